@@ -1,0 +1,21 @@
+"""The one exception family. A message names the value that was wrong and the way out."""
+
+
+class NearkinError(Exception):
+    """Base of every error that nearkin raises on purpose."""
+
+
+class UsageError(NearkinError, ValueError):
+    """What was asked for cannot be asked: no such file, column or option value. The command line exits with 2."""
+
+
+class IncompatibleError(UsageError):
+    """Two artefacts were made under different Specs, so comparing them would miss silently."""
+
+
+class RunError(NearkinError, RuntimeError):
+    """Something failed while running (disk full, unreadable file). The command line exits with 1; a run can be resumed."""
+
+
+class MissingExtraError(NearkinError, ImportError):
+    """An optional dependency is not installed; the message names the command that installs it."""

@@ -1,0 +1,1 @@
+"""Base hashes as kernels, and the table of families."""
