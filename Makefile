@@ -1,0 +1,56 @@
+# Everything a contributor runs. `make demo` and `make test` work on a fresh machine with Python 3.11, make and git.
+PYTHON ?= python3
+RUNTIME := .venv/.runtime
+DEV := .venv/.dev
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test test-full coverage lint types contract check readme bench bench-compare bench-peers clean
+
+$(RUNTIME): pyproject.toml constraints.txt scripts/environment.sh
+	PYTHON="$(PYTHON)" bash scripts/environment.sh
+	$(PIP) --editable .
+	touch $@
+
+$(DEV): $(RUNTIME)
+	$(PIP) --editable ".[dev]"
+	touch $@
+
+demo: $(RUNTIME)  ## deduplicate the source code of this Python installation
+	$(BIN)/nearkin demo --out demo --overwrite
+
+test: $(DEV)  ## all tests in their quick form, doctests included
+	$(BIN)/python -m pytest
+
+test-full: $(DEV)  ## the same suites at full size
+	$(BIN)/python -m pytest --full
+
+coverage: $(DEV)
+	NUMBA_DISABLE_JIT=0 $(BIN)/python -m pytest --cov=nearkin --cov-report=term --cov-fail-under=90
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(DEV)
+	$(BIN)/mypy
+
+contract: $(DEV)  ## imports point one way
+	$(BIN)/lint-imports
+
+readme: $(DEV)  ## the README's examples run
+	$(BIN)/python scripts/run_readme.py README.md docs/*.md
+
+check: lint types contract test readme
+
+bench: $(RUNTIME)
+	$(BIN)/python -m benchmarks.run
+
+bench-compare: $(RUNTIME)
+	$(BIN)/python -m benchmarks.run --compare benchmarks/baseline.json
+
+bench-peers: $(RUNTIME)
+	$(BIN)/python benchmarks/peers.py
+
+clean:
+	rm -rf .venv demo build dist *.egg-info

@@ -1,0 +1,147 @@
+"""Exact comparison kernels: shingle hashes to sorted sets, pairs of sets to overlaps."""
+
+import numpy as np
+
+from nearkin.jit import kernel
+
+U64 = np.uint64
+
+
+@kernel
+def insertion_sort(values: np.ndarray) -> None:
+    """Sorts a nearly sorted array in place."""
+    for i in range(1, values.shape[0]):
+        x = values[i]
+        j = i
+        while j > 0 and values[j - 1] > x:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = x
+
+
+@kernel
+def scatter_by_top_bits(values: np.ndarray, bits: int, ends: np.ndarray, out: np.ndarray) -> int:
+    """Places hashes by their top bits (bucket sort); returns the size of the fullest bucket."""
+    shift = U64(64 - bits)
+    ends[: (1 << bits)] = 0
+    for i in range(values.shape[0]):
+        ends[values[i] >> shift] += 1
+    total, fullest = 0, 0
+    for q in range(1 << bits):
+        size = ends[q]
+        fullest = max(fullest, size)
+        ends[q] = total
+        total += size
+    for i in range(values.shape[0]):
+        q = values[i] >> shift
+        out[ends[q]] = values[i]
+        ends[q] += 1
+    return fullest
+
+
+@kernel
+def distinct_sorted(values: np.ndarray, ends: np.ndarray, out: np.ndarray) -> int:
+    """The distinct values in order into out; returns how many.
+
+    Hashes are uniform, so a bucket sort followed by insertion is linear; repeats or crafted values fall back to np.sort.
+    """
+    n = values.shape[0]
+    if n == 0:
+        return 0
+    bits = 1
+    while (1 << bits) < n and (2 << bits) <= ends.shape[0]:
+        bits += 1
+    if scatter_by_top_bits(values, bits, ends, out) > 32:
+        out[:n] = np.sort(values)
+    else:
+        insertion_sort(out[:n])
+    count = 1
+    for i in range(1, n):
+        if out[i] != out[count - 1]:
+            out[count] = out[i]
+            count += 1
+    return count
+
+
+@kernel
+def distinct_sets(hashes: np.ndarray, offsets: np.ndarray, ends: np.ndarray, sizes: np.ndarray, out: np.ndarray) -> int:
+    """Sorted distinct hashes of each document, one after the other, into out; returns the total."""
+    total = 0
+    for d in range(sizes.shape[0]):
+        values = hashes[offsets[d] : offsets[d + 1]]
+        size = distinct_sorted(values, ends, out[total:])
+        sizes[d] = size
+        total += size
+    return total
+
+
+@kernel
+def overlap(hashes: np.ndarray, i: np.uint64, i_end: np.uint64, j: np.uint64, j_end: np.uint64) -> np.uint64:
+    """|A ∩ B| of two sorted runs of one array."""
+    both = U64(0)
+    while i < i_end and j < j_end:
+        x, y = hashes[i], hashes[j]
+        both += U64(x == y)
+        i += U64(x <= y)
+        j += U64(y <= x)
+    return both
+
+
+@kernel
+def overlaps(
+    pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, hashes: np.ndarray, both: np.ndarray, union: np.ndarray
+) -> None:
+    """|A ∩ B| and |A ∪ B| of each packed pair; document d's set is hashes[starts[place[d]] : starts[place[d] + 1]]."""
+    for p in range(pairs.shape[0]):
+        a, b = U64(place[pairs[p] >> U64(32)]), U64(place[pairs[p] & U64(0xFFFFFFFF)])
+        i, i_end = U64(starts[a]), U64(starts[a + U64(1)])
+        j, j_end = U64(starts[b]), U64(starts[b + U64(1)])
+        shared = overlap(hashes, i, i_end, j, j_end)
+        both[p] = shared
+        union[p] = (i_end - i) + (j_end - j) - shared
+
+
+@kernel
+def count_shared(
+    document: int, postings: np.ndarray, firsts: np.ndarray, terms: np.ndarray, counts: np.ndarray
+) -> None:
+    """Adds to counts[d] the shingles that document shares with each earlier document d (postings in ordinal order)."""
+    for t in range(terms.shape[0]):
+        term = U64(terms[t])
+        at, stop = U64(firsts[term]), U64(firsts[term + U64(1)])
+        while at < stop and postings[at] < document:
+            counts[postings[at]] += 1
+            at += U64(1)
+
+
+@kernel
+def all_pairs(
+    first: int,
+    last: int,
+    starts: np.ndarray,
+    terms: np.ndarray,
+    firsts: np.ndarray,
+    postings: np.ndarray,
+    blocks: np.ndarray,
+    threshold: float,
+    counts: np.ndarray,
+    out: np.ndarray,
+    both: np.ndarray,
+    union: np.ndarray,
+) -> int:
+    """Every pair (d, e), e < d, first ≤ d < last, of one block with |A∩B| ≥ t·|A∪B|; returns how many, or -1 when out is full."""
+    found = 0
+    for d in range(first, last):
+        counts[:d] = 0
+        count_shared(d, postings, firsts, terms[starts[d] : starts[d + 1]], counts)
+        size = starts[d + 1] - starts[d]
+        for e in range(d):
+            shared = np.int64(counts[e])
+            joint = size + (starts[e + 1] - starts[e]) - shared
+            if shared > 0 and blocks[d] == blocks[e] and shared >= threshold * joint:
+                if found == out.shape[0]:
+                    return -1
+                out[found] = (U64(e) << U64(32)) | U64(d)
+                both[found], union[found] = shared, joint
+                found += 1
+    return found
