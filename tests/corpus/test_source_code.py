@@ -1,0 +1,114 @@
+"""The demo corpus: what becomes a document, what is left out, and that two writes are the same bytes."""
+
+import gc
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.corpus import source_code
+from nearkin.corpus.source_code import documents_of, source_files, write_source_corpus
+
+METHOD = "    def {name}(self):\n        value = self.read()\n        return value + {name}\n"
+TWO_METHODS = "class Box:\n" + METHOD.format(name="left") + "\n" + METHOD.format(name="right")
+
+
+def names(source: str) -> list[str]:
+    return [document.id.split(":")[1] for document in documents_of(source, "kit/box.py")]
+
+
+def test_a_class_is_a_document_and_so_are_its_smaller_parts() -> None:
+    assert names(TWO_METHODS) == ["Box", "Box.left", "Box.right"]
+
+
+def test_a_method_that_is_most_of_its_class_is_no_document_of_its_own() -> None:
+    assert names("class Box:\n" + METHOD.format(name="only")) == ["Box"]
+
+
+def test_functions_inside_functions_are_part_of_them() -> None:
+    assert names("def outer():\n    def inner():\n        a = 1\n        return a\n    return inner\n") == ["outer"]
+
+
+def test_definitions_under_conditions_are_found() -> None:
+    body = "        x = 1\n        return x\n"
+    source = f"try:\n    def a():\n{body}except ImportError:\n    async def b():\n{body}"
+    assert names(source) == ["a", "b"]
+    assert names(source.replace("try:", "if sys:").replace("except ImportError:", "else:")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("lines", "found"), [(2, []), (3, ["f"])])
+def test_shorter_than_three_lines_is_left_out(lines: int, found: list[str]) -> None:
+    assert names("def f():\n" + "    x = 1\n" * (lines - 1)) == found
+
+
+def test_the_text_is_dedented_and_holds_its_decorators() -> None:
+    source = TWO_METHODS.replace("    def right", "    @property\n    def right") + METHOD.format(name="other")
+    right = documents_of(source, "kit/box.py")[2]
+    assert right.text == "@property\ndef right(self):\n    value = self.read()\n    return value + right"
+    assert (right.package, right.path, right.id) == ("kit", "kit/box.py", "kit/box.py:Box.right:7")
+
+
+def test_a_module_without_a_package_is_its_own_package() -> None:
+    assert documents_of("def f():\n    x = 1\n    return x\n", "single.py")[0].package == "single"
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Path:
+    """Three good files, one of a test folder, and two that cannot be read as Python."""
+    good = "def f():\n    x = 1\n    return x\n"
+    files = {
+        "b/one.py": good.encode(),
+        "a/two.py": good.encode(),
+        "b/tests/skipped.py": good.encode(),
+        "broken.py": b"def f(:\n",
+        "latin.py": b"# \xff\n" + good.encode(),
+        "lines.py": b"# coding: latin-1\r\ndef f():\r\n    x = '\xe9'\r\n    return x\r\n",
+    }
+    for name, content in files.items():
+        path = tmp_path / "lib" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return tmp_path / "lib"
+
+
+def test_writing_is_ordered_counted_and_repeatable(installation: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
+    assert write_source_corpus(first, folders=[installation]) == (3, 5, 2)
+    write_source_corpus(second, folders=[installation])
+    assert first.read_bytes() == second.read_bytes()
+    table = pq.read_table(first)
+    assert table.column_names == ["id", "text", "package", "path"]
+    assert table["id"].to_pylist() == ["a/two.py:f:1", "b/one.py:f:1", "lines.py:f:2"]
+    assert table["text"].to_pylist()[2] == "def f():\n    x = 'é'\n    return x"
+    assert gc.isenabled()
+
+
+def test_limit_stops_early_and_none_found_is_an_empty_file(installation: Path, tmp_path: Path) -> None:
+    path = tmp_path / "some.parquet"
+    assert write_source_corpus(path, limit=2, folders=[installation]).documents == 2
+    assert write_source_corpus(path, folders=[tmp_path / "nowhere"]).documents == 0
+    assert pq.read_table(path).num_rows == 0
+
+
+def test_batches_join_without_a_gap(installation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_code, "BATCH_DOCUMENTS", 2)
+    assert write_source_corpus(tmp_path / "some.parquet", folders=[installation]).documents == 3
+    assert pq.read_table(tmp_path / "some.parquet").num_rows == 3
+
+
+def test_the_first_folder_wins_as_for_import(installation: Path, tmp_path: Path) -> None:
+    other = tmp_path / "site"
+    (other / "a").mkdir(parents=True)
+    (other / "a" / "two.py").write_text("")
+    (other / "a" / "three.py").write_text("")
+    files = dict(source_files([installation, other]))
+    assert files["a/two.py"].is_relative_to(installation)
+    assert files["a/three.py"].is_relative_to(other)
+
+
+def test_this_installation_has_documents_with_unique_ids_and_no_machine_path(tmp_path: Path) -> None:
+    path = tmp_path / "source.parquet"
+    assert write_source_corpus(path, limit=3000).documents == 3000
+    ids = pq.read_table(path)["id"].to_pylist()
+    assert len(set(ids)) == len(ids)
+    assert not any(name.startswith("/") for name in ids)
