@@ -129,7 +129,7 @@ def all_pairs(
     both: np.ndarray,
     union: np.ndarray,
 ) -> int:
-    """Every pair (d, e), e < d, first ≤ d < last, of one block with |A∩B| ≥ t·|A∪B|; returns how many, or -1 when out is full."""
+    """Every pair (d, e), e < d, first ≤ d < last, of one block with |A∩B| ≥ t·|A∪B|; out has room for all of them."""
     found = 0
     for d in range(first, last):
         counts[:d] = 0
@@ -139,8 +139,6 @@ def all_pairs(
             shared = np.int64(counts[e])
             joint = size + (starts[e + 1] - starts[e]) - shared
             if shared > 0 and blocks[d] == blocks[e] and shared >= threshold * joint:
-                if found == out.shape[0]:
-                    return -1
                 out[found] = (U64(e) << U64(32)) | U64(d)
                 both[found], union[found] = shared, joint
                 found += 1

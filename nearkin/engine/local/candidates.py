@@ -1,0 +1,153 @@
+"""Stage 3: band keys on disk, one partition of one band in memory at a time, buckets to candidates, scored by estimate."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.pairs import PairSpool
+from nearkin.engine.local.threads import ordered_map
+from nearkin.engine.local.work import WorkFolder, map_file
+from nearkin.engine.progress import Progress
+from nearkin.engine.settings import Settings
+from nearkin.lsh import kernels
+from nearkin.lsh.curve import Banding
+
+PAIRS_AT_ONCE = 1 << 20
+BYTES_PER_KEY = 48
+"""Anonymous bytes that one key costs while its partition is sorted and cut: packed words, bounds, and their copies."""
+
+
+class Bucket(NamedTuple):
+    """A bucket that was clustered inside itself."""
+
+    band: int
+    members: int
+    first: int
+    """Ordinal of its first member in keep order."""
+
+
+@dataclass
+class CandidateCounts:
+    """What banding did."""
+
+    histogram: np.ndarray
+    """int64 (k + 1,): candidates by agreeing slots."""
+    buckets: np.ndarray
+    """int64 (64,): buckets by the power of two of their size."""
+    hot: list[Bucket]
+    largest: int = 0
+
+    @classmethod
+    def none(cls, k: int) -> "CandidateCounts":
+        """No candidate yet."""
+        return cls(np.zeros(k + 1, np.int64), np.zeros(64, np.int64), [])
+
+    @property
+    def candidates(self) -> int:
+        """Pairs of documents that shared a bucket and were scored."""
+        return int(self.histogram.sum())
+
+
+def write_band_keys(documents: Documents, blocks: np.ndarray, banding: Banding, work: WorkFolder, workers: int) -> None:
+    """`keys/BB`, uint64 (n,) for each band."""
+    folder = work.folder("keys")
+
+    def keys_of(bounds: tuple[int, int]) -> np.ndarray:
+        start, end = bounds
+        out = np.empty((banding.bands, end - start), np.uint64)
+        signatures = np.ascontiguousarray(documents.signatures[start:end])
+        kernels.band_keys(signatures, np.ascontiguousarray(blocks[start:end]), banding.rows, out)
+        return out
+
+    files = [(folder / f"{band:04d}").open("wb") for band in range(banding.bands)]
+    try:
+        for keys in ordered_map(keys_of, documents.chunks(), workers):
+            for file, column in zip(files, keys, strict=True):
+                file.write(column.data)
+    finally:
+        for file in files:
+            file.close()
+
+
+class CandidateFinder:
+    """Walks the bands in order; the outcome depends on the documents of each bucket alone."""
+
+    def __init__(self, documents: Documents, work: WorkFolder, settings: Settings, active: np.ndarray) -> None:
+        self.documents = documents
+        self.settings = settings
+        self.banding = settings.banding
+        self.margin = 0 if settings.verify == "none" else self.banding.margin
+        self.active = active
+        self.rank = work.load("rank")
+        self.keys = work.path / "keys"
+        self.hot = np.zeros(len(documents), bool)
+        self.ordinal_bits = max(1, (len(documents) - 1).bit_length())
+        self.counts = CandidateCounts.none(settings.spec.k)
+        room = max(1, settings.memory // 4 // BYTES_PER_KEY)
+        self.part_bits = max(0, (len(documents) - 1) // room).bit_length()
+
+    def run(self, spool: PairSpool, progress: Progress) -> CandidateCounts:
+        """All bands; surviving candidates go to the spool."""
+        for band in range(self.banding.bands):
+            keys = map_file(self.keys / f"{band:04d}", np.uint64)
+            for part in range(1 << self.part_bits):
+                self._band_part(band, keys, part, spool)
+            progress.advance(1)
+        return self.counts
+
+    def _band_part(self, band: int, keys: np.ndarray, part: int, spool: PairSpool) -> None:
+        ordinals, starts, ends = self._buckets(keys, part)
+        sizes = ends - starts
+        if not len(sizes):
+            return
+        self.counts.buckets += np.bincount(np.log2(sizes).astype(np.int64), minlength=64)
+        self.counts.largest = max(self.counts.largest, int(sizes.max()))
+        hot = sizes > self.settings.max_bucket
+        for pairs, histogram in ordered_map(
+            lambda some: self._cold(band, ordinals, *some), _even_slabs(starts[~hot], ends[~hot]), self.settings.workers
+        ):
+            self.counts.histogram += histogram
+            spool.add(pairs)
+        for start, end in zip(starts[hot].tolist(), ends[hot].tolist(), strict=True):
+            spool.add(self._hot(band, ordinals[start:end]))
+
+    def _buckets(self, keys: np.ndarray, part: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        packed = np.empty(int(np.count_nonzero(self.active)) if self.part_bits == 0 else len(keys), np.uint64)
+        count = kernels.pack(keys, self.active, np.uint64(part), self.part_bits, self.ordinal_bits, packed)
+        packed = packed[:count].copy() if self.part_bits else packed
+        packed.sort()
+        bounds = np.empty((2, count // 2 + 1), np.int64)
+        found = kernels.find_buckets(packed, keys, self.ordinal_bits, bounds[0], bounds[1])
+        return packed, bounds[0, :found], bounds[1, :found]
+
+    def _cold(self, band: int, ordinals: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        sizes = ends - starts
+        out = np.empty(int((sizes * (sizes - 1) // 2).sum()), np.uint64)
+        histogram = np.zeros(self.settings.spec.k + 1, np.int64)
+        found = kernels.bucket_pairs(
+            ordinals, starts, ends, self.documents.signatures, self.hot, band, self.banding.rows, self.margin, histogram, out
+        )
+        return out[:found].copy(), histogram
+
+    def _hot(self, band: int, members: np.ndarray) -> np.ndarray:
+        ordered = members[np.argsort(self.rank[members])]
+        leaders, out = np.empty(self.settings.fanout, np.uint64), np.empty(len(members), np.uint64)
+        found = kernels.hot_bucket_pairs(
+            ordered, self.documents.signatures, self.margin, leaders, self.counts.histogram, out
+        )
+        self.hot[members] = True
+        self.counts.hot.append(Bucket(band, len(members), int(ordered[0])))
+        return out[:found]
+
+
+def _even_slabs(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Runs of buckets whose pairs fit PAIRS_AT_ONCE."""
+    sizes = ends - starts
+    slab = np.cumsum(sizes * (sizes - 1) // 2) // PAIRS_AT_ONCE
+    cuts = np.flatnonzero(np.diff(slab)) + 1
+    for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(starts)], strict=True):
+        if high > low:
+            yield starts[low:high], ends[low:high]

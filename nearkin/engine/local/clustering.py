@@ -1,0 +1,108 @@
+"""Stage 5: scored pairs to the kept document of each document."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkin.cluster.clusters import components, leaders, pack
+from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.verifying import Payloads, score_by_estimate
+from nearkin.engine.local.work import WorkFolder
+from nearkin.engine.settings import Settings
+from nearkin.verify.exact import Overlaps
+
+KINDS = ("unique", "kept", "exact", "near", "empty")
+UNIQUE, KEPT, EXACT, NEAR, EMPTY = range(len(KINDS))
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """One entry for each document, by ordinal.
+
+    Attributes:
+        leader: uint32, the kept document's ordinal.
+        similarity: float64, to the kept document; NaN for a dropped empty document.
+        kind: uint8, an index into KINDS.
+        kept: bool.
+    """
+
+    leader: np.ndarray
+    similarity: np.ndarray
+    kind: np.ndarray
+    kept: np.ndarray
+
+    def save(self, work: WorkFolder) -> None:
+        """Into the work folder."""
+        for name in ("leader", "similarity", "kind", "kept"):
+            work.save(name, getattr(self, name))
+
+    @classmethod
+    def load(cls, work: WorkFolder) -> "Clustering":
+        """As saved, mapped."""
+        return cls(*(work.load(name) for name in ("leader", "similarity", "kind", "kept")))
+
+    def counts(self) -> dict[str, int]:
+        """Documents by kind, kept and removed."""
+        by_kind = dict(zip(KINDS, np.bincount(self.kind, minlength=len(KINDS)).tolist(), strict=True))
+        kept = int(np.count_nonzero(self.kept))
+        return {**by_kind, "documents": len(self.kept), "documents_kept": kept, "documents_removed": len(self.kept) - kept}
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """What clustering starts from."""
+
+    order: np.ndarray
+    rank: np.ndarray
+    representative: np.ndarray
+    empty: np.ndarray
+
+    @classmethod
+    def of(cls, documents: Documents, work: WorkFolder) -> "Grouped":
+        """From the saved stages."""
+        return cls(work.load("order"), work.load("rank"), work.load("representative"), documents.empty)
+
+
+def cluster(scored: Overlaps, grouped: Grouped, documents: Documents, payloads: Payloads | None, settings: Settings) -> Clustering:
+    """Leaders or components over representatives, then the exact duplicates behind them."""
+    if settings.cluster == "leaders":
+        leader = leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))
+        similarity = look_up(scored, leader)
+    else:
+        compare = payloads.compare if payloads is not None else lambda pairs: score_by_estimate(pairs, documents)
+        leader = components(scored, np.asarray(grouped.order), np.asarray(grouped.rank), settings.lowest_similarity, compare)
+        similarity = _compared(leader, compare)
+    return spread(leader, similarity, grouped, settings.empty)
+
+
+def look_up(scored: Overlaps, leader: np.ndarray) -> np.ndarray:
+    """Similarity of each document to its leader from the sorted scored pairs; 1.0 for a leader itself."""
+    similarity = np.ones(len(leader))
+    joined = np.flatnonzero(leader != np.arange(len(leader), dtype=np.uint32))
+    at = np.searchsorted(scored.pairs, pack(joined, leader[joined]))
+    similarity[joined] = scored.shared[at] / scored.joint[at]
+    return similarity
+
+
+def _compared(leader: np.ndarray, compare) -> np.ndarray:  # type: ignore[no-untyped-def]
+    similarity = np.ones(len(leader))
+    joined = np.flatnonzero(leader != np.arange(len(leader), dtype=np.uint32))
+    similarity[joined] = compare(pack(joined, leader[joined])).similarity
+    return similarity
+
+
+def spread(leader: np.ndarray, similarity: np.ndarray, grouped: Grouped, empty: str) -> Clustering:
+    """Exact duplicates follow their representative, to whatever it was removed for."""
+    ordinals = np.arange(len(leader), dtype=np.uint32)
+    representative = np.asarray(grouped.representative)
+    final, score = leader[representative], similarity[representative]
+    kind = np.full(len(leader), UNIQUE, np.uint8)
+    kind[final[final != ordinals]] = KEPT
+    removed = final != ordinals
+    kind[removed] = np.where(final[removed] == representative[removed], EXACT, NEAR)
+    kind[grouped.empty] = EMPTY
+    kept = ~removed
+    if empty == "drop":
+        kept &= ~grouped.empty
+        score[grouped.empty] = np.nan
+    return Clustering(final, score, kind, kept)

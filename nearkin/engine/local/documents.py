@@ -1,0 +1,97 @@
+"""What the sketch stage leaves: one row of fixed-width facts for each document, mapped from disk, and its columns."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+
+from nearkin.engine.local.work import map_file
+
+NULL_BLOCK = 0x6E756C6C
+CHUNK = 1 << 16
+ARRAYS: dict[str, tuple[type, int | None]] = {
+    "signatures": (np.uint32, 0),
+    "shingles": (np.uint32, None),
+    "fingerprints": (np.uint64, 2),
+    "lengths": (np.int64, None),
+    "files": (np.int32, None),
+    "rows": (np.int64, None),
+}
+"""File name, type and columns (0: as many as slots) of the fixed-width facts."""
+
+
+class Documents:
+    """Documents in corpus order (ordinals); arrays are mapped files, so they cost no anonymous memory."""
+
+    def __init__(self, folder: Path, k: int) -> None:
+        self.folder = folder
+        for name, (dtype, columns) in ARRAYS.items():
+            setattr(self, name, map_file(folder / name, dtype, k if columns == 0 else columns))
+        self.columns = read_columns(folder / "columns")
+
+    signatures: np.ndarray
+    shingles: np.ndarray
+    fingerprints: np.ndarray
+    lengths: np.ndarray
+    files: np.ndarray
+    rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.shingles)
+
+    @property
+    def ids(self) -> pa.ChunkedArray:
+        """large_string (n,)."""
+        return self.columns["id"]
+
+    @property
+    def empty(self) -> np.ndarray:
+        """bool (n,): documents without a single shingle."""
+        return np.asarray(self.shingles) == 0
+
+    def id_ranks(self) -> np.ndarray:
+        """The rank of each document's id as UTF-8 bytes, uint32 (n,)."""
+        ids, n = self.ids, len(self)
+        if n < 2 or pc.all(pc.less(ids[:-1], ids[1:])).as_py():
+            return np.arange(n, dtype=np.uint32)
+        ranks = np.empty(n, np.uint32)
+        ranks[pc.sort_indices(ids).to_numpy()] = np.arange(n, dtype=np.uint32)
+        return ranks
+
+    def blocks(self, column: str | None) -> np.ndarray:
+        """uint64 (n,): a hash of the block column's value as text; documents of different blocks are never compared."""
+        if column is None:
+            return np.zeros(len(self), np.uint64)
+        return np.concatenate([_block_hashes(chunk) for chunk in self.columns[column].chunks] or [np.empty(0, np.uint64)])
+
+    def chunks(self) -> Iterator[tuple[int, int]]:
+        """Ranges of ordinals small enough to work on at a time."""
+        for start in range(0, len(self), CHUNK):
+            yield start, min(start + CHUNK, len(self))
+
+
+def read_columns(folder: Path) -> pa.Table:
+    """The id and the columns that ride along, mapped from the segments of the sketch stage."""
+    tables = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in sorted(folder.glob("*.arrow"))]
+    if not tables:
+        return pa.table({"id": pa.array([], pa.large_string())})
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.concat_tables([_as_text(table) for table in tables], promote_options="permissive")
+
+
+def _as_text(table: pa.Table) -> pa.Table:
+    """A column that is a number here and text there is compared as text everywhere."""
+    return table.cast(pa.schema([(name, pa.large_string()) for name in table.column_names]))
+
+
+def _block_hashes(values: pa.Array) -> np.ndarray:
+    encoded = values.cast(pa.large_string()).dictionary_encode()
+    codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+    table = [int.from_bytes(hashlib.sha256(v.as_py().encode()).digest()[:8], "little") for v in encoded.dictionary]
+    return np.array([*table, NULL_BLOCK], np.uint64)[codes]

@@ -1,0 +1,171 @@
+"""Stage 1: the corpus, read once, to signatures, stream fingerprints, lengths, ids and the columns that ride along.
+
+Files of the stage only grow; a checkpoint says how much of each is valid and where reading goes on, so a killed run loses
+at most one segment of work.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+
+from nearkin.corpus import Batch, Columns, Corpus, Quarantine, make_ids
+from nearkin.engine.local.documents import ARRAYS
+from nearkin.engine.local.threads import Borrowed, ordered_map
+from nearkin.engine.local.work import WorkFolder, dump, write_atomically
+from nearkin.engine.progress import Progress
+from nearkin.sketch.minhash import Sketcher, Sketches
+from nearkin.spec import Spec
+
+SEGMENT_SECONDS = 5.0
+CHECKPOINT = "checkpoint.json"
+REJECTED = "rejected.jsonl"
+
+
+class Sketched(NamedTuple):
+    """One batch, done."""
+
+    batch: Batch
+    ids: pa.Array
+    sketches: Sketches
+    lengths: np.ndarray
+
+
+class Position(NamedTuple):
+    """Where reading goes on, and how much of the stage's files is valid."""
+
+    file: int = 0
+    row: int = 0
+    documents: int = 0
+    segments: int = 0
+    rejected_bytes: int = 0
+    rejected: int = 0
+
+
+def text_lengths(documents: pa.Array) -> np.ndarray:
+    """Bytes of each document's text (of all its tokens), int64 (n,)."""
+    if pa.types.is_large_list(documents.type):
+        lists = np.frombuffer(documents.buffers()[1], np.int64)[documents.offset : documents.offset + len(documents) + 1]
+        tokens = np.frombuffer(documents.values.buffers()[1], np.int64)[documents.values.offset :]
+        return np.diff(tokens[lists])
+    offsets = np.frombuffer(documents.buffers()[1], np.int64)[documents.offset : documents.offset + len(documents) + 1]
+    return np.diff(offsets)
+
+
+def sketch_corpus(corpus: Corpus, columns: Columns, spec: Spec, work: WorkFolder, workers: int, progress: Progress) -> None:
+    """Runs the stage, going on from its checkpoint if there is one."""
+    folder = work.folder("sketch")
+    (folder / "columns").mkdir(exist_ok=True)
+    position = read_checkpoint(folder)
+    sketchers = Borrowed(lambda: Sketcher(spec))
+
+    def sketch(batch: Batch) -> Sketched:
+        documents = batch.documents[columns.content]
+        sketches = sketchers.use(lambda sketcher: sketcher.sketch(documents))
+        return Sketched(batch, make_ids(batch, corpus), sketches, text_lengths(documents))
+
+    progress.advance(position.documents)
+    batches = corpus.batches(columns, (position.file, position.row), position.documents)
+    with SketchWriter(folder, spec.k, position) as writer:
+        for done in ordered_map(sketch, batches, workers):
+            writer.add(done)
+            progress.advance(len(done.ids))
+
+
+def read_checkpoint(folder: Path) -> Position:
+    """The last one, or the beginning."""
+    path = folder / CHECKPOINT
+    return Position(**json.loads(path.read_bytes())) if path.exists() else Position()
+
+
+class SketchWriter:
+    """Appends batches to the stage's files and writes a checkpoint every few seconds and at the end."""
+
+    def __init__(self, folder: Path, k: int, position: Position) -> None:
+        self.folder = folder
+        self.position = position
+        self._pending: list[pa.RecordBatch] = []
+        self._last = time.monotonic()
+        self._files = ExitStack()
+        widths = {name: np.dtype(dtype).itemsize * (k if width == 0 else width or 1) for name, (dtype, width) in ARRAYS.items()}
+        self._arrays = {name: self._open(name, width * position.documents) for name, width in widths.items()}
+        self._quarantine = Quarantine(self._open(REJECTED, position.rejected_bytes))
+
+    def __enter__(self) -> "SketchWriter":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._files:
+            if kind is None:
+                self.checkpoint()
+
+    def add(self, done: Sketched) -> None:
+        """Appends one batch."""
+        batch = done.batch
+        facts = {
+            "signatures": done.sketches.signatures,
+            "shingles": done.sketches.shingles,
+            "fingerprints": done.sketches.fingerprints,
+            "lengths": done.lengths,
+            "files": np.full(len(done.ids), batch.file, np.int32),
+            "rows": batch.rows,
+        }
+        for name, array in facts.items():
+            self._arrays[name].write(np.ascontiguousarray(array, ARRAYS[name][0]).data)
+        self._quarantine.add(batch.rejected)
+        self._pending.append(_riding_along(done))
+        seen = [*batch.rows[-1:].tolist(), *(r.row for r in batch.rejected)]
+        row = max(seen, default=-1) + 1
+        self.position = self.position._replace(
+            file=batch.file,
+            row=max(row, self.position.row if batch.file == self.position.file else 0),
+            documents=batch.first + len(done.ids),
+            rejected=self.position.rejected + len(batch.rejected),
+        )
+        if time.monotonic() - self._last > SEGMENT_SECONDS:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Makes all that was added so far survive a kill."""
+        for file in self._arrays.values():
+            file.flush()
+        segments = self.position.segments
+        if self._pending:
+            _write_segment(self.folder / "columns" / f"{segments:06d}.arrow", self._pending)
+            segments += 1
+        self._pending = []
+        self.position = self.position._replace(segments=segments, rejected_bytes=self._quarantine.flush())
+        write_atomically(self.folder / CHECKPOINT, dump(self.position._asdict()))
+        self._last = time.monotonic()
+
+    def _open(self, name: str, valid: int) -> BinaryIO:
+        path = self.folder / name
+        path.touch()
+        file = self._files.enter_context(path.open("r+b"))
+        file.truncate(valid)
+        file.seek(valid)
+        return file
+
+
+def _riding_along(done: Sketched) -> pa.RecordBatch:
+    documents = done.batch.documents
+    names = [name for name in documents.schema.names if name not in ("text", "tokens", "id")]
+    return pa.record_batch([done.ids, *(documents[name] for name in names)], ["id", *names])
+
+
+def _write_segment(path: Path, batches: list[pa.RecordBatch]) -> None:
+    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive")
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+
+
+def whole_signatures(signatures: np.ndarray, size: int = 1 << 20) -> Iterator[np.ndarray]:
+    """Slices of a mapped signature matrix."""
+    for start in range(0, len(signatures), size):
+        yield signatures[start : start + size]

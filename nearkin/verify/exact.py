@@ -1,0 +1,135 @@
+"""Exact Jaccard similarity on recomputed shingle sets, for candidate pairs and, in small corpora, for all pairs."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.shingle import Shingler
+from nearkin.sketch.minhash import iterate_shingles
+from nearkin.verify import kernels
+
+PAIRS_AT_ONCE = 1 << 21
+
+
+class Overlaps(NamedTuple):
+    """Packed pairs (smaller ordinal << 32 | larger) and the integers that their similarity is the quotient of."""
+
+    pairs: np.ndarray
+    """uint64 (m,)"""
+    shared: np.ndarray
+    """int64 (m,): |A ∩ B|, or agreeing slots where the similarity is an estimate."""
+    joint: np.ndarray
+    """int64 (m,): |A ∪ B|, or k."""
+
+    @property
+    def similarity(self) -> np.ndarray:
+        """float64 (m,); 0 for two empty sets."""
+        return np.divide(self.shared, self.joint, out=np.zeros(len(self.pairs)), where=self.joint > 0)
+
+    def where(self, keep: np.ndarray) -> "Overlaps":
+        """The pairs at which `keep` is true, or in its order if it holds positions."""
+        return Overlaps(self.pairs[keep], self.shared[keep], self.joint[keep])
+
+    def at_least(self, threshold: float) -> np.ndarray:
+        """bool (m,): |A∩B| ≥ t·|A∪B|, in integers and one product, never on a rounded quotient."""
+        return reaches(self.shared, self.joint, threshold)
+
+    @staticmethod
+    def concatenate(parts: "list[Overlaps]") -> "Overlaps":
+        """All the pairs of the parts, in order."""
+        if not parts:
+            return Overlaps(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
+        return Overlaps(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def reaches(shared: np.ndarray, joint: np.ndarray, threshold: float) -> np.ndarray:
+    """The threshold test.
+
+    Examples:
+        >>> reaches(np.array([4, 3]), np.array([5, 5]), 0.8).tolist()
+        [True, False]
+    """
+    return (shared >= threshold * joint) & (joint > 0)
+
+
+class Sets(NamedTuple):
+    """Sorted distinct shingle hashes of documents, one after the other."""
+
+    hashes: np.ndarray
+    """uint64 (total,)"""
+    sizes: np.ndarray
+    """int64 (n,)"""
+
+
+class SetBuilder:
+    """Documents to their exact payload; one for each thread."""
+
+    def __init__(self, shingler: Shingler) -> None:
+        self.shingler = shingler
+        self.ends = np.empty(1 << 16, np.int64)
+
+    def sets(self, documents: pa.Array) -> Sets:
+        """The payloads of text (large_string) or token lists (large_list)."""
+        parts, sizes = [], np.empty(len(documents), np.int64)
+        for start, shingles in iterate_shingles(self.shingler, documents):
+            out = np.empty(len(shingles.hashes), np.uint64)
+            into = sizes[start : start + len(shingles.offsets) - 1]
+            total = kernels.distinct_sets(shingles.hashes, shingles.offsets, self.ends, into, out)
+            parts.append(out[:total])
+        return Sets(np.concatenate(parts) if parts else np.empty(0, np.uint64), sizes)
+
+
+def overlaps(pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, hashes: np.ndarray) -> Overlaps:
+    """Exact overlap of each pair.
+
+    Args:
+        pairs: uint64 (m,), packed.
+        place: int64 or uint32 (documents,): where each document's set stands among the stored ones.
+        starts: int64 (stored + 1,).
+        hashes: uint64 (starts[-1],).
+    """
+    out = Overlaps(pairs, np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64))
+    kernels.overlaps(pairs, place, starts, hashes, out.shared, out.joint)
+    return out
+
+
+class Inverted(NamedTuple):
+    """Postings of every shingle: brute force that only touches pairs which share something."""
+
+    starts: np.ndarray
+    terms: np.ndarray
+    firsts: np.ndarray
+    postings: np.ndarray
+
+    @classmethod
+    def of(cls, sets: Sets) -> "Inverted":
+        """From the sets of all documents."""
+        _, terms = np.unique(sets.hashes, return_inverse=True)
+        documents = np.repeat(np.arange(len(sets.sizes), dtype=np.int64), sets.sizes)
+        order = np.argsort(terms, kind="stable")
+        count = int(terms.max()) + 1 if len(terms) else 0
+        firsts = np.searchsorted(terms[order], np.arange(count + 1)).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(sets.sizes)]).astype(np.int64)
+        return cls(starts, terms.astype(np.int64), firsts, documents[order])
+
+
+def slabs(n: int) -> Iterator[tuple[int, int]]:
+    """Ranges of documents whose pairs with all earlier ones fit PAIRS_AT_ONCE."""
+    start = 0
+    while start < n:
+        end = start + 1
+        while end < n and sum(range(start, end + 1)) <= PAIRS_AT_ONCE:
+            end += 1
+        yield start, end
+        start = end
+
+
+def compare_all(index: Inverted, first: int, last: int, blocks: np.ndarray, threshold: float) -> Overlaps:
+    """Every pair of documents d in [first, last) and e < d of one block that reaches the threshold: brute force, recall 1."""
+    room = sum(range(first, last))
+    out = Overlaps(np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64))
+    counts = np.empty(last, np.int32)
+    found = kernels.all_pairs(first, last, *index, blocks, threshold, counts, *out)
+    return Overlaps(*(column[:found].copy() for column in out))
