@@ -1,1 +1,46 @@
 """nearkin finds near-duplicates: among documents on disk, among those that arrive one by one, among feature vectors."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "dedup": "nearkin.api",
+    "pairs": "nearkin.api",
+    "sketch": "nearkin.api",
+    "report": "nearkin.api",
+    "DedupResult": "nearkin.api",
+    "PairsResult": "nearkin.api",
+    "Spec": "nearkin.spec",
+    "MinHashBuilder": "nearkin.sketch.builder",
+    "estimate": "nearkin.sketch.minhash",
+    "synth": "nearkin.evaluate.synth",
+    "SynthSettings": "nearkin.evaluate.synth",
+    "NearkinError": "nearkin.errors",
+    "UsageError": "nearkin.errors",
+    "RunError": "nearkin.errors",
+    "IncompatibleError": "nearkin.errors",
+}
+
+__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported at first use: `import nearkin` itself costs nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'nearkin' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:
+    from nearkin.api import DedupResult, PairsResult, dedup, pairs, report, sketch
+    from nearkin.errors import IncompatibleError, NearkinError, RunError, UsageError
+    from nearkin.evaluate.synth import SynthSettings, synth
+    from nearkin.sketch.builder import MinHashBuilder
+    from nearkin.sketch.minhash import estimate
+    from nearkin.spec import Spec

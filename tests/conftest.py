@@ -1,6 +1,11 @@
 """What every suite shares: `--full` runs the full sizes."""
 
 import pytest
+from hypothesis import settings
+
+# A kernel compiles at its first call, so the first example of a property takes as long as it takes.
+settings.register_profile("nearkin", deadline=None, derandomize=True)
+settings.load_profile("nearkin")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

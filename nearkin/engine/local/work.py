@@ -48,12 +48,12 @@ class WorkFolder:
         self.manifest = manifest
 
     @classmethod
-    def create(cls, path: Path, identity: dict[str, Any]) -> "WorkFolder":
-        """An empty one; `identity` is what a resumed run must share."""
+    def create(cls, path: Path, identity: dict[str, Any], **other: Any) -> "WorkFolder":
+        """An empty one; `identity` is what a resumed run must share, `other` goes into the manifest beside it."""
         with disk(path.parent):
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir(parents=True)
-        work = cls(path, {"identity": identity, "stages": {}})
+        work = cls(path, {"identity": identity, "stages": {}, **other})
         work._save()
         return work
 

@@ -1,0 +1,5 @@
+"""`python -m nearkin`."""
+
+from nearkin.cli.app import main
+
+main()

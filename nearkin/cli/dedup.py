@@ -1,0 +1,85 @@
+"""`nearkin dedup`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nearkin.cli import options as o
+
+
+def dedup(
+    inputs: o.Inputs,
+    out: o.Out,
+    text: o.Text = None,
+    tokens: o.Tokens = None,
+    id_column: o.Id = None,
+    measure: o.Measure = "jaccard",
+    threshold: o.Threshold = 0.8,
+    recall: o.Recall = 0.95,
+    shingle: o.Shingle = "words:3",
+    normalise: o.Normalise = o.NORMALISE,
+    stem: o.Stem = None,
+    scheme: o.Scheme = "binned",
+    k: o.K = 128,
+    seed: o.Seed = 1,
+    bands: o.Bands = None,
+    rows: o.Rows = None,
+    verify: o.Verify = "exact",
+    cluster: Annotated[str, typer.Option(help="leaders (no chains) or components (union-find).")] = "leaders",
+    floor: Annotated[float | None, typer.Option(help="components: lowest similarity to the kept one.")] = None,
+    keep: Annotated[str, typer.Option(help="Which one stays: 'source:gold>web, quality desc, length desc'.", metavar="EXPR")] = "length desc",
+    empty: Annotated[str, typer.Option(help="keep or drop documents without shingles; they never match.")] = "keep",
+    block_by: o.BlockBy = None,
+    source: Annotated[str | None, typer.Option(help="Report the share removed by this column.", metavar="COL")] = None,
+    annotate: Annotated[bool, typer.Option(help="Keep all rows and add the cluster columns.")] = False,
+    save_signatures: Annotated[bool, typer.Option(help="Keep signatures: the run can be re-banded.")] = False,
+    max_bucket: o.MaxBucket = 100,
+    fanout: o.Fanout = 100,
+    memory: o.Memory = o.MEMORY,
+    workers: o.Workers = None,
+    resume: o.Resume = False,
+    overwrite: o.Overwrite = False,
+    on_error: o.OnError = "quarantine",
+    json: o.Json = False,
+) -> None:
+    """Remove exact and near duplicates, each verified against the document that is kept.
+
+    Examples:
+
+        nearkin dedup "crawl/*.jsonl.zst" --out deduped/
+
+        nearkin dedup docs.parquet --text body --threshold 0.7 --keep "source:gold>web, length desc" --out deduped/
+
+        nearkin dedup deduped-with-signatures/ --threshold 0.9 --out stricter/
+    """
+    from nearkin.engine.settings import Settings, parse_size
+    from nearkin.jobs import Job, dedup_job
+
+    spec = o.SpecOptions(shingle, normalise, stem, scheme, k, seed, measure).spec()
+    settings = Settings(
+        spec=spec, threshold=threshold, recall=recall, bands=bands, rows=rows, verify=verify, cluster=cluster, floor=floor,
+        keep=keep, empty=empty, block_by=block_by, source=source, max_bucket=max_bucket, fanout=fanout,
+        memory=parse_size(memory), workers=o.workers_or_cores(workers),
+    )  # fmt: skip
+    columns = o.columns(text, tokens, id_column, settings.extra_columns)
+    job = Job(tuple(inputs), Path(out), columns, settings, annotate, save_signatures, resume, overwrite, on_error)
+    shown = o.progress()
+    try:
+        summary = dedup_job(job, shown)
+    finally:
+        shown.close()
+    show(summary, json)
+
+
+def show(summary: dict[str, Any], json: bool) -> None:
+    """The end of a run: JSON on standard output, or a short account on standard error."""
+    if json:
+        o.print_json(summary)
+        return
+    from rich.console import Console
+
+    from nearkin.report.data import ReportData
+    from nearkin.report.terminal import print_summary
+
+    print_summary(ReportData.from_dict(summary["report"]), Console(stderr=True), Path(summary["out"]))

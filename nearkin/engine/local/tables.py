@@ -1,0 +1,116 @@
+"""The result tables: clusters and pairs, as batches small enough for any corpus."""
+
+from collections.abc import Iterator
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearkin.cluster.clusters import unpack
+from nearkin.engine.local.clustering import KINDS, Clustering
+from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.verifying import score_by_estimate
+from nearkin.verify.exact import Overlaps
+
+ROWS = 1 << 18
+CLUSTERS = pa.schema([
+    ("id", pa.large_string()),
+    ("cluster", pa.large_string()),
+    ("kept", pa.bool_()),
+    ("similarity", pa.float64()),
+    ("kind", pa.string()),
+])
+PAIRS = pa.schema([
+    ("id_a", pa.large_string()),
+    ("id_b", pa.large_string()),
+    ("similarity", pa.float64()),
+    ("estimate", pa.float32()),
+])
+
+
+def cluster_batches(ids: pa.ChunkedArray, result: Clustering) -> Iterator[pa.RecordBatch]:
+    """The clusters table in corpus order."""
+    for start in range(0, len(result.kept), ROWS):
+        yield cluster_rows(ids, result, start, start + ROWS)
+
+
+def cluster_rows(ids: pa.ChunkedArray, result: Clustering, start: int, end: int) -> pa.RecordBatch:
+    """The clusters table of a range of ordinals."""
+    part = slice(start, end)
+    columns = [
+        _whole(ids[part]),
+        _whole(ids.take(pa.array(np.asarray(result.leader[part])))),
+        pa.array(np.asarray(result.kept[part])),
+        pa.array(np.asarray(result.similarity[part]), from_pandas=True),
+        pa.array(KINDS).take(pa.array(np.asarray(result.kind[part]))),
+    ]
+    return pa.record_batch(columns, schema=CLUSTERS)
+
+
+def pair_batches(scored: Overlaps, documents: Documents, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
+    """The pairs table, ordered by ordinals."""
+    ids = documents.ids
+    for start in range(0, len(scored.pairs), rows):
+        part = scored.where(slice(start, start + rows))  # type: ignore[arg-type]
+        estimate = score_by_estimate(np.asarray(part.pairs), documents).similarity
+        yield _pair_batch(ids, part, part.similarity, estimate)
+
+
+def _pair_batch(ids: pa.ChunkedArray, part: Overlaps, similarity: np.ndarray, estimate: np.ndarray) -> pa.RecordBatch:
+    a, b = unpack(np.asarray(part.pairs))
+    columns = [_whole(ids.take(pa.array(a))), _whole(ids.take(pa.array(b))), pa.array(similarity), pa.array(estimate, pa.float32())]
+    return pa.record_batch(columns, schema=PAIRS)
+
+
+def expanded_pair_batches(scored: Overlaps, documents: Documents, representative: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """As `pair_batches`, with every member of an exact group in the place of its representative, and the groups' own pairs."""
+    groups = _exact_groups(representative)
+    alone = np.zeros(0, np.int64)
+    ids = documents.ids
+    for members in groups.values():
+        own = np.array([(a << 32) | b for a, b in combinations(members.tolist(), 2)], np.uint64)
+        ones = np.ones(len(own))
+        yield _pair_batch(ids, Overlaps(own, alone, alone), ones, ones)
+    for batch, part in zip(pair_batches(scored, documents, 1 << 12), _slices(scored, 1 << 12), strict=True):
+        a, b = unpack(np.asarray(part.pairs))
+        crossed = [
+            (min(x, y) << 32 | max(x, y), row)
+            for row, (p, q) in enumerate(zip(a.tolist(), b.tolist(), strict=True))
+            for x, y in product(groups.get(p, [p]), groups.get(q, [q]))
+        ]
+        pairs = np.array([pair for pair, _ in crossed], np.uint64)
+        rows = np.array([row for _, row in crossed], np.int64)
+        similarity = batch["similarity"].to_numpy()[rows]
+        yield _pair_batch(ids, Overlaps(pairs, alone, alone), similarity, batch["estimate"].to_numpy()[rows])
+
+
+def _slices(scored: Overlaps, rows: int) -> Iterator[Overlaps]:
+    for start in range(0, len(scored.pairs), rows):
+        yield scored.where(slice(start, start + rows))  # type: ignore[arg-type]
+
+
+def _exact_groups(representative: np.ndarray) -> dict[int, np.ndarray]:
+    members = np.flatnonzero(np.isin(representative, representative[representative != np.arange(len(representative))]))
+    order = members[np.argsort(representative[members], kind="stable")]
+    heads, starts = np.unique(representative[order], return_index=True)
+    return dict(zip(heads.tolist(), np.split(order, starts[1:]), strict=True)) if len(heads) else {}
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(whole, pa.ChunkedArray):
+        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], column.type)
+    return whole
+
+
+def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+    """A parquet file of the batches; its bytes depend on their content alone. Returns the rows."""
+    rows = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in batches:
+            if len(batch):
+                writer.write_batch(batch, row_group_size=ROWS)
+                rows += len(batch)
+    return rows

@@ -1,0 +1,283 @@
+"""Jobs: from input files to a finished output folder, resumable until then, there whole or not at all."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import nearkin
+from nearkin.corpus import Columns, Corpus, FileCorpus, count_reasons, describe, first_change, write_kept
+from nearkin.engine.local import tables
+from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.local.work import MANIFEST, WorkFolder, disk, dump, write_atomically
+from nearkin.engine.memory import PeakMemory
+from nearkin.engine.progress import Progress
+from nearkin.engine.settings import Settings
+from nearkin.errors import UsageError
+from nearkin.report.collect import Wanted, collect, statistics
+from nearkin.report.data import ReportData
+from nearkin.report.page import render
+from nearkin.spec import Spec
+
+RUN = "run.json"
+SIGNATURES = "signatures"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to read, what to do with it, and where it goes.
+
+    Attributes:
+        inputs: Paths, globs, folders, URLs; or one folder of a run saved with signatures.
+        out: The output folder (for `pairs`, the output file).
+        columns: What of the inputs is read.
+        settings: The request.
+        annotate: Keep all rows and add the cluster columns, instead of dropping removed rows.
+        save_signatures: Keep signatures and band keys in the output.
+        resume: Go on with what a killed run left.
+        overwrite: Replace an output that exists.
+        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
+    """
+
+    inputs: tuple[str, ...]
+    out: Path
+    columns: Columns
+    settings: Settings
+    annotate: bool = False
+    save_signatures: bool = False
+    resume: bool = False
+    overwrite: bool = False
+    on_error: str = "quarantine"
+
+    @property
+    def partial(self) -> Path:
+        """Where the run works until it is finished."""
+        return self.out.with_name(self.out.name + ".partial")
+
+    def identity(self, command: str) -> dict[str, Any]:
+        """What a resumed run must share."""
+        return {
+            "command": command,
+            "spec": json.loads(self.settings.spec.to_json()),
+            "parameters": self.settings.parameters(),
+            "columns": asdict(self.columns),
+            "annotate": self.annotate,
+            "save_signatures": self.save_signatures,
+        }
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A finished run that kept its signatures: an input that needs no sketching."""
+
+    folder: Path
+    record: dict[str, Any]
+
+    @classmethod
+    def find(cls, inputs: tuple[str, ...]) -> "Saved | None":
+        """The saved run that the inputs name, if that is what they name."""
+        folder = Path(inputs[0])
+        if len(inputs) != 1 or not (folder / RUN).is_file():
+            return None
+        if not (folder / SIGNATURES).is_dir():
+            raise UsageError(f"{folder} is a run without signatures; run it again with --save-signatures to use it as an input")
+        return cls(folder, json.loads((folder / RUN).read_bytes()))
+
+    @property
+    def spec(self) -> Spec:
+        """Of its signatures."""
+        return Spec.from_json(json.dumps(self.record["spec"]))
+
+    def corpus(self, on_error: str) -> FileCorpus:
+        """The inputs it was made from, unchanged, or an error."""
+        corpus = FileCorpus.open([entry["path"] for entry in self.record["inputs"]], on_error=on_error)
+        if change := first_change(self.record["inputs"], corpus):
+            raise UsageError(f"{self.folder} cannot be an input: {change}; run nearkin dedup on the inputs themselves")
+        return corpus
+
+
+def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
+    """Deduplicates files into `job.out`; returns the summary that run.json holds."""
+    saved = Saved.find(job.inputs)
+    if saved is not None:
+        job = _over_saved(job, saved)
+    if (finished := _finished(job)) is not None:
+        return finished
+    corpus = saved.corpus(job.on_error) if saved else FileCorpus.open(job.inputs, on_error=job.on_error)
+    with PeakMemory() as memory:
+        work = _claim(job, "dedup", corpus)
+        if saved is not None:
+            _take_signatures(saved, work)
+        run = LocalRun(corpus, job.columns, job.settings, work, progress)
+        run.to_clusters()
+        result = run.clustering()
+        wanted = Wanted(run, result)
+        staging = work.folder("result")
+        _write_outputs(job, run, result, wanted, staging)
+    data = collect(run, result, wanted, count_reasons(staging / REJECTED), ", ".join(job.inputs), memory.peak)
+    summary = _summary(job, run, corpus, data)
+    return _finish(job, work, staging, summary, data)
+
+
+def _over_saved(job: Job, saved: Saved) -> Job:
+    """An existing artefact's Spec and columns win over defaults."""
+    columns = Columns(**{**saved.record["columns"], "extra": job.columns.extra})
+    missing = sorted(set(columns.extra) - set(saved.record["columns"]["extra"]))
+    if missing:
+        raise UsageError(
+            f"column {missing[0]!r} was not kept by the run {saved.folder} (it has {saved.record['columns']['extra']}); "
+            "run nearkin dedup on its inputs instead"
+        )
+    columns = replace(columns, extra=tuple(saved.record["columns"]["extra"]))
+    return replace(job, settings=job.settings.with_spec(saved.spec), columns=columns)
+
+
+def _take_signatures(saved: Saved, work: WorkFolder) -> None:
+    if work.done("sketch") is None:
+        with work.stage("sketch") as facts:
+            shutil.copytree(saved.folder / SIGNATURES, work.path / "sketch", dirs_exist_ok=True)
+            facts.update(saved.record["stages"]["sketch"])
+
+
+def _finished(job: Job) -> dict[str, Any] | None:
+    """The summary of an output that is complete, when resuming; an error when it is in the way."""
+    if not job.out.exists() and not job.partial.exists():
+        return None
+    if job.overwrite:
+        return None
+    if not job.resume:
+        there = job.out if job.out.exists() else job.partial
+        raise UsageError(f"{there} exists; continue it with --resume, replace it with --overwrite, or choose another --out")
+    if job.partial.exists() or not job.out.exists():
+        return None
+    try:
+        record: dict[str, Any] = json.loads((job.out / RUN).read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{job.out} is not the output of a run ({error}); choose another --out") from error
+    return record
+
+
+def _claim(job: Job, command: str, corpus: Corpus) -> WorkFolder:
+    """A work folder of this run: the one a killed run left, or a new one."""
+    identity = job.identity(command)
+    with disk(job.out.parent):
+        job.out.parent.mkdir(parents=True, exist_ok=True)
+    if job.resume and (job.partial / MANIFEST).exists():
+        work = WorkFolder.resume(job.partial, identity)
+        if change := first_change(work.manifest["inputs"], corpus):
+            raise UsageError(f"cannot resume {job.partial}: {change}. Run with --overwrite to start again")
+        return work
+    return WorkFolder.create(job.partial, identity, inputs=describe(corpus))
+
+
+def _write_outputs(job: Job, run: LocalRun, result: Clustering, wanted: Wanted, staging: Path) -> None:
+    """kept/, clusters.parquet, pairs.parquet, rejected.jsonl."""
+    if run.work.done("write") is not None:
+        return
+    documents = run.documents()
+    run.progress.stage("write", len(documents))
+    with run.work.stage("write"):
+        shutil.rmtree(staging / "kept", ignore_errors=True)
+        kept = staging / "kept"
+        kept.mkdir()
+        rows = _annotations(run, result) if job.annotate else None
+        write_kept(run.corpus, run.columns, np.asarray(result.kept), kept, rows, run.progress.advance, wanted.observe)
+        tables.write_batches(staging / "clusters.parquet", tables.CLUSTERS, tables.cluster_batches(documents.ids, result))
+        tables.write_batches(staging / "pairs.parquet", tables.PAIRS, tables.pair_batches(run.scored(), documents))
+        shutil.copyfile(run.work.path / "sketch" / REJECTED, staging / REJECTED)
+
+
+def _annotations(run: LocalRun, result: Clustering) -> Callable[[int, int], pa.RecordBatch]:
+    """The cluster columns of a range of ordinals."""
+    ids = run.documents().ids
+
+    def rows(start: int, end: int) -> pa.RecordBatch:
+        return tables.cluster_rows(ids, result, start, end).drop_columns(["id"])
+
+    return rows
+
+
+def _summary(job: Job, run: LocalRun, corpus: Corpus, data: ReportData) -> dict[str, Any]:
+    return {
+        "nearkin": nearkin.__version__,
+        **job.identity("dedup"),
+        "spec_fingerprint": job.settings.spec.fingerprint,
+        "bands": data.parameters.bands,
+        "rows": data.parameters.rows,
+        "memory": job.settings.memory,
+        "workers": job.settings.workers,
+        "inputs": run.work.manifest["inputs"],
+        "counts": statistics(data),
+        "stages": run.work.manifest["stages"],
+        "seconds": round(data.total_seconds, 3),
+        "peak_memory": data.peak_memory,
+        "out": str(job.out),
+        "warnings": list(data.all_warnings),
+        "report": data.to_dict(),
+    }
+
+
+def _finish(job: Job, work: WorkFolder, staging: Path, summary: dict[str, Any], data: ReportData) -> dict[str, Any]:
+    """run.json and the report, then one rename."""
+    with disk(staging):
+        (staging / "report.html").write_text(render(data), "utf-8")
+        write_atomically(staging / RUN, dump(summary))
+        if job.save_signatures:
+            (work.path / "sketch").replace(staging / SIGNATURES)
+            if (work.path / "keys").exists():
+                (work.path / "keys").replace(staging / SIGNATURES / "keys")
+        if job.out.exists():
+            _remove(job.out)
+        staging.replace(job.out)
+    work.remove()
+    return summary
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+@contextmanager
+def pairs_run(job: Job, progress: Progress) -> Iterator[LocalRun]:
+    """A run up to scored pairs; its work folder goes away at the end, or stays for --resume after a failure."""
+    saved = Saved.find(job.inputs)
+    if saved is not None:
+        job = _over_saved(job, saved)
+    if job.out.exists() and not job.overwrite:
+        raise UsageError(f"{job.out} exists; replace it with --overwrite, or choose another --out")
+    corpus = saved.corpus(job.on_error) if saved else FileCorpus.open(job.inputs, on_error=job.on_error)
+    work = _claim(job, "pairs", corpus)
+    if saved is not None:
+        _take_signatures(saved, work)
+    run = LocalRun(corpus, job.columns, job.settings, work, progress)
+    run.to_pairs()
+    yield run
+    work.remove()
+
+
+def pairs_job(job: Job, expand_exact: bool, progress: Progress) -> dict[str, Any]:
+    """Writes all verified pairs into `job.out` (parquet); exact groups by one member unless expanded."""
+    with PeakMemory() as memory, pairs_run(job, progress) as run:
+        documents, scored = run.documents(), run.scored()
+        batches = (
+            tables.expanded_pair_batches(scored, documents, run.work.load("representative"))
+            if expand_exact
+            else tables.pair_batches(scored, documents)
+        )
+        staged = run.work.path / "pairs.parquet"
+        with disk(job.out.parent):
+            rows = tables.write_batches(staged, tables.PAIRS, batches)
+            staged.replace(job.out)
+        stages = run.work.manifest["stages"]
+    return {"out": str(job.out), "pairs": rows, "stages": stages, "peak_memory": memory.peak, **job.identity("pairs")}

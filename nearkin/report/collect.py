@@ -1,0 +1,236 @@
+"""From a finished local run to what its report shows."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearkin.engine.local.clustering import EXACT, NEAR, Clustering
+from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.run import LocalRun
+from nearkin.report.data import (
+    BINS,
+    EDGES,
+    Cluster,
+    Counts,
+    Example,
+    Histogram,
+    HotBucket,
+    Parameters,
+    ReasonCount,
+    ReportData,
+    SizeCount,
+    SourceCount,
+    StageSeconds,
+)
+from nearkin.shingle import Shingler, text_buffers
+from nearkin.sketch.minhash import slot_sources
+from nearkin.spec import Spec
+
+EXCERPT = 4000
+CLUSTERS = 20
+EXAMPLES = 3
+HOT_BUCKETS = 20
+WORD = re.compile(r"\w+")
+PAIRS_AT_ONCE = 1 << 20
+
+
+class Wanted:
+    """The documents whose text the report quotes, collected while the corpus is read for another purpose anyway."""
+
+    def __init__(self, run: LocalRun, result: Clustering) -> None:
+        self.members = largest_clusters(result)
+        self.hottest: list[list[int]] = (run.work.done("candidates") or {}).get("hottest", [])[:HOT_BUCKETS]
+        quoted = {x for kept, shown in self.members for x in (kept, *shown)} | {bucket[2] for bucket in self.hottest}
+        self.ordinals = np.array(sorted(quoted), np.int64)
+        self.texts: dict[int, str] = {}
+
+    def observe(self, first: int, documents: pa.Array) -> None:
+        """Takes the excerpts of wanted documents among a batch's."""
+        low, high = np.searchsorted(self.ordinals, [first, first + len(documents)])
+        for ordinal in self.ordinals[low:high].tolist():
+            value = documents[ordinal - first].as_py()
+            self.texts[ordinal] = value if isinstance(value, str) else " ".join(value)
+
+
+def largest_clusters(result: Clustering) -> list[tuple[int, list[int]]]:
+    """(kept, some removed members) of the largest clusters; near duplicates first, the least similar of them."""
+    removed = np.flatnonzero((result.kind == EXACT) | (result.kind == NEAR))
+    if not len(removed):
+        return []
+    leaders = np.asarray(result.leader[removed]).astype(np.int64)
+    sizes = np.bincount(leaders)
+    largest = np.argsort(-sizes, kind="stable")[:CLUSTERS]
+    near_first = np.lexsort((removed, result.similarity[removed], result.kind[removed] == EXACT))
+    out = []
+    for kept in largest[sizes[largest] > 0].tolist():
+        members = removed[near_first[leaders[near_first] == kept][:EXAMPLES]]
+        out.append((kept, members.tolist()))
+    return out
+
+
+def collect(
+    run: LocalRun, result: Clustering, wanted: Wanted, rejected: Mapping[str, int], title: str, peak: int
+) -> ReportData:
+    """Everything the report shows of a run."""
+    documents = run.documents()
+    return ReportData(
+        title=title,
+        parameters=_parameters(run),
+        counts=_counts(run, result),
+        seconds=tuple(StageSeconds(name, facts["seconds"]) for name, facts in run.work.manifest["stages"].items()),
+        peak_memory=peak,
+        cluster_sizes=_cluster_sizes(result),
+        verified=_verified(run),
+        estimated=_estimated(run),
+        sources=_sources(documents, result, run.settings.source),
+        hot_buckets=tuple(_hot_bucket(bucket, wanted, documents, run) for bucket in wanted.hottest),
+        rejected=tuple(ReasonCount(reason, rows) for reason, rows in sorted(rejected.items(), key=lambda x: (-x[1], x[0]))),
+        clusters=_clusters(documents, result, wanted),
+        warnings=tuple(_warnings(run)),
+    )
+
+
+def _parameters(run: LocalRun) -> Parameters:
+    settings, spec = run.settings, run.settings.spec
+    banding = settings.banding
+    bands, rows = (0, 0) if run.brute_force else (banding.bands, banding.rows)
+    verify = "exact" if run.brute_force else settings.verify
+    return Parameters(
+        settings.threshold,
+        settings.recall,
+        bands,
+        rows,
+        spec.k,
+        spec.scheme,
+        spec.shingle,
+        verify,
+        settings.cluster,
+        settings.keep,
+    )
+
+
+def _counts(run: LocalRun, result: Clustering) -> Counts:
+    facts, counts = run.work.done("sketch") or {}, result.counts()
+    return Counts(
+        read=facts["documents"] + facts["rejected"],
+        kept=counts["documents_kept"],
+        removed_exact=counts["exact"],
+        removed_near=counts["near"],
+        empty=counts["empty"],
+        rejected=facts["rejected"],
+        repeated_ids=facts.get("repeated_ids", 0),
+        clusters=counts["kept"],
+    )
+
+
+def _cluster_sizes(result: Clustering) -> tuple[SizeCount, ...]:
+    removed = (result.kind == EXACT) | (result.kind == NEAR)
+    members = np.bincount(np.asarray(result.leader)[removed].astype(np.int64))
+    sizes, clusters = np.unique(members[members > 0] + 1, return_counts=True)
+    return tuple(SizeCount(*pair) for pair in zip(sizes.tolist(), clusters.tolist(), strict=True))
+
+
+def _verified(run: LocalRun) -> Histogram:
+    scored, total = run.scored(), Histogram()
+    for start in range(0, len(scored.pairs), PAIRS_AT_ONCE):
+        total += Histogram.of(scored.where(slice(start, start + PAIRS_AT_ONCE)).similarity)  # type: ignore[arg-type]
+    return total
+
+
+def _estimated(run: LocalRun) -> Histogram:
+    agreements = (run.work.done("candidates") or {}).get("histogram")
+    if agreements is None:
+        return Histogram()
+    counts = np.array(agreements)
+    shares = np.arange(len(counts)) / (len(counts) - 1)
+    bins = np.clip(np.searchsorted(EDGES, shares, side="right") - 1, 0, BINS - 1)
+    return Histogram(tuple(np.bincount(bins, counts, BINS).astype(int).tolist()))
+
+
+def _sources(documents: Documents, result: Clustering, column: str | None) -> tuple[SourceCount, ...]:
+    if column is None:
+        return ()
+    names = pc.fill_null(documents.columns[column].cast(pa.large_string()), "(none)")
+    table = pa.table({"source": names, "removed": pa.array(~np.asarray(result.kept)).cast(pa.int64())})
+    sums = table.group_by("source").aggregate([("removed", "count"), ("removed", "sum")]).sort_by("source")
+    columns = (sums["source"], sums["removed_count"], sums["removed_sum"])
+    return tuple(SourceCount(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+def _clusters(documents: Documents, result: Clustering, wanted: Wanted) -> tuple[Cluster, ...]:
+    sizes = np.bincount(np.asarray(result.leader).astype(np.int64)) if len(result.leader) else np.zeros(0, np.int64)
+    ids = documents.ids
+
+    def example(member: int) -> Example:
+        return Example(ids[member].as_py(), float(result.similarity[member]), wanted.texts.get(member, "")[:EXCERPT])
+
+    return tuple(
+        Cluster(ids[kept].as_py(), wanted.texts.get(kept, "")[:EXCERPT], int(sizes[kept]), tuple(map(example, members)))
+        for kept, members in wanted.members
+    )
+
+
+def _hot_bucket(bucket: list[int], wanted: Wanted, documents: Documents, run: LocalRun) -> HotBucket:
+    band, members, first = bucket
+    rows = run.settings.banding.rows
+    slots = np.arange(band * rows, (band + 1) * rows)
+    return HotBucket(band, members, shingles_of_slots(wanted.texts.get(first, ""), slots, run.settings.spec))
+
+
+def shingles_of_slots(text: str, slots: np.ndarray, spec: Spec) -> tuple[str, ...]:
+    """The shingles, as text, whose hashes are the minima of these slots: what a bucket's members have in common."""
+    windows = _windows(text, spec)
+    if not windows:
+        return ()
+    data, offsets = text_buffers(pa.array(windows, pa.large_string()))
+    shingles = Shingler(spec).texts(data, offsets)
+    alone = np.flatnonzero(np.diff(shingles.offsets) == 1)
+    hashes = shingles.hashes[shingles.offsets[alone]]
+    if not len(hashes):
+        return ()
+    found = slot_sources(hashes, slots, spec)
+    return tuple(dict.fromkeys(windows[alone[i]] for i in found.tolist()))
+
+
+def _windows(text: str, spec: Spec) -> list[str]:
+    """Pieces of the text that are one shingle each, in a bounded prefix."""
+    text = text[: 4 * EXCERPT].lower()
+    units = WORD.findall(text) if spec.unit == "words" else list(" ".join(text.split()))
+    joint = " " if spec.unit == "words" else ""
+    last = max(1, len(units) - spec.n + 1)
+    return list(dict.fromkeys(joint.join(units[i : i + spec.n]) for i in range(last))) if units else []
+
+
+def _warnings(run: LocalRun) -> list[str]:
+    out = []
+    facts, settings = run.work.done("sketch") or {}, run.settings
+    if repeated := facts.get("repeated_ids"):
+        out.append(f"{repeated:,} rows share an id with another; #<path>:<row> was appended to each of them")
+    if not run.brute_force and settings.verify != "exact":
+        out.append(f"similarities are estimates (verify={settings.verify}); use --verify exact for verified ones")
+    if not run.brute_force and settings.banding.recall < settings.recall:
+        out.append(
+            f"bands × rows = {settings.banding.bands} × {settings.banding.rows} reach recall {settings.banding.recall:.3f} at the "
+            f"threshold, less than the asked {settings.recall}; leave them out to have them solved"
+        )
+    return out
+
+
+def statistics(data: ReportData) -> dict[str, Any]:
+    """The counts as run.json and `DedupResult.statistics` have them."""
+    counts = data.counts
+    return {
+        "read": counts.read,
+        "kept": counts.kept,
+        "removed": counts.removed,
+        "rejected": counts.rejected,
+        "removed_exact": counts.removed_exact,
+        "removed_near": counts.removed_near,
+        "empty": counts.empty,
+        "clusters": counts.clusters,
+        "repeated_ids": counts.repeated_ids,
+    }

@@ -1,0 +1,121 @@
+from collections import defaultdict
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from nearkin.lsh import kernels
+
+EMPTY = 0xFFFFFFFF
+
+
+def mix(x: int) -> int:
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
+    return x ^ (x >> 31)
+
+
+def key_oracle(slots: list[int], salt: int, band: int, rows: int) -> int:
+    h = mix((salt + (band + 1) * 0x9E3779B97F4A7C15) % 2**64)
+    for slot in slots[band * rows : (band + 1) * rows]:
+        h = ((h ^ slot) * 0xD6E8FEB86659FD93) % 2**64
+        h ^= h >> 32
+    return mix(h)
+
+
+def signatures_of(n: int, k: int, values: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, values, (n, k), dtype=np.uint32)
+
+
+def test_band_keys() -> None:
+    signatures = signatures_of(20, 24, 2**32 - 1, 1)
+    salts = np.arange(20, dtype=np.uint64) * np.uint64(2**60)
+    out = np.empty((4, 20), np.uint64)
+    kernels.band_keys(signatures, salts, 5, out)
+    want = [[key_oracle(s.tolist(), int(salt), band, 5) for s, salt in zip(signatures, salts, strict=True)] for band in range(4)]
+    assert out.tolist() == want
+
+
+@pytest.mark.parametrize("part_bits", [0, 1, 3])
+@pytest.mark.parametrize("distinct", [2, 7, 1000])
+def test_buckets_are_equal_full_keys_whatever_the_partitioning(part_bits: int, distinct: int) -> None:
+    rng = np.random.default_rng(distinct)
+    n = 300
+    # Keys that share all but their lowest bits, so that prefixes collide and only the full key tells them apart.
+    keys = rng.integers(0, distinct, n, dtype=np.uint64) ^ (rng.integers(0, 4, n, dtype=np.uint64) << np.uint64(62))
+    active = rng.random(n) < 0.8
+    found = set()
+    for part in range(1 << part_bits):
+        packed = np.empty(n, np.uint64)
+        count = kernels.pack(keys, active, np.uint64(part), part_bits, 9, packed)
+        packed = np.sort(packed[:count])
+        starts, ends = np.empty(n, np.int64), np.empty(n, np.int64)
+        buckets = kernels.find_buckets(packed, keys, 9, starts, ends)
+        found |= {tuple(packed[s:e].tolist()) for s, e in zip(starts[:buckets], ends[:buckets], strict=True)}
+    want = defaultdict(list)
+    for i in np.flatnonzero(active):
+        want[int(keys[i])].append(int(i))
+    assert found == {tuple(members) for members in want.values() if len(members) > 1}
+
+
+def test_every_candidate_once_over_all_bands() -> None:
+    n, rows, bands = 60, 2, 6
+    signatures = signatures_of(n, 12, 4, 3)
+    signatures[0] = EMPTY
+    margin = 3
+    histogram = np.zeros(13, np.int64)
+    seen = []
+    for band in range(bands):
+        buckets = defaultdict(list)
+        for i in range(1, n):
+            buckets[tuple(signatures[i, band * rows : band * rows + rows])].append(i)
+        groups = [g for g in buckets.values() if len(g) > 1]
+        ordinals = np.array([i for g in groups for i in g], np.uint64)
+        ends = np.cumsum([len(g) for g in groups]).astype(np.int64)
+        starts = ends - [len(g) for g in groups]
+        out = np.empty(n * n, np.uint64)
+        count = kernels.bucket_pairs(
+            ordinals, starts, ends, signatures, np.zeros(n, bool), band, rows, margin, histogram, out
+        )
+        seen += out[:count].tolist()
+    candidates = [
+        (a, b, int((signatures[a] == signatures[b]).sum()))
+        for a, b in combinations(range(1, n), 2)
+        if any((signatures[a, r * rows : r * rows + rows] == signatures[b, r * rows : r * rows + rows]).all() for r in range(bands))
+    ]
+    assert sorted(seen) == sorted(a << 32 | b for a, b, same in candidates if same >= margin)
+    assert histogram.tolist() == np.bincount([same for *_, same in candidates], minlength=13).tolist()
+
+
+def test_a_pair_of_a_capped_bucket_is_not_dropped_as_seen() -> None:
+    signatures = np.ones((2, 8), np.uint32)
+    out, histogram = np.empty(1, np.uint64), np.zeros(9, np.int64)
+    one = (np.array([0, 1], np.uint64), np.array([0]), np.array([2]), signatures)
+    assert kernels.bucket_pairs(*one, np.zeros(2, bool), 1, 2, 0, histogram, out) == 0
+    assert kernels.bucket_pairs(*one, np.ones(2, bool), 1, 2, 0, histogram, out) == 1
+
+
+@pytest.mark.parametrize("fanout", [1, 3, 50])
+def test_hot_bucket_joins_the_most_similar_leader(fanout: int) -> None:
+    signatures = signatures_of(50, 16, 2, 5)
+    margin, members = 11, np.random.default_rng(1).permutation(50).astype(np.uint64)
+    out, histogram = np.empty(50, np.uint64), np.zeros(17, np.int64)
+    count = kernels.hot_bucket_pairs(members, signatures, margin, np.empty(fanout, np.uint64), histogram, out)
+    leaders: list[int] = []
+    want = []
+    for a in members.tolist():
+        scores = [int((signatures[a] == signatures[l]).sum()) for l in leaders]
+        if scores and max(scores) >= margin:
+            b = leaders[scores.index(max(scores))]
+            want.append(min(a, b) << 32 | max(a, b))
+        elif len(leaders) < fanout:
+            leaders.append(a)
+    assert out[:count].tolist() == want
+
+
+def test_empty_slots_agree_with_nothing() -> None:
+    a = np.full(8, EMPTY, np.uint32)
+    assert kernels.agreements(a, a) == 0
+    out = np.empty(1, np.int64)
+    kernels.pair_agreements(np.array([1], np.uint64), np.array([[1, 2, EMPTY, 4], [1, 3, EMPTY, 4]], np.uint32), out)
+    assert out.tolist() == [2]

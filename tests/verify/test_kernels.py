@@ -1,0 +1,76 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearkin.verify import kernels
+
+words = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 5), st.integers(2**63, 2**63 + 9))
+
+
+@given(st.lists(words, max_size=300))
+def test_distinct_sorted(values: list[int]) -> None:
+    array = np.array(values, np.uint64)
+    out, ends = np.empty(len(values), np.uint64), np.empty(1 << 8, np.int64)
+    count = kernels.distinct_sorted(array, ends, out)
+    assert out[:count].tolist() == sorted(set(values))
+
+
+@pytest.mark.parametrize("size", [1000, 100_000])
+def test_distinct_sorted_of_many(size: int) -> None:
+    array = np.random.default_rng(size).integers(0, 2**64, size, dtype=np.uint64)
+    array[::7] = array[0]
+    out, ends = np.empty(size, np.uint64), np.empty(1 << 16, np.int64)
+    count = kernels.distinct_sorted(array, ends, out)
+    np.testing.assert_array_equal(out[:count], np.unique(array))
+
+
+def random_sets(n: int, universe: int, seed: int) -> list[set[int]]:
+    rng = np.random.default_rng(seed)
+    return [set(rng.integers(0, universe, rng.integers(0, 30)).tolist()) for _ in range(n)]
+
+
+def flat(sets: list[set[int]]) -> tuple[np.ndarray, np.ndarray]:
+    starts = np.concatenate([[0], np.cumsum([len(s) for s in sets])]).astype(np.int64)
+    return np.array([x for s in sets for x in sorted(s)], np.uint64), starts
+
+
+def test_overlaps() -> None:
+    sets = random_sets(40, 60, 2)
+    hashes, starts = flat(sets)
+    pairs = list(combinations(range(40), 2))
+    both, union = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64)
+    place = np.arange(40, dtype=np.uint32)
+    kernels.overlaps(np.array([a << 32 | b for a, b in pairs], np.uint64), place, starts, hashes, both, union)
+    assert both.tolist() == [len(sets[a] & sets[b]) for a, b in pairs]
+    assert union.tolist() == [len(sets[a] | sets[b]) for a, b in pairs]
+
+
+def test_distinct_sets() -> None:
+    streams = [[5, 3, 5, 1], [], [2], [9, 9, 9]]
+    offsets = np.array([0, 4, 4, 5, 8])
+    hashes = np.array([x for s in streams for x in s], np.uint64) << np.uint64(60)
+    out, sizes = np.empty(8, np.uint64), np.empty(4, np.int64)
+    total = kernels.distinct_sets(hashes, offsets, np.empty(16, np.int64), sizes, out)
+    assert sizes.tolist() == [3, 0, 1, 1]
+    assert (out[:total] >> np.uint64(60)).tolist() == [1, 3, 5, 2, 9]
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 1.0])
+def test_all_pairs_is_brute_force(threshold: float) -> None:
+    from nearkin.verify.exact import Inverted, Overlaps, Sets, compare_all
+
+    sets = random_sets(60, 25, 4) + [{1, 2, 3}, {1, 2, 3}]
+    blocks = np.array([i % 2 for i in range(62)], np.uint64)
+    hashes, starts = flat(sets)
+    index = Inverted.of(Sets(hashes, np.diff(starts)))
+    found = Overlaps.concatenate([compare_all(index, low, high, blocks, threshold) for low, high in ((0, 20), (20, 62))])
+    want = {
+        a << 32 | b
+        for a, b in combinations(range(62), 2)
+        if a % 2 == b % 2 and sets[a] & sets[b] and len(sets[a] & sets[b]) >= threshold * len(sets[a] | sets[b])
+    }
+    assert set(found.pairs.tolist()) == want
+    assert len(found.pairs) == len(want)
