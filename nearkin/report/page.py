@@ -1,0 +1,257 @@
+"""The report as one HTML page that loads nothing, runs nothing, and cannot be changed by what the documents say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from nearkin.report import charts
+from nearkin.report.charts import compact
+from nearkin.report.data import EDGES, NOTABLE_LOSS, Cluster, Example, ReportData
+from nearkin.report.diff import MAX_CHARACTERS, Kind, diff_words, focus
+from nearkin.report.visible import visible
+
+MAX_CLUSTERS = 20
+MAX_SOURCES = 100
+_FOLDER = Path(__file__).parent
+
+
+class Fate(NamedTuple):
+    """Rows with one outcome."""
+
+    key: str
+    name: str
+    why: str
+    rows: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A cluster as the page shows it: the kept document beside a removed one.
+
+    Attributes:
+        cluster: The cluster.
+        example: The removed document shown, or None.
+        left: The kept document's excerpt as markup.
+        right: The removed one's; empty where it reads the same.
+        note: What the reader could wonder about.
+        others: Further removed members.
+    """
+
+    cluster: Cluster
+    example: Example | None
+    left: Markup
+    right: Markup
+    note: str
+    others: tuple[Example, ...]
+
+
+class _SimilarityRow(NamedTuple):
+    label: str
+    candidates: int
+    verified: int
+
+
+def render(data: ReportData) -> str:
+    """The whole page: HTML with style and charts inline, to be written as UTF-8."""
+    shown = sorted(data.sources, key=lambda source: (-source.read, source.source))
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            data=data,
+            style=Markup(_style()),
+            fates=fates(data),
+            sections=_sections(data),
+            sizes=_sizes(data),
+            similarity=_similarity(data),
+            sources=shown[:MAX_SOURCES],
+            more_sources=len(shown[MAX_SOURCES:]),
+            notable=NOTABLE_LOSS,
+            pairs=[side_by_side(cluster) for cluster in data.clusters[:MAX_CLUSTERS]],
+            settings=_settings(data),
+            stages=[(*stage, stage.seconds / (data.total_seconds or 1)) for stage in data.seconds],
+            width=charts.WIDTH,
+            height=charts.HEIGHT,
+            left=charts.LEFT,
+            right=charts.RIGHT,
+            top=charts.TOP,
+            bottom=charts.BOTTOM,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "visible": visible,
+        "compact": compact,
+        "number": "{:,}".format,
+        "px": "{:.1f}".format,
+        "percent": percent,
+        "seconds": "{:,.2f}".format,
+        "similarity": similarity_text,
+    }
+    return environment
+
+
+@cache
+def _style() -> str:
+    return (_FOLDER / "page.css").read_text("utf-8")
+
+
+def percent(share: float) -> str:
+    """A share that is neither nothing nor everything never reads as 0 % or 100 %.
+
+    Examples:
+        >>> [percent(share) for share in (0, 0.00001, 0.256, 0.99999, 1)]
+        ['0 %', '< 0.1 %', '25.6 %', '> 99.9 %', '100 %']
+    """
+    if share in (0, 1):
+        return f"{share:.0%}".replace("%", " %")
+    if share < 0.0005:
+        return "< 0.1 %"
+    return "> 99.9 %" if share > 0.9995 else f"{100 * share:.1f} %"
+
+
+def similarity_text(similarity: float) -> str:
+    """Three digits, rounded down: only equal sets read as 1.
+
+    Examples:
+        >>> similarity_text(0.99996), similarity_text(0.8), similarity_text(1.0)
+        ('0.999', '0.800', '1.000')
+    """
+    return f"{int(similarity * 1000 + 1e-9) / 1000:.3f}"
+
+
+def bytes_text(size: int) -> str:
+    """Bytes in decimal units.
+
+    Examples:
+        >>> bytes_text(812), bytes_text(1_340_000_000)
+        ('812 B', '1.3 GB')
+    """
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} B"
+
+
+def fates(data: ReportData) -> list[Fate]:
+    """Rows by outcome; those that did not occur are left out but for the three that always interest."""
+    counts = data.counts
+    similar = f"similar to a kept document, at least {data.parameters.threshold} by {data.parameters.verify} comparison"
+    if data.parameters.verify == "none":
+        similar = "shares a band with a kept document (not verified)"
+    rows = [
+        ("kept", "Kept", "unique, or chosen from its cluster", counts.kept),
+        ("exact", "Exact duplicates", "the same words in the same order as a kept document", counts.removed_exact),
+        ("near", "Near duplicates", similar, counts.removed_near),
+        ("empty", "Empty", "no words; dropped as asked", counts.removed_empty),
+        ("rejected", "Quarantined", "could not be read", counts.rejected),
+    ]
+    always = ("kept", "exact", "near")
+    return [Fate(*row, row[3] / (counts.read or 1)) for row in rows if row[3] or row[0] in always]
+
+
+def _sections(data: ReportData) -> list[tuple[str, str]]:
+    """(anchor, name) of the sections the page has."""
+    candidates = (
+        ("warnings", "Warnings", data.all_warnings),
+        ("removed", "Removed", True),
+        ("charts", "Similarities", data.cluster_sizes or data.estimated.total or data.verified.total),
+        ("sources", "Sources", data.sources),
+        ("clusters", "Clusters", data.clusters),
+        ("hot", "Hot buckets", data.hot_buckets),
+        ("rejected", "Quarantine", data.rejected),
+        ("run", "The run", True),
+    )
+    return [(anchor, name) for anchor, name, present in candidates if present]
+
+
+def _sizes(data: ReportData) -> dict[str, Any] | None:
+    classes = charts.size_classes(data.cluster_sizes)
+    return {"classes": classes, "chart": charts.size_chart(classes)} if classes else None
+
+
+def _similarity(data: ReportData) -> dict[str, Any] | None:
+    if not data.estimated.total and not data.verified.total:
+        return None
+    rows = [
+        _SimilarityRow(f"{EDGES[i]:.2f} to {EDGES[i + 1]:.2f}", candidates, verified)
+        for i, (candidates, verified) in enumerate(zip(data.estimated.counts, data.verified.counts, strict=True))
+        if candidates or verified
+    ]
+    scored = {"exact": "Verified pairs", "estimate": "Pairs, by estimate"}.get(data.parameters.verify, "Pairs, not verified")
+    chart = charts.similarity_chart(data.verified, data.estimated, data.parameters)
+    return {"chart": chart, "rows": rows, "scored": scored}
+
+
+def _settings(data: ReportData) -> list[tuple[str, str]]:
+    chosen = data.parameters
+    banding = f"{chosen.bands} bands of {chosen.rows} rows" if chosen.bands else "none: every pair was compared"
+    rows = [
+        ("Threshold", f"{chosen.threshold}"),
+        ("Recall asked for", f"{chosen.recall}"),
+        ("Shingle", chosen.shingle),
+        ("Signature", f"{chosen.scheme}, {chosen.k} slots"),
+        ("Banding", banding),
+        ("Verification", chosen.verify),
+        ("Clusters", chosen.cluster),
+        ("Keep", chosen.keep),
+    ]
+    if data.peak_memory:
+        rows.append(("Peak memory", bytes_text(data.peak_memory)))
+    if data.total_seconds:
+        rows.append(("Documents per second", f"{data.counts.read / data.total_seconds:,.0f}"))
+    return rows
+
+
+def telling_example(cluster: Cluster) -> Example | None:
+    """The first removed member that is not equal to the kept one, else the first."""
+    near = (example for example in cluster.examples if example.similarity < 1)
+    return next(near, cluster.examples[0] if cluster.examples else None)
+
+
+def side_by_side(cluster: Cluster) -> Pair:
+    """A cluster's kept document and its telling example, differences marked."""
+    example = telling_example(cluster)
+    if example is None:
+        return Pair(cluster, None, escape(visible(cluster.text[:MAX_CHARACTERS])), Markup(""), "", ())
+    others = tuple(other for other in cluster.examples if other is not example)
+    spans = diff_words(visible(cluster.text), visible(example.text))
+    if all(span.kind in (Kind.EQUAL, Kind.ELIDED) for span in spans):
+        return Pair(cluster, example, escape(visible(cluster.text[:MAX_CHARACTERS])), Markup(""), _same_note(example), others)
+    focused = focus(spans)
+    left = _marked([(span.kind, span.left) for span in focused], Markup("<del>{}</del>{}"))
+    right = _marked([(span.kind, span.right) for span in focused], Markup("<ins>{}</ins>{}"))
+    return Pair(cluster, example, left, right, "", others)
+
+
+def _same_note(example: Example) -> str:
+    if example.similarity == 1:
+        return f"Removed, with the same words: {visible(example.id)}"
+    similar = similarity_text(example.similarity)
+    return f"Removed, {similar} similar and the same as far as the excerpt goes: {visible(example.id)}"
+
+
+def _marked(side: Sequence[tuple[Kind, str]], changed: Markup) -> Markup:
+    """One side's text, changes wrapped; white space at a change's end stays outside, lest it be coloured across lines."""
+    parts = []
+    for kind, text in side:
+        core = text.rstrip()
+        if kind is Kind.ELIDED:
+            parts.append(Markup('<span class="elided">{:,} characters</span>').format(len(text)))
+        elif kind is Kind.EQUAL or not core:
+            parts.append(escape(text))
+        else:
+            parts.append(changed.format(core, text[len(core) :]))
+    return Markup("").join(parts)
