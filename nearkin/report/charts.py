@@ -12,8 +12,8 @@ from typing import NamedTuple
 from nearkin.lsh.curve import candidate_probability
 from nearkin.report.data import BINS, EDGES, Histogram, Parameters, SizeCount
 
-WIDTH, HEIGHT = 420, 250
-LEFT, RIGHT, TOP, BOTTOM = 40, 40, 22, 40
+WIDTH, HEIGHT = 420, 264
+LEFT, RIGHT, TOP, BOTTOM = 40, 40, 36, 40
 CURVE_POINTS = 120
 SIZE_CLASSES = (2, 3, 4, 5, 10, 20, 50, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
 """Smallest size of each bar of the cluster-size chart."""

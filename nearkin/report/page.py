@@ -89,10 +89,14 @@ def render(data: ReportData) -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {
-        "visible": visible,
         "compact": compact,
         "number": "{:,}".format,
         "px": "{:.1f}".format,
@@ -101,6 +105,11 @@ def _environment() -> Environment:
         "similarity": similarity_text,
     }
     return environment
+
+
+def _shown(value: Any) -> Any:
+    """Every text that the template puts out passes here before it is escaped; markup was made of such text."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache
@@ -113,13 +122,13 @@ def percent(share: float) -> str:
 
     Examples:
         >>> [percent(share) for share in (0, 0.00001, 0.256, 0.99999, 1)]
-        ['0 %', '< 0.1 %', '25.6 %', '> 99.9 %', '100 %']
+        ['0%', '<0.1%', '25.6%', '>99.9%', '100%']
     """
     if share in (0, 1):
-        return f"{share:.0%}".replace("%", " %")
+        return f"{share:.0%}"
     if share < 0.0005:
-        return "< 0.1 %"
-    return "> 99.9 %" if share > 0.9995 else f"{100 * share:.1f} %"
+        return "<0.1%"
+    return ">99.9%" if share > 0.9995 else f"{share:.1%}"
 
 
 def similarity_text(similarity: float) -> str:

@@ -1,0 +1,173 @@
+"""The end of a run on a terminal: a compact summary, and clusters worth looking at."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from nearkin.report.data import Cluster, ReportData
+from nearkin.report.diff import Kind, Span, diff_words, focus
+from nearkin.report.page import bytes_text, fates, percent, similarity_text, telling_example
+from nearkin.report.visible import visible
+
+EXCERPT_LINES = 14
+CONTEXT = 160
+"""Characters in common shown before a change."""
+OUTPUTS = (
+    ("kept documents", "kept"),
+    ("clusters", "clusters.parquet"),
+    ("pairs", "pairs.parquet"),
+    ("rejected rows", "rejected.jsonl"),
+    ("report", "report.html"),
+    ("facts of the run", "run.json"),
+)
+
+
+class _Mark(NamedTuple):
+    """How changed words are shown: a style, and signs around them where styles are lost."""
+
+    style: str
+    opening: str = ""
+    closing: str = ""
+
+
+STYLED = (_Mark("red strike"), _Mark("green underline"))
+PLAIN = (_Mark("", "[-", "-]"), _Mark("", "{+", "+}"))
+
+
+def print_summary(data: ReportData, console: Console, out: Path | None = None) -> None:
+    """The headline, numbers by outcome, warnings, and where things are.
+
+    Args:
+        data: Of the run.
+        console: Of standard error, usually.
+        out: The run's output folder; those of its files that exist are listed.
+    """
+    console.print()
+    console.print(Text(data.headline, style="bold"))
+    console.print(_fates_table(data))
+    if data.total_seconds:
+        console.print(Text(_speed(data), style="dim"))
+    for warning in data.all_warnings:
+        console.print(Text.assemble(("warning ", "yellow"), visible(warning)))
+    if out is not None:
+        console.print(_places(out))
+
+
+def _fates_table(data: ReportData) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right", style="dim")
+    for fate in fates(data):
+        table.add_row(fate.name, f"{fate.rows:,}", percent(fate.share))
+    return table
+
+
+def _speed(data: ReportData) -> str:
+    speed = f"{data.total_seconds:,.2f} s, {data.counts.read / data.total_seconds:,.0f} documents/s"
+    return f"{speed}, {bytes_text(data.peak_memory)} at most" if data.peak_memory else speed
+
+
+def _places(out: Path) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, file in OUTPUTS:
+        if (out / file).exists():
+            table.add_row(Text(name), Text(visible(str(out / file)), style="bold" if name == "report" else "", overflow="fold"))
+    return table
+
+
+def print_clusters(data: ReportData, console: Console, top: int = 10) -> None:
+    """The most interesting clusters, the kept document beside a removed one, differences highlighted: by colour and line, or as
+    `[-kept-]` and `{+removed+}` where the console is a file or a pipe.
+
+    Args:
+        data: Its `clusters` are what is chosen from; give more than the report's twenty for a wider choice.
+        console: Where to print.
+        top: How many.
+    """
+    for rank, cluster in enumerate(most_interesting(data.clusters, top), 1):
+        console.print()
+        console.print(Rule(Text(f"{rank}  {cluster.members:,} documents"), align="left", style="dim"))
+        console.print(_side_by_side(cluster, STYLED if console.is_terminal else PLAIN))
+
+
+def _side_by_side(cluster: Cluster, marks: tuple[_Mark, _Mark]) -> Table:
+    example = telling_example(cluster)
+    table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="")
+    table.add_column(Text.assemble(("kept\n", "dim"), (visible(cluster.id), "bold")), ratio=1, overflow="fold")
+    if example is None:
+        table.add_row(_excerpt([(Kind.EQUAL, visible(cluster.text))], marks[0]))
+        return table
+    similar = similarity_text(example.similarity)
+    removed = Text.assemble((f"removed, {similar} similar\n", "dim"), (visible(example.id), "bold"))
+    table.add_column(removed, ratio=1, overflow="fold")
+    spans = _from_first_change(focus(diff_words(visible(cluster.text), visible(example.text)), CONTEXT))
+    left = _excerpt([(span.kind, span.left) for span in spans], marks[0])
+    right = _excerpt([(span.kind, span.right) for span in spans], marks[1])
+    table.add_row(left, right)
+    return table
+
+
+def _from_first_change(spans: Sequence[Span]) -> Sequence[Span]:
+    """Without a long beginning in common, which `focus` has made one elided span."""
+    return spans[1:] if len(spans) > 1 and spans[0].kind is Kind.ELIDED else spans
+
+
+def _excerpt(side: Sequence[tuple[Kind, str]], mark: _Mark) -> Text:
+    """The first lines of one side, changes marked."""
+    text = Text()
+    for kind, part in side:
+        core = part.rstrip()
+        if kind is Kind.ELIDED:
+            text.append("⋯\n", "dim")
+        elif kind is Kind.EQUAL:
+            text.append(part)
+        else:
+            text.append(f"{mark.opening}{core}{mark.closing}" if core else "", mark.style)
+            text.append(part[len(core) :])
+    text.expand_tabs(4)
+    return Text("\n").join(text.split("\n")[:EXCERPT_LINES])
+
+
+def most_interesting(clusters: Sequence[Cluster], top: int = 10) -> list[Cluster]:
+    """The clusters that say most about copied text, best first; ties in the given order.
+
+    The points of a cluster:
+
+    - 3 where its documents come from different packages (the first folder of their ids): code that travelled.
+    - 2 where an example is a near duplicate: there is a difference to look at.
+    - up to 2 for length: one per thousand characters of the kept excerpt.
+    - up to 1 for members: a third for each doubling up to eight; beyond, size speaks of boilerplate.
+    - 1 less for each better cluster of the same packages, so that one vendored package does not fill the list.
+
+    Examples:
+        >>> from nearkin.report.data import Example
+        >>> near = Cluster("left/a.py:f:1", "x" * 900, 2, (Example("right/b.py:f:1", 0.9, "y"),))
+        >>> exact = Cluster("left/a.py:g:1", "x" * 900, 9, (Example("left/b.py:g:1", 1.0, "x"),))
+        >>> [cluster.id for cluster in most_interesting([exact, near], top=1)]
+        ['left/a.py:f:1']
+    """
+    seen: dict[frozenset[str], int] = {}
+    scored = []
+    for cluster in sorted(clusters, key=_points, reverse=True):
+        packages = _packages(cluster)
+        scored.append((_points(cluster) - seen.get(packages, 0), cluster))
+        seen[packages] = seen.get(packages, 0) + 1
+    return [cluster for _, cluster in sorted(scored, key=lambda entry: -entry[0])[:top]]
+
+
+def _points(cluster: Cluster) -> float:
+    points = 3.0 * (len(_packages(cluster)) > 1) + 2.0 * any(example.similarity < 1 for example in cluster.examples)
+    return points + min(len(cluster.text) / 1000, 2.0) + min(math.log2(max(cluster.members, 1)), 3.0) / 3
+
+
+def _packages(cluster: Cluster) -> frozenset[str]:
+    """First folders of the ids of the kept document and the examples."""
+    ids = (cluster.id, *(example.id for example in cluster.examples))
+    return frozenset(name.partition(":")[0].partition("/")[0] for name in ids)

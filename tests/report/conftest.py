@@ -1,0 +1,50 @@
+"""A made-up run with something in every section."""
+
+import pytest
+
+from nearkin.report.data import (
+    BINS,
+    Cluster,
+    Counts,
+    Example,
+    Histogram,
+    HotBucket,
+    Parameters,
+    ReasonCount,
+    ReportData,
+    SizeCount,
+    SourceCount,
+    StageSeconds,
+)
+
+LONG = "a sentence that both documents have in common. " * 30
+
+
+@pytest.fixture
+def parameters() -> Parameters:
+    return Parameters(0.8, 0.95, 13, 7, 128, "binned", "words:3", "exact", "leaders", "length desc")
+
+
+@pytest.fixture
+def data(parameters: Parameters) -> ReportData:
+    clusters = (
+        Cluster(
+            "left/a.py:f:1", LONG + "old end", 3, (Example("right/a.py:f:1", 0.91, LONG + "new end"), Example("x:2", 1.0, LONG))
+        ),
+        Cluster("exact/a.txt:0", "the same words", 2, (Example("exact/b.txt:0", 1.0, "the same words"),)),
+    )
+    return ReportData(
+        title="crawl/*.jsonl",
+        parameters=parameters,
+        counts=Counts(1000, 700, 100, 180, empty=5, rejected=20, repeated_ids=2, clusters=150),
+        seconds=(StageSeconds("read", 1.5), StageSeconds("sketch", 2.5)),
+        peak_memory=1_340_000_000,
+        cluster_sizes=(SizeCount(2, 100), SizeCount(3, 45), SizeCount(120, 1)),
+        verified=Histogram((0,) * 40 + (30,) * 10),
+        estimated=Histogram((0,) * 20 + (7,) * (BINS - 20)),
+        sources=(SourceCount("web", 800, 100), SourceCount("mirror", 200, 190)),
+        hot_buckets=(HotBucket(3, 5000, ("all rights reserved", "terms of service")),),
+        rejected=(ReasonCount("invalid UTF-8", 20),),
+        clusters=clusters,
+        warnings=("2 rows share an id",),
+    )

@@ -1,0 +1,74 @@
+"""Word differences: lossless, bounded, and focused on what changed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearkin.report.diff import MAX_CHARACTERS, Kind, Span, diff_words, focus
+
+texts = st.lists(st.sampled_from(["a", "b", " ", "\n", "(", "word", "  ", ".", "é", "\t"])).map("".join)
+
+
+@given(texts, texts)
+def test_the_sides_of_the_spans_are_the_texts(left: str, right: str) -> None:
+    spans = diff_words(left, right)
+    for shown in (spans, focus(spans, context=3)):
+        assert "".join(span.left for span in shown) == left
+        assert "".join(span.right for span in shown) == right
+
+
+@given(texts, texts)
+def test_kinds_say_what_the_sides_are(left: str, right: str) -> None:
+    for span in diff_words(left, right):
+        if span.kind is Kind.EQUAL:
+            assert span.left.split() == span.right.split() or "".join(span.left.split()) == "".join(span.right.split())
+        assert (span.left != "") == (span.kind is not Kind.INSERT)
+        assert (span.right != "") == (span.kind is not Kind.DELETE)
+
+
+def test_white_space_is_no_difference() -> None:
+    assert [span.kind for span in diff_words("if x:\n    return y\n", "if x:\n        return y")] == [Kind.EQUAL]
+
+
+def test_one_word_of_many() -> None:
+    assert diff_words("f(alpha, beta)", "f(alpha, gamma)") == [
+        Span(Kind.EQUAL, "f(alpha, ", "f(alpha, "),
+        Span(Kind.REPLACE, "beta", "gamma"),
+        Span(Kind.EQUAL, ")", ")"),
+    ]
+
+
+def test_an_equal_comma_between_changes_is_part_of_the_change() -> None:
+    assert diff_words("one, two", "three, four") == [Span(Kind.REPLACE, "one, two", "three, four")]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("a " * 5000, "a a b " * 5000),
+        ("a b c d " * 5000, "d c b a " * 5000),
+        ("(" * 9000, "()" * 9000),
+        ("x " * 220 + "y", "z " + "x y " * 110),
+        ("word" * 50_000, "word" * 49_000),
+        (" " * 10_000, "\n" * 10_000),
+    ],
+)
+def test_hostile_texts_are_bounded(left: str, right: str) -> None:
+    spans = diff_words(left, right)
+    assert "".join(span.left for span in spans) == left[:MAX_CHARACTERS]
+    assert "".join(span.right for span in spans) == right[:MAX_CHARACTERS]
+
+
+def test_the_end_of_a_cut_text_is_no_difference() -> None:
+    text = " ".join(map(str, range(2000)))
+    spans = diff_words("new start " + text, text)
+    assert [span.kind for span in spans] == [Kind.DELETE, Kind.EQUAL, Kind.ELIDED]
+
+
+def test_focus_keeps_whole_lines_around_a_change() -> None:
+    lines = "".join(f"line number {i}\n" for i in range(100))
+    spans = focus(diff_words(lines + "old\n" + lines, lines + "new\n" + lines), context=60)
+    assert [span.kind for span in spans] == [Kind.ELIDED, Kind.EQUAL, Kind.REPLACE, Kind.EQUAL, Kind.ELIDED]
+    assert spans[1].left.endswith("line number 99\n")
+    assert spans[3].left.startswith("line number 0\n")
+    assert all(len(span.left) <= 60 for span in spans[1:4])

@@ -1,0 +1,180 @@
+"""The page: complete, well formed, and immune to what documents say."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from nearkin.report import page
+from nearkin.report.data import Cluster, Counts, Example, HotBucket, ReasonCount, ReportData, SourceCount, StageSeconds
+from nearkin.report.page import render, side_by_side
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+HOSTILE = (
+    "</pre></style></title>--><script>alert(1)</script><img src=x onerror=alert(1)> \" ' {{ 7*7 }} {% raw %} \u202e\x00\x1b[2J"
+)
+
+
+class Structure(HTMLParser):
+    """Tags in order, checking that they nest, and the attributes seen."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_every_section_is_there_and_the_page_is_well_formed(data: ReportData) -> None:
+    text = render(data)
+    structure = Structure(text)
+    ids = [value for name, value in structure.attributes if name == "id"]
+    assert len(set(ids)) == len(ids)
+    for name, value in structure.attributes:
+        if name in ("aria-labelledby",) or (name == "href" and value):
+            assert str(value).removeprefix("#") in ids
+    for words in (data.headline, "mirror loses 95.0%", "all rights reserved", "invalid UTF-8", "13 bands of 7 rows", "1.3 GB"):
+        assert words in text
+    assert structure.tags.count("svg") == 2
+    assert structure.tags.count("table") == structure.tags.count("caption")
+
+
+def test_nothing_is_loaded_and_nothing_runs(data: ReportData) -> None:
+    text = render(data)
+    assert not re.search(r"https?:|url\(|@import|<script|<link|<iframe|\son\w+=", text)
+    assert "default-src 'none'" in text
+
+
+def hostile(data: ReportData) -> ReportData:
+    """Every text of the run as an attack."""
+    return replace(
+        data,
+        title=HOSTILE,
+        parameters=replace(data.parameters, keep=HOSTILE, shingle=HOSTILE, verify=HOSTILE, scheme=HOSTILE, cluster=HOSTILE),
+        seconds=(StageSeconds(HOSTILE, 1.0),),
+        sources=(SourceCount(HOSTILE, 10, 10),),
+        hot_buckets=(HotBucket(1, 10, (HOSTILE,)),),
+        rejected=(ReasonCount(HOSTILE, 1),),
+        clusters=(
+            Cluster(HOSTILE, HOSTILE + " old", 3, (Example(HOSTILE, 0.9, "new " + HOSTILE), Example(HOSTILE, 1.0, HOSTILE))),
+            Cluster(HOSTILE, HOSTILE, 2, (Example(HOSTILE, 1.0, HOSTILE),)),
+            Cluster(HOSTILE, HOSTILE, 2),
+        ),
+        warnings=(HOSTILE,),
+    )
+
+
+def test_hostile_text_adds_no_markup(data: ReportData) -> None:
+    """Escaping is complete if the attack leaves the same elements as harmless words in its place."""
+    attacked = render(hostile(data))
+    structure = Structure(attacked)
+    tame = Structure(render(ReportData.from_json(hostile(data).to_json().replace(json_of(HOSTILE), "tame words"))))
+    assert structure.tags == tame.tags
+    assert "script" not in structure.tags
+    assert "img" not in structure.tags
+    assert "".join(structure.text).count("<script>alert(1)</script>") > 10
+    assert "{{ 7*7 }}" in attacked
+    assert not re.search("[\x00-\x08\x1b\u202e]", attacked)
+    attacked.encode()
+
+
+def json_of(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def test_an_empty_run_has_a_page(data: ReportData) -> None:
+    text = render(ReportData("nothing", data.parameters, Counts(0, 0)))
+    structure = Structure(text)
+    assert "Of 0 documents 0 are kept" in text
+    assert "svg" not in structure.tags
+
+
+def test_a_run_without_banding_has_no_curve(data: ReportData) -> None:
+    text = render(replace(data, parameters=replace(data.parameters, bands=0, rows=0)))
+    assert "<polyline" not in text
+    assert "every pair was compared" in text
+
+
+def test_a_run_without_verification_says_so(data: ReportData) -> None:
+    text = render(replace(data, parameters=replace(data.parameters, verify="none")))
+    assert "not verified" in text
+
+
+def test_differences_are_marked_and_long_equal_stretches_left_out(data: ReportData) -> None:
+    pair = side_by_side(data.clusters[0])
+    assert "<del>old</del> end" in pair.left
+    assert "<ins>new</ins> end" in pair.right
+    assert 'class="elided"' in pair.left
+    assert len(pair.others) == 1
+
+
+@pytest.mark.parametrize(("similarity", "words"), [(1.0, "with the same words"), (0.97, "0.970 similar and the same as far")])
+def test_equal_excerpts_are_shown_once(similarity: float, words: str) -> None:
+    pair = side_by_side(Cluster("a", "same text", 2, (Example("b", similarity, "same  text"),)))
+    assert not pair.right
+    assert words in pair.note
+
+
+def test_at_most_twenty_clusters_and_a_hundred_sources(data: ReportData) -> None:
+    many = replace(data, clusters=data.clusters[:1] * 30, sources=tuple(SourceCount(f"s{i}", i, 0) for i in range(130)))
+    text = render(many)
+    assert text.count("<article") == page.MAX_CLUSTERS
+    assert "30 smaller sources are not shown" in text
+    assert "s129" in text
+
+
+def test_rendering_twice_gives_the_same_bytes(data: ReportData) -> None:
+    assert render(data) == render(data)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: str, b: str) -> float:
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_colours_have_contrast(scheme: int, data: ReportData) -> None:
+    """WCAG 2.2: 4.5 for text (1.4.3), 3 for what charts are read by (1.4.11)."""
+    blocks = re.findall(r":root \{(.*?)\}", render(data), re.DOTALL)
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[scheme]))
+    text = "ink ground, ink raised, muted ground, muted raised, link ground, ink alarm, ins-ink ins, del-ink del"
+    graphics = ["kept", "exact", "near", "rejected", "empty", "candidates", "verified", "curve", "marker", "alarm-line"]
+    for front, back in map(str.split, text.split(",")):
+        assert contrast(colours[front], colours[back]) >= 4.5, (front, back)
+    for front in graphics:
+        assert contrast(colours[front], colours["ground"]) >= 3, front
+
+
+def test_the_page_needs_no_plotting_library() -> None:
+    code = "import sys, nearkin.report.page; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,40 @@
+"""Progress: shown on a terminal, silent elsewhere."""
+
+import io
+import threading
+
+from rich.console import Console
+
+from nearkin.report.progress import TerminalProgress
+
+
+def run(console: Console) -> str:
+    progress = TerminalProgress(console)
+    progress.advance(1)
+    progress.close()
+    progress.stage("sketch [b]x", 4000)
+    threads = [threading.Thread(target=lambda: [progress.advance(1) for _ in range(1000)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    progress.stage("nothing to do", 0)
+    progress.stage("cluster", None)
+    progress.advance(7)
+    progress.close()
+    progress.close()
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_silent_where_nobody_watches() -> None:
+    assert run(Console(file=io.StringIO())) == ""
+
+
+def test_stages_with_their_counts_stay_on_a_terminal() -> None:
+    shown = run(Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None))
+    last = shown[shown.rindex("✓ sketch") :]
+    assert "sketch [b]x" in last
+    assert "4,000" in last
+    assert "✓ cluster" in last
+    assert "nothing to do" in last
