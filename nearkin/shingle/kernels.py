@@ -1,0 +1,445 @@
+"""Text to shingle hashes: segments, normalisation, tokens, their hashes, n-grams.
+
+Scratch buffers come from `Shingler`; documents are slices of one byte buffer. Bytes are only read inside it, or in padded scratch.
+"""
+
+import numpy as np
+
+from nearkin.hashing.kernels import load_u64, trailing_zeros, xxh3_1_to_3, xxh3_4_to_8, xxh3_9_to_16, xxh3_64, xxh3_over_16
+from nearkin.jit import kernel
+
+U8 = np.uint8
+U32 = np.uint32
+U64 = np.uint64
+
+OTHER, WORD, SINGLE, SKIP, SPACE = U32(0), U32(1), U32(2), U32(3), U32(4)
+KIND, MARK, UNSTABLE = U32(7), U32(8), U32(64)
+CLASS_SHIFT, CLASS_MASK = U32(8), U32(255)
+SHINGLE = U64(0xC2B2AE3D27D4EB4F)
+L_BASE, V_BASE, T_BASE, S_BASE = U32(0x1100), U32(0x1161), U32(0x11A7), U32(0xAC00)
+L_COUNT, V_COUNT, T_COUNT, S_COUNT = U32(19), U32(21), U32(28), U32(11172)
+
+
+@kernel
+def is_ascii(data: np.ndarray, start: np.uint64, end: np.uint64) -> bool:
+    """Whether no byte has its high bit set."""
+    high = U8(0)
+    for i in range(start, end):
+        high |= data[i]
+    return high < U8(128)
+
+
+@kernel
+def is_separator(c: np.uint8) -> bool:
+    """An ASCII byte that is no letter, digit or underscore: no token and no normalisation reaches across it."""
+    low = c | U8(32)
+    letter = U8(low - U8(97)) < U8(26)
+    digit = U8(c - U8(48)) < U8(10)
+    return not (letter or digit or c == U8(95) or c > U8(127))
+
+
+@kernel
+def segment_end(data: np.ndarray, start: np.uint64, end: np.uint64, limit: np.uint64) -> np.uint64:
+    """Where to cut a long document: before a separator, the last one within `limit` bytes, else the first one after."""
+    if end - start <= limit:
+        return end
+    i = start + limit
+    while i > start and not is_separator(data[i]):
+        i -= U64(1)
+    if i > start:
+        return i
+    i = start + limit
+    while i < end and not is_separator(data[i]):
+        i += U64(1)
+    return i
+
+
+@kernel
+def classify_ascii(source: np.ndarray, start: np.uint64, size: np.uint64, lower: np.ndarray, inside: np.ndarray) -> None:
+    """Lower-cased bytes, and 1 where a byte belongs to a token; one vectorised pass."""
+    for i in range(size):
+        c = source[start + i]
+        low = U8(c + U8(U8(U8(c - U8(65)) < U8(26)) << U8(5)))
+        lower[i] = low
+        inside[i] = (U8(low - U8(97)) < U8(26)) | (U8(c - U8(48)) < U8(10)) | (c == U8(95))
+
+
+@kernel
+def pack_mask(inside: np.ndarray, size: np.uint64, mask: np.ndarray) -> np.uint64:
+    """64 flags (bytes 0 or 1) to one word; returns the number of words. `inside` is zero beyond its end."""
+    words = (size + U64(63)) >> U64(6)
+    for w in range(words):
+        bits = U64(0)
+        for q in range(U64(8)):
+            eight = load_u64(inside, w * U64(64) + q * U64(8))
+            bits |= ((eight * U64(0x0102040810204080)) >> U64(56)) << (U64(8) * q)
+        mask[w] = bits
+    return words
+
+
+@kernel
+def token_edges(mask: np.ndarray, words: np.uint64, starts: np.ndarray, ends: np.ndarray) -> np.uint64:
+    """Token bounds from the edges of the mask; the last word ends outside a token. Returns the number of tokens."""
+    rising_count, falling_count, carry = U64(0), U64(0), U64(0)
+    for w in range(words):
+        m = mask[w]
+        shifted = (m << U64(1)) | carry
+        carry = m >> U64(63)
+        base = w << U64(6)
+        rising, falling = m & ~shifted, shifted & ~m
+        while rising:
+            starts[rising_count] = base + trailing_zeros(rising)
+            rising_count += U64(1)
+            rising &= rising - U64(1)
+        while falling:
+            ends[falling_count] = base + trailing_zeros(falling)
+            falling_count += U64(1)
+            falling &= falling - U64(1)
+    return falling_count
+
+
+@kernel
+def ascii_tokens(
+    data: np.ndarray,
+    start: np.uint64,
+    size: np.uint64,
+    text: np.ndarray,
+    inside: np.ndarray,
+    mask: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+) -> np.uint64:
+    """Lower-cased bytes into text, token bounds into starts and ends."""
+    classify_ascii(data, start, size, text, inside)
+    inside[size : size + U64(72)] = 0
+    return token_edges(mask, pack_mask(inside, size + U64(1), mask), starts, ends)
+
+
+@kernel
+def hash_tokens(
+    text: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    count: np.uint64,
+    flips: np.ndarray,
+    secrets: np.ndarray,
+    out: np.ndarray,
+    at: np.uint64,
+) -> None:
+    """XXH3-64 of each token of padded text into out[at:]."""
+    for t in range(count):
+        start = starts[t]
+        size = ends[t] - start
+        if size < U64(4):
+            h = xxh3_1_to_3(text, start, size, flips)
+        elif size <= U64(8):
+            h = xxh3_4_to_8(text, start, size, flips)
+        elif size <= U64(16):
+            h = xxh3_9_to_16(text, start, size, flips)
+        else:
+            h = xxh3_over_16(text, start, size, flips, secrets)
+        out[at + t] = h
+
+
+@kernel
+def decode(data: np.ndarray, start: np.uint64, end: np.uint64, out: np.ndarray) -> np.uint64:
+    """UTF-8 (valid) to code points; returns how many."""
+    n, i = U64(0), start
+    while i < end:
+        c = U32(data[i])
+        if c < U32(0x80):
+            i += U64(1)
+        elif c < U32(0xE0):
+            c = ((c & U32(0x1F)) << U32(6)) | (U32(data[i + U64(1)]) & U32(0x3F))
+            i += U64(2)
+        elif c < U32(0xF0):
+            c = ((c & U32(0x0F)) << U32(12)) | ((U32(data[i + U64(1)]) & U32(0x3F)) << U32(6)) | (
+                U32(data[i + U64(2)]) & U32(0x3F)
+            )
+            i += U64(3)
+        else:
+            c = (
+                ((c & U32(0x07)) << U32(18))
+                | ((U32(data[i + U64(1)]) & U32(0x3F)) << U32(12))
+                | ((U32(data[i + U64(2)]) & U32(0x3F)) << U32(6))
+                | (U32(data[i + U64(3)]) & U32(0x3F))
+            )
+            i += U64(4)
+        out[n] = c
+        n += U64(1)
+    return n
+
+
+@kernel
+def encode(c: np.uint32, out: np.ndarray, at: np.uint64) -> np.uint64:
+    """One code point as UTF-8 into out[at:]; returns the position after it."""
+    if c < U32(0x80):
+        out[at] = c
+        return at + U64(1)
+    if c < U32(0x800):
+        out[at] = U32(0xC0) | (c >> U32(6))
+        out[at + U64(1)] = U32(0x80) | (c & U32(0x3F))
+        return at + U64(2)
+    if c < U32(0x10000):
+        out[at] = U32(0xE0) | (c >> U32(12))
+        out[at + U64(1)] = U32(0x80) | ((c >> U32(6)) & U32(0x3F))
+        out[at + U64(2)] = U32(0x80) | (c & U32(0x3F))
+        return at + U64(3)
+    out[at] = U32(0xF0) | (c >> U32(18))
+    out[at + U64(1)] = U32(0x80) | ((c >> U32(12)) & U32(0x3F))
+    out[at + U64(2)] = U32(0x80) | ((c >> U32(6)) & U32(0x3F))
+    out[at + U64(3)] = U32(0x80) | (c & U32(0x3F))
+    return at + U64(4)
+
+
+@kernel
+def place(stage: np.ndarray, c: np.uint32) -> np.uint64:
+    """Where the properties of a code point stand in the two-stage tables."""
+    return (U64(stage[c >> U32(7)]) << U64(7)) | U64(c & U32(127))
+
+
+@kernel
+def needs_normalising(points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray) -> bool:
+    """Quick check of UAX #15: a code point that may change or compose, or marks out of canonical order."""
+    last = U32(0)
+    for i in range(count):
+        p = properties[place(stage, points[i])]
+        order = (p >> CLASS_SHIFT) & CLASS_MASK
+        if (p & UNSTABLE) or (order != U32(0) and order < last):
+            return True
+        last = order
+    return False
+
+
+@kernel
+def decomposed_size(points: np.ndarray, count: np.uint64, stage: np.ndarray, decomposed: np.ndarray) -> np.uint64:
+    """Code points after compatibility decomposition."""
+    total = U64(0)
+    for i in range(count):
+        entry = decomposed[place(stage, points[i])]
+        syllable = points[i] - S_BASE < S_COUNT
+        total += U64(3) if syllable else U64(max(entry & U32(31), U32(1)))
+    return total
+
+
+@kernel
+def decompose(
+    points: np.ndarray, count: np.uint64, stage: np.ndarray, decomposed: np.ndarray, data: np.ndarray, out: np.ndarray
+) -> np.uint64:
+    """Full compatibility decomposition (NFKD before reordering), Hangul by arithmetic."""
+    n = U64(0)
+    for i in range(count):
+        c = points[i]
+        entry = decomposed[place(stage, c)]
+        s = c - S_BASE
+        if s < S_COUNT:
+            out[n] = L_BASE + s // (V_COUNT * T_COUNT)
+            out[n + U64(1)] = V_BASE + (s % (V_COUNT * T_COUNT)) // T_COUNT
+            n += U64(2)
+            if s % T_COUNT:
+                out[n] = T_BASE + s % T_COUNT
+                n += U64(1)
+        elif entry == U32(0):
+            out[n] = c
+            n += U64(1)
+        else:
+            first = U64(entry >> U32(5))
+            for q in range(U64(entry & U32(31))):
+                out[n] = data[first + q]
+                n += U64(1)
+    return n
+
+
+@kernel
+def reorder(points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray) -> None:
+    """Canonical ordering: each run of marks sorted by combining class, stably."""
+    for i in range(U64(1), count):
+        c = points[i]
+        order = (properties[place(stage, c)] >> CLASS_SHIFT) & CLASS_MASK
+        j = i
+        while order != U32(0) and j > U64(0):
+            before = (properties[place(stage, points[j - U64(1)])] >> CLASS_SHIFT) & CLASS_MASK
+            if before <= order:
+                break
+            points[j] = points[j - U64(1)]
+            j -= U64(1)
+        points[j] = c
+
+
+@kernel
+def composite(first: np.uint32, second: np.uint32, keys: np.ndarray, values: np.ndarray) -> np.uint32:
+    """The code point that two compose to, or 0."""
+    if first - L_BASE < L_COUNT and second - V_BASE < V_COUNT:
+        return S_BASE + ((first - L_BASE) * V_COUNT + (second - V_BASE)) * T_COUNT
+    s = first - S_BASE
+    if s < S_COUNT and s % T_COUNT == U32(0) and U32(0) < second - T_BASE < T_COUNT:
+        return first + (second - T_BASE)
+    key = (U64(first) << U64(32)) | U64(second)
+    at = np.searchsorted(keys, key)
+    if at < keys.shape[0] and keys[at] == key:
+        return values[at]
+    return U32(0)
+
+
+@kernel
+def compose(
+    points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray, keys: np.ndarray, values: np.ndarray
+) -> np.uint64:
+    """Canonical composition in place (UAX #15, D117); returns the new length."""
+    n, starter, last = U64(0), U64(0), U32(0)
+    has_starter = False
+    for i in range(count):
+        c = points[i]
+        order = (properties[place(stage, c)] >> CLASS_SHIFT) & CLASS_MASK
+        adjacent = n == starter + U64(1)
+        if has_starter and (adjacent or (last < order and last != U32(0))):
+            joint = composite(points[starter], c, keys, values)
+            if joint != U32(0):
+                points[starter] = joint
+                continue
+        if order == U32(0):
+            starter, has_starter = n, True
+        last = order
+        points[n] = c
+        n += U64(1)
+    return n
+
+
+@kernel
+def drop_marks(points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray) -> np.uint64:
+    """Removes category M in place; returns the new length."""
+    n = U64(0)
+    for i in range(count):
+        if not properties[place(stage, points[i])] & MARK:
+            points[n] = points[i]
+            n += U64(1)
+    return n
+
+
+@kernel
+def map_lower(points: np.ndarray, count: np.uint64, stage: np.ndarray, lower: np.ndarray) -> None:
+    """Simple case mapping in place (whatever the table maps)."""
+    for i in range(count):
+        points[i] += lower[place(stage, points[i])]
+
+
+@kernel
+def split_tokens(
+    points: np.ndarray,
+    count: np.uint64,
+    stage: np.ndarray,
+    properties: np.ndarray,
+    text: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+) -> np.uint64:
+    """Code points to UTF-8 token bytes and bounds; skipped ones vanish, single ones are tokens of their own."""
+    tokens, at, open_token = U64(0), U64(0), False
+    for i in range(count):
+        c = points[i]
+        kind = properties[place(stage, c)] & KIND
+        if kind == SKIP:
+            continue
+        if open_token and kind != WORD:
+            ends[tokens] = at
+            tokens += U64(1)
+            open_token = False
+        if kind == WORD:
+            if not open_token:
+                starts[tokens] = at
+                open_token = True
+            at = encode(c, text, at)
+        elif kind == SINGLE:
+            starts[tokens] = at
+            at = encode(c, text, at)
+            ends[tokens] = at
+            tokens += U64(1)
+    if open_token:
+        ends[tokens] = at
+        tokens += U64(1)
+    return tokens
+
+
+@kernel
+def fold_spaces(
+    points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray, text: np.ndarray, at: np.uint64
+) -> np.uint64:
+    """Appends code points to text as UTF-8, runs of white space as one space, none at the start."""
+    for i in range(count):
+        c = points[i]
+        kind = properties[place(stage, c)] & KIND
+        if kind == SPACE:
+            if at > U64(0) and text[at - U64(1)] != U8(32):
+                text[at] = 32
+                at += U64(1)
+        elif kind != SKIP:
+            at = encode(c, text, at)
+    return at
+
+
+@kernel
+def character_windows(
+    text: np.ndarray, size: np.uint64, n: int, flips: np.ndarray, secrets: np.ndarray, out: np.ndarray, at: np.uint64
+) -> np.uint64:
+    """XXH3-64 of each window of n code points of UTF-8 text (of all of them if there are fewer); returns the end of out."""
+    if size == U64(0):
+        return at
+    first, last, width = U64(0), U64(0), 0
+    while last < size:
+        last += U64(1)
+        while last < size and (text[last] & U8(0xC0)) == U8(0x80):
+            last += U64(1)
+        width += 1
+        if width == n:
+            out[at] = xxh3_64(text, first, last - first, flips, secrets)
+            at += U64(1)
+            first += U64(1)
+            while first < size and (text[first] & U8(0xC0)) == U8(0x80):
+                first += U64(1)
+            width -= 1
+    if first == U64(0):
+        out[at] = xxh3_64(text, first, size, flips, secrets)
+        at += U64(1)
+    return at
+
+
+@kernel
+def combine_tokens(hashes: np.ndarray, first: np.uint64, count: np.uint64, n: int, out: np.ndarray, at: np.uint64) -> np.uint64:
+    """Word shingles: h ← ((h ^ h >> 32) + token)·C over n consecutive token hashes, h ^= h >> 29 at the end.
+
+    Of fewer tokens than n: one shingle of them all. `out` may be `hashes` when at ≤ first. Returns the end of out.
+    """
+    if count == U64(0):
+        return at
+    width = min(U64(n), count)
+    shingles = count - width + U64(1)
+    for i in range(shingles):
+        h = U64(0)
+        for j in range(width):
+            h = ((h ^ (h >> U64(32))) + hashes[first + i + j]) * SHINGLE
+        out[at + i] = h ^ (h >> U64(29))
+    return at + shingles
+
+
+@kernel
+def combine_three(hashes: np.ndarray, first: np.uint64, count: np.uint64, out: np.ndarray, at: np.uint64) -> np.uint64:
+    """`combine_tokens` for n = 3, unrolled so that it runs in vector registers."""
+    if count < U64(3):
+        return combine_tokens(hashes, first, count, 3, out, at)
+    for i in range(count - U64(2)):
+        h = hashes[first + i] * SHINGLE
+        h = ((h ^ (h >> U64(32))) + hashes[first + i + U64(1)]) * SHINGLE
+        h = ((h ^ (h >> U64(32))) + hashes[first + i + U64(2)]) * SHINGLE
+        out[at + i] = h ^ (h >> U64(29))
+    return at + count - U64(2)
+
+
+@kernel
+def combine_all(hashes: np.ndarray, offsets: np.ndarray, n: int, out: np.ndarray, out_offsets: np.ndarray) -> None:
+    """Word shingles of each document's token hashes; out may be hashes."""
+    at = U64(0)
+    out_offsets[0] = 0
+    for d in range(offsets.shape[0] - 1):
+        first, count = U64(offsets[d]), U64(offsets[d + 1] - offsets[d])
+        at = combine_three(hashes, first, count, out, at) if n == 3 else combine_tokens(hashes, first, count, n, out, at)
+        out_offsets[d + 1] = at
