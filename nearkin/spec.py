@@ -83,6 +83,11 @@ class Spec:
             if value not in allowed:
                 raise UsageError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}")
 
+        if "marks" in self.normalise and "nfkc" not in self.normalise:
+            raise UsageError("normalise step 'marks' needs 'nfkc', which takes letters and marks apart")
+        if self.stem is not None and self.unit != "words":
+            raise UsageError(f"stem={self.stem!r} needs words, not {self.unit}")
+
     def _check_numbers(self) -> None:
         if not 1 <= self.n <= MAX_SHINGLE:
             raise UsageError(f"a shingle of n={self.n} {self.unit} is outside 1 to {MAX_SHINGLE}")

@@ -3,6 +3,8 @@
 Scratch buffers come from `Shingler`; documents are slices of one byte buffer. Bytes are only read inside it, or in padded scratch.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from nearkin.hashing.kernels import load_u64, trailing_zeros, xxh3_1_to_3, xxh3_4_to_8, xxh3_9_to_16, xxh3_64, xxh3_over_16
@@ -18,24 +20,78 @@ CLASS_SHIFT, CLASS_MASK = U32(8), U32(255)
 SHINGLE = U64(0xC2B2AE3D27D4EB4F)
 L_BASE, V_BASE, T_BASE, S_BASE = U32(0x1100), U32(0x1161), U32(0x11A7), U32(0xAC00)
 L_COUNT, V_COUNT, T_COUNT, S_COUNT = U32(19), U32(21), U32(28), U32(11172)
+SEGMENT = U64(8192)
+
+
+class Tables(NamedTuple):
+    """What is known of each code point, for one choice of normalisation steps."""
+
+    stage: np.ndarray
+    """uint16: number of the block of 128 code points."""
+    properties: np.ndarray
+    """uint32: class, flags, canonical combining class << 8."""
+    lower: np.ndarray
+    """uint32: what to add, modulo 2³², for the simple lower case."""
+    decomposed: np.ndarray
+    """uint32: start << 5 | length of the compatibility decomposition in `data`, 0 for none."""
+    data: np.ndarray
+    """uint32: decompositions, one after the other."""
+    pair_keys: np.ndarray
+    """uint64, sorted: first << 32 | second of canonical compositions."""
+    pair_values: np.ndarray
+    """uint32: their composites."""
+
+
+class Scratch(NamedTuple):
+    """Buffers of one segment; `text` and `inside` are padded beyond what they hold."""
+
+    points: np.ndarray
+    """uint32: code points."""
+    spare: np.ndarray
+    """uint32: code points on their way through normalisation."""
+    text: np.ndarray
+    """uint8: normalised UTF-8."""
+    inside: np.ndarray
+    """uint8: 1 where a byte of ASCII text belongs to a token."""
+    mask: np.ndarray
+    """uint64: the same as bits."""
+    starts: np.ndarray
+    """uint32: where tokens start in `text`."""
+    ends: np.ndarray
+    """uint32: where they end."""
+
+
+class Key(NamedTuple):
+    """The base hash and its seed (see `nearkin.hashing.xxh3.Key`)."""
+
+    flips: np.ndarray
+    secrets: np.ndarray
 
 
 @kernel
 def is_ascii(data: np.ndarray, start: np.uint64, end: np.uint64) -> bool:
     """Whether no byte has its high bit set."""
-    high = U8(0)
-    for i in range(start, end):
-        high |= data[i]
-    return high < U8(128)
+    words = (U64(end) - U64(start)) >> U64(3)
+    high = U64(0)
+    for w in range(words):
+        high |= load_u64(data, U64(start) + w * U64(8))
+    for i in range(U64(start) + words * U64(8), U64(end)):
+        high |= U64(data[i]) * U64(0x0101010101010101)
+    return high & U64(0x8080808080808080) == U64(0)
 
 
 @kernel
 def is_separator(c: np.uint8) -> bool:
-    """An ASCII byte that is no letter, digit or underscore: no token and no normalisation reaches across it."""
+    """Whether no token and no normalisation reaches from before this byte to it or beyond.
+
+    True for ASCII without letters, digits and underscore, and for the first byte of U+4000 to U+9FFF (ideographs: starters
+    that never compose, each a token of its own).
+    """
     low = c | U8(32)
     letter = U8(low - U8(97)) < U8(26)
     digit = U8(c - U8(48)) < U8(10)
-    return not (letter or digit or c == U8(95) or c > U8(127))
+    ideograph = U8(c - U8(0xE4)) < U8(6)
+    return ideograph or not (letter or digit or c == U8(95) or c > U8(127))
 
 
 @kernel
@@ -100,19 +156,12 @@ def token_edges(mask: np.ndarray, words: np.uint64, starts: np.ndarray, ends: np
 
 @kernel
 def ascii_tokens(
-    data: np.ndarray,
-    start: np.uint64,
-    size: np.uint64,
-    text: np.ndarray,
-    inside: np.ndarray,
-    mask: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
+    data: np.ndarray, start: np.uint64, size: np.uint64, scratch: Scratch
 ) -> np.uint64:
-    """Lower-cased bytes into text, token bounds into starts and ends."""
-    classify_ascii(data, start, size, text, inside)
-    inside[size : size + U64(72)] = 0
-    return token_edges(mask, pack_mask(inside, size + U64(1), mask), starts, ends)
+    """Lower-cased bytes into text, token bounds into starts and ends; returns the number of tokens."""
+    classify_ascii(data, start, size, scratch.text, scratch.inside)
+    scratch.inside[size : size + U64(72)] = 0
+    return token_edges(scratch.mask, pack_mask(scratch.inside, size + U64(1), scratch.mask), scratch.starts, scratch.ends)
 
 
 @kernel
@@ -128,8 +177,8 @@ def hash_tokens(
 ) -> None:
     """XXH3-64 of each token of padded text into out[at:]."""
     for t in range(count):
-        start = starts[t]
-        size = ends[t] - start
+        start = U64(starts[t])
+        size = U64(ends[t]) - start
         if size < U64(4):
             h = xxh3_1_to_3(text, start, size, flips)
         elif size <= U64(8):
@@ -324,6 +373,28 @@ def map_lower(points: np.ndarray, count: np.uint64, stage: np.ndarray, lower: np
 
 
 @kernel
+def normal_form(points: np.ndarray, count: np.uint64, out: np.ndarray, tables: Tables) -> np.uint64:
+    """NFKC (UAX #15) into out, marks dropped between decomposition and composition where the tables flag them."""
+    n = decompose(points, count, tables.stage, tables.decomposed, tables.data, out)
+    reorder(out, n, tables.stage, tables.properties)
+    n = drop_marks(out, n, tables.stage, tables.properties)
+    return compose(out, n, tables.stage, tables.properties, tables.pair_keys, tables.pair_values)
+
+
+@kernel
+def normalise(data: np.ndarray, start: np.uint64, end: np.uint64, tables: Tables, scratch: Scratch) -> np.uint64:
+    """Normalised code points into scratch.points: NFKC, lower case, NFKC again where lower case undid it; returns how many."""
+    points, spare = scratch.points, scratch.spare
+    count = decode(data, start, end, points)
+    if needs_normalising(points, count, tables.stage, tables.properties):
+        count = normal_form(points, count, spare, tables)
+        map_lower(spare, count, tables.stage, tables.lower)
+        return normal_form(spare, count, points, tables)
+    map_lower(points, count, tables.stage, tables.lower)
+    return count
+
+
+@kernel
 def split_tokens(
     points: np.ndarray,
     count: np.uint64,
@@ -435,11 +506,128 @@ def combine_three(hashes: np.ndarray, first: np.uint64, count: np.uint64, out: n
 
 
 @kernel
+def combine(hashes: np.ndarray, first: np.uint64, count: np.uint64, n: int, out: np.ndarray, at: np.uint64) -> np.uint64:
+    """`combine_tokens` by the fastest way for n."""
+    if n == 3:
+        return combine_three(hashes, first, count, out, at)
+    return combine_tokens(hashes, first, count, n, out, at)
+
+
+@kernel
 def combine_all(hashes: np.ndarray, offsets: np.ndarray, n: int, out: np.ndarray, out_offsets: np.ndarray) -> None:
     """Word shingles of each document's token hashes; out may be hashes."""
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
-        first, count = U64(offsets[d]), U64(offsets[d + 1] - offsets[d])
-        at = combine_three(hashes, first, count, out, at) if n == 3 else combine_tokens(hashes, first, count, n, out, at)
+        at = combine(hashes, U64(offsets[d]), U64(offsets[d + 1] - offsets[d]), n, out, at)
+        out_offsets[d + 1] = at
+
+
+@kernel
+def longest_segment(data: np.ndarray, offsets: np.ndarray) -> np.uint64:
+    """Bytes of the longest segment of any document."""
+    longest = U64(0)
+    for d in range(offsets.shape[0] - 1):
+        i, end = U64(offsets[d]), U64(offsets[d + 1])
+        while i < end:
+            stop = segment_end(data, i, end, SEGMENT)
+            longest = max(longest, stop - i)
+            i = stop
+    return longest
+
+
+@kernel
+def segment_tokens(
+    data: np.ndarray, start: np.uint64, end: np.uint64, fast: bool, tables: Tables, scratch: Scratch
+) -> np.uint64:
+    """Tokens of one segment: bytes in scratch.text, bounds in starts and ends; `fast` allows the ASCII path."""
+    if fast and is_ascii(data, start, end):
+        return ascii_tokens(data, start, end - start, scratch)
+    count = normalise(data, start, end, tables, scratch)
+    return split_tokens(
+        scratch.points, count, tables.stage, tables.properties, scratch.text, scratch.starts, scratch.ends
+    )
+
+
+@kernel
+def word_shingles(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    n: int,
+    fast: bool,
+    tables: Tables,
+    scratch: Scratch,
+    key: Key,
+    out: np.ndarray,
+    out_offsets: np.ndarray,
+) -> None:
+    """Shingle hashes of n words of each document, texts being data[offsets[d] : offsets[d + 1]]."""
+    at = U64(0)
+    out_offsets[0] = 0
+    for d in range(offsets.shape[0] - 1):
+        first, i, end = at, U64(offsets[d]), U64(offsets[d + 1])
+        while i < end:
+            stop = segment_end(data, i, end, SEGMENT)
+            count = segment_tokens(data, i, stop, fast, tables, scratch)
+            hash_tokens(scratch.text, scratch.starts, scratch.ends, count, key.flips, key.secrets, out, at)
+            at += count
+            i = stop
+        at = combine(out, first, at - first, n, out, first)
+        out_offsets[d + 1] = at
+
+
+@kernel
+def collect_tokens(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    fast: bool,
+    tables: Tables,
+    scratch: Scratch,
+    text: np.ndarray,
+    token_offsets: np.ndarray,
+    out_offsets: np.ndarray,
+) -> np.uint64:
+    """The tokens themselves, as bytes one after the other in text; returns how many."""
+    tokens, at = U64(0), U64(0)
+    out_offsets[0], token_offsets[0] = 0, 0
+    for d in range(offsets.shape[0] - 1):
+        i, end = U64(offsets[d]), U64(offsets[d + 1])
+        while i < end:
+            stop = segment_end(data, i, end, SEGMENT)
+            for t in range(segment_tokens(data, i, stop, fast, tables, scratch)):
+                for q in range(U64(scratch.starts[t]), U64(scratch.ends[t])):
+                    text[at] = scratch.text[q]
+                    at += U64(1)
+                tokens += U64(1)
+                token_offsets[tokens] = at
+            i = stop
+        out_offsets[d + 1] = tokens
+    return tokens
+
+
+@kernel
+def character_shingles(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    n: int,
+    tables: Tables,
+    scratch: Scratch,
+    key: Key,
+    text: np.ndarray,
+    out: np.ndarray,
+    out_offsets: np.ndarray,
+) -> None:
+    """Shingle hashes of n code points of each document's normalised text, white space folded and trimmed."""
+    at = U64(0)
+    out_offsets[0] = 0
+    for d in range(offsets.shape[0] - 1):
+        size, i, end = U64(0), U64(offsets[d]), U64(offsets[d + 1])
+        while i < end:
+            stop = segment_end(data, i, end, SEGMENT)
+            count = normalise(data, i, stop, tables, scratch)
+            size = fold_spaces(scratch.points, count, tables.stage, tables.properties, text, size)
+            i = stop
+        if size > U64(0) and text[size - U64(1)] == U8(32):
+            size -= U64(1)
+        at = character_windows(text, size, n, key.flips, key.secrets, out, at)
         out_offsets[d + 1] = at

@@ -1,0 +1,163 @@
+"""Documents to shingle hashes, by the normalisation, unit and base hash of a Spec."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.hashing import kernels as hashing
+from nearkin.hashing import xxh3
+from nearkin.shingle import kernels
+from nearkin.shingle.kernels import Key, Scratch
+from nearkin.shingle.markup import strip_markup
+from nearkin.shingle.stems import Stems
+from nearkin.shingle.tables import tables_for
+from nearkin.spec import Spec
+
+PADDING = 256
+LARGE = 1 << 22
+"""Elements beyond which a buffer is given back after use."""
+POINTS_PER_BYTE, TEXT_PER_BYTE, TOKENS_PER_BYTE = 6, 11, 2
+"""What normalisation makes of a byte at most: U+FDFA (3 bytes) becomes 18 code points of 33 bytes, U+3300 6 tokens of one each."""
+
+
+class Shingles(NamedTuple):
+    """Shingle hashes of documents, one after the other, in order of their text, with repeats."""
+
+    hashes: np.ndarray
+    """uint64 (total,)"""
+    offsets: np.ndarray
+    """int64 (n + 1,)"""
+
+
+def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """UTF-8 bytes uint8 and absolute offsets int64 (n + 1) of a large_string array, without a copy; read-only."""
+    if len(texts) == 0:
+        return _read_only(np.zeros(0, np.uint8)), _read_only(np.zeros(1, np.int64))
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    return _read_only(bytes_), _read_only(ends)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """Numba compiles anew for writable arrays: one kind of argument, one compilation."""
+    array.flags.writeable = False
+    return array
+
+
+class Shingler:
+    """Turns batches of documents into shingle hashes. One for each thread: it owns the buffers, and what it returns is a view
+    that the next call overwrites.
+
+    Examples:
+        >>> data, offsets = text_buffers(pa.array(["The cat sat.", "", "the CAT sat", "cat"], pa.large_string()))
+        >>> shingles = Shingler(Spec(n=2)).texts(data, offsets)
+        >>> shingles.offsets.tolist()
+        [0, 2, 2, 4, 5]
+        >>> shingles.hashes[:2].tolist() == shingles.hashes[2:4].tolist()
+        True
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self._tables = tables_for(tuple(step for step in spec.normalise if step != "markup"))
+        self._fast = "lower" in spec.normalise and not {"digits", "punctuation"} & set(spec.normalise)
+        self._key = Key(*xxh3.key(spec.hash_seed))
+        self._stems = Stems(spec.stem, self._key) if spec.stem else None
+        self._buffers: dict[str, np.ndarray] = {}
+
+    def texts(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
+        """Shingles of texts.
+
+        Args:
+            data: uint8, valid UTF-8.
+            offsets: int64 (n + 1): document d is data[offsets[d] : offsets[d + 1]].
+        """
+        if "markup" in self.spec.normalise:
+            data, offsets = text_buffers(strip_markup(data, offsets))
+        if self.spec.unit == "chars":
+            shingles = self._characters(data, offsets)
+        elif self._stems is not None:
+            shingles = self._stemmed(data, offsets, self._stems)
+        else:
+            shingles = self._words(data, offsets)
+        self._give_back()
+        return shingles
+
+    def tokens(self, data: np.ndarray, token_offsets: np.ndarray, list_offsets: np.ndarray) -> Shingles:
+        """Shingles of documents that are lists of tokens already; tokens are hashed as they are, whatever the unit.
+
+        Args:
+            data: uint8, the tokens' UTF-8.
+            token_offsets: int64: token t is data[token_offsets[t] : token_offsets[t + 1]].
+            list_offsets: int64 (n + 1): document d is tokens list_offsets[d] to list_offsets[d + 1].
+        """
+        first, last = int(list_offsets[0]), int(list_offsets[-1])
+        out = self._buffer("hashes", np.uint64, last - first)
+        hashing.xxh3_each(data, token_offsets[first : last + 1], *self._key, out[: last - first])
+        return self._combined(out, list_offsets - first)
+
+    def _words(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
+        scratch, growth = self._scratch(data, offsets)
+        out = self._buffer("hashes", np.uint64, _total(offsets) * min(growth, TOKENS_PER_BYTE))
+        ends = np.empty(len(offsets), np.int64)
+        kernels.word_shingles(data, offsets, self.spec.n, self._fast, self._tables, scratch, self._key, out, ends)
+        return Shingles(out[: ends[-1]], ends)
+
+    def _characters(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
+        scratch, growth = self._scratch(data, offsets)
+        longest = int(np.diff(offsets).max(initial=0))
+        text = self._buffer("document", np.uint8, longest * min(growth, TEXT_PER_BYTE))
+        out = self._buffer("hashes", np.uint64, _total(offsets) * min(growth, POINTS_PER_BYTE))
+        ends = np.empty(len(offsets), np.int64)
+        kernels.character_shingles(data, offsets, self.spec.n, self._tables, scratch, self._key, text, out, ends)
+        return Shingles(out[: ends[-1]], ends)
+
+    def _stemmed(self, data: np.ndarray, offsets: np.ndarray, stems: Stems) -> Shingles:
+        scratch, growth = self._scratch(data, offsets)
+        text = self._buffer("document", np.uint8, _total(offsets) * min(growth, TEXT_PER_BYTE))
+        token_offsets = self._buffer("tokens", np.int64, _total(offsets) * min(growth, TOKENS_PER_BYTE) + 1)
+        lists = np.empty(len(offsets), np.int64)
+        count = int(kernels.collect_tokens(data, offsets, self._fast, self._tables, scratch, text, token_offsets, lists))
+        out = self._buffer("hashes", np.uint64, count)
+        out[:count] = stems.hashes(text, token_offsets[: count + 1])
+        return self._combined(out, lists)
+
+    def _combined(self, hashes: np.ndarray, lists: np.ndarray) -> Shingles:
+        ends = np.empty(len(lists), np.int64)
+        kernels.combine_all(hashes, lists, self.spec.n, hashes, ends)
+        return Shingles(hashes[: ends[-1]], ends)
+
+    def _scratch(self, data: np.ndarray, offsets: np.ndarray) -> tuple[Scratch, int]:
+        """Buffers for the longest segment, and by how much a byte may grow (not at all if all is ASCII)."""
+        growth = 1 if kernels.is_ascii(data, offsets[0], offsets[-1]) else TEXT_PER_BYTE
+        size = int(kernels.SEGMENT) + PADDING
+        if np.diff(offsets).max(initial=0) > kernels.SEGMENT:
+            size = max(size, int(kernels.longest_segment(data, offsets)) + PADDING)
+        points, tokens = size * min(growth, POINTS_PER_BYTE), size * min(growth, TOKENS_PER_BYTE)
+        scratch = Scratch(
+            points=self._buffer("points", np.uint32, points),
+            spare=self._buffer("spare", np.uint32, points),
+            text=self._buffer("text", np.uint8, size * growth),
+            inside=self._buffer("inside", np.uint8, size),
+            mask=self._buffer("mask", np.uint64, size // 64 + 2),
+            starts=self._buffer("starts", np.uint32, tokens),
+            ends=self._buffer("ends", np.uint32, tokens),
+        )
+        return scratch, growth
+
+    def _buffer(self, name: str, dtype: type, size: int) -> np.ndarray:
+        """A reused array of at least `size` elements and some padding, its content undefined."""
+        held = self._buffers.get(name)
+        if held is None or len(held) < size + PADDING:
+            held = self._buffers[name] = np.empty(size + PADDING, dtype)
+        return held
+
+    def _give_back(self) -> None:
+        """A document of 50 MB does not bind its buffers for the rest of the run."""
+        self._buffers = {name: held for name, held in self._buffers.items() if len(held) <= LARGE}
+
+
+def _total(offsets: np.ndarray) -> int:
+    return int(offsets[-1] - offsets[0])

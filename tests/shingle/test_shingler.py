@@ -1,0 +1,156 @@
+import importlib.util
+import json
+import sys
+import unicodedata
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearkin.errors import MissingExtraError, UsageError
+from nearkin.hashing.xxh3 import xxh3
+from nearkin.shingle import Shingler, text_buffers
+from nearkin.shingle.kernels import SEGMENT
+from nearkin.sketch.minhash import iterate_shingles
+from nearkin.spec import Spec
+
+
+def load_oracle() -> ModuleType:
+    found = importlib.util.spec_from_file_location("shingle_oracle", Path(__file__).with_name("oracle.py"))
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+oracle = load_oracle()
+STEPS = [
+    ("nfkc", "lower"),
+    (),
+    ("lower",),
+    ("nfkc",),
+    ("nfkc", "lower", "digits"),
+    ("nfkc", "lower", "punctuation"),
+    ("nfkc", "lower", "marks"),
+    ("nfkc", "lower", "digits", "punctuation", "marks"),
+]
+known = st.characters(exclude_categories=["Cs", "Cn", "Co"])
+awkward = st.sampled_from(list("aZ_9 .\n-éÉßſẞİıΣσςÅ각ᄀ각\u0301\u0323\u0345\u1dfa\u20d0ﬁ㌀ﷺⅫ½²日本語ーｶﾞไทย\u200d\u00ad😀٣\u3099\u302a"))  # noqa: E501
+texts = st.text(st.one_of(awkward, known), max_size=40)
+
+
+def shingles(values: list[str], spec: Spec) -> list[list[int]]:
+    data, offsets = text_buffers(pa.array(values, pa.large_string()))
+    found = Shingler(spec).texts(data, offsets)
+    return [found.hashes[a:b].tolist() for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
+
+
+@pytest.mark.parametrize("steps", STEPS, ids="+".join)
+@given(st.lists(texts, max_size=4))
+@settings(max_examples=150)
+def test_words_against_the_oracle(steps: tuple[str, ...], values: list[str]) -> None:
+    assert shingles(values, Spec(n=2, normalise=steps)) == [oracle.word_shingles(v, 2, steps) for v in values]
+
+
+@pytest.mark.parametrize("steps", STEPS, ids="+".join)
+@given(st.lists(texts, max_size=4))
+@settings(max_examples=50)
+def test_characters_against_the_oracle(steps: tuple[str, ...], values: list[str]) -> None:
+    spec = Spec(unit="chars", n=3, normalise=steps)
+    assert shingles(values, spec) == [oracle.character_shingles(v, 3, steps) for v in values]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 64])
+def test_every_shingle_size(n: int) -> None:
+    values = ["one two three four five six seven", "one", "", "a b", "x " * 100]
+    for unit, slow in (("words", oracle.word_shingles), ("chars", oracle.character_shingles)):
+        assert shingles(values, Spec(unit=unit, n=n)) == [slow(v, n, ("nfkc", "lower")) for v in values]
+
+
+def test_each_assigned_code_point_alone_and_between_letters() -> None:
+    """Normal forms of assigned code points never change, so any Python's unicodedata is an oracle for those it knows."""
+    points = [c for c in map(chr, range(0x80, 0x110000)) if unicodedata.category(c) not in ("Cn", "Cs", "Co")]
+    values = [f"x{c}\u0323\u0301b {c}" for c in points]
+    spec = Spec(n=1)
+    got = shingles(values, spec)
+    wrong = [f"U+{ord(c):04X}" for c, v, g in zip(points, values, got, strict=True) if g != oracle.word_shingles(v, 1, spec.normalise)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("filler", ["word ", "wörd ", "Ünïcode-", "漢字かな", "e\u0301 ", "x"])
+@pytest.mark.parametrize("unit", ["words", "chars"])
+def test_long_documents_do_not_depend_on_where_they_are_cut(filler: str, unit: str) -> None:
+    long = (filler * int(SEGMENT))[: int(SEGMENT) * 2 + 77]
+    spec = Spec(unit=unit, n=3)
+    slow = oracle.word_shingles if unit == "words" else oracle.character_shingles
+    assert shingles([long, "short one"], spec) == [slow(long, 3, spec.normalise), slow("short one", 3, spec.normalise)]
+
+
+def test_ascii_and_unicode_paths_agree() -> None:
+    rng = np.random.default_rng(5)
+    values = ["".join(map(chr, rng.integers(0, 128, rng.integers(0, 400)))) for _ in range(200)]
+    forced = [v + " \u00e9" for v in values]
+    for quick, slow in zip(shingles(values, Spec(n=1)), shingles(forced, Spec(n=1)), strict=True):
+        assert slow[:-1] == quick
+
+
+def test_tokens_are_hashed_as_they_are() -> None:
+    lists = pa.array([["A", "b c", "", "é"], [], ["A"]], pa.large_list(pa.large_string()))
+    for part in (lists, lists[1:], lists[2:]):
+        want = [[oracle.combine(xxh3([t.encode() for t in w])) for w in oracle.windows(v, 2)] for v in part.to_pylist()]
+        got = [
+            found.hashes[a:b].tolist()
+            for _, found in iterate_shingles(Shingler(Spec(n=2)), part)
+            for a, b in zip(found.offsets, found.offsets[1:], strict=False)
+        ]
+        assert got == want
+
+
+def test_markup() -> None:
+    spec = Spec(n=1, normalise=("nfkc", "lower", "markup"))
+    values = ["<p class='a'>Fish &amp; chips</p><script>var x</script><!-- no -->", "a&#xD800;b 1 < 2", ""]
+    assert shingles(values, spec) == [oracle.word_shingles(v, 1, ("nfkc", "lower")) for v in ("fish chips", "a�b 1 2", "")]
+
+
+def test_stems() -> None:
+    spec = Spec(n=2, stem="english")
+    first, second, third = shingles(["Running dogs jumped", "run dog jump", "run dogs jumping é"], spec)
+    assert first == second
+    assert third[:2] == first
+
+
+def test_unknown_stem_language() -> None:
+    with pytest.raises(UsageError, match="'klingon' is not one of .*english"):
+        Shingler(Spec(stem="klingon"))
+
+
+def test_missing_stemmer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "snowballstemmer", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'nearkin\[stem\]'"):
+        Shingler(Spec(stem="english"))
+
+
+def test_slices_of_arrow_arrays() -> None:
+    array = pa.array(["first words here", "second words here", "third words here"], pa.large_string())[1:]
+    data, offsets = text_buffers(array)
+    found = Shingler(Spec(n=1)).texts(data, offsets)
+    assert found.hashes.tolist() == [h for v in array.to_pylist() for h in oracle.word_shingles(v, 1, ("nfkc", "lower"))]
+
+
+def test_hash_seed_changes_every_shingle() -> None:
+    a, b = shingles(["one two three"], Spec(n=1)), shingles(["one two three"], Spec(n=1, hash_seed=7))
+    assert not set(a[0]) & set(b[0])
+    assert b[0] == [oracle.combine(xxh3([t.encode()], 7)) for t in ("one", "two", "three")]
+
+
+def test_golden() -> None:
+    golden = json.loads(Path(__file__).with_name("golden.json").read_text("utf-8"))
+    for case in golden:
+        spec = Spec.from_json(json.dumps(case["spec"]))
+        assert [[f"{h:016x}" for h in hs] for hs in shingles([e["text"] for e in case["documents"]], spec)] == [
+            e["shingles"] for e in case["documents"]
+        ]
