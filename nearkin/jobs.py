@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import nearkin
-from nearkin.corpus import Columns, Corpus, FileCorpus, count_reasons, describe, first_change, write_kept
+from nearkin.corpus import Columns, FileCorpus, count_reasons, describe, first_change, write_kept
 from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
@@ -165,7 +165,7 @@ def _finished(job: Job) -> dict[str, Any] | None:
     return record
 
 
-def _claim(job: Job, command: str, corpus: Corpus) -> WorkFolder:
+def _claim(job: Job, command: str, corpus: FileCorpus) -> WorkFolder:
     """A work folder of this run: the one a killed run left, or a new one."""
     identity = job.identity(command)
     with disk(job.out.parent):
@@ -189,7 +189,7 @@ def _write_outputs(job: Job, run: LocalRun, result: Clustering, wanted: Wanted, 
         kept = staging / "kept"
         kept.mkdir()
         rows = _annotations(run, result) if job.annotate else None
-        write_kept(run.corpus, run.columns, np.asarray(result.kept), kept, rows, run.progress.advance, wanted.observe)
+        write_kept(run.corpus, run.columns, np.asarray(result.kept), kept, rows, wanted.observe, run.progress.advance)
         tables.write_batches(staging / "clusters.parquet", tables.CLUSTERS, tables.cluster_batches(documents.ids, result))
         tables.write_batches(staging / "pairs.parquet", tables.PAIRS, tables.pair_batches(run.scored(), documents))
         shutil.copyfile(run.work.path / "sketch" / REJECTED, staging / REJECTED)
@@ -205,7 +205,7 @@ def _annotations(run: LocalRun, result: Clustering) -> Callable[[int, int], pa.R
     return rows
 
 
-def _summary(job: Job, run: LocalRun, corpus: Corpus, data: ReportData) -> dict[str, Any]:
+def _summary(job: Job, run: LocalRun, corpus: FileCorpus, data: ReportData) -> dict[str, Any]:
     return {
         "nearkin": nearkin.__version__,
         **job.identity("dedup"),

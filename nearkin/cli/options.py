@@ -86,9 +86,9 @@ def progress() -> "Progress":
 
     if not sys.stderr.isatty():
         return Silent()
-    from nearkin.report.progress import RichProgress
+    from nearkin.report.progress import TerminalProgress
 
-    return RichProgress()
+    return TerminalProgress()
 
 
 def print_json(summary: dict[str, Any]) -> None:

@@ -13,6 +13,8 @@ from nearkin.engine.local.work import map_file
 
 NULL_BLOCK = 0x6E756C6C
 CHUNK = 1 << 16
+UNIQUE = "columns-unique"
+"""The columns once repeated ids have been told apart; only there if some were."""
 ARRAYS: dict[str, tuple[type, int | None]] = {
     "signatures": (np.uint32, 0),
     "shingles": (np.uint32, None),
@@ -31,7 +33,8 @@ class Documents:
         self.folder = folder
         for name, (dtype, columns) in ARRAYS.items():
             setattr(self, name, map_file(folder / name, dtype, k if columns == 0 else columns))
-        self.columns = read_columns(folder / "columns")
+        unique = folder / UNIQUE
+        self.columns = read_columns(unique if unique.exists() else folder / "columns")
 
     signatures: np.ndarray
     shingles: np.ndarray

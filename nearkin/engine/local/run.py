@@ -10,6 +10,7 @@ from nearkin.engine.local import collapse, sketching, verifying
 from nearkin.engine.local.candidates import CandidateCounts, CandidateFinder, write_band_keys
 from nearkin.engine.local.clustering import Clustering, Grouped, cluster
 from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.identity import separate_repeated_ids
 from nearkin.engine.local.pairs import PairSpool, ScoredWriter, read_scored
 from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
@@ -42,13 +43,15 @@ class LocalRun:
 
     def sketch(self) -> None:
         """Stage 1: signatures, fingerprints, ids and columns that ride along."""
+        self.corpus.check(self.columns)
         if self.work.done("sketch") is None:
             self.progress.stage("sketch", None)
             with self.work.stage("sketch") as facts:
                 sketching.sketch_corpus(
                     self.corpus, self.columns, self.settings.spec, self.work, self.settings.workers, self.progress
                 )
-                facts.update(self._sketch_facts())
+                repeated = separate_repeated_ids(self.documents(), self.corpus.names) if self.columns.id else 0
+                facts.update(self._sketch_facts(), repeated_ids=repeated)
 
     def _sketch_facts(self) -> dict[str, Any]:
         documents = self.documents()

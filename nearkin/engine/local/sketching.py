@@ -6,7 +6,7 @@ at most one segment of work.
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -68,11 +68,11 @@ def sketch_corpus(corpus: Corpus, columns: Columns, spec: Spec, work: WorkFolder
     def sketch(batch: Batch) -> Sketched:
         documents = batch.documents[columns.content]
         sketches = sketchers.use(lambda sketcher: sketcher.sketch(documents))
-        return Sketched(batch, make_ids(batch, corpus), sketches, text_lengths(documents))
+        return Sketched(batch, make_ids(batch, columns, corpus.names), sketches, text_lengths(documents))
 
     progress.advance(position.documents)
     batches = corpus.batches(columns, (position.file, position.row), position.documents)
-    with SketchWriter(folder, spec.k, position) as writer:
+    with SketchWriter(folder, spec.k, position, corpus.names) as writer:
         for done in ordered_map(sketch, batches, workers):
             writer.add(done)
             progress.advance(len(done.ids))
@@ -87,7 +87,7 @@ def read_checkpoint(folder: Path) -> Position:
 class SketchWriter:
     """Appends batches to the stage's files and writes a checkpoint every few seconds and at the end."""
 
-    def __init__(self, folder: Path, k: int, position: Position) -> None:
+    def __init__(self, folder: Path, k: int, position: Position, names: Sequence[str]) -> None:
         self.folder = folder
         self.position = position
         self._pending: list[pa.RecordBatch] = []
@@ -95,7 +95,7 @@ class SketchWriter:
         self._files = ExitStack()
         widths = {name: np.dtype(dtype).itemsize * (k if width == 0 else width or 1) for name, (dtype, width) in ARRAYS.items()}
         self._arrays = {name: self._open(name, width * position.documents) for name, width in widths.items()}
-        self._quarantine = Quarantine(self._open(REJECTED, position.rejected_bytes))
+        self._quarantine = Quarantine(self._open(REJECTED, position.rejected_bytes), names)
 
     def __enter__(self) -> "SketchWriter":
         return self
@@ -113,18 +113,17 @@ class SketchWriter:
             "shingles": done.sketches.shingles,
             "fingerprints": done.sketches.fingerprints,
             "lengths": done.lengths,
-            "files": np.full(len(done.ids), batch.file, np.int32),
+            "files": batch.files,
             "rows": batch.rows,
         }
         for name, array in facts.items():
             self._arrays[name].write(np.ascontiguousarray(array, ARRAYS[name][0]).data)
         self._quarantine.add(batch.rejected)
         self._pending.append(_riding_along(done))
-        seen = [*batch.rows[-1:].tolist(), *(r.row for r in batch.rejected)]
-        row = max(seen, default=-1) + 1
+        file, row = batch.next
         self.position = self.position._replace(
-            file=batch.file,
-            row=max(row, self.position.row if batch.file == self.position.file else 0),
+            file=file,
+            row=row,
             documents=batch.first + len(done.ids),
             rejected=self.position.rejected + len(batch.rejected),
         )

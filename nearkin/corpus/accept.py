@@ -1,0 +1,179 @@
+"""Which rows are documents, and why the others are not."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearkin.corpus.batches import RAW_PREFIX, Columns
+from nearkin.errors import UsageError
+
+MAX_DOCUMENT = 1 << 30
+TOKENS = pa.large_list(pa.large_string())
+
+
+class Checked(NamedTuple):
+    """Rows of one file, told apart."""
+
+    documents: pa.RecordBatch
+    kept: np.ndarray
+    """int64: positions of the documents among the rows."""
+    rejected: list[tuple[int, str, str]]
+    """(position, reason, raw prefix) of the others, in order."""
+
+
+class Column(NamedTuple):
+    """A column in the type the pipeline wants, null where a value is not fit, and the reasons."""
+
+    values: pa.Array
+    reasons: dict[int, str]
+
+
+def check_rows(rows: pa.RecordBatch, columns: Columns) -> Checked:
+    """Tells documents from rows that are none."""
+    content = rows[columns.source]
+    checked = as_tokens(content, columns.source) if columns.tokens else as_text(content, columns.source)
+    reasons = dict(checked.reasons)
+    values = {columns.content: checked.values}
+    if columns.id is not None:
+        ids = as_id(rows[columns.id], columns.id)
+        reasons = {**ids.reasons, **reasons}
+        values["id"] = ids.values
+    values.update({name: _plain(rows[name]) for name in columns.extra})
+    documents = pa.record_batch(list(values.values()), list(values))
+    if not reasons:
+        return Checked(documents, np.arange(len(rows)), [])
+    fit = np.ones(len(rows), bool)
+    fit[list(reasons)] = False
+    rejected = [(at, reasons[at], raw_prefix(content[at].as_py())) for at in sorted(reasons)]
+    return Checked(documents.filter(pa.array(fit)), np.flatnonzero(fit), rejected)
+
+
+def raw_prefix(value: object) -> str:
+    """The first characters of what stood there, as text."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value[:RAW_PREFIX]).decode("utf-8", "backslashreplace")
+    if isinstance(value, list):
+        value = value[:RAW_PREFIX]
+    return "" if value is None else str(value)[:RAW_PREFIX]
+
+
+def as_text(values: pa.Array, name: str) -> Column:
+    """large_string of any text column; binary ones are taken as UTF-8."""
+    values = decoded(values)
+    if pa.types.is_null(values.type):
+        return Column(values.cast(pa.large_string()), _where(values.is_null(), f"null {name}"))
+    if not (_is_text(values.type) or _is_binary(values.type)):
+        raise UsageError(f"column {name!r} is {values.type}, not text; choose another one with --text, or --tokens for lists")
+    reasons = _where(values.is_null(), f"null {name}") if values.null_count else {}
+    values, broken = _valid(values)
+    reasons.update({at: f"invalid UTF-8 in {name}" for at in broken})
+    long = np.flatnonzero(pc.fill_null(pc.greater(pc.binary_length(values), MAX_DOCUMENT), False).to_numpy(zero_copy_only=False))
+    reasons.update({at: f"{name} is longer than {MAX_DOCUMENT >> 20} MiB" for at in long.tolist()})
+    return Column(values, reasons)
+
+
+def _valid(values: pa.Array) -> tuple[pa.Array, list[int]]:
+    """As large_string, null where the bytes are no UTF-8, and where that is."""
+    kind = pa.large_string()
+    text = pa.Array.from_buffers(kind, len(values), values.buffers(), values.null_count, values.offset) if values.type == kind else None
+    if text is None:
+        text = _unchecked(values)
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = text.view(pa.large_binary())
+        broken = [at for at, value in enumerate(raw.to_pylist()) if value is not None and not _is_utf8(value)]
+        fit = np.ones(len(raw), bool)
+        fit[broken] = False
+        return pc.if_else(pa.array(fit), raw, None).cast(kind), broken
+    return text, []
+
+
+def _unchecked(values: pa.Array) -> pa.Array:
+    """As large_string without looking at the bytes."""
+    return values.cast(pa.large_binary()).view(pa.large_string())
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def as_tokens(values: pa.Array, name: str) -> Column:
+    """large_list of large_string of any list-of-text column."""
+    values = decoded(values)
+    if not _is_list(values.type):
+        raise UsageError(f"column {name!r} is {values.type}, not lists of text; choose another one with --tokens, or use --text")
+    reasons = _where(values.is_null(), f"null {name}")
+    lists = values.cast(TOKENS) if values.type != TOKENS else values
+    try:
+        lists.validate(full=True)
+        bad = pc.any(pc.is_null(lists.flatten())).as_py()
+    except pa.ArrowInvalid:
+        bad = True
+    if bad:
+        lists, broken = _without_bad_lists(lists)
+        reasons.update({at: f"null or invalid UTF-8 among the tokens of {name}" for at in broken})
+    return Column(lists, reasons)
+
+
+def _without_bad_lists(lists: pa.Array) -> tuple[pa.Array, list[int]]:
+    raw = lists.cast(pa.large_list(pa.large_binary())).to_pylist()
+    broken = [at for at, value in enumerate(raw) if value is not None and not all(t is not None and _is_utf8(t) for t in value)]
+    wrong = set(broken)
+    fit = [None if value is None or at in wrong else [t.decode() for t in value] for at, value in enumerate(raw)]
+    return pa.array(fit, TOKENS), broken
+
+
+def as_id(values: pa.Array, name: str) -> Column:
+    """Ids as text; numbers in their decimal form."""
+    values = decoded(values)
+    if pa.types.is_null(values.type):
+        return Column(values.cast(pa.large_string()), _where(values.is_null(), f"null id in {name}"))
+    try:
+        text = values if _is_text(values.type) or _is_binary(values.type) else values.cast(pa.large_string())
+    except pa.ArrowNotImplementedError as error:
+        raise UsageError(f"id column {name!r} is {values.type}, which is no text; choose another one with --id") from error
+    text, broken = _valid(text)
+    reasons = {at: f"invalid UTF-8 in id {name}" for at in broken}
+    return Column(text, {**reasons, **_where(values.is_null(), f"null id in {name}")})
+
+
+def decoded(values: pa.Array) -> pa.Array:
+    """Without dictionary, extension or run-end encoding."""
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_run_end_encoded(values.type):
+        values = pc.run_end_decode(values)
+    return values
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    values = decoded(values)
+    return values.cast(pa.large_string()) if _is_text(values.type) else values
+
+
+def _where(mask: pa.Array, reason: str) -> dict[int, str]:
+    return dict.fromkeys(np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist(), reason)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view, pa.types.is_large_list_view)
+    if not any(test(kind) for test in lists):
+        return False
+    return _is_text(kind.value_type) or pa.types.is_null(kind.value_type)

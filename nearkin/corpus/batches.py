@@ -1,0 +1,110 @@
+"""What a corpus gives the pipeline: batches of documents in corpus order, and the rows that are none."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+RAW_PREFIX = 200
+BATCH_ROWS = 8192
+BATCH_BYTES = 8 << 20
+WHOLE_FILE = -1
+"""Row of a rejection that concerns what could not be read of a file."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What of the inputs is read.
+
+    Attributes:
+        text: Column with the text, or None where `tokens` is given.
+        tokens: Column with lists of tokens, or None.
+        id: Column with ids; without one an id is made of path and row.
+        extra: Columns that ride along: of keep policy, block and source.
+    """
+
+    text: str | None = "text"
+    tokens: str | None = None
+    id: str | None = None
+    extra: tuple[str, ...] = ()
+
+    @property
+    def content(self) -> str:
+        """What the documents' column is called in a batch: `text` or `tokens`."""
+        return "text" if self.tokens is None else "tokens"
+
+    @property
+    def source(self) -> str:
+        """What it is called in the inputs."""
+        return str(self.tokens or self.text)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every column that is read, each once."""
+        return tuple(dict.fromkeys(name for name in (self.source, self.id, *self.extra) if name is not None))
+
+
+class Rejected(NamedTuple):
+    """A row that is no document."""
+
+    file: int
+    row: int
+    """Its position in the file from 0, or WHOLE_FILE."""
+    reason: str
+    raw: str = ""
+    """What stood there, its first characters."""
+
+
+class Batch(NamedTuple):
+    """Some documents in corpus order."""
+
+    first: int
+    """Ordinal of the first one."""
+    files: np.ndarray
+    """int32 (n,): number of each document's file."""
+    rows: np.ndarray
+    """int64 (n,): row in that file."""
+    documents: pa.RecordBatch
+    """`text` (large_string) or `tokens` (large_list of large_string), `id` (large_string) if given, and the extra columns."""
+    rejected: tuple[Rejected, ...]
+    next: tuple[int, int]
+    """(file, row) where reading goes on after this batch."""
+
+
+class Corpus(Protocol):
+    """Documents that can be read again and again, always the same."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the files, relative to the inputs' common folder."""
+
+    def check(self, columns: Columns) -> None:
+        """Raises UsageError where a column is missing."""
+
+    def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
+        """Documents from a position (file, row) on, the first one having the ordinal `first`."""
+
+
+def make_ids(batch: Batch, columns: Columns, names: Sequence[str]) -> pa.Array:
+    """Ids of a batch's documents, large_string: the given ones, or path and row.
+
+    Examples:
+        >>> rows = pa.record_batch([pa.array(["x", "y"], pa.large_string())], ["text"])
+        >>> batch = Batch(0, np.zeros(2, np.int32), np.array([0, 7]), rows, (), (0, 8))
+        >>> make_ids(batch, Columns(), ["a/b.jsonl"]).to_pylist()
+        ['a/b.jsonl:0000000000', 'a/b.jsonl:0000000007']
+    """
+    if columns.id is not None:
+        return batch.documents["id"]
+    return positions(batch.files, batch.rows, names)
+
+
+def positions(files: np.ndarray, rows: np.ndarray, names: Sequence[str]) -> pa.Array:
+    """`<path>:<row, 10 digits>` of each document; the row alone where there is no path."""
+    digits = pc.utf8_lpad(pa.array(rows).cast(pa.large_string()), 10, "0")
+    present, codes = np.unique(files, return_inverse=True)
+    prefixes = pa.array([f"{names[file]}:" if names[file] else "" for file in present.tolist()], pa.large_string())
+    return pc.binary_join_element_wise(prefixes.take(pa.array(codes)), digits, pa.scalar("", pa.large_string()))

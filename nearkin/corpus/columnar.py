@@ -1,0 +1,187 @@
+"""Parquet and Arrow IPC: batches of columns."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from nearkin.corpus.accept import check_rows
+from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.files import InputFile
+from nearkin.corpus.formats import Piece, fresh_name
+
+
+def pieces(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whole: bool) -> Iterator[Piece]:
+    """Pieces of (first row, batch)."""
+    for first, batch in batches:
+        checked = check_rows(batch, columns)
+        rejected = [(first + at, reason, raw) for at, reason, raw in checked.rejected]
+        complete = None
+        if whole:
+            complete = batch if len(checked.kept) == len(batch) else batch.take(pa.array(checked.kept))
+        yield Piece(checked.kept + first, checked.documents, rejected, first + len(batch), complete)
+
+
+def split(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of a size that a thread works on at a time."""
+    rows = max(1, min(BATCH_ROWS, int(len(batch) * BATCH_BYTES / max(batch.nbytes, 1))))
+    for start in range(0, len(batch), rows):
+        yield first + start, batch.slice(start, rows)
+
+
+class TableWriter:
+    """Writes record batches through a writer that is made when the first one tells the schema."""
+
+    def __init__(self, schema: pa.Schema, open_writer: Any) -> None:
+        self._schema = schema
+        self._open = open_writer
+        self._writer: Any = None
+
+    def write(self, whole: pa.RecordBatch, keep: np.ndarray, added: pa.RecordBatch | None) -> None:
+        batch = whole if keep.all() else whole.filter(pa.array(keep))
+        if added is not None:
+            taken = set(batch.schema.names)
+            for name in added.schema.names:
+                batch = batch.append_column(fresh_name(name, taken), added[name])
+        if self._writer is None:
+            self._writer = self._open(batch.schema.with_metadata(self._schema.metadata))
+        self._writer.write(batch)
+
+    def close(self) -> None:
+        if self._writer is None:
+            self._writer = self._open(self._schema)
+        self._writer.close()
+
+
+class _RowGroups:
+    """Collects batches to row groups of a size worth compressing."""
+
+    ROWS = 1 << 17
+    BYTES = 64 << 20
+
+    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema) -> None:
+        self._writer, self._schema = writer, schema
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch.cast(self._schema) if batch.schema != self._schema else batch)
+        self._rows += len(batch)
+        self._bytes += batch.nbytes
+        if self._rows >= self.ROWS or self._bytes >= self.BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_batches(self._held, self._schema), row_group_size=self._rows)
+        self._held, self._rows, self._bytes = [], 0, 0
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+
+class Parquet:
+    """Columnar files, read by row group."""
+
+    def columns(self, file: InputFile) -> list[str]:
+        with file.open() as source:
+            return list(pq.read_schema(source).names)
+
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+        with file.open() as source, pq.ParquetFile(source) as parquet:
+            yield from pieces(self._batches(parquet, start, None if whole else list(columns.all)), columns, whole)
+
+    def _batches(
+        self, parquet: pq.ParquetFile, start: int, columns: list[str] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        first = 0
+        for group in range(parquet.metadata.num_row_groups):
+            facts = parquet.metadata.row_group(group)
+            if first + facts.num_rows <= start:
+                first += facts.num_rows
+                continue
+            size = max(1, min(BATCH_ROWS, facts.num_rows * BATCH_BYTES // max(facts.total_byte_size, 1)))
+            for batch in parquet.iter_batches(size, [group], columns):
+                skipped = min(max(start - first, 0), len(batch))
+                yield from split(first + skipped, batch.slice(skipped))
+                first += len(batch)
+
+    def writer(self, file: InputFile, target: str) -> TableWriter:
+        with file.open() as source, pq.ParquetFile(source) as parquet:
+            schema, codec = parquet.schema_arrow, self._codec(parquet)
+
+        def open_writer(schema: pa.Schema) -> _RowGroups:
+            return _RowGroups(pq.ParquetWriter(target, schema, compression=codec), schema)
+
+        return TableWriter(schema, open_writer)
+
+    @staticmethod
+    def _codec(parquet: pq.ParquetFile) -> str:
+        facts = parquet.metadata
+        if not facts.num_row_groups or not facts.num_columns:
+            return "snappy"
+        codec = str(facts.row_group(0).column(0).compression).lower()
+        return "none" if codec == "uncompressed" else codec
+
+
+class ArrowIpc:
+    """Arrow IPC files and streams (Feather v2 too)."""
+
+    def columns(self, file: InputFile) -> list[str]:
+        with file.open_decompressed() as source:
+            return list(self._open(source).schema.names)
+
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+        with file.open_decompressed() as source:
+            reader = self._open(source)
+            yield from pieces(self._batches(self._each(reader), start, None if whole else list(columns.all)), columns, whole)
+
+    @staticmethod
+    def _open(source: Any) -> Any:
+        """A file has its index at the end and starts with a magic word; a stream has neither."""
+        if not source.seekable():
+            return pa.ipc.open_stream(source)
+        magic = source.read(6)
+        source.seek(0)
+        return pa.ipc.open_file(source) if magic == b"ARROW1" else pa.ipc.open_stream(source)
+
+    @staticmethod
+    def _each(reader: Any) -> Iterator[pa.RecordBatch]:
+        if hasattr(reader, "num_record_batches"):
+            return (reader.get_batch(i) for i in range(reader.num_record_batches))
+        return iter(reader)
+
+    @staticmethod
+    def _batches(
+        batches: Iterator[pa.RecordBatch], start: int, columns: list[str] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        first = 0
+        for batch in batches:
+            skipped = min(max(start - first, 0), len(batch))
+            part = batch if columns is None else batch.select(columns)
+            yield from split(first + skipped, part.slice(skipped))
+            first += len(batch)
+
+    def writer(self, file: InputFile, target: str) -> TableWriter:
+        with file.open_decompressed() as source:
+            reader = self._open(source)
+            schema, is_file = reader.schema, hasattr(reader, "num_record_batches")
+        sink = pa.OSFile(target, "wb") if file.compression is None else pa.CompressedOutputStream(target, file.compression)
+        open_writer = pa.ipc.new_file if is_file else pa.ipc.new_stream
+
+        class _Closing:
+            def __init__(self, schema: pa.Schema) -> None:
+                self._writer = open_writer(sink, schema)
+
+            def write(self, batch: pa.RecordBatch) -> None:
+                self._writer.write(batch)
+
+            def close(self) -> None:
+                self._writer.close()
+                sink.close()
+
+        return TableWriter(schema, _Closing)

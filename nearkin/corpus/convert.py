@@ -1,0 +1,75 @@
+"""What callers hold (lists, Arrow, pandas, polars, datasets) as Arrow, without Python strings where it is Arrow already."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.accept import as_text
+from nearkin.errors import UsageError
+
+
+def to_table(data: Any) -> pa.Table:
+    """A table of a table, record batch, data frame (pandas, polars), `datasets.Dataset`, mapping of columns, or list of texts.
+
+    Examples:
+        >>> to_table(["one", "two"]).column_names
+        ['text']
+    """
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if hasattr(data, "with_format") and hasattr(data, "column_names"):
+        return pa.table(data.with_format("arrow")[:])
+    if isinstance(data, Mapping):
+        return pa.table({name: to_chunked(values) for name, values in data.items()})
+    if hasattr(data, "__arrow_c_stream__") and not _is_array(data):
+        return pa.table(data)
+    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
+        return pa.Table.from_pandas(data, preserve_index=False)
+    return pa.table({"text": to_chunked(data)})
+
+
+def _is_array(data: Any) -> bool:
+    """Whether it is one column: both columns and tables may have the stream interface."""
+    return isinstance(data, pa.Array | pa.ChunkedArray) or not (hasattr(data, "columns") or hasattr(data, "column_names"))
+
+
+def to_chunked(values: Any) -> pa.ChunkedArray:
+    """A column of an Arrow array, a pandas or polars series, a `datasets` column, a numpy array or a sequence."""
+    if isinstance(values, pa.ChunkedArray):
+        return values
+    if isinstance(values, pa.Array):
+        return pa.chunked_array([values])
+    if hasattr(values, "source") and hasattr(values, "column_name"):
+        return to_table(values.source)[values.column_name]
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray) and not hasattr(values, "__len__"):
+        raise UsageError(f"{type(values).__name__} is not a column of texts; give a list, an Arrow array, a series or a dataset's column")
+    if hasattr(values, "__arrow_c_stream__"):
+        return pa.chunked_array(values)
+    try:
+        found = pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError) as error:
+        raise UsageError(f"the values are not of one Arrow type: {error}") from error
+    return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+
+
+def to_texts(values: Any) -> list[pa.Array]:
+    """large_string arrays of a column; a null or invalid text is an error, for its signature would mean nothing.
+
+    Raises:
+        UsageError: At a null, invalid UTF-8 or a column that is no text.
+    """
+    out = []
+    first = 0
+    for chunk in to_chunked(values).chunks:
+        if len(chunk) == 0:
+            continue
+        checked = as_text(chunk, "text")
+        for at, reason in sorted(checked.reasons.items()):
+            raise UsageError(f"row {first + at}: {reason}; filter such rows out first")
+        out.append(checked.values)
+        first += len(chunk)
+    return out

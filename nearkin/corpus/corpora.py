@@ -1,0 +1,237 @@
+"""Corpora: files of any format in the order of their names, or a table in memory."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.accept import TOKENS
+from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, WHOLE_FILE, Batch, Columns, Rejected
+from nearkin.corpus.columnar import ArrowIpc, Parquet, pieces, split
+from nearkin.corpus.delimited import Delimited
+from nearkin.corpus.files import InputFile, find_files
+from nearkin.corpus.formats import Format, Piece
+from nearkin.corpus.lines import JsonLines
+from nearkin.corpus.plain import PlainText
+from nearkin.errors import NearkinError, RunError, UsageError
+
+LINES, TEXT = JsonLines(), PlainText()
+FORMATS: dict[str, Format] = {
+    ".parquet": Parquet(),
+    ".pq": Parquet(),
+    ".jsonl": LINES,
+    ".ndjson": LINES,
+    ".json": LINES,
+    ".csv": Delimited(","),
+    ".tsv": Delimited("\t"),
+    ".arrow": ArrowIpc(),
+    ".arrows": ArrowIpc(),
+    ".feather": ArrowIpc(),
+    ".ipc": ArrowIpc(),
+}
+"""By suffix; every other file is one text."""
+ON_ERROR = ("quarantine", "fail")
+UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
+"""What reading a damaged file raises."""
+
+
+def format_of(file: InputFile) -> Format:
+    """By its suffix."""
+    return FORMATS.get(file.suffix, TEXT)
+
+
+class FileCorpus:
+    """Files, in the order of their relative paths (bytes).
+
+    Args:
+        files: In order.
+        on_error: `quarantine` or `fail`.
+    """
+
+    def __init__(self, files: Sequence[InputFile], on_error: str = "quarantine") -> None:
+        if on_error not in ON_ERROR:
+            raise UsageError(f"on-error {on_error!r} is not one of {', '.join(ON_ERROR)}")
+        self.files = tuple(files)
+        self.on_error = on_error
+        self._status: dict[int, tuple[int, float]] = {}
+
+    @classmethod
+    def open(cls, inputs: Sequence[str], on_error: str = "quarantine") -> "FileCorpus":
+        """From paths, globs, folders and URLs."""
+        return cls(find_files(inputs), on_error)
+
+    @property
+    def names(self) -> list[str]:
+        return [file.name for file in self.files]
+
+    def check(self, columns: Columns) -> None:
+        """Raises UsageError where a file that can be read has not the columns, before anything long begins."""
+        for file in self.files:
+            if (names := self._column_names(file, columns)) is not None:
+                _require(columns, names, file)
+
+    def _column_names(self, file: InputFile, columns: Columns) -> list[str] | None:
+        form = format_of(file)
+        try:
+            if form is LINES:
+                fields = LINES.first_fields(file)
+                return None if fields is None else [*fields, *columns.extra]
+            if form is TEXT:
+                return ["text"]
+            return form.columns(file) or None
+        except UsageError:
+            raise
+        except UNREADABLE:
+            return None
+
+    def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
+        gathered = _Gathered(first)
+        for number in range(start[0], len(self.files)):
+            self._note(number)
+            for piece in self.pieces(number, columns, start[1] if number == start[0] else 0):
+                if gathered.add(number, piece):
+                    yield gathered.take()
+        if gathered.begun:
+            yield gathered.take()
+
+    def pieces(self, number: int, columns: Columns, start: int = 0, whole: bool = False) -> Iterator[Piece]:
+        """One file; what cannot be read of it is one rejection, or an error if so asked."""
+        file, row = self.files[number], start
+        try:
+            for piece in format_of(file).read(file, columns, start, whole):
+                row = piece.next_row
+                self._refuse(file, piece.rejected)
+                yield piece
+        except NearkinError:
+            raise
+        except UNREADABLE as error:
+            reason = f"unreadable{f' from row {row}' if row else ''}: {_one_line(error)}"
+            self._refuse(file, [(WHOLE_FILE, reason, "")])
+            yield Piece(np.empty(0, np.int64), _no_documents(columns), [(WHOLE_FILE, reason, "")], row + 1)
+        except KeyError as error:
+            raise UsageError(f"{file.path} has no column {error}") from error
+
+    def _refuse(self, file: InputFile, rejected: list[tuple[int, str, str]]) -> None:
+        if rejected and self.on_error == "fail":
+            row, reason, raw = rejected[0]
+            place = file.path if row == WHOLE_FILE else f"{file.path}, row {row}"
+            shown = f" ({raw[:60]!r})" if raw else ""
+            raise RunError(f"{place}: {reason}{shown}. Fix it, or set bad rows aside with --on-error quarantine")
+
+    def _note(self, number: int) -> None:
+        """A file must not change between the readings of one run."""
+        file = self.files[number]
+        try:
+            status = file.status()
+        except OSError as error:
+            raise RunError(f"cannot read {file.path}: {error.strerror or error}; restore it, then --resume") from error
+        if self._status.setdefault(number, status) != status:
+            raise RunError(f"{file.path} has changed while the run was reading it; run again with --overwrite")
+
+
+def _one_line(error: BaseException) -> str:
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return " ".join(text.split())[:200]
+
+
+def _no_documents(columns: Columns) -> pa.RecordBatch:
+    kinds = {columns.content: TOKENS if columns.tokens else pa.large_string()}
+    if columns.id is not None:
+        kinds["id"] = pa.large_string()
+    kinds.update(dict.fromkeys(columns.extra, pa.null()))
+    return pa.record_batch([pa.array([], kind) for kind in kinds.values()], list(kinds))
+
+
+def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
+    options = {columns.source: "--tokens" if columns.tokens else "--text", columns.id: "--id"}
+    for name in columns.all:
+        if name not in names:
+            way = f"; choose one with {options[name]}" if name in options else ""
+            raise UsageError(f"{file.path} has no column {name!r} (it has {', '.join(map(repr, names))}){way}")
+
+
+class _Gathered:
+    """Small pieces (text files) joined to batches worth a thread's while."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._parts: list[tuple[int, Piece]] = []
+        self._bytes = self._rows = 0
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, number: int, piece: Piece) -> bool:
+        """Whether it is enough for a batch now."""
+        self._parts.append((number, piece))
+        self._rows += len(piece.rows) + len(piece.rejected)
+        self._bytes += piece.documents.nbytes
+        return self._bytes >= BATCH_BYTES // 2 or self._rows >= BATCH_ROWS // 2
+
+    def take(self) -> Batch:
+        parts, self._parts, self._bytes, self._rows = self._parts, [], 0, 0
+        full = [(number, piece) for number, piece in parts if len(piece.rows)]
+        documents = _joined([piece.documents for _, piece in full or parts[:1]])
+        files = np.concatenate([np.full(len(piece.rows), number, np.int32) for number, piece in parts])
+        rejected = tuple(Rejected(number, *entry) for number, piece in parts for entry in piece.rejected)
+        batch = Batch(
+            self._first,
+            files,
+            np.concatenate([piece.rows for _, piece in parts]),
+            documents,
+            rejected,
+            (parts[-1][0], parts[-1][1].next_row),
+        )
+        self._first += len(files)
+        return batch
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    try:
+        return pa.concat_batches(batches, promote_options="permissive")
+    except pa.ArrowException:
+        # A column that is a number in one file and text in another is compared as text.
+        names = [name for name in batches[0].schema.names if name != "tokens"]
+        text = pa.large_string()
+        return pa.concat_batches([_cast(batch, {name: text for name in names}) for batch in batches])
+
+
+def _cast(batch: pa.RecordBatch, kinds: dict[str, Any]) -> pa.RecordBatch:
+    return pa.record_batch(
+        [batch[name].cast(kinds.get(name, batch.schema.field(name).type)) for name in batch.schema.names], batch.schema.names
+    )
+
+
+class TableCorpus:
+    """A table in memory; ids are row numbers where no column has them."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    @property
+    def names(self) -> list[str]:
+        return [""]
+
+    def check(self, columns: Columns) -> None:
+        """Raises UsageError where a column is missing."""
+        for name in columns.all:
+            if name not in self.table.schema.names:
+                raise UsageError(f"the table has no column {name!r} (it has {', '.join(map(repr, self.table.schema.names))})")
+
+    def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
+        for piece in pieces(self._parts(columns, start[1]), columns, False):
+            rejected = tuple(Rejected(0, *entry) for entry in piece.rejected)
+            yield Batch(first, np.zeros(len(piece.rows), np.int32), piece.rows, piece.documents, rejected, (0, piece.next_row))
+            first += len(piece.rows)
+
+    def _parts(self, columns: Columns, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        first = 0
+        for batch in self.table.select(list(columns.all)).to_batches():
+            skipped = min(max(start - first, 0), len(batch))
+            yield from split(first + skipped, batch.slice(skipped))
+            first += len(batch)

@@ -1,0 +1,65 @@
+"""What every file format does: tell its columns, read pieces, write the rows that are kept."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.batches import Columns
+from nearkin.corpus.files import InputFile
+
+
+class Piece(NamedTuple):
+    """Some consecutive rows of one file."""
+
+    rows: np.ndarray
+    """int64 (n,): positions of the documents in the file."""
+    documents: pa.RecordBatch
+    rejected: list[tuple[int, str, str]]
+    """(row, reason, raw prefix)."""
+    next_row: int
+    """Where reading goes on after this piece."""
+    whole: Any = None
+    """The documents' complete rows, in the form the format's writer takes; None unless asked for."""
+
+
+class Writer(Protocol):
+    """Writes kept rows in the format of their file."""
+
+    def write(self, whole: Any, keep: np.ndarray, added: pa.RecordBatch | None) -> None:
+        """Rows of a piece at which `keep` is true, with the added columns (of the kept rows) if any."""
+
+    def close(self) -> None:
+        """Completes the file."""
+
+
+class Format(Protocol):
+    """One file format. Failures to read come out as OSError, ValueError or Arrow's errors, wrapped by the corpus."""
+
+    def columns(self, file: InputFile) -> list[str] | None:
+        """Names of the columns; None where every row has its own."""
+
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+        """Pieces from row `start` on, with complete rows if `whole`."""
+
+    def writer(self, file: InputFile, target: str) -> Writer:
+        """A writer that makes a file like `file` at the path `target`."""
+
+
+def fresh_name(name: str, taken: set[str]) -> str:
+    """An added column's name, prefixed where the input has one of that name.
+
+    Examples:
+        >>> fresh_name("cluster", {"cluster", "text"})
+        'nearkin_cluster'
+    """
+    while name in taken:
+        name = f"nearkin_{name}"
+    return name
+
+
+def compressed_sink(file: InputFile, target: str) -> Any:
+    """A stream that writes with the compression of the input."""
+    sink = pa.OSFile(target, "wb")
+    return pa.CompressedOutputStream(sink, file.compression) if file.compression else sink

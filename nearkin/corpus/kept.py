@@ -1,0 +1,84 @@
+"""kept/: the inputs again, in their names, formats and schemas, without the removed rows (or with all, annotated)."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.batches import Columns
+from nearkin.corpus.corpora import FileCorpus, format_of
+from nearkin.corpus.formats import Piece, Writer
+from nearkin.errors import RunError
+
+Annotations = Callable[[int, int], pa.RecordBatch]
+Observer = Callable[[int, pa.Array], None]
+
+
+def write_kept(
+    corpus: FileCorpus,
+    columns: Columns,
+    kept: np.ndarray,
+    folder: Path,
+    rows: Annotations | None = None,
+    observe: Observer | None = None,
+    advance: Callable[[int], None] | None = None,
+) -> None:
+    """Writes every input anew.
+
+    Args:
+        corpus: The inputs.
+        columns: What the run read of them, so that the same rows are documents.
+        kept: bool (documents,).
+        folder: Where the files go, under the inputs' relative names.
+        rows: Columns to add for a range of ordinals; then all documents are written.
+        observe: Told of each piece's first ordinal and texts.
+        advance: Told how many documents are done.
+    """
+    first = 0
+    for number, file in enumerate(corpus.files):
+        target = folder / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        writer = _writer(corpus, number, target)
+        for piece in _written(corpus.pieces(number, columns, whole=True), writer, kept, rows, first):
+            if observe is not None:
+                observe(first, piece.documents[columns.content])
+            first += len(piece.rows)
+            if advance is not None:
+                advance(len(piece.rows))
+    if first != len(kept):
+        raise RunError(f"the inputs have {first} documents now and had {len(kept)}; run again with --overwrite")
+
+
+def _writer(corpus: FileCorpus, number: int, target: Path) -> Writer | None:
+    """None for a file that cannot be read at all: it has no rows to write."""
+    file = corpus.files[number]
+    try:
+        return format_of(file).writer(file, str(target))
+    except (OSError, ValueError, pa.ArrowException):
+        if any(len(piece.rows) for piece in corpus.pieces(number, Columns(file.name))):
+            raise
+        return None
+
+
+def _written(
+    pieces: Iterator[Piece], writer: Writer | None, kept: np.ndarray, rows: Annotations | None, first: int
+) -> Iterator[Piece]:
+    """The pieces, each being written by a thread while the next one is read."""
+    with ThreadPoolExecutor(1, "nearkin-write") as pool:
+        pending: Future[None] | None = None
+        for piece in pieces:
+            count = len(piece.rows)
+            if writer is not None and count:
+                keep = kept[first : first + count] if rows is None else np.ones(count, bool)
+                added = None if rows is None else rows(first, first + count)
+                if pending is not None:
+                    pending.result()
+                pending = pool.submit(writer.write, piece.whole, keep, added)
+            first += count
+            yield piece
+        if pending is not None:
+            pending.result()
+    if writer is not None:
+        writer.close()

@@ -1,0 +1,204 @@
+"""JSON lines: one object a line, kept ones written back byte for byte."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from nearkin.corpus.accept import MAX_DOCUMENT, TOKENS, raw_prefix
+from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.files import InputFile
+from nearkin.corpus.formats import Piece, compressed_sink, fresh_name
+
+BLOCK = 1 << 20
+BOM = b"\xef\xbb\xbf"
+TOO_LONG = b""
+
+
+class Line(NamedTuple):
+    """A line without its end; None instead of the bytes where it is too long to be kept in memory."""
+
+    row: int
+    raw: bytes | None
+
+
+def lines_of(stream: Any) -> Iterator[Line]:
+    """Every line of a stream of bytes, blank ones too."""
+    row, held, size, dropped = 0, [], 0, False
+    while block := stream.read(BLOCK):
+        parts = bytes(block).split(b"\n")
+        for part in parts[:-1]:
+            yield Line(row, None if dropped or size + len(part) > 2 * MAX_DOCUMENT else b"".join([*held, part]))
+            row, held, size, dropped = row + 1, [], 0, False
+        size += len(parts[-1])
+        if size > 2 * MAX_DOCUMENT:
+            held, dropped = [], True
+        elif parts[-1]:
+            held.append(parts[-1])
+    if size:
+        yield Line(row, None if dropped else b"".join(held))
+
+
+class JsonLines:
+    """`.jsonl`, `.ndjson`, `.json` with an object on each line."""
+
+    def columns(self, file: InputFile) -> list[str] | None:
+        return None
+
+    def first_fields(self, file: InputFile) -> list[str] | None:
+        """Names of the fields of the first line, if it is an object: enough to tell a wrong column name early."""
+        with file.open_decompressed() as stream:
+            for line in lines_of(stream):
+                if line.raw is None or not line.raw.strip():
+                    continue
+                try:
+                    value = orjson.loads(line.raw.removeprefix(BOM))
+                except orjson.JSONDecodeError:
+                    return None
+                return list(value) if isinstance(value, dict) else None
+        return None
+
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+        with file.open_decompressed() as stream:
+            parser = _Parser(columns, whole)
+            for line in lines_of(stream):
+                if line.row >= start:
+                    parser.add(line)
+                    if parser.full:
+                        yield parser.piece(line.row + 1)
+            if parser.begun:
+                yield parser.piece(line.row + 1)
+
+    def writer(self, file: InputFile, target: str) -> "LineWriter":
+        return LineWriter(compressed_sink(file, target))
+
+
+class _Parser:
+    """Collects lines to a piece."""
+
+    def __init__(self, columns: Columns, whole: bool) -> None:
+        self._columns = columns
+        self._whole = whole
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows: list[int] = []
+        self._values: list[dict[str, Any]] = []
+        self._lines: list[bytes] = []
+        self._rejected: list[tuple[int, str, str]] = []
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        return self._bytes >= BATCH_BYTES or len(self._rows) + len(self._rejected) >= BATCH_ROWS
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._rows or self._rejected)
+
+    def add(self, line: Line) -> None:
+        if line.raw is None:
+            self._rejected.append((line.row, f"line is longer than {2 * MAX_DOCUMENT >> 20} MiB", ""))
+            return
+        raw = line.raw.removeprefix(BOM) if line.row == 0 else line.raw
+        if not raw.strip():
+            return
+        self._bytes += len(raw)
+        try:
+            value = orjson.loads(raw)
+            reason = self._fault(value)
+        except orjson.JSONDecodeError as error:
+            value, reason = None, _json_fault(raw, error)
+        if reason:
+            self._rejected.append((line.row, reason, raw_prefix(raw)))
+            return
+        self._rows.append(line.row)
+        self._values.append(value)
+        if self._whole:
+            self._lines.append(line.raw)
+
+    def _fault(self, value: Any) -> str | None:
+        """Why a parsed line is no document, or None."""
+        name = self._columns.source
+        if not isinstance(value, dict):
+            return "not a JSON object"
+        if name not in value:
+            return f"no field {name}"
+        if value[name] is None:
+            return f"null {name}"
+        if self._columns.tokens:
+            if not (isinstance(value[name], list) and all(isinstance(token, str) for token in value[name])):
+                return f"{name} is not a list of strings"
+        elif not isinstance(value[name], str):
+            return f"{name} is not a string"
+        elif len(value[name]) > MAX_DOCUMENT // 4 and len(value[name].encode()) > MAX_DOCUMENT:
+            return f"{name} is longer than {MAX_DOCUMENT >> 20} MiB"
+        if self._columns.id is not None and value.get(self._columns.id) is None:
+            return f"null id in {self._columns.id}"
+        return None
+
+    def piece(self, next_row: int) -> Piece:
+        """What was collected; starts anew."""
+        columns, values = self._columns, self._values
+        kind = TOKENS if columns.tokens else pa.large_string()
+        arrays = {columns.content: pa.array([value[columns.source] for value in values], kind)}
+        if columns.id is not None:
+            arrays["id"] = pa.array([_as_text(value[columns.id]) for value in values], pa.large_string())
+        arrays.update({name: _column([value.get(name) for value in values]) for name in columns.extra})
+        documents = pa.record_batch(list(arrays.values()), list(arrays))
+        whole = self._lines if self._whole else None
+        found = Piece(np.array(self._rows, np.int64), documents, self._rejected, next_row, whole)
+        self._clear()
+        return found
+
+
+def _json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return "invalid UTF-8"
+    # orjson refuses lone surrogates (\ud800), which JSON's grammar allows but no UTF-8 holds.
+    return "invalid JSON" if "surrogate" not in str(error) else "lone surrogate in JSON"
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Values of one kind as they are; mixed or nested ones as JSON text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {str}:
+        return pa.array(values, pa.large_string())
+    if kinds <= {int, float} or kinds == {bool}:
+        try:
+            return pa.array(values, pa.float64() if float in kinds else None)
+        except (pa.ArrowInvalid, OverflowError):
+            pass
+    return pa.array([None if value is None else _as_text(value) for value in values], pa.large_string())
+
+
+class LineWriter:
+    """Writes lines; added columns are spliced in before the closing brace, so the rest stays byte for byte."""
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+
+    def write(self, whole: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None) -> None:
+        lines = [whole[at] for at in np.flatnonzero(keep).tolist()]
+        if added is not None:
+            lines = [_spliced(line, row) for line, row in zip(lines, added.to_pylist(), strict=True)]
+        if lines:
+            self._sink.write(b"\n".join(lines) + b"\n")
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+def _spliced(line: bytes, row: dict[str, Any]) -> bytes:
+    text = line.rstrip()
+    taken = set(orjson.loads(text.removeprefix(BOM)))
+    fields = orjson.dumps({fresh_name(name, taken): value for name, value in row.items()})
+    return text[:-1].rstrip() + b"," + fields[1:]

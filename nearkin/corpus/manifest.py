@@ -1,0 +1,52 @@
+"""What inputs were: size, modification time and hash of content of each, to refuse when one has changed."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from nearkin.corpus.corpora import FileCorpus
+from nearkin.corpus.files import InputFile
+from nearkin.errors import RunError
+
+BLOCK = 4 << 20
+THREADS = 4
+
+
+def describe(corpus: FileCorpus) -> list[dict[str, Any]]:
+    """One entry for each file."""
+    with ThreadPoolExecutor(THREADS, "nearkin-hash") as pool:
+        return list(pool.map(_entry, corpus.files))
+
+
+def _entry(file: InputFile) -> dict[str, Any]:
+    try:
+        size, changed = file.status()
+        return {"path": file.path, "name": file.name, "size": size, "modified": changed, "sha256": _digest(file)}
+    except OSError as error:
+        raise RunError(f"cannot read {file.path}: {error.strerror or error}; fix it or leave it out") from error
+
+
+def _digest(file: InputFile) -> str:
+    digest = hashlib.sha256()
+    with file.open() as stream:
+        while block := stream.read_buffer(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def first_change(described: list[dict[str, Any]], corpus: FileCorpus) -> str | None:
+    """In words, the first difference between inputs as they were described and as they are; None if there is none.
+
+    A new modification time of the same content is no change.
+    """
+    before = {entry["name"]: entry for entry in described}
+    now = {entry["name"]: entry for entry in describe(corpus)}
+    if added := sorted(now.keys() - before.keys()):
+        return f"the input {now[added[0]]['path']} was not there before"
+    if gone := sorted(before.keys() - now.keys()):
+        return f"the input {before[gone[0]]['path']} is not among the inputs now"
+    for name, entry in before.items():
+        for fact in ("size", "sha256"):
+            if entry[fact] != now[name][fact]:
+                return f"the input {now[name]['path']} has changed: {fact} was {entry[fact]} and is {now[name][fact]}"
+    return None

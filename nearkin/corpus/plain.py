@@ -1,0 +1,59 @@
+"""Text files: one document a file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.accept import MAX_DOCUMENT, raw_prefix
+from nearkin.corpus.batches import Columns
+from nearkin.corpus.files import InputFile
+from nearkin.corpus.formats import Piece, compressed_sink
+
+
+class PlainText:
+    """The whole content is the document; there are no columns but the text."""
+
+    def columns(self, file: InputFile) -> None:
+        return None
+
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+        if start > 0:
+            return
+        with file.open_decompressed() as stream:
+            raw = bytes(stream.read(MAX_DOCUMENT + 1))
+        fault = _fault(raw)
+        rejected = [(0, fault, raw_prefix(raw))] if fault else []
+        texts = [] if fault else [raw.decode()]
+        documents = pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
+        yield Piece(np.zeros(len(texts), np.int64), documents, rejected, 1, raw if whole else None)
+
+    def writer(self, file: InputFile, target: str) -> "FileWriter":
+        return FileWriter(file, target)
+
+
+def _fault(raw: bytes) -> str | None:
+    if len(raw) > MAX_DOCUMENT:
+        return f"text is longer than {MAX_DOCUMENT >> 20} MiB"
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return "invalid UTF-8"
+    return None
+
+
+class FileWriter:
+    """Writes the file if it is kept; a removed one leaves nothing."""
+
+    def __init__(self, file: InputFile, target: str) -> None:
+        self._file, self._target = file, Path(target)
+
+    def write(self, whole: bytes, keep: np.ndarray, added: Any) -> None:
+        if keep.any():
+            with compressed_sink(self._file, str(self._target)) as sink:
+                sink.write(whole)
+
+    def close(self) -> None:
+        """Nothing is left open."""
