@@ -1,0 +1,198 @@
+"""Synthetic documents: every one a function of (seed, group, member), so rows can be made in any order and again.
+
+A token is a word of the vocabulary (24 bits), a typo's number << 24 (7 bits, 0 for none) and SENTENCE where a sentence ends.
+"""
+
+import numpy as np
+
+from nearkin.hashing.kernels import mix64
+from nearkin.jit import kernel
+
+U8 = np.uint8
+U32 = np.uint32
+U64 = np.uint64
+GOLDEN = U64(0x9E3779B97F4A7C15)
+WORD, SENTENCE, TYPO = U32(0xFFFFFF), U32(1 << 31), U32(24)
+SENTENCE_WORDS = U64(12)
+SUBSTITUTE, DELETE, INSERT, SWAP, MISSPELL = 0, 1, 2, 3, 4
+COSTS = (6, 5, 5, 18, 6)
+
+
+@kernel
+def stream(seed: np.uint64, group: np.uint64, member: np.uint64) -> np.uint64:
+    """The start of an independent random stream."""
+    return mix64(mix64(mix64(seed + GOLDEN) ^ (group * GOLDEN)) + member * U64(0xD6E8FEB86659FD93))
+
+
+@kernel
+def below(state: np.uint64, bound: np.uint64) -> np.uint64:
+    """A number in [0, bound) from a state."""
+    return ((mix64(state) >> U64(32)) * bound) >> U64(32)
+
+
+@kernel
+def permuted(i: np.uint64, n: np.uint64, bits: np.uint64, seed: np.uint64) -> np.uint64:
+    """A permutation of [0, n): four Feistel rounds over 2·bits bits, walked until the value is inside."""
+    mask = (U64(1) << bits) - U64(1)
+    x = i
+    while True:
+        left, right = x >> bits, x & mask
+        for r in range(U64(4)):
+            left, right = right, left ^ (mix64(right + (seed ^ (r * GOLDEN))) & mask)
+        x = (left << bits) | right
+        if x < n:
+            return x
+
+
+@kernel
+def compose(state: np.uint64, words: np.uint64, frequencies: np.ndarray, out: np.ndarray) -> np.uint64:
+    """Random words in sentences into out; returns how many. `frequencies` has each word as often as it is likely."""
+    size = U64(frequencies.shape[0])
+    left = U64(0)
+    for i in range(words):
+        if left == U64(0):
+            left = U64(4) + below(state, SENTENCE_WORDS + SENTENCE_WORDS - U64(8))
+            state += GOLDEN
+        token = U32(frequencies[below(state, size)])
+        state += GOLDEN
+        left -= U64(1)
+        out[i] = token | (SENTENCE if left == U64(0) else U32(0))
+    return words
+
+
+@kernel
+def swap_sentences(tokens: np.ndarray, count: np.uint64, at: np.uint64, spare: np.ndarray) -> bool:
+    """Exchanges the sentence at a position with the one after it; false if there is none."""
+    start = at
+    while start > U64(0) and not tokens[start - U64(1)] & SENTENCE:
+        start -= U64(1)
+    middle = at
+    while middle < count and not tokens[middle] & SENTENCE:
+        middle += U64(1)
+    middle += U64(1)
+    end = middle
+    while end < count and not tokens[end] & SENTENCE:
+        end += U64(1)
+    end += U64(1)
+    if end > count:
+        return False
+    spare[: middle - start] = tokens[start:middle]
+    tokens[start : start + end - middle] = tokens[middle:end]
+    tokens[start + end - middle : end] = spare[: middle - start]
+    return True
+
+
+@kernel
+def edit(
+    tokens: np.ndarray,
+    count: np.uint64,
+    state: np.uint64,
+    budget: np.int64,
+    operations: np.ndarray,
+    frequencies: np.ndarray,
+    spare: np.ndarray,
+) -> np.uint64:
+    """Random operations in place until the budget (twice the 3-word shingles that may change) is spent; returns the new count.
+
+    `operations` holds each operation as often as it is likely. Room for one more token per insertion is the caller's.
+    """
+    while budget >= 5 and count > U64(1):
+        operation = operations[below(state, U64(operations.shape[0]))]
+        at = below(state + GOLDEN, count)
+        word = U32(frequencies[below(state + GOLDEN * U64(2), U64(frequencies.shape[0]))])
+        typo = U32(1) + U32(below(state + GOLDEN * U64(3), U64(126)))
+        state += GOLDEN * U64(4)
+        end = tokens[at] & SENTENCE
+        if operation == SWAP and (budget < COSTS[SWAP] or not swap_sentences(tokens, count, at, spare)):
+            operation = SUBSTITUTE
+        if operation == SUBSTITUTE:
+            tokens[at] = word | end
+        elif operation == MISSPELL:
+            tokens[at] = (tokens[at] & WORD) | (typo << TYPO) | end
+        elif operation == DELETE:
+            for i in range(at, count - U64(1)):
+                tokens[i] = tokens[i + U64(1)]
+            count -= U64(1)
+        elif operation == INSERT:
+            for i in range(count, at, U64(-1)):
+                tokens[i] = tokens[i - U64(1)]
+            tokens[at] = word
+            count += U64(1)
+        budget -= COSTS[operation]
+    return count
+
+
+@kernel
+def render(tokens: np.ndarray, count: np.uint64, words: np.ndarray, starts: np.ndarray, out: np.ndarray, at: np.uint64) -> np.uint64:
+    """Tokens as text into out[at:]; returns the end. A typo moves one ASCII letter of its word."""
+    for i in range(count):
+        token = tokens[i]
+        w = token & WORD
+        first, size = U64(starts[w]), U64(starts[w + U32(1)] - starts[w])
+        for q in range(size):
+            out[at + q] = words[first + q]
+        typo = U64((token >> TYPO) & U32(127))
+        if typo:
+            q = at + typo % size
+            c = out[q]
+            if U8(97) <= c <= U8(122):
+                out[q] = U8(97) + U8((U64(c) - U64(97) + U64(1) + typo % U64(25)) % U64(26))
+        at += size
+        if token & SENTENCE or i + U64(1) == count:
+            out[at] = 46
+            at += U64(1)
+        if i + U64(1) < count:
+            out[at] = 32
+            at += U64(1)
+    return at
+
+
+@kernel
+def make_documents(
+    groups: np.ndarray,
+    members: np.ndarray,
+    lengths: np.ndarray,
+    similarities: np.ndarray,
+    boilerplate: np.ndarray,
+    seed: np.uint64,
+    frequencies: np.ndarray,
+    operations: np.ndarray,
+    words: np.ndarray,
+    starts: np.ndarray,
+    tokens: np.ndarray,
+    out: np.ndarray,
+    offsets: np.ndarray,
+) -> None:
+    """Texts of documents one after the other in out.
+
+    Member 0 of a group is its original, the others are edited from it towards a similarity. `lengths` are words (of the group),
+    `boilerplate` the number of a paragraph that is appended, or -1. `tokens` is (2, room) scratch.
+    """
+    at = U64(0)
+    offsets[0] = 0
+    for d in range(groups.shape[0]):
+        group, member = U64(groups[d]), U64(members[d])
+        count = compose(stream(seed, group, U64(0)), U64(lengths[d]), frequencies, tokens[0])
+        if member > U64(0):
+            budget = np.int64(2.0 * np.float64(count) * (1.0 - similarities[d]) / (1.0 + similarities[d]))
+            count = edit(tokens[0], count, stream(seed, group, member), budget, operations, frequencies, tokens[1])
+        at = render(tokens[0], count, words, starts, out, at)
+        if boilerplate[d] >= 0:
+            out[at] = 10
+            count = compose(stream(seed + U64(1), U64(boilerplate[d]), U64(0)), U64(60), frequencies, tokens[0])
+            at = render(tokens[0], count, words, starts, out, at + U64(1))
+        offsets[d + 1] = at
+
+
+@kernel
+def permute_all(first: int, n: np.uint64, bits: np.uint64, seed: np.uint64, out: np.ndarray) -> None:
+    """Where the rows first, first + 1, … come from."""
+    for i in range(out.shape[0]):
+        out[i] = permuted(U64(first + i), n, bits, seed)
+
+
+@kernel
+def draws(seed: np.uint64, keys: np.ndarray, out: np.ndarray) -> None:
+    """A uniform number in [0, 1) for each key."""
+    for i in range(keys.shape[0]):
+        out[i] = np.float64(mix64(mix64(seed) ^ (U64(keys[i]) * GOLDEN)) >> U64(11)) / 9007199254740992.0

@@ -1,0 +1,442 @@
+"""Corpora with known truth: documents of random words, clusters of edited copies, and the exact similarity of planted pairs.
+
+Every document is a function of the seed and its number, so the corpus is written in one streaming pass, in shuffled order, in
+constant memory (one number for each cluster apart), and truth is computed from the same texts made again.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearkin.errors import RunError, UsageError
+from nearkin.evaluate import kernels
+from nearkin.shingle import Shingler
+from nearkin.spec import Spec
+from nearkin.verify.exact import SetBuilder, overlaps
+
+BATCH = 4096
+ALL_PAIRS = 32
+"""Clusters up to this size have all their pairs in the truth; of larger ones, those with the original."""
+FREQUENCIES = 1 << 18
+VOCABULARY = 50_000
+MOST_WORDS = 1 << 20
+SOURCES = ("web", "news", "books", "gold")
+OPERATIONS = {"substitute": 0, "delete": 1, "insert": 2, "swap": 3, "typo": 4}
+FORMATS = ("parquet", "jsonl")
+LENGTH, COPIES, TARGET, BOILERPLATE, SOURCE, HOSTILE = range(6)
+"""Independent uses of the seed."""
+HOSTILE_TEXTS: tuple[str | None, ...] = (
+    "",
+    " \n\t ",
+    "word",
+    "again " * 20_000,
+    "x" * 200_000,
+    "e" + "\u0301" * 5_000,
+    "\u202eright\u202c \u200bzero\u200b width\ufeff \u0000 null",
+    "👩‍👩‍👧‍👦" * 500,
+    "<div>" * 5_000 + "&amp;" * 5_000,
+    "漢字かな交じり文" * 2_000,
+    "\ufdfa" * 2_000,
+    None,
+)
+TRUTH = pa.schema([("id_a", pa.large_string()), ("id_b", pa.large_string()), ("similarity", pa.float64()), ("cluster", pa.int64())])
+WORDS = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class SynthSettings:
+    """What a synthetic corpus is like.
+
+    Attributes:
+        documents: N.
+        length: Bytes of a document, about: `fixed:1500`, `uniform:500:3000` or `lognormal:1500:0.5` (median, sigma).
+        clustered: Share of documents in clusters of near-duplicates.
+        copies: Mean copies of an original (geometric).
+        similarity: Range from which each copy's similarity to its original is drawn (approximately reached; the truth is exact).
+        operations: Weights of the edits: substitute, delete, insert, swap (of sentences), typo.
+        exact: Share of the copies that are exact.
+        boilerplate: Share of documents that end in one of twenty standard paragraphs.
+        hot_clusters: Number of clusters of `hot_size` documents.
+        hot_size: Documents in each of them.
+        hostile: Number of documents made to break things (empty, endless, zero-width, null …).
+        files: How many files the documents are spread over.
+        format: `parquet` or `jsonl`.
+        seed: Of everything.
+    """
+
+    documents: int = 100_000
+    length: str = "lognormal:1500:0.5"
+    clustered: float = 0.25
+    copies: float = 1.5
+    similarity: tuple[float, float] = (0.6, 1.0)
+    operations: dict[str, float] = field(
+        default_factory=lambda: {"substitute": 4.0, "delete": 1.0, "insert": 1.0, "swap": 0.25, "typo": 1.0}
+    )
+    exact: float = 0.1
+    boilerplate: float = 0.0
+    hot_clusters: int = 0
+    hot_size: int = 1000
+    hostile: int = 0
+    files: int = 1
+    format: str = "parquet"
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("clustered", "exact", "boilerplate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name}={getattr(self, name)} is not a share from 0 to 1")
+        low, high = self.similarity
+        if not 0 < low <= high <= 1:
+            raise UsageError(f"similarity {low}:{high} is not a range within 0 to 1")
+        if self.documents < 0 or self.hostile + self.hot_clusters * self.hot_size > self.documents:
+            raise UsageError(f"{self.documents} documents are fewer than the hostile ones and the hot clusters together")
+        if unknown := sorted(set(self.operations) - set(OPERATIONS)):
+            raise UsageError(f"operation {unknown[0]!r} is not one of {', '.join(OPERATIONS)}")
+        if self.copies < 1 or self.files < 1 or sum(self.operations.values()) <= 0:
+            raise UsageError("copies and files are at least 1, and some operation has a weight")
+        if self.format not in FORMATS:
+            raise UsageError(f"format {self.format!r} is not one of {', '.join(FORMATS)}")
+        self.bytes_at(0.5)
+
+    def bytes_at(self, quantile: float) -> float:
+        """Length of a document at a quantile of the distribution."""
+        kind, *numbers = self.length.split(":")
+        try:
+            values = [float(number) for number in numbers]
+            if kind == "fixed" and len(values) == 1:
+                return values[0]
+            if kind == "uniform" and len(values) == 2:
+                return values[0] + (values[1] - values[0]) * quantile
+            if kind == "lognormal" and len(values) == 2:
+                spread = NormalDist().inv_cdf(min(max(quantile, 1e-6), 1 - 1e-6))
+                return float(values[0] * np.exp(values[1] * spread))
+        except ValueError:
+            pass
+        raise UsageError(f"length {self.length!r} is not of the form fixed:1500, uniform:500:3000 or lognormal:1500:0.5")
+
+
+class Vocabulary(NamedTuple):
+    """Words and how often each is drawn."""
+
+    words: np.ndarray
+    """uint8: UTF-8, one word after the other."""
+    starts: np.ndarray
+    """int64 (n + 1,)"""
+    frequencies: np.ndarray
+    """uint32 (FREQUENCIES,): each word as often as it is likely."""
+    mean: float
+    """Bytes of a word and the space after it, on average."""
+
+    @classmethod
+    def of(cls, words: list[str], weights: np.ndarray) -> "Vocabulary":
+        """From words and their weights."""
+        encoded = [word.encode() for word in words]
+        bounds = np.round(np.cumsum(weights) / weights.sum() * FREQUENCIES).astype(np.int64)
+        frequencies = np.repeat(np.arange(len(words), dtype=np.uint32), np.diff(bounds, prepend=0))
+        starts = np.concatenate([[0], np.cumsum([len(word) for word in encoded])]).astype(np.int64)
+        mean = float(np.diff(starts)[frequencies].mean()) + 1.1
+        return cls(np.frombuffer(b"".join(encoded), np.uint8).copy(), starts, frequencies, mean)
+
+    @classmethod
+    def of_text(cls, text: str) -> "Vocabulary":
+        """The words of a text, as frequent as they are there."""
+        counts = Counter(WORDS.findall(text.lower())).most_common((1 << 24) - 1)
+        if not counts:
+            raise UsageError("the text given for a vocabulary has no word")
+        return cls.of([word for word, _ in counts], np.array([count for _, count in counts], float))
+
+    @classmethod
+    def invented(cls) -> "Vocabulary":
+        """Pronounceable words by Zipf's law."""
+        onsets = ("b", "br", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "st", "t", "tr", "v")
+        rhymes = ("a", "an", "e", "er", "i", "in", "o", "on", "u", "ar", "es", "it")
+        syllables = [onset + rhyme for onset in onsets for rhyme in rhymes]
+        words = [a for a in syllables] + [a + b for a in syllables for b in syllables]
+        words += [a + b + c for a in syllables[:20] for b in syllables[::3] for c in syllables[::9]]
+        words = list(dict.fromkeys(words))[:VOCABULARY]
+        return cls.of(words, 1 / (np.arange(len(words)) + 2.7))
+
+
+class Rows(NamedTuple):
+    """Which documents stand where."""
+
+    groups: np.ndarray
+    members: np.ndarray
+    hostile: np.ndarray
+
+
+class Plan:
+    """Which group and member each document number is: hostile ones, then hot clusters, clusters, and single ones."""
+
+    def __init__(self, settings: SynthSettings) -> None:
+        self.settings = settings
+        hot = settings.hot_clusters * settings.hot_size
+        room = max(0, round(settings.documents * settings.clustered) - hot)
+        sizes = np.concatenate([np.full(settings.hot_clusters, settings.hot_size), self._cluster_sizes(room)]).astype(np.int64)
+        self.starts = settings.hostile + np.concatenate([[0], np.cumsum(sizes)])
+        self.half_bits = max(1, -(-max(settings.documents - 1, 1).bit_length() // 2))
+
+    def _cluster_sizes(self, room: int) -> np.ndarray:
+        room = min(room, self.settings.documents - self.settings.hostile - self.settings.hot_clusters * self.settings.hot_size)
+        if room < 2:
+            return np.empty(0, np.int64)
+        uniform = uniforms(self.settings.seed, COPIES, np.arange(room // 2 + 1))
+        stay = 1 - 1 / self.settings.copies
+        copies = 1 + (np.floor(np.log(1 - uniform) / np.log(stay)) if stay > 0 else np.zeros(len(uniform)))
+        sizes = 1 + np.minimum(copies, 1000).astype(np.int64)
+        fitting = int(np.searchsorted(np.cumsum(sizes), room, side="right"))
+        return sizes[:fitting]
+
+    def rows(self, first: int, count: int) -> Rows:
+        """Of output rows, which are in shuffled order."""
+        numbers = np.empty(count, np.int64)
+        kernels.permute_all(
+            first, np.uint64(self.settings.documents), np.uint64(self.half_bits), np.uint64(self.settings.seed), numbers
+        )
+        return self.of_numbers(numbers)
+
+    def of_numbers(self, numbers: np.ndarray) -> Rows:
+        """Of document numbers."""
+        cluster = np.searchsorted(self.starts, numbers, side="right") - 1
+        clusters = len(self.starts) - 1
+        inside = (cluster >= 0) & (cluster < clusters)
+        at = np.clip(cluster, 0, max(clusters - 1, 0))
+        groups = np.where(inside, cluster, numbers + clusters)
+        members = np.where(inside, numbers - self.starts[at], 0)
+        hostile = np.where(numbers < self.settings.hostile, numbers % len(HOSTILE_TEXTS), -1)
+        return Rows(groups, members, hostile)
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """int64: the output row of each clustered document number, from the first one."""
+        numbers = np.empty(self.settings.documents, np.int64)
+        kernels.permute_all(
+            0, np.uint64(self.settings.documents), np.uint64(self.half_bits), np.uint64(self.settings.seed), numbers
+        )
+        rows = np.empty(self.settings.documents, np.int64)
+        rows[numbers] = np.arange(self.settings.documents)
+        return rows[int(self.starts[0]) : int(self.starts[-1])]
+
+
+def uniforms(seed: int, use: int, keys: np.ndarray) -> np.ndarray:
+    """float64 in [0, 1) for each key, independent for each use."""
+    out = np.empty(len(keys))
+    kernels.draws(np.uint64((seed * 64 + use) % 2**64), keys.astype(np.int64), out)
+    return out
+
+
+class Generator:
+    """Makes texts of rows; safe to call from several threads."""
+
+    def __init__(self, settings: SynthSettings, vocabulary: Vocabulary) -> None:
+        self.settings = settings
+        self.vocabulary = vocabulary
+        weights = np.array([settings.operations.get(name, 0.0) for name in OPERATIONS])
+        self._operations = np.repeat(np.arange(len(weights)), np.ceil(weights / weights.sum() * 1000).astype(int))
+        quantiles = np.linspace(0, 1, 1025)
+        self._words = np.clip([settings.bytes_at(q) / vocabulary.mean for q in quantiles], 1, MOST_WORDS)
+
+    def texts(self, rows: Rows) -> pa.Array:
+        """large_string; null for the hostile null."""
+        settings, vocabulary, seed = self.settings, self.vocabulary, self.settings.seed
+        groups = rows.groups
+        lengths = np.interp(uniforms(seed, LENGTH, groups), np.linspace(0, 1, 1025), self._words).astype(np.int64)
+        own = groups * 1_000_003 + rows.members
+        low, high = settings.similarity
+        target = low + (high - low) * uniforms(seed, TARGET, own)
+        target[uniforms(seed, COPIES, -own - 1) < settings.exact] = 1.0
+        standard = uniforms(seed, BOILERPLATE, groups)
+        boilerplate = np.where(standard < settings.boilerplate, (standard * 1e6).astype(np.int64) % 20, -1)
+        most = int(lengths.max(initial=1))
+        longest = int(np.diff(vocabulary.starts).max()) + 2
+        tokens = np.empty((2, most * 2 + 64), np.uint32)
+        out = np.empty(int((lengths * 2 + 64).sum()) * longest, np.uint8)
+        offsets = np.empty(len(groups) + 1, np.int64)
+        kernels.make_documents(
+            groups, rows.members, lengths, target, boilerplate, np.uint64(seed), vocabulary.frequencies, self._operations,
+            vocabulary.words, vocabulary.starts, tokens, out, offsets,
+        )  # fmt: skip
+        data = out[: offsets[-1]].tobytes()
+        texts = pa.Array.from_buffers(pa.large_string(), len(groups), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+        return _with_hostile(texts, rows.hostile)
+
+
+def _with_hostile(texts: pa.Array, hostile: np.ndarray) -> pa.Array:
+    if not (hostile >= 0).any():
+        return texts
+    values = texts.to_pylist()
+    for at in np.flatnonzero(hostile >= 0).tolist():
+        values[at] = HOSTILE_TEXTS[int(hostile[at])]
+    return pa.array(values, pa.large_string())
+
+
+def synth(
+    out: str | Path,
+    settings: SynthSettings | None = None,
+    *,
+    vocabulary: str | None = None,
+    spec: Spec | None = None,
+    workers: int = 2,
+    advance: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Writes a corpus and its truth into a new folder.
+
+    `documents/*.parquet` (or .jsonl): id, text, source. `truth.parquet`: id_a, id_b, similarity (exact Jaccard over the shingles of
+    `spec`), cluster. `synth.json`: the settings and counts.
+
+    Args:
+        out: Folder to make.
+        settings: What the corpus is like.
+        vocabulary: A text whose words, as frequent as there, are used; invented ones otherwise.
+        spec: Under which similarity is measured.
+        workers: Threads.
+        advance: Told how many documents are written.
+
+    Returns:
+        What synth.json holds.
+
+    Raises:
+        UsageError: If `out` exists.
+    """
+    settings = settings or SynthSettings()
+    folder = Path(out)
+    if folder.exists():
+        raise UsageError(f"{folder} exists; choose another folder")
+    words = Vocabulary.of_text(vocabulary) if vocabulary is not None else Vocabulary.invented()
+    plan, generator = Plan(settings), Generator(settings, words)
+    try:
+        (folder / "documents").mkdir(parents=True)
+        bytes_written = _write_documents(folder / "documents", plan, generator, workers, advance or (lambda _: None))
+        pairs = _write_truth(folder / "truth.parquet", plan, generator, spec or Spec(), workers)
+    except OSError as error:
+        raise RunError(f"cannot write in {folder}: {error.strerror or error}; free some space or choose another folder") from error
+    facts = {
+        **asdict(settings),
+        "spec": orjson.loads((spec or Spec()).to_json()),
+        "clusters": len(plan.starts) - 1,
+        "planted_pairs": pairs,
+        "text_bytes": bytes_written,
+    }
+    (folder / "synth.json").write_bytes(orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
+    return facts
+
+
+def _write_documents(
+    folder: Path, plan: Plan, generator: Generator, workers: int, advance: Callable[[int], None]
+) -> int:
+    settings, total = plan.settings, 0
+    bounds = np.linspace(0, settings.documents, settings.files + 1).astype(int).tolist()
+    for number, (first, last) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        path = folder / f"part-{number:05d}.{settings.format}"
+        open_writer = {"parquet": _ParquetSink, "jsonl": _JsonSink}[settings.format]
+        with open_writer(path) as sink:
+            for batch in _batches(plan, generator, first, last, workers):
+                sink.write(batch)
+                total += batch["text"].nbytes
+                advance(len(batch))
+    return total
+
+
+def _batches(plan: Plan, generator: Generator, first: int, last: int, workers: int) -> Iterator[pa.RecordBatch]:
+    step = max(1, min(BATCH, int(2**24 / generator.settings.bytes_at(0.9))))
+
+    def make(start: int) -> pa.RecordBatch:
+        count = min(step, last - start)
+        rows = plan.rows(start, count)
+        sources = pa.array(SOURCES).take(pa.array((uniforms(plan.settings.seed, SOURCE, rows.groups) * 4).astype(np.int64)))
+        return pa.record_batch([_ids(np.arange(start, start + count)), generator.texts(rows), sources], ["id", "text", "source"])
+
+    yield from _in_order(make, list(range(first, last, step)), workers)
+
+
+def _in_order(make: Callable[[int], Any], starts: list[int], workers: int) -> Iterator[Any]:
+    """Results in order, a few at a time."""
+    with ThreadPoolExecutor(workers, "nearkin-synth") as pool:
+        for low in range(0, len(starts), 2 * workers):
+            yield from pool.map(make, starts[low : low + 2 * workers])
+
+
+def _ids(rows: np.ndarray) -> pa.Array:
+    return pa.array([f"d{row:010d}" for row in rows.tolist()], pa.large_string())
+
+
+class _ParquetSink:
+    def __init__(self, path: Path) -> None:
+        schema = pa.schema([("id", pa.large_string()), ("text", pa.large_string()), ("source", pa.string())])
+        self._writer = pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=["source"])
+        self._held: list[pa.RecordBatch] = []
+
+    def __enter__(self) -> "_ParquetSink":
+        return self
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        if sum(len(held) for held in self._held) >= 50_000:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held:
+            self._writer.write_table(pa.Table.from_batches(self._held))
+        self._held = []
+
+    def __exit__(self, *_: object) -> None:
+        self._flush()
+        self._writer.close()
+
+
+class _JsonSink:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+
+    def __enter__(self) -> "_JsonSink":
+        return self
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._file.write(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in batch.to_pylist()))
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _write_truth(path: Path, plan: Plan, generator: Generator, spec: Spec, workers: int) -> int:
+    """The exact similarity of every planted pair, clusters in order."""
+    cuts = np.searchsorted(plan.starts, np.arange(plan.starts[0], plan.starts[-1] + BATCH, BATCH))
+    bounds = np.unique(np.clip(cuts, 0, len(plan.starts) - 1)).tolist()
+    ranges = dict(zip(bounds, bounds[1:], strict=False))
+    count = 0
+    with pq.ParquetWriter(path, TRUTH, compression="zstd") as writer:
+        for batch in _in_order(lambda low: _truth(plan, generator, spec, low, ranges[low]), list(ranges), workers):
+            writer.write_batch(batch)
+            count += len(batch)
+    return count
+
+
+def _truth(plan: Plan, generator: Generator, spec: Spec, low: int, high: int) -> pa.RecordBatch:
+    first, last = int(plan.starts[low]), int(plan.starts[high])
+    sets = SetBuilder(Shingler(spec)).sets(generator.texts(plan.of_numbers(np.arange(first, last))))
+    pairs, cluster = [], []
+    for number in range(low, high):
+        members = range(int(plan.starts[number]) - first, int(plan.starts[number + 1]) - first)
+        found = combinations(members, 2) if len(members) <= ALL_PAIRS else ((members[0], other) for other in members[1:])
+        packed = [a << 32 | b for a, b in found]
+        pairs += packed
+        cluster += [number] * len(packed)
+    packed_pairs = np.array(pairs, np.uint64)
+    starts = np.concatenate([[0], np.cumsum(sets.sizes)]).astype(np.int64)
+    scored = overlaps(packed_pairs, np.arange(last - first, dtype=np.uint32), starts, sets.hashes)
+    rows = plan.places[first - int(plan.starts[0]) :]
+    ends = [rows[(packed_pairs >> np.uint64(32)).astype(np.int64)], rows[(packed_pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)]]
+    columns = [_ids(np.minimum(*ends)), _ids(np.maximum(*ends)), pa.array(scored.similarity), pa.array(cluster, pa.int64())]
+    return pa.record_batch(columns, schema=TRUTH)
