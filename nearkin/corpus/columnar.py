@@ -13,6 +13,8 @@ from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.files import InputFile
 from nearkin.corpus.formats import Piece, fresh_name
 
+LONG = 64
+
 
 def pieces(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whole: bool) -> Iterator[Piece]:
     """Pieces of (first row, batch)."""
@@ -26,7 +28,10 @@ def pieces(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whol
 
 
 def split(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of a size that a thread works on at a time."""
+    """Batches of a size that a thread works on at a time; one that is nearly so stays whole."""
+    if len(batch) <= BATCH_ROWS and batch.nbytes <= 2 * BATCH_BYTES:
+        yield first, batch
+        return
     rows = max(1, min(BATCH_ROWS, int(len(batch) * BATCH_BYTES / max(batch.nbytes, 1))))
     for start in range(0, len(batch), rows):
         yield first + start, batch.slice(start, rows)
@@ -40,15 +45,18 @@ class TableWriter:
         self._open = open_writer
         self._writer: Any = None
 
-    def write(self, whole: pa.RecordBatch, keep: np.ndarray, added: pa.RecordBatch | None) -> None:
+    def select(self, whole: pa.RecordBatch, keep: np.ndarray, added: pa.RecordBatch | None) -> pa.RecordBatch:
         batch = whole if keep.all() else whole.filter(pa.array(keep))
         if added is not None:
             taken = set(batch.schema.names)
             for name in added.schema.names:
                 batch = batch.append_column(fresh_name(name, taken), added[name])
+        return batch
+
+    def write(self, rows: pa.RecordBatch) -> None:
         if self._writer is None:
-            self._writer = self._open(batch.schema.with_metadata(self._schema.metadata))
-        self._writer.write(batch)
+            self._writer = self._open(rows.schema.with_metadata(self._schema.metadata))
+        self._writer.write(rows)
 
     def close(self) -> None:
         if self._writer is None:
@@ -112,12 +120,24 @@ class Parquet:
 
     def writer(self, file: InputFile, target: str) -> TableWriter:
         with file.open() as source, pq.ParquetFile(source) as parquet:
-            schema, codec = parquet.schema_arrow, self._codec(parquet)
+            schema, codec, texts = parquet.schema_arrow, self._codec(parquet), self._long_columns(parquet)
 
         def open_writer(schema: pa.Schema) -> _RowGroups:
-            return _RowGroups(pq.ParquetWriter(target, schema, compression=codec), schema)
+            # Looking for repeats among long texts costs more than writing them.
+            short = [name for name in schema.names if name not in texts]
+            return _RowGroups(pq.ParquetWriter(target, schema, compression=codec, use_dictionary=short or False), schema)
 
         return TableWriter(schema, open_writer)
+
+    @staticmethod
+    def _long_columns(parquet: pq.ParquetFile) -> set[str]:
+        """Columns whose values take more than LONG bytes on average."""
+        facts = parquet.metadata
+        if not facts.num_row_groups:
+            return set()
+        group = facts.row_group(0)
+        columns = [group.column(i) for i in range(group.num_columns)]
+        return {c.path_in_schema for c in columns if c.total_uncompressed_size > LONG * max(group.num_rows, 1)}
 
     @staticmethod
     def _codec(parquet: pq.ParquetFile) -> str:

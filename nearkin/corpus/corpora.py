@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -192,19 +191,18 @@ class _Gathered:
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
     try:
-        return pa.concat_batches(batches, promote_options="permissive")
+        joint = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException:
         # A column that is a number in one file and text in another is compared as text.
-        names = [name for name in batches[0].schema.names if name != "tokens"]
-        text = pa.large_string()
-        return pa.concat_batches([_cast(batch, {name: text for name in names}) for batch in batches])
+        joint = pa.concat_tables([_as_text(table) for table in tables])
+    return joint.combine_chunks().to_batches()[0] if len(joint) else batches[0]
 
 
-def _cast(batch: pa.RecordBatch, kinds: dict[str, Any]) -> pa.RecordBatch:
-    return pa.record_batch(
-        [batch[name].cast(kinds.get(name, batch.schema.field(name).type)) for name in batch.schema.names], batch.schema.names
-    )
+def _as_text(table: pa.Table) -> pa.Table:
+    kinds = [(name, TOKENS if name == "tokens" else pa.large_string()) for name in table.column_names]
+    return table.cast(pa.schema(kinds))
 
 
 class TableCorpus:

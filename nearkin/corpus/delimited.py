@@ -116,11 +116,14 @@ class DelimitedWriter:
         self._writer = csv.writer(self._sink, delimiter=delimiter, lineterminator="\n")
         self._begun = False
 
-    def write(self, whole: list[list[str]], keep: np.ndarray, added: pa.RecordBatch | None) -> None:
+    def select(self, whole: list[list[str]], keep: np.ndarray, added: pa.RecordBatch | None) -> list[list[str]]:
         self._begin(() if added is None else added.schema.names)
         rows = [whole[at] for at in np.flatnonzero(keep).tolist()]
         if added is not None:
             rows = [row + [_shown(value) for value in extra.values()] for row, extra in zip(rows, added.to_pylist(), strict=True)]
+        return rows
+
+    def write(self, rows: list[list[str]]) -> None:
         self._writer.writerows(rows)
 
     def _begin(self, added: Any) -> None:

@@ -25,10 +25,13 @@ class Piece(NamedTuple):
 
 
 class Writer(Protocol):
-    """Writes kept rows in the format of their file."""
+    """Writes kept rows in the format of their file; selecting and writing may overlap, in two threads."""
 
-    def write(self, whole: Any, keep: np.ndarray, added: pa.RecordBatch | None) -> None:
-        """Rows of a piece at which `keep` is true, with the added columns (of the kept rows) if any."""
+    def select(self, whole: Any, keep: np.ndarray, added: pa.RecordBatch | None) -> Any:
+        """Rows of a piece at which `keep` is true, with the added columns (of the kept rows) if any, ready to write."""
+
+    def write(self, rows: Any) -> None:
+        """Writes selected rows."""
 
     def close(self) -> None:
         """Completes the file."""

@@ -1,5 +1,6 @@
 """kept/: the inputs again, in their names, formats and schemas, without the removed rows (or with all, annotated)."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,8 @@ from nearkin.corpus.corpora import FileCorpus, format_of
 from nearkin.corpus.formats import Piece, Writer
 from nearkin.errors import RunError
 
+AHEAD = 6
+"""Pieces that may wait to be written."""
 Annotations = Callable[[int, int], pa.RecordBatch]
 Observer = Callable[[int, pa.Array], None]
 
@@ -67,18 +70,18 @@ def _written(
 ) -> Iterator[Piece]:
     """The pieces, each being written by a thread while the next one is read."""
     with ThreadPoolExecutor(1, "nearkin-write") as pool:
-        pending: Future[None] | None = None
+        pending: deque[Future[None]] = deque()
         for piece in pieces:
             count = len(piece.rows)
             if writer is not None and count:
                 keep = kept[first : first + count] if rows is None else np.ones(count, bool)
                 added = None if rows is None else rows(first, first + count)
-                if pending is not None:
-                    pending.result()
-                pending = pool.submit(writer.write, piece.whole, keep, added)
+                pending.append(pool.submit(writer.write, writer.select(piece.whole, keep, added)))
+                if len(pending) > AHEAD:
+                    pending.popleft().result()
             first += count
             yield piece
-        if pending is not None:
-            pending.result()
+        for future in pending:
+            future.result()
     if writer is not None:
         writer.close()

@@ -186,12 +186,14 @@ class LineWriter:
     def __init__(self, sink: Any) -> None:
         self._sink = sink
 
-    def write(self, whole: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None) -> None:
+    def select(self, whole: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None) -> bytes:
         lines = [whole[at] for at in np.flatnonzero(keep).tolist()]
         if added is not None:
             lines = [_spliced(line, row) for line, row in zip(lines, added.to_pylist(), strict=True)]
-        if lines:
-            self._sink.write(b"\n".join(lines) + b"\n")
+        return b"\n".join(lines) + b"\n" if lines else b""
+
+    def write(self, rows: bytes) -> None:
+        self._sink.write(rows)
 
     def close(self) -> None:
         self._sink.close()

@@ -50,10 +50,13 @@ class FileWriter:
     def __init__(self, file: InputFile, target: str) -> None:
         self._file, self._target = file, Path(target)
 
-    def write(self, whole: bytes, keep: np.ndarray, added: Any) -> None:
-        if keep.any():
+    def select(self, whole: bytes, keep: np.ndarray, added: Any) -> bytes | None:
+        return whole if keep.any() else None
+
+    def write(self, rows: bytes | None) -> None:
+        if rows is not None:
             with compressed_sink(self._file, str(self._target)) as sink:
-                sink.write(whole)
+                sink.write(rows)
 
     def close(self) -> None:
         """Nothing is left open."""
