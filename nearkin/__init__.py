@@ -3,7 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from nearkin.release import VERSION
+
+__version__ = VERSION
 
 _HOMES = {
     "dedup": "nearkin.api",
@@ -23,7 +25,7 @@ _HOMES = {
     "IncompatibleError": "nearkin.errors",
 }
 
-__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
+__all__ = [*_HOMES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import llvmlite
 import numba
@@ -107,7 +107,7 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
 
 
 class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = [_Locator]
+    _locator_classes: ClassVar = [_Locator]
 
 
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
@@ -119,4 +119,4 @@ def kernel(function: Function) -> Function:
     compiled: Any = njit(nogil=True, error_model="numpy")(function)
     if not config.DISABLE_JIT:
         compiled._cache = _KernelCache(function)
-    return compiled  # type: ignore[no-any-return]
+    return compiled

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -10,21 +11,35 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-import nearkin
-from nearkin.corpus import Columns, FileCorpus, count_reasons, describe, first_change, write_kept
+from nearkin.corpus import (
+    Batch,
+    Columns,
+    FileCorpus,
+    TableCorpus,
+    count_reasons,
+    describe,
+    first_change,
+    make_ids,
+    write_kept,
+)
+from nearkin.corpus.signatures import SignatureWriter
 from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.local.threads import Borrowed, ordered_map
 from nearkin.engine.local.work import MANIFEST, WorkFolder, disk, dump, write_atomically
 from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
+from nearkin.release import VERSION
 from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.data import ReportData
 from nearkin.report.page import render
+from nearkin.sketch.minhash import Sketcher, Sketches
 from nearkin.spec import Spec
 
 RUN = "run.json"
@@ -89,7 +104,7 @@ class Saved:
             return None
         if not (folder / SIGNATURES).is_dir():
             raise UsageError(f"{folder} is a run without signatures; run it again with --save-signatures to use it as an input")
-        return cls(folder, json.loads((folder / RUN).read_bytes()))
+        return cls(folder, read_run(folder / RUN))
 
     @property
     def spec(self) -> Spec:
@@ -121,7 +136,7 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
         result = run.clustering()
         wanted = Wanted(run, result)
         staging = work.folder("result")
-        _write_outputs(job, run, result, wanted, staging)
+        _write_outputs(job, corpus, run, result, wanted, staging)
     data = collect(run, result, wanted, count_reasons(staging / REJECTED), ", ".join(job.inputs), memory.peak)
     summary = _summary(job, run, corpus, data)
     return _finish(job, work, staging, summary, data)
@@ -158,10 +173,15 @@ def _finished(job: Job) -> dict[str, Any] | None:
         raise UsageError(f"{there} exists; continue it with --resume, replace it with --overwrite, or choose another --out")
     if job.partial.exists() or not job.out.exists():
         return None
+    return read_run(job.out / RUN)
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """The facts of a finished run."""
     try:
-        record: dict[str, Any] = json.loads((job.out / RUN).read_bytes())
+        record: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise UsageError(f"{job.out} is not the output of a run ({error}); choose another --out") from error
+        raise UsageError(f"{path.parent} is not the output of a run ({error})") from error
     return record
 
 
@@ -178,21 +198,52 @@ def _claim(job: Job, command: str, corpus: FileCorpus) -> WorkFolder:
     return WorkFolder.create(job.partial, identity, inputs=describe(corpus))
 
 
-def _write_outputs(job: Job, run: LocalRun, result: Clustering, wanted: Wanted, staging: Path) -> None:
-    """kept/, clusters.parquet, pairs.parquet, rejected.jsonl."""
-    if run.work.done("write") is not None:
-        return
-    documents = run.documents()
-    run.progress.stage("write", len(documents))
+def _write_outputs(job: Job, corpus: FileCorpus, run: LocalRun, result: Clustering, wanted: Wanted, staging: Path) -> None:
+    """kept/ and the tables."""
+    run.progress.stage("write", len(result.kept))
     with run.work.stage("write"):
         shutil.rmtree(staging / "kept", ignore_errors=True)
         kept = staging / "kept"
         kept.mkdir()
         rows = _annotations(run, result) if job.annotate else None
-        write_kept(run.corpus, run.columns, np.asarray(result.kept), kept, rows, wanted.observe, run.progress.advance)
-        tables.write_batches(staging / "clusters.parquet", tables.CLUSTERS, tables.cluster_batches(documents.ids, result))
-        tables.write_batches(staging / "pairs.parquet", tables.PAIRS, tables.pair_batches(run.scored(), documents))
-        shutil.copyfile(run.work.path / "sketch" / REJECTED, staging / REJECTED)
+        write_kept(corpus, run.columns, np.asarray(result.kept), kept, rows, wanted.observe, run.progress.advance)
+        _write_tables(run, result, staging)
+
+
+def _write_tables(run: LocalRun, result: Clustering, folder: Path) -> None:
+    """clusters.parquet, pairs.parquet, rejected.jsonl."""
+    documents = run.documents()
+    tables.write_batches(folder / "clusters.parquet", tables.CLUSTERS, tables.cluster_batches(documents.ids, result))
+    tables.write_batches(folder / "pairs.parquet", tables.PAIRS, tables.pair_batches(run.scored(), documents))
+    shutil.copyfile(run.work.path / "sketch" / REJECTED, folder / REJECTED)
+
+
+def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Path) -> Path:
+    """The outputs of a run that the library made, into a new folder; a table's kept rows as kept/documents.parquet."""
+    if folder.exists():
+        raise UsageError(f"{folder} exists; choose another folder")
+    staging = folder.with_name(folder.name + ".partial")
+    with disk(folder.parent):
+        shutil.rmtree(staging, ignore_errors=True)
+        (staging / "kept").mkdir(parents=True)
+        if isinstance(run.corpus, TableCorpus):
+            rows = np.asarray(run.documents().rows)[np.asarray(result.kept)]
+            pq.write_table(run.corpus.table.take(pa.array(rows)), staging / "kept" / "documents.parquet")
+        elif isinstance(run.corpus, FileCorpus):
+            write_kept(run.corpus, run.columns, np.asarray(result.kept), staging / "kept")
+        _write_tables(run, result, staging)
+        (staging / "report.html").write_text(render(data), "utf-8")
+        facts = {
+            "nearkin": VERSION,
+            "spec": json.loads(run.settings.spec.to_json()),
+            "parameters": run.settings.parameters(),
+            "counts": statistics(data),
+            "stages": run.work.manifest["stages"],
+            "report": data.to_dict(),
+        }
+        write_atomically(staging / RUN, dump(facts))
+        staging.rename(folder)
+    return folder
 
 
 def _annotations(run: LocalRun, result: Clustering) -> Callable[[int, int], pa.RecordBatch]:
@@ -207,7 +258,7 @@ def _annotations(run: LocalRun, result: Clustering) -> Callable[[int, int], pa.R
 
 def _summary(job: Job, run: LocalRun, corpus: FileCorpus, data: ReportData) -> dict[str, Any]:
     return {
-        "nearkin": nearkin.__version__,
+        "nearkin": VERSION,
         **job.identity("dedup"),
         "spec_fingerprint": job.settings.spec.fingerprint,
         "bands": data.parameters.bands,
@@ -254,8 +305,9 @@ def pairs_run(job: Job, progress: Progress) -> Iterator[LocalRun]:
     saved = Saved.find(job.inputs)
     if saved is not None:
         job = _over_saved(job, saved)
-    if job.out.exists() and not job.overwrite:
-        raise UsageError(f"{job.out} exists; replace it with --overwrite, or choose another --out")
+    claim_file(job.out, job.overwrite)
+    if job.partial.exists() and not (job.resume or job.overwrite):
+        raise UsageError(f"{job.partial} was left by a run; continue it with --resume, or start again with --overwrite")
     corpus = saved.corpus(job.on_error) if saved else FileCorpus.open(job.inputs, on_error=job.on_error)
     work = _claim(job, "pairs", corpus)
     if saved is not None:
@@ -281,3 +333,54 @@ def pairs_job(job: Job, expand_exact: bool, progress: Progress) -> dict[str, Any
             staged.replace(job.out)
         stages = run.work.manifest["stages"]
     return {"out": str(job.out), "pairs": rows, "stages": stages, "peak_memory": memory.peak, **job.identity("pairs")}
+
+
+@dataclass(frozen=True)
+class SketchJob:
+    """What to sketch, and where the signature file goes."""
+
+    inputs: tuple[str, ...]
+    out: Path
+    columns: Columns
+    spec: Spec
+    workers: int = 2
+    overwrite: bool = False
+    on_error: str = "quarantine"
+
+
+def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
+    """Writes signatures of files; rejected rows are counted by reason."""
+    claim_file(job.out, job.overwrite)
+    corpus = FileCorpus.open(job.inputs, on_error=job.on_error)
+    corpus.check(job.columns)
+    sketchers = Borrowed(lambda: Sketcher(job.spec))
+
+    def sketch(batch: Batch) -> tuple[Batch, Sketches]:
+        return batch, sketchers.use(lambda tool: tool.sketch(batch.documents[job.columns.content]))
+
+    documents, rejected = 0, Counter[str]()
+    progress.stage("sketch", None)
+    with disk(job.out.parent), SignatureWriter(job.out, job.spec) as writer:
+        for batch, sketches in ordered_map(sketch, corpus.batches(job.columns), job.workers):
+            writer.add(make_ids(batch, job.columns, corpus.names), sketches.signatures, sketches.shingles)
+            documents += len(batch.rows)
+            rejected.update(entry.reason.partition(":")[0] for entry in batch.rejected)
+            progress.advance(len(batch.rows))
+    return {
+        "out": str(job.out),
+        "documents": documents,
+        "rejected": rejected.total(),
+        "reasons": dict(sorted(rejected.items())),
+        "spec": json.loads(job.spec.to_json()),
+        "spec_fingerprint": job.spec.fingerprint,
+    }
+
+
+def claim_file(out: Path, overwrite: bool) -> None:
+    """An output file must not exist, unless it may be replaced; its folder is made."""
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder; give the name of a file with --out")
+    if out.exists() and not overwrite:
+        raise UsageError(f"{out} exists; replace it with --overwrite, or choose another --out")
+    with disk(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Writes the golden vectors of format version 1: texts, their shingle hashes and their slots.
 
-They change only with a new format version. Run: python scripts/make_golden.py (and look at the difference before committing it).
+They change only with a new format version. Run: python scripts/make_golden.py (and look at the difference).
 """
 
 import json

@@ -1,6 +1,6 @@
 """Writes nearkin/shingle/unicode-15.1.0.npz from the unicodedata of a Python that has Unicode 15.1.0 (3.13).
 
-The tables are committed, so that signatures do not change when a library's Unicode does. Run: python3.13 scripts/make_unicode_tables.py
+The tables are committed, so that signatures do not change when a library's Unicode does. Run it with Python 3.13.
 """
 
 import sys
@@ -68,9 +68,8 @@ def class_of(c: int, char: str, category: str, ignorable: set[int], space: set[i
         return SKIP
     if c in space:
         return SPACE
-    if category[0] in "LM" or category == "Nl":
-        if u.name(char, "").startswith(UNSPACED):
-            return SINGLE
+    if (category[0] in "LM" or category == "Nl") and u.name(char, "").startswith(UNSPACED):
+        return SINGLE
     if category[0] in "LM" or category == "Nd" or char == "_":
         return WORD
     return OTHER

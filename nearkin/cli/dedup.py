@@ -28,7 +28,9 @@ def dedup(
     verify: o.Verify = "exact",
     cluster: Annotated[str, typer.Option(help="leaders (no chains) or components (union-find).")] = "leaders",
     floor: Annotated[float | None, typer.Option(help="components: lowest similarity to the kept one.")] = None,
-    keep: Annotated[str, typer.Option(help="Which one stays: 'source:gold>web, quality desc, length desc'.", metavar="EXPR")] = "length desc",
+    keep: Annotated[
+        str, typer.Option(help="Which one stays: 'source:gold>web, quality desc, length desc'.", metavar="EXPR")
+    ] = "length desc",
     empty: Annotated[str, typer.Option(help="keep or drop documents without shingles; they never match.")] = "keep",
     block_by: o.BlockBy = None,
     source: Annotated[str | None, typer.Option(help="Report the share removed by this column.", metavar="COL")] = None,

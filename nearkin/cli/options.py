@@ -11,7 +11,9 @@ import typer
 if TYPE_CHECKING:
     from nearkin.engine.progress import Progress
 
-Inputs = Annotated[list[str], typer.Argument(help="Files, globs, folders, URLs (s3://, gs://, file://), or a run saved with signatures.")]
+Inputs = Annotated[
+    list[str], typer.Argument(help="Files, globs, folders, URLs (s3://, gs://, file://), or a run saved with signatures.")
+]
 Text = Annotated[str | None, typer.Option("--text", help="Text column.  [default: text]", metavar="COL")]
 Tokens = Annotated[str | None, typer.Option("--tokens", help="Column of token lists, instead of text.", metavar="COL")]
 Id = Annotated[str | None, typer.Option("--id", help="Id column; without one an id is PATH:ROW.", metavar="COL")]
@@ -29,7 +31,9 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of the signature's hash 
 Bands = Annotated[int | None, typer.Option("--bands", help="Bands; with --rows. Both are solved for unless given.")]
 Rows = Annotated[int | None, typer.Option("--rows", help="Rows of a band.")]
 Verify = Annotated[str, typer.Option("--verify", help="exact, estimate or none.")]
-BlockBy = Annotated[str | None, typer.Option("--block-by", help="Compare only documents with the same value here.", metavar="COL")]
+BlockBy = Annotated[
+    str | None, typer.Option("--block-by", help="Compare only documents with the same value here.", metavar="COL")
+]
 MaxBucket = Annotated[int, typer.Option("--max-bucket", help="A bucket larger than this is clustered inside itself.")]
 Fanout = Annotated[int, typer.Option("--fanout", help="Leaders a member of such a bucket is compared with.")]
 Memory = Annotated[str, typer.Option("--memory", help="Anonymous memory of the whole run.", metavar="SIZE")]

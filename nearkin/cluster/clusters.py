@@ -1,5 +1,6 @@
 """Scored pairs to clusters: leaders (no transitive chain) and components (union-find, split at a floor)."""
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -38,17 +39,23 @@ def leaders(scored: Overlaps, order: np.ndarray, rank: np.ndarray) -> np.ndarray
     best = np.zeros(len(order), np.float64)
     parts = max(1, -(-len(scored.pairs) // PAIRS_AT_ONCE))
     bounds = np.linspace(0, len(order), parts + 1).astype(np.int64)
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in itertools.pairwise(bounds):
         _elect(scored, rank, int(low), int(high), leader, best)
     return _as_ordinals(leader, order)
 
 
 def _elect(scored: Overlaps, rank: np.ndarray, low: int, high: int, leader: np.ndarray, best: np.ndarray) -> None:
     """One range of ranks of the later document: all pairs of each document are in one range."""
-    chosen = np.concatenate([
-        start + np.flatnonzero(_later_inside(scored.pairs[start : start + PAIRS_AT_ONCE], rank, low, high))
-        for start in range(0, len(scored.pairs), PAIRS_AT_ONCE)
-    ]) if len(scored.pairs) else np.empty(0, np.int64)
+    chosen = (
+        np.concatenate(
+            [
+                start + np.flatnonzero(_later_inside(scored.pairs[start : start + PAIRS_AT_ONCE], rank, low, high))
+                for start in range(0, len(scored.pairs), PAIRS_AT_ONCE)
+            ]
+        )
+        if len(scored.pairs)
+        else np.empty(0, np.int64)
+    )
     part = scored.where(chosen)
     later, earlier = rank_pairs(part.pairs, rank)
     sequence = np.argsort(later, kind="stable")

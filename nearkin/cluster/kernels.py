@@ -9,9 +9,7 @@ U32 = np.uint32
 
 
 @kernel
-def elect_leaders(
-    later: np.ndarray, earlier: np.ndarray, similarity: np.ndarray, leader: np.ndarray, best: np.ndarray
-) -> None:
+def elect_leaders(later: np.ndarray, earlier: np.ndarray, similarity: np.ndarray, leader: np.ndarray, best: np.ndarray) -> None:
     """Sequential leaders over pairs in rank space, sorted by the later document.
 
     leader[d] == d marks a kept document (so it starts as arange). A document whose earlier neighbours include kept ones joins

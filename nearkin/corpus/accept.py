@@ -68,16 +68,22 @@ def as_text(values: pa.Array, name: str) -> Column:
         raise UsageError(f"column {name!r} is {values.type}, not text; choose another one with --text, or --tokens for lists")
     reasons = _where(values.is_null(), f"null {name}") if values.null_count else {}
     values, broken = _valid(values)
-    reasons.update({at: f"invalid UTF-8 in {name}" for at in broken})
-    long = np.flatnonzero(pc.fill_null(pc.greater(pc.binary_length(values), MAX_DOCUMENT), False).to_numpy(zero_copy_only=False))
-    reasons.update({at: f"{name} is longer than {MAX_DOCUMENT >> 20} MiB" for at in long.tolist()})
+    reasons.update(dict.fromkeys(broken, f"invalid UTF-8 in {name}"))
+    long = np.flatnonzero(
+        pc.fill_null(pc.greater(pc.binary_length(values), MAX_DOCUMENT), False).to_numpy(zero_copy_only=False)
+    )
+    reasons.update(dict.fromkeys(long.tolist(), f"{name} is longer than {MAX_DOCUMENT >> 20} MiB"))
     return Column(values, reasons)
 
 
 def _valid(values: pa.Array) -> tuple[pa.Array, list[int]]:
     """As large_string, null where the bytes are no UTF-8, and where that is."""
     kind = pa.large_string()
-    text = pa.Array.from_buffers(kind, len(values), values.buffers(), values.null_count, values.offset) if values.type == kind else None
+    text = (
+        pa.Array.from_buffers(kind, len(values), values.buffers(), values.null_count, values.offset)
+        if values.type == kind
+        else None
+    )
     if text is None:
         text = _unchecked(values)
     try:
@@ -108,7 +114,9 @@ def as_tokens(values: pa.Array, name: str) -> Column:
     """large_list of large_string of any list-of-text column."""
     values = decoded(values)
     if not _is_list(values.type):
-        raise UsageError(f"column {name!r} is {values.type}, not lists of text; choose another one with --tokens, or use --text")
+        raise UsageError(
+            f"column {name!r} is {values.type}, not lists of text; choose another one with --tokens, or use --text"
+        )
     reasons = _where(values.is_null(), f"null {name}")
     lists = values.cast(TOKENS) if values.type != TOKENS else values
     try:
@@ -118,7 +126,7 @@ def as_tokens(values: pa.Array, name: str) -> Column:
         bad = True
     if bad:
         lists, broken = _without_bad_lists(lists)
-        reasons.update({at: f"null or invalid UTF-8 among the tokens of {name}" for at in broken})
+        reasons.update(dict.fromkeys(broken, f"null or invalid UTF-8 among the tokens of {name}"))
     return Column(lists, reasons)
 
 
@@ -140,7 +148,7 @@ def as_id(values: pa.Array, name: str) -> Column:
     except pa.ArrowNotImplementedError as error:
         raise UsageError(f"id column {name!r} is {values.type}, which is no text; choose another one with --id") from error
     text, broken = _valid(text)
-    reasons = {at: f"invalid UTF-8 in id {name}" for at in broken}
+    reasons = dict.fromkeys(broken, f"invalid UTF-8 in id {name}")
     return Column(text, {**reasons, **_where(values.is_null(), f"null id in {name}")})
 
 
@@ -173,7 +181,13 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view, pa.types.is_large_list_view)
+    lists = (
+        pa.types.is_list,
+        pa.types.is_large_list,
+        pa.types.is_fixed_size_list,
+        pa.types.is_list_view,
+        pa.types.is_large_list_view,
+    )
     if not any(test(kind) for test in lists):
         return False
     return _is_text(kind.value_type) or pa.types.is_null(kind.value_type)

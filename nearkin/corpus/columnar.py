@@ -103,9 +103,7 @@ class Parquet:
         with file.open() as source, pq.ParquetFile(source) as parquet:
             yield from pieces(self._batches(parquet, start, None if whole else list(columns.all)), columns, whole)
 
-    def _batches(
-        self, parquet: pq.ParquetFile, start: int, columns: list[str] | None
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _batches(self, parquet: pq.ParquetFile, start: int, columns: list[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
         first = 0
         for group in range(parquet.metadata.num_row_groups):
             facts = parquet.metadata.row_group(group)

@@ -45,8 +45,10 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
         return pa.chunked_array([values])
     if hasattr(values, "source") and hasattr(values, "column_name"):
         return to_table(values.source)[values.column_name]
-    if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray) and not hasattr(values, "__len__"):
-        raise UsageError(f"{type(values).__name__} is not a column of texts; give a list, an Arrow array, a series or a dataset's column")
+    if isinstance(values, str | bytes) or (not isinstance(values, Sequence | np.ndarray) and not hasattr(values, "__len__")):
+        raise UsageError(
+            f"{type(values).__name__} is not a column of texts; give a list, an Arrow array, a series or a dataset's column"
+        )
     if hasattr(values, "__arrow_c_stream__"):
         return pa.chunked_array(values)
     try:

@@ -99,9 +99,7 @@ def _piece(
     whole: bool,
 ) -> Piece:
     wanted = {name: names.index(name) for name in columns.all}
-    batch = pa.record_batch(
-        [pa.array([row[at] for _, row in held], pa.large_string()) for at in wanted.values()], list(wanted)
-    )
+    batch = pa.record_batch([pa.array([row[at] for _, row in held], pa.large_string()) for at in wanted.values()], list(wanted))
     documents = check_rows(batch, columns).documents
     complete = [row for _, row in held] if whole else None
     return Piece(np.array([at for at, _ in held], np.int64), documents, rejected, next_row, complete)
@@ -120,7 +118,9 @@ class DelimitedWriter:
         self._begin(() if added is None else added.schema.names)
         rows = [whole[at] for at in np.flatnonzero(keep).tolist()]
         if added is not None:
-            rows = [row + [_shown(value) for value in extra.values()] for row, extra in zip(rows, added.to_pylist(), strict=True)]
+            rows = [
+                row + [_shown(value) for value in extra.values()] for row, extra in zip(rows, added.to_pylist(), strict=True)
+            ]
         return rows
 
     def write(self, rows: list[list[str]]) -> None:

@@ -4,6 +4,7 @@ import glob
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from os.path import commonpath
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ class InputFile:
     def open(self) -> Any:
         """The bytes of the file as an Arrow file, mapped when local."""
         if not self.remote:
-            return pa.OSFile(self.path) if os.path.getsize(self.path) == 0 else pa.memory_map(self.path)
+            return pa.OSFile(self.path) if Path(self.path).stat().st_size == 0 else pa.memory_map(self.path)
         return pa.PythonFile(_filesystem(self.path)[0].open(self.path, "rb"), "r")
 
     def open_decompressed(self) -> Any:
@@ -59,7 +60,7 @@ class InputFile:
     def status(self) -> tuple[int, float]:
         """(bytes, modification time in seconds; 0 where the storage has none)."""
         if not self.remote:
-            found = os.stat(self.path)
+            found = Path(self.path).stat()
             return found.st_size, found.st_mtime
         filesystem, path = _filesystem(self.path)
         info = filesystem.info(path)
@@ -79,7 +80,7 @@ def find_files(inputs: Sequence[str]) -> tuple[InputFile, ...]:
 
 def _common_folder(paths: Sequence[str]) -> str:
     """The longest folder that starts every path, with its slash."""
-    shared = os.path.commonprefix([path.rpartition("/")[0] + "/" for path in paths])
+    shared = commonpath([path.rpartition("/")[0] + "/" for path in paths])
     return shared[: shared.rfind("/") + 1]
 
 
@@ -96,7 +97,7 @@ def _expand_local(given: str) -> Iterable[str]:
     elif path.exists():
         found = [path]
     elif MAGIC & set(given):
-        matches = (Path(match) for match in glob.glob(str(path), recursive=True))
+        matches = (Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207 (absolute patterns)
         found = [file for file in matches if file.is_file()]
     else:
         raise UsageError(f"no such file or folder: {given}")

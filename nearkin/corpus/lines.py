@@ -26,7 +26,8 @@ class Line(NamedTuple):
 
 def lines_of(stream: Any) -> Iterator[Line]:
     """Every line of a stream of bytes, blank ones too."""
-    row, held, size, dropped = 0, [], 0, False
+    held: list[bytes] = []
+    row, size, dropped = 0, 0, False
     while block := stream.read(BLOCK):
         parts = bytes(block).split(b"\n")
         for part in parts[:-1]:

@@ -12,7 +12,7 @@ STATUS = Path("/proc/self/status")
 
 
 def anonymous_bytes() -> int:
-    """Anonymous resident memory: heaps and stacks, not mapped files (there the whole resident set counts, where /proc is missing)."""
+    """Anonymous resident memory: heaps and stacks, not mapped files (the whole resident set where /proc is missing)."""
     if STATUS.exists():
         for line in STATUS.read_text().splitlines():
             if line.startswith("RssAnon:"):

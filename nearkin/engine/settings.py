@@ -84,7 +84,9 @@ class Settings:
         if (self.bands is None) != (self.rows is None):
             raise UsageError("bands and rows go together: give both, or neither to have them solved for the asked recall")
         if self.memory < LEAST_MEMORY:
-            raise UsageError(f"memory {self.memory} bytes is below {LEAST_MEMORY} ({LEAST_MEMORY >> 20}MiB), the least a run needs")
+            raise UsageError(
+                f"memory {self.memory} bytes is below {LEAST_MEMORY} ({LEAST_MEMORY >> 20}MiB), the least a run needs"
+            )
         if self.workers < 1 or self.max_bucket < 2 or self.fanout < 1:
             raise UsageError("workers and fanout are at least 1, max_bucket at least 2")
         self.policy  # noqa: B018  (a bad expression is an error now, not after an hour)

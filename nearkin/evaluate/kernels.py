@@ -123,7 +123,9 @@ def edit(
 
 
 @kernel
-def render(tokens: np.ndarray, count: np.uint64, words: np.ndarray, starts: np.ndarray, out: np.ndarray, at: np.uint64) -> np.uint64:
+def render(
+    tokens: np.ndarray, count: np.uint64, words: np.ndarray, starts: np.ndarray, out: np.ndarray, at: np.uint64
+) -> np.uint64:
     """Tokens as text into out[at:]; returns the end. A typo moves one ASCII letter of its word."""
     for i in range(count):
         token = tokens[i]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -51,7 +51,9 @@ HOSTILE_TEXTS: tuple[str | None, ...] = (
     "\ufdfa" * 2_000,
     None,
 )
-TRUTH = pa.schema([("id_a", pa.large_string()), ("id_b", pa.large_string()), ("similarity", pa.float64()), ("cluster", pa.int64())])
+TRUTH = pa.schema(
+    [("id_a", pa.large_string()), ("id_b", pa.large_string()), ("similarity", pa.float64()), ("cluster", pa.int64())]
+)
 WORDS = re.compile(r"\w+")
 
 
@@ -64,7 +66,7 @@ class SynthSettings:
         length: Bytes of a document, about: `fixed:1500`, `uniform:500:3000` or `lognormal:1500:0.5` (median, sigma).
         clustered: Share of documents in clusters of near-duplicates.
         copies: Mean copies of an original (geometric).
-        similarity: Range from which each copy's similarity to its original is drawn (approximately reached; the truth is exact).
+        similarity: Range from which each copy's similarity to its original is drawn (reached about; the truth is exact).
         operations: Weights of the edits: substitute, delete, insert, swap (of sentences), typo.
         exact: Share of the copies that are exact.
         boilerplate: Share of documents that end in one of twenty standard paragraphs.
@@ -163,7 +165,7 @@ class Vocabulary(NamedTuple):
         onsets = ("b", "br", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "st", "t", "tr", "v")
         rhymes = ("a", "an", "e", "er", "i", "in", "o", "on", "u", "ar", "es", "it")
         syllables = [onset + rhyme for onset in onsets for rhyme in rhymes]
-        words = [a for a in syllables] + [a + b for a in syllables for b in syllables]
+        words = list(syllables) + [a + b for a in syllables for b in syllables]
         words += [a + b + c for a in syllables[:20] for b in syllables[::3] for c in syllables[::9]]
         words = list(dict.fromkeys(words))[:VOCABULARY]
         return cls.of(words, 1 / (np.arange(len(words)) + 2.7))
@@ -293,8 +295,8 @@ def synth(
 ) -> dict[str, Any]:
     """Writes a corpus and its truth into a new folder.
 
-    `documents/*.parquet` (or .jsonl): id, text, source. `truth.parquet`: id_a, id_b, similarity (exact Jaccard over the shingles of
-    `spec`), cluster. `synth.json`: the settings and counts.
+    `documents/*.parquet` (or .jsonl): id, text, source. `truth.parquet`: id_a, id_b, similarity (exact Jaccard over the shingles
+    of `spec`), cluster. `synth.json`: the settings and counts.
 
     Args:
         out: Folder to make.
@@ -321,7 +323,9 @@ def synth(
         bytes_written = _write_documents(folder / "documents", plan, generator, workers, advance or (lambda _: None))
         pairs = _write_truth(folder / "truth.parquet", plan, generator, spec or Spec(), workers)
     except OSError as error:
-        raise RunError(f"cannot write in {folder}: {error.strerror or error}; free some space or choose another folder") from error
+        raise RunError(
+            f"cannot write in {folder}: {error.strerror or error}; free some space or choose another folder"
+        ) from error
     facts = {
         **asdict(settings),
         "spec": orjson.loads((spec or Spec()).to_json()),
@@ -333,15 +337,12 @@ def synth(
     return facts
 
 
-def _write_documents(
-    folder: Path, plan: Plan, generator: Generator, workers: int, advance: Callable[[int], None]
-) -> int:
+def _write_documents(folder: Path, plan: Plan, generator: Generator, workers: int, advance: Callable[[int], None]) -> int:
     settings, total = plan.settings, 0
     bounds = np.linspace(0, settings.documents, settings.files + 1).astype(int).tolist()
-    for number, (first, last) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for number, (first, last) in enumerate(pairwise(bounds)):
         path = folder / f"part-{number:05d}.{settings.format}"
-        open_writer = {"parquet": _ParquetSink, "jsonl": _JsonSink}[settings.format]
-        with open_writer(path) as sink:
+        with _ParquetSink(path) if settings.format == "parquet" else _JsonSink(path) as sink:
             for batch in _batches(plan, generator, first, last, workers):
                 sink.write(batch)
                 total += batch["text"].nbytes
@@ -356,7 +357,9 @@ def _batches(plan: Plan, generator: Generator, first: int, last: int, workers: i
         count = min(step, last - start)
         rows = plan.rows(start, count)
         sources = pa.array(SOURCES).take(pa.array((uniforms(plan.settings.seed, SOURCE, rows.groups) * 4).astype(np.int64)))
-        return pa.record_batch([_ids(np.arange(start, start + count)), generator.texts(rows), sources], ["id", "text", "source"])
+        return pa.record_batch(
+            [_ids(np.arange(start, start + count)), generator.texts(rows), sources], ["id", "text", "source"]
+        )
 
     yield from _in_order(make, list(range(first, last, step)), workers)
 
@@ -414,7 +417,7 @@ def _write_truth(path: Path, plan: Plan, generator: Generator, spec: Spec, worke
     """The exact similarity of every planted pair, clusters in order."""
     cuts = np.searchsorted(plan.starts, np.arange(plan.starts[0], plan.starts[-1] + BATCH, BATCH))
     bounds = np.unique(np.clip(cuts, 0, len(plan.starts) - 1)).tolist()
-    ranges = dict(zip(bounds, bounds[1:], strict=False))
+    ranges = dict(pairwise(bounds))
     count = 0
     with pq.ParquetWriter(path, TRUTH, compression="zstd") as writer:
         for batch in _in_order(lambda low: _truth(plan, generator, spec, low, ranges[low]), list(ranges), workers):
@@ -437,6 +440,9 @@ def _truth(plan: Plan, generator: Generator, spec: Spec, low: int, high: int) ->
     starts = np.concatenate([[0], np.cumsum(sets.sizes)]).astype(np.int64)
     scored = overlaps(packed_pairs, np.arange(last - first, dtype=np.uint32), starts, sets.hashes)
     rows = plan.places[first - int(plan.starts[0]) :]
-    ends = [rows[(packed_pairs >> np.uint64(32)).astype(np.int64)], rows[(packed_pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)]]
+    ends = [
+        rows[(packed_pairs >> np.uint64(32)).astype(np.int64)],
+        rows[(packed_pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)],
+    ]
     columns = [_ids(np.minimum(*ends)), _ids(np.maximum(*ends)), pa.array(scored.similarity), pa.array(cluster, pa.int64())]
     return pa.record_batch(columns, schema=TRUTH)

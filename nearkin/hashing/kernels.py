@@ -140,9 +140,7 @@ def mix_16(data: np.ndarray, at: np.uint64, secret: np.ndarray, key: np.uint64, 
 
 
 @kernel
-def xxh3_17_to_128(
-    data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray, seed: np.uint64
-) -> np.uint64:
+def xxh3_17_to_128(data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray, seed: np.uint64) -> np.uint64:
     """XXH3-64 of 17 to 128 bytes: pairs of 16-byte steps from both ends inwards."""
     h = size * PRIME64_1
     steps = (size - U64(1)) >> U64(5)
@@ -155,9 +153,7 @@ def xxh3_17_to_128(
 
 
 @kernel
-def xxh3_129_to_240(
-    data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray, seed: np.uint64
-) -> np.uint64:
+def xxh3_129_to_240(data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray, seed: np.uint64) -> np.uint64:
     """XXH3-64 of 129 to 240 bytes."""
     h = size * PRIME64_1
     for i in range(U64(8)):
@@ -206,9 +202,7 @@ def xxh3_long(data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.nd
 
 
 @kernel
-def xxh3_over_16(
-    data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray, secrets: np.ndarray
-) -> np.uint64:
+def xxh3_over_16(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray, secrets: np.ndarray) -> np.uint64:
     """XXH3-64 of more than 16 bytes."""
     if size <= U64(128):
         return xxh3_17_to_128(data, start, size, secrets[0], flips[5])

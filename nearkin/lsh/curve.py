@@ -65,8 +65,11 @@ def pass_probability(k: int, agreements: int, collision: float) -> float:
         return 1.0
     counts = range(max(agreements, 0), k + 1)
     logs = (
-        math.lgamma(k + 1) - math.lgamma(i + 1) - math.lgamma(k - i + 1)
-        + i * math.log(collision) + (k - i) * math.log1p(-collision)
+        math.lgamma(k + 1)
+        - math.lgamma(i + 1)
+        - math.lgamma(k - i + 1)
+        + i * math.log(collision)
+        + (k - i) * math.log1p(-collision)
         for i in counts
     )
     return min(1.0, math.fsum(map(math.exp, logs)))

@@ -214,8 +214,8 @@ def _warnings(run: LocalRun) -> list[str]:
         out.append(f"similarities are estimates (verify={settings.verify}); use --verify exact for verified ones")
     if not run.brute_force and settings.banding.recall < settings.recall:
         out.append(
-            f"bands × rows = {settings.banding.bands} × {settings.banding.rows} reach recall {settings.banding.recall:.3f} at the "
-            f"threshold, less than the asked {settings.recall}; leave them out to have them solved"
+            f"bands × rows = {settings.banding.bands} × {settings.banding.rows} reach recall {settings.banding.recall:.3f} at "
+            f"the threshold, less than the asked {settings.recall}; leave them out to have them solved"
         )
     return out
 

@@ -22,7 +22,7 @@ class TerminalProgress:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
-    def stage(self, name: str, total: int | None) -> None:
+    def stage(self, name: str, total: int | None = None) -> None:
         """Begins a stage, ending the one before it.
 
         Args:
@@ -37,10 +37,10 @@ class TerminalProgress:
         self._finish()
         self._task = self._progress.add_task(Text(name).markup, total=total)
 
-    def advance(self, n: int) -> None:
-        """Counts n more documents as done."""
+    def advance(self, count: int) -> None:
+        """Counts more documents as done."""
         if self._progress is not None and self._task is not None:
-            self._progress.advance(self._task, n)
+            self._progress.advance(self._task, count)
 
     def close(self) -> None:
         """Ends the display; calling it again, or without a stage, does nothing."""

@@ -1,6 +1,7 @@
 """Text to shingle hashes: segments, normalisation, tokens, their hashes, n-grams.
 
-Scratch buffers come from `Shingler`; documents are slices of one byte buffer. Bytes are only read inside it, or in padded scratch.
+Scratch buffers come from `Shingler`; documents are slices of one byte buffer. Bytes are read inside it only, or in padded
+scratch.
 """
 
 from typing import NamedTuple
@@ -155,9 +156,7 @@ def token_edges(mask: np.ndarray, words: np.uint64, starts: np.ndarray, ends: np
 
 
 @kernel
-def ascii_tokens(
-    data: np.ndarray, start: np.uint64, size: np.uint64, scratch: Scratch
-) -> np.uint64:
+def ascii_tokens(data: np.ndarray, start: np.uint64, size: np.uint64, scratch: Scratch) -> np.uint64:
     """Lower-cased bytes into text, token bounds into starts and ends; returns the number of tokens."""
     classify_ascii(data, start, size, scratch.text, scratch.inside)
     scratch.inside[size : size + U64(72)] = 0
@@ -202,8 +201,10 @@ def decode(data: np.ndarray, start: np.uint64, end: np.uint64, out: np.ndarray) 
             c = ((c & U32(0x1F)) << U32(6)) | (U32(data[i + U64(1)]) & U32(0x3F))
             i += U64(2)
         elif c < U32(0xF0):
-            c = ((c & U32(0x0F)) << U32(12)) | ((U32(data[i + U64(1)]) & U32(0x3F)) << U32(6)) | (
-                U32(data[i + U64(2)]) & U32(0x3F)
+            c = (
+                ((c & U32(0x0F)) << U32(12))
+                | ((U32(data[i + U64(1)]) & U32(0x3F)) << U32(6))
+                | (U32(data[i + U64(2)]) & U32(0x3F))
             )
             i += U64(3)
         else:
@@ -544,9 +545,7 @@ def segment_tokens(
     if fast and is_ascii(data, start, end):
         return ascii_tokens(data, start, end - start, scratch)
     count = normalise(data, start, end, tables, scratch)
-    return split_tokens(
-        scratch.points, count, tables.stage, tables.properties, scratch.text, scratch.starts, scratch.ends
-    )
+    return split_tokens(scratch.points, count, tables.stage, tables.properties, scratch.text, scratch.starts, scratch.ends)
 
 
 @kernel

@@ -18,7 +18,7 @@ PADDING = 256
 LARGE = 1 << 22
 """Elements beyond which a buffer is given back after use."""
 POINTS_PER_BYTE, TEXT_PER_BYTE, TOKENS_PER_BYTE = 6, 11, 2
-"""What normalisation makes of a byte at most: U+FDFA (3 bytes) becomes 18 code points of 33 bytes, U+3300 6 tokens of one each."""
+"""What normalisation makes of a byte at most: U+FDFA (3 bytes) becomes 18 code points of 33 bytes, U+3300 6 tokens."""
 
 
 class Shingles(NamedTuple):

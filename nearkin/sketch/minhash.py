@@ -116,9 +116,7 @@ class Sketcher:
     def sketch(self, documents: pa.Array) -> Sketches:
         """Signatures, shingle counts and stream fingerprints of text (large_string) or token lists."""
         n = len(documents)
-        out = Sketches(
-            np.empty((n, self.spec.k), np.uint32), np.empty(n, np.uint32), np.empty((n, 2), np.uint64)
-        )
+        out = Sketches(np.empty((n, self.spec.k), np.uint32), np.empty(n, np.uint32), np.empty((n, 2), np.uint64))
         for start, shingles in iterate_shingles(self.shingler, documents):
             end = start + len(shingles.offsets) - 1
             self.scheme.sketch(shingles, out.signatures[start:end])

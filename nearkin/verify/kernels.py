@@ -102,9 +102,7 @@ def overlaps(
 
 
 @kernel
-def count_shared(
-    document: int, postings: np.ndarray, firsts: np.ndarray, terms: np.ndarray, counts: np.ndarray
-) -> None:
+def count_shared(document: int, postings: np.ndarray, firsts: np.ndarray, terms: np.ndarray, counts: np.ndarray) -> None:
     """Adds to counts[d] the shingles that document shares with each earlier document d (postings in ordinal order)."""
     for t in range(terms.shape[0]):
         term = U64(terms[t])

@@ -17,13 +17,13 @@ from nearkin.lsh.curve import (
 )
 
 
-@pytest.mark.parametrize("bands, rows", [(20, 5), (13, 7), (42, 3), (8, 16), (1, 1)])
+@pytest.mark.parametrize(("bands", "rows"), [(20, 5), (13, 7), (42, 3), (8, 16), (1, 1)])
 def test_root_finding_inverts_the_curve(bands: int, rows: int) -> None:
     for probability in (0.001, 0.5, 0.99):
         assert candidate_probability(similarity_at(probability, bands, rows), bands, rows) == pytest.approx(probability)
 
 
-@pytest.mark.parametrize("bands, rows", [(20, 5), (13, 7), (42, 3), (8, 16)])
+@pytest.mark.parametrize(("bands", "rows"), [(20, 5), (13, 7), (42, 3), (8, 16)])
 def test_steepest_point_is_where_the_slope_peaks(bands: int, rows: int) -> None:
     grid = [i / 10_000 for i in range(1, 10_000)]
     slopes = [candidate_probability(s + 1e-6, bands, rows) - candidate_probability(s - 1e-6, bands, rows) for s in grid]
@@ -57,7 +57,7 @@ def test_recall_out_of_reach_names_the_way_out() -> None:
         solve_banding(0.1, 0.999, 8)
 
 
-@pytest.mark.parametrize("threshold, recall", [(0.0, 0.9), (1.1, 0.9), (0.8, 0.0), (0.8, 1.0)])
+@pytest.mark.parametrize(("threshold", "recall"), [(0.0, 0.9), (1.1, 0.9), (0.8, 0.0), (0.8, 1.0)])
 def test_values_outside_their_range_are_refused(threshold: float, recall: float) -> None:
     with pytest.raises(UsageError, match="outside"):
         solve_banding(threshold, recall, 128)

@@ -32,7 +32,9 @@ def test_band_keys() -> None:
     salts = np.arange(20, dtype=np.uint64) * np.uint64(2**60)
     out = np.empty((4, 20), np.uint64)
     kernels.band_keys(signatures, salts, 5, out)
-    want = [[key_oracle(s.tolist(), int(salt), band, 5) for s, salt in zip(signatures, salts, strict=True)] for band in range(4)]
+    want = [
+        [key_oracle(s.tolist(), int(salt), band, 5) for s, salt in zip(signatures, salts, strict=True)] for band in range(4)
+    ]
     assert out.tolist() == want
 
 
@@ -74,14 +76,14 @@ def test_every_candidate_once_over_all_bands() -> None:
         ends = np.cumsum([len(g) for g in groups]).astype(np.int64)
         starts = ends - [len(g) for g in groups]
         out = np.empty(n * n, np.uint64)
-        count = kernels.bucket_pairs(
-            ordinals, starts, ends, signatures, np.zeros(n, bool), band, rows, margin, histogram, out
-        )
+        count = kernels.bucket_pairs(ordinals, starts, ends, signatures, np.zeros(n, bool), band, rows, margin, histogram, out)
         seen += out[:count].tolist()
     candidates = [
         (a, b, int((signatures[a] == signatures[b]).sum()))
         for a, b in combinations(range(1, n), 2)
-        if any((signatures[a, r * rows : r * rows + rows] == signatures[b, r * rows : r * rows + rows]).all() for r in range(bands))
+        if any(
+            (signatures[a, r * rows : r * rows + rows] == signatures[b, r * rows : r * rows + rows]).all() for r in range(bands)
+        )
     ]
     assert sorted(seen) == sorted(a << 32 | b for a, b, same in candidates if same >= margin)
     assert histogram.tolist() == np.bincount([same for *_, same in candidates], minlength=13).tolist()

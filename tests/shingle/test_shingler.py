@@ -21,7 +21,8 @@ from nearkin.spec import Spec
 
 def load_oracle() -> ModuleType:
     found = importlib.util.spec_from_file_location("shingle_oracle", Path(__file__).with_name("oracle.py"))
-    assert found is not None and found.loader is not None
+    assert found is not None
+    assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
@@ -39,7 +40,9 @@ STEPS = [
     ("nfkc", "lower", "digits", "punctuation", "marks"),
 ]
 known = st.characters(exclude_categories=["Cs", "Cn", "Co"])
-awkward = st.sampled_from(list("aZ_9 .\n-éÉßſẞİıΣσςÅ각ᄀ각\u0301\u0323\u0345\u1dfa\u20d0ﬁ㌀ﷺⅫ½²日本語ーｶﾞไทย\u200d\u00ad😀٣\u3099\u302a"))  # noqa: E501
+awkward = st.sampled_from(
+    list("aZ_9 .\n-éÉßſẞİıΣσςÅ각ᄀ각\u0301\u0323\u0345\u1dfa\u20d0ﬁ㌀ﷺⅫ½²日本語ーｶﾞไทย\u200d\u00ad😀٣\u3099\u302a")
+)
 texts = st.text(st.one_of(awkward, known), max_size=40)
 
 
@@ -77,7 +80,11 @@ def test_each_assigned_code_point_alone_and_between_letters() -> None:
     values = [f"x{c}\u0323\u0301b {c}" for c in points]
     spec = Spec(n=1)
     got = shingles(values, spec)
-    wrong = [f"U+{ord(c):04X}" for c, v, g in zip(points, values, got, strict=True) if g != oracle.word_shingles(v, 1, spec.normalise)]
+    wrong = [
+        f"U+{ord(c):04X}"
+        for c, v, g in zip(points, values, got, strict=True)
+        if g != oracle.word_shingles(v, 1, spec.normalise)
+    ]
     assert not wrong
 
 
@@ -124,7 +131,7 @@ def test_stems() -> None:
 
 
 def test_unknown_stem_language() -> None:
-    with pytest.raises(UsageError, match="'klingon' is not one of .*english"):
+    with pytest.raises(UsageError, match=r"'klingon' is not one of .*english"):
         Shingler(Spec(stem="klingon"))
 
 

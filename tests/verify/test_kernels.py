@@ -62,7 +62,7 @@ def test_distinct_sets() -> None:
 def test_all_pairs_is_brute_force(threshold: float) -> None:
     from nearkin.verify.exact import Inverted, Overlaps, Sets, compare_all
 
-    sets = random_sets(60, 25, 4) + [{1, 2, 3}, {1, 2, 3}]
+    sets = [*random_sets(60, 25, 4), {1, 2, 3}, {1, 2, 3}]
     blocks = np.array([i % 2 for i in range(62)], np.uint64)
     hashes, starts = flat(sets)
     index = Inverted.of(Sets(hashes, np.diff(starts)))

@@ -135,9 +135,7 @@ class CandidateFinder:
     def _hot(self, band: int, members: np.ndarray) -> np.ndarray:
         ordered = members[np.argsort(self.rank[members])]
         leaders, out = np.empty(self.settings.fanout, np.uint64), np.empty(len(members), np.uint64)
-        found = kernels.hot_bucket_pairs(
-            ordered, self.documents.signatures, self.margin, leaders, self.counts.histogram, out
-        )
+        found = kernels.hot_bucket_pairs(ordered, self.documents.signatures, self.margin, leaders, self.counts.histogram, out)
         self.hot[members] = True
         self.counts.hot.append(Bucket(band, len(members), int(ordered[0])))
         return out[:found]

@@ -63,7 +63,9 @@ class Grouped:
         return cls(work.load("order"), work.load("rank"), work.load("representative"), documents.empty)
 
 
-def cluster(scored: Overlaps, grouped: Grouped, documents: Documents, payloads: Payloads | None, settings: Settings) -> Clustering:
+def cluster(
+    scored: Overlaps, grouped: Grouped, documents: Documents, payloads: Payloads | None, settings: Settings
+) -> Clustering:
     """Leaders or components over representatives, then the exact duplicates behind them."""
     if settings.cluster == "leaders":
         leader = leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))

@@ -1,5 +1,6 @@
-"""Pairs between stages: a spool that keeps them in memory up to a bound, then in partitions on disk, and scored pairs in files."""
+"""Pairs between stages: a spool that keeps them in memory up to a bound, then on disk in partitions, and scored pairs."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -59,7 +60,7 @@ class PairSpool:
     def _split(self, pairs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         bounds = np.linspace(0, self._documents, self.partitions + 1).astype(np.uint64) << np.uint64(32)
         cuts = np.searchsorted(pairs, bounds)
-        for part, (low, high) in enumerate(zip(cuts, cuts[1:], strict=False)):
+        for part, (low, high) in enumerate(itertools.pairwise(cuts)):
             if high > low:
                 yield part, pairs[low:high]
 

@@ -134,7 +134,7 @@ class LocalRun:
                 verifying.verify_exactly(pairs, payloads, self.settings, writer)
             else:
                 verifying.verify_by_estimate(self.survivors(), self.documents(), self.settings, writer)
-            recorded["brute_force"] = self.brute_force
+            recorded.update(brute_force=self.brute_force, threshold=self.settings.threshold)
 
     def _payloads(self, wanted: np.ndarray) -> verifying.Payloads:
         payloads = verifying.Payloads.build(self.corpus, self.columns, wanted, self.settings, self.work, self.progress)
@@ -154,8 +154,12 @@ class LocalRun:
         return map_file(self.work.path / "survivors", np.uint64)
 
     def scored(self) -> Overlaps:
-        """Scored pairs, sorted, mapped."""
-        return read_scored(self.work.path / "scored")
+        """Scored pairs, sorted, mapped; those of a lower threshold's run that reach this one's."""
+        scored = read_scored(self.work.path / "scored")
+        facts = self.work.done("verify") or {}
+        if self.settings.threshold > facts["threshold"]:
+            return scored.where(scored.at_least(self.settings.threshold))
+        return scored
 
     def cluster(self) -> None:
         """Stage 5: the kept document of each document."""

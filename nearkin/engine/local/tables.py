@@ -15,19 +15,23 @@ from nearkin.engine.local.verifying import score_by_estimate
 from nearkin.verify.exact import Overlaps
 
 ROWS = 1 << 18
-CLUSTERS = pa.schema([
-    ("id", pa.large_string()),
-    ("cluster", pa.large_string()),
-    ("kept", pa.bool_()),
-    ("similarity", pa.float64()),
-    ("kind", pa.string()),
-])
-PAIRS = pa.schema([
-    ("id_a", pa.large_string()),
-    ("id_b", pa.large_string()),
-    ("similarity", pa.float64()),
-    ("estimate", pa.float32()),
-])
+CLUSTERS = pa.schema(
+    [
+        ("id", pa.large_string()),
+        ("cluster", pa.large_string()),
+        ("kept", pa.bool_()),
+        ("similarity", pa.float64()),
+        ("kind", pa.string()),
+    ]
+)
+PAIRS = pa.schema(
+    [
+        ("id_a", pa.large_string()),
+        ("id_b", pa.large_string()),
+        ("similarity", pa.float64()),
+        ("estimate", pa.float32()),
+    ]
+)
 
 
 def cluster_batches(ids: pa.ChunkedArray, result: Clustering) -> Iterator[pa.RecordBatch]:
@@ -60,7 +64,12 @@ def pair_batches(scored: Overlaps, documents: Documents, rows: int = ROWS) -> It
 
 def _pair_batch(ids: pa.ChunkedArray, part: Overlaps, similarity: np.ndarray, estimate: np.ndarray) -> pa.RecordBatch:
     a, b = unpack(np.asarray(part.pairs))
-    columns = [_whole(ids.take(pa.array(a))), _whole(ids.take(pa.array(b))), pa.array(similarity), pa.array(estimate, pa.float32())]
+    columns = [
+        _whole(ids.take(pa.array(a))),
+        _whole(ids.take(pa.array(b))),
+        pa.array(similarity),
+        pa.array(estimate, pa.float32()),
+    ]
     return pa.record_batch(columns, schema=PAIRS)
 
 

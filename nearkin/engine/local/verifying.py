@@ -108,15 +108,22 @@ def verify_by_estimate(pairs: np.ndarray, documents: Documents, settings: Settin
         writer.add(scored.where(scored.at_least(least)))
 
 
-def compare_everything(payloads: Payloads, wanted: np.ndarray, blocks: np.ndarray, settings: Settings, writer: ScoredWriter) -> None:
+def compare_everything(
+    payloads: Payloads, wanted: np.ndarray, blocks: np.ndarray, settings: Settings, writer: ScoredWriter
+) -> None:
     """Small corpora: all pairs of the wanted documents, exactly."""
     index = Inverted.of(Sets(np.asarray(payloads.hashes), payloads.sizes))
     inside = np.ascontiguousarray(blocks[wanted])
-    found = Overlaps.concatenate(list(
-        ordered_map(
-            lambda slab: compare_all(index, *slab, inside, settings.threshold), slabs(len(wanted)), settings.workers
+    found = Overlaps.concatenate(
+        list(
+            ordered_map(
+                lambda slab: compare_all(index, *slab, inside, settings.threshold), slabs(len(wanted)), settings.workers
+            )
         )
-    ))
-    a, b = wanted[(found.pairs >> np.uint64(32)).astype(np.int64)], wanted[(found.pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)]
+    )
+    a, b = (
+        wanted[(found.pairs >> np.uint64(32)).astype(np.int64)],
+        wanted[(found.pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)],
+    )
     pairs = (a.astype(np.uint64) << np.uint64(32)) | b.astype(np.uint64)
     writer.add(Overlaps(pairs, found.shared, found.joint).where(np.argsort(pairs)))

@@ -124,7 +124,7 @@ def first_difference(before: Any, now: Any, where: str = "") -> str | None:
 def map_file(path: Path, dtype: type, columns: int | None = None) -> np.ndarray:
     """A raw file as a read-only mapped array, (n,) or (n, columns)."""
     if path.stat().st_size == 0:
-        array = np.empty((0,) if columns is None else (0, columns), dtype)
+        array: np.ndarray = np.empty((0,) if columns is None else (0, columns), dtype)
         array.flags.writeable = False
         return array
     return np.asarray(np.memmap(path, dtype, mode="r")).reshape((-1,) if columns is None else (-1, columns))

@@ -1,0 +1,327 @@
+"""The library's front door: tables, frames, lists or files in, Arrow tables out."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, count_reasons
+from nearkin.corpus.convert import to_table, to_texts
+from nearkin.engine.local import tables
+from nearkin.engine.local.clustering import Clustering, Grouped, cluster
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.local.threads import Borrowed, ordered_map
+from nearkin.engine.local.work import WorkFolder
+from nearkin.engine.progress import Progress, Silent
+from nearkin.engine.settings import Settings
+from nearkin.errors import MissingExtraError, UsageError
+from nearkin.jobs import RUN, read_run, write_result
+from nearkin.report.collect import Wanted, collect, statistics
+from nearkin.report.data import ReportData
+from nearkin.report.page import render
+from nearkin.sketch.minhash import Sketcher
+from nearkin.spec import Spec
+
+SKETCH_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A result as an Arrow table (`arrow`), for pandas and polars on request; other attributes are the Arrow table's."""
+
+    arrow: pa.Table
+
+    def to_pandas(self) -> Any:
+        """As a pandas DataFrame."""
+        try:
+            return self.arrow.to_pandas()
+        except ImportError as error:
+            raise MissingExtraError("to_pandas needs pandas: pip install 'nearkin[pandas]'") from error
+
+    def to_polars(self) -> Any:
+        """As a polars DataFrame."""
+        try:
+            import polars
+        except ImportError as error:
+            raise MissingExtraError("to_polars needs polars: pip install 'nearkin[polars]'") from error
+        return polars.from_arrow(self.arrow)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.arrow, name)
+
+    def __getitem__(self, name: str | int) -> Any:
+        return self.arrow[name]
+
+    def __len__(self) -> int:
+        return int(self.arrow.num_rows)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.arrow.__arrow_c_stream__(requested_schema)
+
+
+class _Finished:
+    """A finished run over a temporary work folder, which lives as long as a result refers to it."""
+
+    def __init__(self, run: LocalRun, folder: "tempfile.TemporaryDirectory[str]") -> None:
+        self.run = run
+        self._folder = folder
+
+
+class DedupResult:
+    """What deduplication found.
+
+    Attributes:
+        clusters: id, cluster (id of the kept document), kept, similarity (to the kept one), kind; one row a document.
+        pairs: id_a, id_b, similarity (exact), estimate; the verified pairs.
+        kept: bool, one entry for each row of a table given as input (False for rejected rows), or for each document of files.
+        statistics: Counts: read, kept, removed, rejected, …
+    """
+
+    def __init__(self, finished: _Finished, clustering: Clustering) -> None:
+        self._finished = finished
+        self._run = finished.run
+        self._clustering = clustering
+
+    @cached_property
+    def clusters(self) -> ResultTable:
+        """One row a document, in corpus order."""
+        batches = tables.cluster_batches(self._run.documents().ids, self._clustering)
+        return ResultTable(pa.Table.from_batches(batches, tables.CLUSTERS))
+
+    @cached_property
+    def pairs(self) -> ResultTable:
+        """The verified pairs; exact duplicates by one of them."""
+        return ResultTable(pa.Table.from_batches(tables.pair_batches(self._run.scored(), self._run.documents()), tables.PAIRS))
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """bool: which rows stay."""
+        kept = np.asarray(self._clustering.kept)
+        if not isinstance(self._run.corpus, TableCorpus):
+            return kept
+        rows = np.zeros(self._run.corpus.table.num_rows, bool)
+        rows[np.asarray(self._run.documents().rows)] = kept
+        return rows
+
+    def filter(self, data: Any) -> pa.Table:
+        """The rows that stay, of the table that was deduplicated or one aligned with it."""
+        table = to_table(data)
+        if len(table) != len(self.kept):
+            raise UsageError(f"the table has {len(table)} rows, the result is about {len(self.kept)}")
+        return table.filter(pa.array(self.kept))
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Documents read, kept, removed, rejected, …"""
+        return statistics(self.report_data)
+
+    @cached_property
+    def report_data(self) -> ReportData:
+        """What a report shows."""
+        run, wanted = self._run, Wanted(self._run, self._clustering)
+        for batch in run.corpus.batches(run.columns):
+            wanted.observe(batch.first, batch.documents[run.columns.content])
+        rejected = count_reasons(run.work.path / "sketch" / REJECTED)
+        return collect(run, self._clustering, wanted, rejected, ", ".join(run.corpus.names[:3]) or "documents", 0)
+
+    def rethreshold(self, threshold: float) -> "DedupResult":
+        """The result at a higher threshold: leaders are elected again from the stored pairs, nothing is read.
+
+        Raises:
+            UsageError: Below the run's threshold, for pairs under it were never verified.
+        """
+        settings = self._run.settings
+        if not settings.threshold <= threshold <= 1:
+            raise UsageError(
+                f"threshold {threshold} is outside {settings.threshold} (the run's) to 1; run again for a lower one"
+            )
+        floor = None if settings.floor is None else min(settings.floor, threshold)
+        run = replace(self._run, settings=replace(settings, threshold=threshold, floor=floor, **self._asked_banding()))
+        documents = run.documents()
+        again = cluster(run.scored(), Grouped.of(documents, run.work), documents, run.payloads(), run.settings)
+        return DedupResult(_Finished(run, self._finished._folder), again)
+
+    def _asked_banding(self) -> dict[str, Any]:
+        if self._run.brute_force:
+            return {}
+        banding = self._run.settings.banding
+        return {"bands": banding.bands, "rows": banding.rows}
+
+    def write(self, folder: str | Path) -> Path:
+        """The files that `nearkin dedup` writes, into a new folder; of a table, kept/documents.parquet."""
+        return write_result(self._run, self._clustering, self.report_data, Path(folder))
+
+    def __repr__(self) -> str:
+        counts = self._clustering.counts()
+        return f"<DedupResult: {counts['documents']:,} documents, {counts['documents_kept']:,} kept>"
+
+
+@dataclass(frozen=True)
+class PairsResult:
+    """Verified pairs.
+
+    Attributes:
+        pairs: id_a, id_b, similarity (exact), estimate.
+        statistics: What each stage recorded.
+    """
+
+    pairs: ResultTable
+    statistics: dict[str, Any]
+
+    def to_pandas(self) -> Any:
+        """The pairs as a pandas DataFrame."""
+        return self.pairs.to_pandas()
+
+    def to_polars(self) -> Any:
+        """The pairs as a polars DataFrame."""
+        return self.pairs.to_polars()
+
+
+def dedup(
+    data: Any,
+    *,
+    text: str | None = None,
+    tokens: str | None = None,
+    id: str | None = None,
+    threshold: float = 0.8,
+    spec: Spec | None = None,
+    work: str | Path | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> DedupResult:
+    """Finds exact and near duplicates, each verified against the document that is kept.
+
+    Args:
+        data: A pyarrow table, pandas or polars frame, `datasets.Dataset`, mapping of columns, list of texts; or a path,
+            or a list of `Path`s, of files.
+        text: Text column (default `text`).
+        tokens: Column of token lists, instead of text.
+        id: Id column; row numbers (of files: path and row) otherwise.
+        threshold: Jaccard similarity from which documents are near-duplicates.
+        spec: How documents become signatures.
+        work: Folder for temporary files, the system's by default.
+        progress: Who is told.
+        **settings: Further fields of `nearkin.engine.settings.Settings`: recall, bands, rows, verify, cluster, floor, keep,
+            empty, block_by, source, memory, workers …
+
+    Examples:
+        >>> result = dedup(["the cat sat on the mat", "The cat sat on the mat!", "a dog"])
+        >>> result.kept.tolist()
+        [False, True, True]
+        >>> result.clusters["kind"].to_pylist()
+        ['exact', 'kept', 'unique']
+    """
+    finished = _start(data, Columns(_text(text, tokens), tokens, id), threshold, spec, settings, work, progress)
+    finished.run.to_clusters()
+    return DedupResult(finished, finished.run.clustering())
+
+
+def pairs(
+    data: Any,
+    *,
+    text: str | None = None,
+    tokens: str | None = None,
+    id: str | None = None,
+    threshold: float = 0.8,
+    spec: Spec | None = None,
+    expand_exact: bool = False,
+    work: str | Path | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> PairsResult:
+    """All verified pairs of near-duplicates; see `dedup` for the arguments.
+
+    Args:
+        expand_exact: List every member of a group of exact duplicates, not one for all.
+
+    Examples:
+        >>> found = pairs(["the cat sat on the mat", "a dog", "the cat sat on the mat today"], threshold=0.5)
+        >>> found.pairs.arrow.select(["id_a", "id_b", "similarity"]).to_pylist()
+        [{'id_a': '0000000000', 'id_b': '0000000002', 'similarity': 0.8}]
+    """
+    finished = _start(data, Columns(_text(text, tokens), tokens, id), threshold, spec, settings, work, progress)
+    run = finished.run
+    run.to_pairs()
+    documents, scored = run.documents(), run.scored()
+    expanded = tables.expanded_pair_batches(scored, documents, run.work.load("representative"))
+    batches = expanded if expand_exact else tables.pair_batches(scored, documents)
+    return PairsResult(ResultTable(pa.Table.from_batches(batches, tables.PAIRS)), dict(run.work.manifest["stages"]))
+
+
+def _text(text: str | None, tokens: str | None) -> str | None:
+    if text is not None and tokens is not None:
+        raise UsageError(f"text={text!r} and tokens={tokens!r} exclude each other")
+    return None if tokens is not None else text or "text"
+
+
+def _start(
+    data: Any,
+    columns: Columns,
+    threshold: float,
+    spec: Spec | None,
+    settings: dict[str, Any],
+    work: str | Path | None,
+    progress: Progress | None,
+) -> _Finished:
+    unknown = sorted(set(settings) - set(Settings.__dataclass_fields__))
+    if unknown:
+        raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(Settings.__dataclass_fields__)}")
+    asked = Settings(spec=spec or Spec(), threshold=threshold, **settings)
+    folder = tempfile.TemporaryDirectory(prefix="nearkin-", dir=work)
+    work_folder = WorkFolder.create(Path(folder.name) / "work", {})
+    run = LocalRun(_corpus(data), replace(columns, extra=asked.extra_columns), asked, work_folder, progress or Silent())
+    return _Finished(run, folder)
+
+
+def _corpus(data: Any) -> Corpus:
+    if isinstance(data, str | Path):
+        return FileCorpus.open([str(data)])
+    if isinstance(data, Sequence) and data and all(isinstance(item, Path) for item in data):
+        return FileCorpus.open([str(item) for item in data])
+    return TableCorpus(to_table(data))
+
+
+def sketch(texts: Any, spec: Spec | None = None, *, workers: int = 2) -> np.ndarray:
+    """MinHash signatures.
+
+    Args:
+        texts: A list of str, or a column: Arrow, pandas, polars, `datasets`; no Python strings are made where it is Arrow.
+        spec: How texts become signatures.
+        workers: Threads.
+
+    Returns:
+        uint32 (n, k); all ones for a text without a single shingle.
+
+    Raises:
+        UsageError: At a null or invalid UTF-8, with its row.
+
+    Examples:
+        >>> sketch(["one two three", "four"], Spec(k=8)).shape
+        (2, 8)
+    """
+    spec = spec or Spec()
+    sketchers = Borrowed(lambda: Sketcher(spec))
+    parts = [chunk.slice(at, SKETCH_ROWS) for chunk in to_texts(texts) for at in range(0, len(chunk), SKETCH_ROWS)]
+    done = ordered_map(lambda part: sketchers.use(lambda tool: tool.sketch(part).signatures), parts, workers)
+    return np.concatenate([np.empty((0, spec.k), np.uint32), *done])
+
+
+def report(source: DedupResult | str | Path, out: str | Path | None = None) -> Path:
+    """Writes the report page of a result, or of a run's folder anew.
+
+    Args:
+        source: What `dedup` returned, or the folder that `nearkin dedup` wrote.
+        out: The page; `report.html` in the folder, or in the current one, by default.
+    """
+    if isinstance(source, DedupResult):
+        data, target = source.report_data, Path(out or "report.html")
+    else:
+        data, target = ReportData.from_dict(read_run(Path(source) / RUN)["report"]), Path(out or Path(source) / "report.html")
+    target.write_text(render(data), "utf-8")
+    return target

@@ -1,0 +1,56 @@
+"""`nearkin demo`."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from nearkin.cli import options as o
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Where the result goes.")] = Path("demo"),
+    threshold: o.Threshold = 0.7,
+    top: Annotated[int, typer.Option(help="Clusters to show.")] = 10,
+    workers: o.Workers = None,
+    overwrite: o.Overwrite = False,
+    json: o.Json = False,
+) -> None:
+    """Deduplicate the source code of this Python installation, a document for each function and class; show what was cloned.
+
+    Examples:
+
+        nearkin demo
+
+        nearkin demo --threshold 0.9 --top 3 --out demo/ --overwrite
+    """
+    from nearkin.cli.dedup import show
+    from nearkin.corpus import Columns
+    from nearkin.corpus.source_code import write_source_corpus
+    from nearkin.engine.settings import Settings
+    from nearkin.jobs import Job, dedup_job
+
+    shown = o.progress()
+    with TemporaryDirectory(prefix="nearkin-demo-") as folder:
+        source = Path(folder) / "source-code.parquet"
+        shown.stage("read source code", None)
+        try:
+            write_source_corpus(source)
+            settings = Settings(threshold=threshold, source="package", workers=o.workers_or_cores(workers))
+            columns = Columns(id="id", extra=settings.extra_columns)
+            summary = dedup_job(Job((str(source),), out, columns, settings, overwrite=overwrite), shown)
+        finally:
+            shown.close()
+    if not json:
+        _show_clusters(summary["report"], top)
+    show(summary, json)
+
+
+def _show_clusters(report: dict[str, object], top: int) -> None:
+    from rich.console import Console
+
+    from nearkin.report.data import ReportData
+    from nearkin.report.terminal import print_clusters
+
+    print_clusters(ReportData.from_dict(report), Console(), top)

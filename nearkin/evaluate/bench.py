@@ -1,0 +1,119 @@
+"""The benchmark that `nearkin bench` runs on a user's machine: rates of the hot path and of whole runs, medians of several."""
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearkin.evaluate.synth import SynthSettings, synth
+from nearkin.sketch.minhash import Sketcher
+from nearkin.spec import Spec
+
+SLICE = 2000
+ACCENTS = str.maketrans({"a": "ä", "e": "é", "o": "о"})
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One figure: the median of some runs."""
+
+    name: str
+    value: float
+    unit: str
+    runs: tuple[float, ...]
+
+
+def machine() -> dict[str, Any]:
+    """What a figure depends on."""
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processor": _processor(),
+        "python": platform.python_version(),
+        "numba": numba.__version__,
+        "pyarrow": pa.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def seconds_of(work: Callable[[], Any], runs: int) -> list[float]:
+    """Wall-clock seconds of each run."""
+    out = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        work()
+        out.append(time.perf_counter() - began)
+    return out
+
+
+def text_rates(runs: int = 5) -> Iterator[Measured]:
+    """Text to signatures in one thread, MB/s: 1.5 kB and 15 kB ASCII documents, and 1.5 kB of accented and Cyrillic text."""
+    with TemporaryDirectory(prefix="nearkin-bench-") as folder:
+        path = Path(folder) / "synth"
+        synth(path, SynthSettings(documents=20_000, length="fixed:1500", clustered=0.0))
+        texts = pq.read_table(path / "documents")["text"].combine_chunks()
+    texts = texts if isinstance(texts, pa.Array) else pa.concat_arrays(texts.chunks)
+    values = texts.to_pylist()
+    long = pa.array([" ".join(values[at : at + 10]) for at in range(0, len(values), 10)], pa.large_string())
+    foreign = pa.array([value.translate(ACCENTS) for value in values[:5000]], pa.large_string())
+    sketcher = Sketcher(Spec())
+    for name, column in (("1.5 kB ASCII", texts), ("15 kB ASCII", long), ("1.5 kB non-ASCII", foreign)):
+
+        def sketch(column: pa.Array = column) -> None:
+            for at in range(0, len(column), SLICE):
+                sketcher.sketch(column.slice(at, SLICE))
+
+        sketch()
+        size = column.nbytes / 1e6
+        rates = [size / seconds for seconds in seconds_of(sketch, runs)]
+        yield Measured(f"text to signatures, {name}", statistics.median(rates), "MB/s", tuple(rates))
+
+
+def whole_runs(documents: int = 100_000, runs: int = 3) -> Iterator[Measured]:
+    """`nearkin pairs` and `nearkin dedup` as whole processes on a synthetic corpus: wall-clock seconds."""
+    with TemporaryDirectory(prefix="nearkin-bench-") as folder:
+        corpus = Path(folder) / "synth"
+        synth(corpus, SynthSettings(documents=documents, length="lognormal:1500:0.3"))
+        for command, out in (("pairs", "pairs.parquet"), ("dedup", "deduped")):
+            line = [
+                sys.executable,
+                "-m",
+                "nearkin",
+                command,
+                str(corpus / "documents"),
+                "--out",
+                str(Path(folder) / out),
+                "--overwrite",
+            ]
+
+            def run(line: list[str] = line) -> None:
+                subprocess.run(line, check=True, stderr=subprocess.DEVNULL)
+
+            run()
+            times = seconds_of(run, runs)
+            yield Measured(f"nearkin {command}, {documents:,} documents of 1.5 kB", statistics.median(times), "s", tuple(times))
+
+
+def as_dict(measured: list[Measured]) -> dict[str, Any]:
+    """JSON-able, with the machine."""
+    return {"machine": machine(), "figures": [asdict(one) for one in measured]}

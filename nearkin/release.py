@@ -1,0 +1,3 @@
+"""Which nearkin this is."""
+
+VERSION = "0.1.0"
