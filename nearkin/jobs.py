@@ -60,6 +60,7 @@ class Job:
         resume: Go on with what a killed run left.
         overwrite: Replace an output that exists.
         on_error: `quarantine` or `fail`, for rows and files that cannot be read.
+        quoted: How many of the largest clusters are quoted in run.json (the page shows twenty).
     """
 
     inputs: tuple[str, ...]
@@ -71,6 +72,7 @@ class Job:
     resume: bool = False
     overwrite: bool = False
     on_error: str = "quarantine"
+    quoted: int = 20
 
     @property
     def partial(self) -> Path:
@@ -134,7 +136,7 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
         run = LocalRun(corpus, job.columns, job.settings, work, progress)
         run.to_clusters()
         result = run.clustering()
-        wanted = Wanted(run, result)
+        wanted = Wanted(run, result, job.quoted)
         staging = work.folder("result")
         _write_outputs(job, corpus, run, result, wanted, staging)
     data = collect(run, result, wanted, count_reasons(staging / REJECTED), ", ".join(job.inputs), memory.peak)

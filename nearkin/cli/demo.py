@@ -8,6 +8,9 @@ import typer
 
 from nearkin.cli import options as o
 
+WIDE_CHOICE = 400
+"""Clusters among which the most interesting ones are looked for."""
+
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Where the result goes.")] = Path("demo"),
@@ -39,7 +42,7 @@ def demo(
             write_source_corpus(source)
             settings = Settings(threshold=threshold, source="package", workers=o.workers_or_cores(workers))
             columns = Columns(id="id", extra=settings.extra_columns)
-            summary = dedup_job(Job((str(source),), out, columns, settings, overwrite=overwrite), shown)
+            summary = dedup_job(Job((str(source),), out, columns, settings, overwrite=overwrite, quoted=WIDE_CHOICE), shown)
         finally:
             shown.close()
     if not json:

@@ -295,7 +295,7 @@ def synth(
 ) -> dict[str, Any]:
     """Writes a corpus and its truth into a new folder.
 
-    `documents/*.parquet` (or .jsonl): id, text, source. `truth.parquet`: id_a, id_b, similarity (exact Jaccard over the shingles
+    `documents/*.parquet` (or .jsonl): id, text, source. `truth.parquet`: id_a, id_b, similarity (Jaccard over the shingles
     of `spec`), cluster. `synth.json`: the settings and counts.
 
     Args:

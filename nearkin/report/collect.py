@@ -41,8 +41,8 @@ PAIRS_AT_ONCE = 1 << 20
 class Wanted:
     """The documents whose text the report quotes, collected while the corpus is read for another purpose anyway."""
 
-    def __init__(self, run: LocalRun, result: Clustering) -> None:
-        self.members = largest_clusters(result)
+    def __init__(self, run: LocalRun, result: Clustering, clusters: int = CLUSTERS) -> None:
+        self.members = largest_clusters(result, clusters)
         self.hottest: list[list[int]] = (run.work.done("candidates") or {}).get("hottest", [])[:HOT_BUCKETS]
         quoted = {x for kept, shown in self.members for x in (kept, *shown)} | {bucket[2] for bucket in self.hottest}
         self.ordinals = np.array(sorted(quoted), np.int64)
@@ -56,14 +56,14 @@ class Wanted:
             self.texts[ordinal] = value if isinstance(value, str) else " ".join(value)
 
 
-def largest_clusters(result: Clustering) -> list[tuple[int, list[int]]]:
+def largest_clusters(result: Clustering, clusters: int = CLUSTERS) -> list[tuple[int, list[int]]]:
     """(kept, some removed members) of the largest clusters; near duplicates first, the least similar of them."""
     removed = np.flatnonzero((result.kind == EXACT) | (result.kind == NEAR))
     if not len(removed):
         return []
     leaders = np.asarray(result.leader[removed]).astype(np.int64)
     sizes = np.bincount(leaders)
-    largest = np.argsort(-sizes, kind="stable")[:CLUSTERS]
+    largest = np.argsort(-sizes, kind="stable")[:clusters]
     near_first = np.lexsort((removed, result.similarity[removed], result.kind[removed] == EXACT))
     out = []
     for kept in largest[sizes[largest] > 0].tolist():
