@@ -1,25 +1,25 @@
 """The command line: one command a file, errors as one clear sentence, exit codes 0, 1 and 2."""
 
 import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
 
-import click
 import typer
 
 from nearkin.cli import bench, dedup, demo, info, merge, pairs, sketch, synth
 from nearkin.errors import NearkinError, UsageError
+from nearkin.release import VERSION
+
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 app = typer.Typer(
     name="nearkin",
-    help="Near-duplicate detection: shingled, sketched, banded, verified, clustered.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for command in (dedup.dedup, pairs.pairs, sketch.sketch, merge.merge, info.info, synth.synth, demo.demo, bench.bench):
-    app.command()(command)
-
-DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def main() -> None:
@@ -30,27 +30,53 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Runs a command line; returns the exit code."""
     try:
-        code = app(arguments, standalone_mode=False)
-    except click.exceptions.Exit as ended:
-        return ended.exit_code
-    except click.ClickException as error:
-        error.show()
-        return USAGE
-    except (click.Abort, KeyboardInterrupt):
-        return say("interrupted; the same command with --resume goes on", INTERRUPTED)
+        app(arguments)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else DONE
     except UsageError as error:
         return say(str(error), USAGE)
     except NearkinError as error:
         return say(str(error), FAILED)
     except MemoryError:
         return say("out of memory; give less with --memory, or fewer --workers", FAILED)
-    return code if isinstance(code, int) else DONE
+    return DONE
 
 
 def say(message: str, code: int) -> int:
     """One line on standard error."""
     sys.stderr.write(f"nearkin: {message}\n")
     return code
+
+
+def interruptible(command: Callable[..., None]) -> Callable[..., None]:
+    """Ends a command that the user interrupts with a sentence instead of a traceback."""
+
+    @wraps(command)
+    def guarded(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            sys.exit(say("interrupted; a run goes on when the same command gets --resume", INTERRUPTED))
+
+    return guarded
+
+
+def show_version(asked: bool) -> None:
+    """Prints the version and ends."""
+    if asked:
+        sys.stdout.write(f"nearkin {VERSION}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def nearkin(
+    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Near-duplicate detection: shingled, sketched, banded, verified, clustered."""
+
+
+for command in (dedup.dedup, pairs.pairs, sketch.sketch, merge.merge, info.info, synth.synth, demo.demo, bench.bench):
+    app.command()(interruptible(command))
 
 
 if __name__ == "__main__":
