@@ -1,6 +1,8 @@
 """nearkin finds near-duplicates: among documents on disk, among those that arrive one by one, among feature vectors."""
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nearkin.release import VERSION
@@ -37,6 +39,17 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """Keeps `nk.sketch` and `nk.report` functions: importing a subpackage sets an attribute of its name, which would hide them."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 if TYPE_CHECKING:

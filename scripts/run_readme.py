@@ -12,7 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-BLOCK = re.compile(r"(?P<skip><!-- not run:[^>]*-->\s*)?^```(?P<kind>bash|python)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"(?P<skip><!-- not run:[^>]*-->\s*)?^```(?P<kind>bash|python)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 QUIET = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
 
@@ -49,7 +51,9 @@ def main(paths: list[str]) -> None:
                 try:
                     run_block(found["kind"], found["code"], folder, name, names)
                 except subprocess.CalledProcessError as error:
-                    raise SystemExit(f"{name} failed with exit code {error.returncode}:\n{found['code']}\n{error.stdout.decode()}") from error
+                    raise SystemExit(
+                        f"{name} failed with exit code {error.returncode}:\n{found['code']}\n{error.stdout.decode()}"
+                    ) from error
             print(f"{path}: {len(blocks)} examples run")
 
 

@@ -35,7 +35,9 @@ def dedup(
     block_by: o.BlockBy = None,
     source: Annotated[str | None, typer.Option(help="Report the share removed by this column.", metavar="COL")] = None,
     annotate: Annotated[bool, typer.Option("--annotate", help="Keep all rows and add the cluster columns.")] = False,
-    save_signatures: Annotated[bool, typer.Option("--save-signatures", help="Keep signatures: the run can be re-banded.")] = False,
+    save_signatures: Annotated[
+        bool, typer.Option("--save-signatures", help="Keep signatures: the run can be re-banded.")
+    ] = False,
     max_bucket: o.MaxBucket = 100,
     fanout: o.Fanout = 100,
     memory: o.Memory = o.MEMORY,
