@@ -42,7 +42,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps `nk.sketch` and `nk.report` functions: importing a subpackage sets an attribute of its name, which would hide them."""
+    """Keeps `nk.sketch` and `nk.report` functions: importing a subpackage sets an attribute of its name, hiding them."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _HOMES and isinstance(value, ModuleType)):

@@ -20,7 +20,10 @@ QUIET = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
 
 
 def run_block(kind: str, code: str, folder: str, name: str, names: dict[str, object]) -> None:
-    """Runs one; names carry over between the doctests of a file. Raises CalledProcessError (or SystemExit for a doctest) where an example fails."""
+    """Runs one; names carry over between the doctests of a file.
+
+    Raises CalledProcessError (SystemExit for a doctest) where an example fails.
+    """
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     if kind == "bash":
         subprocess.run(["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=environment, check=True, **QUIET)

@@ -16,16 +16,20 @@ def test_public_names_exist(name: str) -> None:
 
 
 def test_functions_are_not_hidden_by_subpackages_of_their_name() -> None:
-    shown = python("import nearkin.sketch.minhash, nearkin.report.page, nearkin; print(callable(nearkin.sketch), callable(nearkin.report))")
+    shown = python(
+        "import nearkin.sketch.minhash, nearkin.report.page, nearkin; print(callable(nearkin.sketch), callable(nearkin.report))"
+    )
     assert shown == "True True\n"
 
 
 def test_import_is_light() -> None:
     """Neither compiler nor Arrow is loaded before they are needed."""
-    shown = python("import sys, nearkin; print([m for m in ('numba', 'pyarrow', 'numpy', 'matplotlib', 'rich') if m in sys.modules])")
+    shown = python(
+        "import sys, nearkin; print([m for m in ('numba', 'pyarrow', 'numpy', 'matplotlib', 'rich') if m in sys.modules])"
+    )
     assert shown == "[]\n"
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'dedupe'; it has .*dedup"):
+    with pytest.raises(AttributeError, match=r"no attribute 'dedupe'; it has .*dedup"):
         nk.dedupe  # noqa: B018
