@@ -46,7 +46,7 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> Checked:
         return Checked(documents, np.arange(len(rows)), [])
     fit = np.ones(len(rows), bool)
     fit[list(reasons)] = False
-    rejected = [(at, reasons[at], raw_prefix(content[at].as_py())) for at in sorted(reasons)]
+    rejected = [(at, reasons[at], raw_prefix(_python_value(content, at))) for at in sorted(reasons)]
     return Checked(documents.filter(pa.array(fit)), np.flatnonzero(fit), rejected)
 
 
@@ -57,6 +57,15 @@ def raw_prefix(value: object) -> str:
     if isinstance(value, list):
         value = value[:RAW_PREFIX]
     return "" if value is None else str(value)[:RAW_PREFIX]
+
+
+def _python_value(values: pa.Array, at: int) -> object:
+    """One value; of broken text its bytes."""
+    one = decoded(values.slice(at, 1))
+    try:
+        return one[0].as_py()
+    except UnicodeDecodeError:
+        return _as_bytes(one)[0].as_py() if _is_text(one.type) else "(invalid UTF-8)"
 
 
 def as_text(values: pa.Array, name: str) -> Column:
@@ -78,28 +87,25 @@ def as_text(values: pa.Array, name: str) -> Column:
 
 def _valid(values: pa.Array) -> tuple[pa.Array, list[int]]:
     """As large_string, null where the bytes are no UTF-8, and where that is."""
-    kind = pa.large_string()
-    text = (
-        pa.Array.from_buffers(kind, len(values), values.buffers(), values.null_count, values.offset)
-        if values.type == kind
-        else None
-    )
-    if text is None:
-        text = _unchecked(values)
+    raw = _as_bytes(values)
+    text = raw.view(pa.large_string())
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
-        raw = text.view(pa.large_binary())
         broken = [at for at, value in enumerate(raw.to_pylist()) if value is not None and not _is_utf8(value)]
         fit = np.ones(len(raw), bool)
         fit[broken] = False
-        return pc.if_else(pa.array(fit), raw, None).cast(kind), broken
+        return pc.if_else(pa.array(fit), raw, None).cast(pa.large_string()), broken
     return text, []
 
 
-def _unchecked(values: pa.Array) -> pa.Array:
-    """As large_string without looking at the bytes."""
-    return values.cast(pa.large_binary()).view(pa.large_string())
+def _as_bytes(values: pa.Array) -> pa.Array:
+    """As large_binary, text taken without a look at its bytes (a cast from text would refuse the whole array)."""
+    if pa.types.is_large_string(values.type):
+        return values.view(pa.large_binary())
+    if pa.types.is_string(values.type):
+        values = values.view(pa.binary())
+    return values.cast(pa.large_binary())
 
 
 def _is_utf8(value: bytes) -> bool:

@@ -4,7 +4,7 @@ import glob
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from os.path import commonpath
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,9 @@ def find_files(inputs: Sequence[str]) -> tuple[InputFile, ...]:
 
 def _common_folder(paths: Sequence[str]) -> str:
     """The longest folder that starts every path, with its slash."""
-    shared = commonpath([path.rpartition("/")[0] + "/" for path in paths])
-    return shared[: shared.rfind("/") + 1]
+    folders = [path.split("/")[:-1] for path in paths]
+    shared = takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
+    return "".join(f"{names[0]}/" for names in shared)
 
 
 def _expand(given: str) -> Iterable[str]:

@@ -60,8 +60,6 @@ def _writer(corpus: FileCorpus, number: int, target: Path) -> Writer | None:
     try:
         return format_of(file).writer(file, str(target))
     except (OSError, ValueError, pa.ArrowException):
-        if any(len(piece.rows) for piece in corpus.pieces(number, Columns(file.name))):
-            raise
         return None
 
 
@@ -73,7 +71,9 @@ def _written(
         pending: deque[Future[None]] = deque()
         for piece in pieces:
             count = len(piece.rows)
-            if writer is not None and count:
+            if count and writer is None:
+                raise RunError("an input that could be read cannot be read any more; restore it, then --resume")
+            if count and writer is not None:
                 keep = kept[first : first + count] if rows is None else np.ones(count, bool)
                 added = None if rows is None else rows(first, first + count)
                 pending.append(pool.submit(writer.write, writer.select(piece.whole, keep, added)))
