@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nearkin.cluster import kernels
-from nearkin.verify.exact import Overlaps
+from nearkin.verify.exact import Overlaps, distinct
 
 PAIRS_AT_ONCE = 1 << 24
 
@@ -92,7 +92,7 @@ def components(
     later, earlier = rank_pairs(scored.pairs, rank)
     alive = np.ones(len(later), bool)
     while alive.any():
-        touched = np.unique(np.concatenate([later[alive], earlier[alive]]))
+        touched = distinct(np.concatenate([later[alive], earlier[alive]]))
         parent = np.arange(len(order), dtype=np.uint32)
         kernels.unite(later[alive], earlier[alive], parent)
         kernels.flatten(parent)

@@ -157,27 +157,40 @@ def bucket_pairs(
 
 @kernel
 def hot_bucket_pairs(
-    members: np.ndarray, signatures: np.ndarray, margin: int, leaders: np.ndarray, histogram: np.ndarray, out: np.ndarray
+    members: np.ndarray,
+    signatures: np.ndarray,
+    margin: int,
+    join: int,
+    leaders: np.ndarray,
+    histogram: np.ndarray,
+    out: np.ndarray,
 ) -> int:
-    """Clusters a bucket inside itself: each member, in keep order, joins the leader it agrees with most, or becomes one.
+    """Clusters a bucket inside itself: members in keep order, each compared with the bucket's leaders so far.
 
-    Compared with at most leaders.shape[0] leaders, the first in keep order, so work is bounded by members · fanout.
+    A member is paired with the leader it agrees with most and with the first one in keep order (the likeliest to stay kept)
+    among those that pass the margin. It becomes a leader itself unless one agrees in at least `join` slots, and while there
+    are fewer than leaders.shape[0], so work is bounded by members · fanout.
     """
     count, known = U64(0), 0
     for m in range(members.shape[0]):
         a = members[m]
-        best, best_leader = -1, 0
+        best, best_leader, first_leader = -1, 0, -1
         for l in range(known):
             same = agreements(signatures[a], signatures[leaders[l]])
             if same > best:
                 best, best_leader = same, l
+            if first_leader < 0 and same >= margin:
+                first_leader = l
         if known:
             histogram[best] += 1
-        if known and best >= margin:
-            b = leaders[best_leader]
-            out[count] = (min(a, b) << U64(32)) | max(a, b)
-            count += U64(1)
-        elif known < leaders.shape[0]:
+        if best >= margin:
+            for l in (best_leader, first_leader):
+                b = leaders[l]
+                out[count] = (min(a, b) << U64(32)) | max(a, b)
+                count += U64(1)
+            if best_leader == first_leader:
+                count -= U64(1)
+        if best < join and known < leaders.shape[0]:
             leaders[known] = a
             known += 1
     return np.int64(count)

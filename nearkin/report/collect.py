@@ -137,7 +137,7 @@ def _cluster_sizes(result: Clustering) -> tuple[SizeCount, ...]:
 def _verified(run: LocalRun) -> Histogram:
     scored, total = run.scored(), Histogram()
     for start in range(0, len(scored.pairs), PAIRS_AT_ONCE):
-        total += Histogram.of(scored.where(slice(start, start + PAIRS_AT_ONCE)).similarity)  # type: ignore[arg-type]
+        total += Histogram.of(scored.where(slice(start, start + PAIRS_AT_ONCE)).similarity)
     return total
 
 

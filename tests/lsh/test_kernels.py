@@ -98,19 +98,19 @@ def test_a_pair_of_a_capped_bucket_is_not_dropped_as_seen() -> None:
 
 
 @pytest.mark.parametrize("fanout", [1, 3, 50])
-def test_hot_bucket_joins_the_most_similar_leader(fanout: int) -> None:
+def test_hot_bucket_pairs_with_the_most_similar_leader_and_the_first(fanout: int) -> None:
     signatures = signatures_of(50, 16, 2, 5)
-    margin, members = 11, np.random.default_rng(1).permutation(50).astype(np.uint64)
-    out, histogram = np.empty(50, np.uint64), np.zeros(17, np.int64)
-    count = kernels.hot_bucket_pairs(members, signatures, margin, np.empty(fanout, np.uint64), histogram, out)
+    margin, join, members = 9, 11, np.random.default_rng(1).permutation(50).astype(np.uint64)
+    out, histogram = np.empty(100, np.uint64), np.zeros(17, np.int64)
+    count = kernels.hot_bucket_pairs(members, signatures, margin, join, np.empty(fanout, np.uint64), histogram, out)
     leaders: list[int] = []
     want = []
     for a in members.tolist():
         scores = [int((signatures[a] == signatures[l]).sum()) for l in leaders]
         if scores and max(scores) >= margin:
-            b = leaders[scores.index(max(scores))]
-            want.append(min(a, b) << 32 | max(a, b))
-        elif len(leaders) < fanout:
+            first = next(l for l, score in zip(leaders, scores, strict=True) if score >= margin)
+            want += [min(a, b) << 32 | max(a, b) for b in dict.fromkeys([leaders[scores.index(max(scores))], first])]
+        if (not scores or max(scores) < join) and len(leaders) < fanout:
             leaders.append(a)
     assert out[:count].tolist() == want
 

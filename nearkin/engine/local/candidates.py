@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +81,7 @@ class CandidateFinder:
         self.settings = settings
         self.banding = settings.banding
         self.margin = 0 if settings.verify == "none" else self.banding.margin
+        self.join = max(self.margin, ceil(settings.threshold * settings.spec.k))
         self.active = active
         self.rank = work.load("rank")
         self.keys = work.path / "keys"
@@ -134,8 +136,10 @@ class CandidateFinder:
 
     def _hot(self, band: int, members: np.ndarray) -> np.ndarray:
         ordered = members[np.argsort(self.rank[members])]
-        leaders, out = np.empty(self.settings.fanout, np.uint64), np.empty(len(members), np.uint64)
-        found = kernels.hot_bucket_pairs(ordered, self.documents.signatures, self.margin, leaders, self.counts.histogram, out)
+        leaders, out = np.empty(self.settings.fanout, np.uint64), np.empty(2 * len(members), np.uint64)
+        found = kernels.hot_bucket_pairs(
+            ordered, self.documents.signatures, self.margin, self.join, leaders, self.counts.histogram, out
+        )
         self.hot[members] = True
         self.counts.hot.append(Bucket(band, len(members), int(ordered[0])))
         return out[:found]

@@ -14,6 +14,7 @@ from nearkin.engine.local.documents import UNIQUE, Documents
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.xxh3 import key
 from nearkin.shingle import text_buffers
+from nearkin.verify.exact import distinct, inside
 
 
 def separate_repeated_ids(documents: Documents, names: Sequence[str]) -> int:
@@ -31,11 +32,10 @@ def repeated_ids(ids: pa.ChunkedArray) -> np.ndarray:
     """Positions of ids that occur more than once, int64, sorted."""
     hashes = np.concatenate([_hashes(chunk) for chunk in ids.chunks] or [np.empty(0, np.uint64)])
     ordered = np.sort(hashes)
-    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    twice = distinct(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(twice):
         return np.empty(0, np.int64)
-    at = np.searchsorted(twice, hashes)
-    suspects = np.flatnonzero(twice[np.minimum(at, len(twice) - 1)] == hashes)
+    suspects = np.flatnonzero(inside(hashes, twice))
     counts = pc.value_counts(ids.take(pa.array(suspects)))
     often = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     return suspects[pc.is_in(ids.take(pa.array(suspects)), often).to_numpy()]

@@ -8,8 +8,9 @@ from typing import BinaryIO
 import numpy as np
 
 from nearkin.engine.local.work import map_file
-from nearkin.verify.exact import Overlaps
+from nearkin.verify.exact import Overlaps, distinct, inside
 
+PAIRS_AT_ONCE = 1 << 20
 SCORED = {"pairs": np.uint64, "shared": np.int64, "joint": np.int64}
 
 
@@ -43,7 +44,7 @@ class PairSpool:
 
     def _compact(self) -> None:
         """Dropping repeats often makes room; what is still too much goes to disk."""
-        held = np.unique(np.concatenate(self._held))
+        held = distinct(np.concatenate(self._held))
         self._held, self._count = [held], len(held)
         if len(held) > self._limit // 2:
             self._spill(held)
@@ -71,12 +72,12 @@ class PairSpool:
         """The distinct pairs in order, as arrays."""
         if self._spilled:
             if self._held:
-                self._spill(np.unique(np.concatenate(self._held)))
+                self._spill(distinct(np.concatenate(self._held)))
             for part in range(self.partitions):
                 if self._file(part).exists():
-                    yield np.unique(np.fromfile(self._file(part), np.uint64))
+                    yield distinct(np.fromfile(self._file(part), np.uint64))
         elif self._held:
-            yield np.unique(np.concatenate(self._held))
+            yield distinct(np.concatenate(self._held))
 
 
 class ScoredWriter:
@@ -96,6 +97,27 @@ class ScoredWriter:
         """Appends in order."""
         for name, dtype in SCORED.items():
             self._files[name].write(np.ascontiguousarray(getattr(scored, name), dtype).data)
+
+
+def merge_scored(folder: Path, fresh: Overlaps) -> int:
+    """Adds scored pairs (sorted) to those of a folder, in order; returns how many were new."""
+    held, count = read_scored(folder), 0
+    staged = folder.with_name(folder.name + ".next")
+    staged.mkdir(exist_ok=True)
+    with ScoredWriter(staged) as writer:
+        cuts = [*range(0, len(held.pairs), PAIRS_AT_ONCE)][1:]
+        places = np.searchsorted(fresh.pairs, held.pairs[cuts]) if cuts else np.empty(0, np.int64)
+        bounds = zip([0, *cuts], [*cuts, len(held.pairs)], [0, *places], [*places, len(fresh.pairs)], strict=True)
+        for low, high, first, last in bounds:
+            known, some = held.where(slice(low, high)), fresh.where(slice(first, last))
+            some = some.where(~inside(some.pairs, np.asarray(known.pairs)))
+            count += len(some.pairs)
+            joint = Overlaps.concatenate([known, some])
+            writer.add(joint.where(np.argsort(joint.pairs)))
+    for name in SCORED:
+        (staged / name).replace(folder / name)
+    staged.rmdir()
+    return count
 
 
 def read_scored(folder: Path) -> Overlaps:

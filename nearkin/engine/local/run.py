@@ -1,5 +1,6 @@
 """The stages over a corpus, in order, each skipped when the work folder says it is done."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from nearkin.engine.local import collapse, sketching, verifying
 from nearkin.engine.local.candidates import CandidateCounts, CandidateFinder, write_band_keys
 from nearkin.engine.local.clustering import Clustering, Grouped, cluster
 from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.hot import HotBuckets
 from nearkin.engine.local.identity import separate_repeated_ids
 from nearkin.engine.local.pairs import PairSpool, ScoredWriter, read_scored
 from nearkin.engine.local.work import WorkFolder, map_file
@@ -17,7 +19,7 @@ from nearkin.engine.progress import Progress
 from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES, Settings
 from nearkin.errors import RunError
 from nearkin.sketch.minhash import fill_shares
-from nearkin.verify.exact import Overlaps
+from nearkin.verify.exact import Overlaps, distinct
 
 BYTES_PER_PAIR = 32
 MOST_DOCUMENTS = 2**32 - 1
@@ -102,11 +104,11 @@ class LocalRun:
             self.progress.stage("bands", banding.bands)
             blocks = self.work.load("blocks")
             write_band_keys(documents, blocks, banding, self.work, self.settings.workers)
-            limit = self.settings.memory // 8 // BYTES_PER_PAIR
-            spool = PairSpool(self.work.folder("spool"), len(documents), limit)
+            spool = PairSpool(self.work.folder("spool"), len(documents), self._pairs_in_memory)
             finder = CandidateFinder(documents, self.work, self.settings, self.active())
             counts = finder.run(spool, self.progress)
             facts.update(_candidate_facts(counts))
+            self.work.save("hot", finder.hot)
             facts["survivors"] = self._save_survivors(spool)
 
     def _save_survivors(self, spool: PairSpool) -> int:
@@ -122,19 +124,38 @@ class LocalRun:
         if self.work.done("verify") is not None:
             return
         facts = self.work.done("sketch") or {}
-        with self.work.stage("verify") as recorded, ScoredWriter(self.work.folder("scored")) as writer:
+        with self.work.stage("verify") as recorded:
             self.progress.stage("verify", facts["documents"])
-            if self.brute_force:
-                wanted = np.flatnonzero(self.active())
-                payloads = self._payloads(wanted)
-                verifying.compare_everything(payloads, wanted, self.work.load("blocks"), self.settings, writer)
-            elif self.settings.verify == "exact":
-                pairs = self.survivors()
-                payloads = self._payloads(verifying.documents_of(pairs, facts["documents"]))
-                verifying.verify_exactly(pairs, payloads, self.settings, writer)
-            else:
-                verifying.verify_by_estimate(self.survivors(), self.documents(), self.settings, writer)
+            with ScoredWriter(self.work.folder("scored")) as writer:
+                score = self._first_verification(facts["documents"], writer)
             recorded.update(brute_force=self.brute_force, threshold=self.settings.threshold)
+            if not self.brute_force:
+                hot = np.asarray(self.work.load("hot"))
+                rounds = HotBuckets(self.documents(), self.work, self.settings, hot, score, self._pairs_in_memory)
+                recorded["hot_kept"] = rounds.thin()
+
+    def _first_verification(self, count: int, writer: ScoredWriter) -> Callable[[np.ndarray], Overlaps]:
+        """Writes the scored pairs; returns how further ones are scored."""
+        settings = self.settings
+        if self.brute_force:
+            wanted = np.flatnonzero(self.active())
+            payloads = self._payloads(wanted)
+            verifying.compare_everything(payloads, wanted, self.work.load("blocks"), settings, writer)
+            return verifying.exactly(payloads, settings)
+        if settings.verify == "exact":
+            pairs = self.survivors()
+            wanted = verifying.documents_of(pairs, count)
+            hot = np.flatnonzero(self.work.load("hot") & self.active())
+            wanted = distinct(np.concatenate([wanted, hot]))
+            score = verifying.exactly(self._payloads(wanted), settings)
+        else:
+            pairs, score = self.survivors(), verifying.by_estimate(self.documents(), settings)
+        verifying.verify(pairs, score, settings.workers, writer)
+        return score
+
+    @property
+    def _pairs_in_memory(self) -> int:
+        return self.settings.memory // 8 // BYTES_PER_PAIR
 
     def _payloads(self, wanted: np.ndarray) -> verifying.Payloads:
         payloads = verifying.Payloads.build(self.corpus, self.columns, wanted, self.settings, self.work, self.progress)

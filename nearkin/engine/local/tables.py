@@ -57,7 +57,7 @@ def pair_batches(scored: Overlaps, documents: Documents, rows: int = ROWS) -> It
     """The pairs table, ordered by ordinals."""
     ids = documents.ids
     for start in range(0, len(scored.pairs), rows):
-        part = scored.where(slice(start, start + rows))  # type: ignore[arg-type]
+        part = scored.where(slice(start, start + rows))
         estimate = score_by_estimate(np.asarray(part.pairs), documents).similarity
         yield _pair_batch(ids, part, part.similarity, estimate)
 
@@ -97,7 +97,7 @@ def expanded_pair_batches(scored: Overlaps, documents: Documents, representative
 
 def _slices(scored: Overlaps, rows: int) -> Iterator[Overlaps]:
     for start in range(0, len(scored.pairs), rows):
-        yield scored.where(slice(start, start + rows))  # type: ignore[arg-type]
+        yield scored.where(slice(start, start + rows))
 
 
 def _exact_groups(representative: np.ndarray) -> dict[int, np.ndarray]:

@@ -1,6 +1,6 @@
 """Stage 4: candidates to scored pairs, by exact comparison of payloads recomputed for candidate documents only."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -83,15 +83,14 @@ def portions(pairs: np.ndarray) -> Iterator[np.ndarray]:
         yield np.asarray(pairs[start : start + PAIRS_AT_ONCE])
 
 
-def verify_exactly(pairs: np.ndarray, payloads: Payloads, settings: Settings, writer: ScoredWriter) -> None:
-    """Writes the pairs whose exact similarity reaches the threshold, in order."""
+def exactly(payloads: Payloads, settings: Settings) -> Callable[[np.ndarray], Overlaps]:
+    """Scores pairs by their exact similarity; those below the threshold fall away."""
 
-    def compare(portion: np.ndarray) -> Overlaps:
-        scored = payloads.compare(portion)
+    def score(pairs: np.ndarray) -> Overlaps:
+        scored = payloads.compare(pairs)
         return scored.where(scored.at_least(settings.threshold))
 
-    for scored in ordered_map(compare, portions(pairs), settings.workers):
-        writer.add(scored)
+    return score
 
 
 def score_by_estimate(pairs: np.ndarray, documents: Documents) -> Overlaps:
@@ -101,11 +100,21 @@ def score_by_estimate(pairs: np.ndarray, documents: Documents) -> Overlaps:
     return Overlaps(pairs, same, np.full(len(pairs), documents.signatures.shape[1], np.int64))
 
 
-def verify_by_estimate(pairs: np.ndarray, documents: Documents, settings: Settings, writer: ScoredWriter) -> None:
-    """Writes the pairs whose estimate reaches the threshold (all candidates with `verify=none`)."""
+def by_estimate(documents: Documents, settings: Settings) -> Callable[[np.ndarray], Overlaps]:
+    """Scores pairs by their estimate; those below the threshold fall away, but for `verify=none`."""
     least = 0.0 if settings.verify == "none" else settings.threshold
-    for scored in ordered_map(lambda portion: score_by_estimate(portion, documents), portions(pairs), settings.workers):
-        writer.add(scored.where(scored.at_least(least)))
+
+    def score(pairs: np.ndarray) -> Overlaps:
+        scored = score_by_estimate(pairs, documents)
+        return scored.where(scored.at_least(least))
+
+    return score
+
+
+def verify(pairs: np.ndarray, score: Callable[[np.ndarray], Overlaps], workers: int, writer: ScoredWriter) -> None:
+    """Writes the scored pairs, in order."""
+    for scored in ordered_map(score, portions(pairs), workers):
+        writer.add(scored)
 
 
 def compare_everything(

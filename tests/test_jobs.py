@@ -1,0 +1,494 @@
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.corpus import Columns
+from nearkin.engine.local import candidates, collapse, run, verifying
+from nearkin.engine.progress import Silent
+from nearkin.engine.settings import Settings
+from nearkin.errors import RunError, UsageError
+from nearkin.evaluate.synth import SynthSettings, synth
+from nearkin.jobs import Job, dedup_job, pairs_job
+from nearkin.shingle import Shingler, text_buffers
+from nearkin.spec import Spec
+
+COLUMNS = Columns(id="id", extra=("source",))
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """7,000 documents in three files: clusters, a hot one, boilerplate, hostile ones (two nulls)."""
+    folder = tmp_path_factory.mktemp("synth") / "corpus"
+    settings = SynthSettings(
+        documents=7000, length="lognormal:600:0.5", hot_clusters=1, hot_size=400, boilerplate=0.1, hostile=24, files=3, seed=3
+    )
+    synth(folder, settings)
+    return folder
+
+
+def job(inputs: Any, out: Path, **other: Any) -> Job:
+    settings = {name: other.pop(name) for name in list(other) if name in Settings.__dataclass_fields__}
+    given = tuple(map(str, inputs)) if isinstance(inputs, list) else (str(inputs),)
+    columns = other.pop("columns", COLUMNS)
+    return Job(given, out, columns, Settings(**{"source": "source", **settings}), **other)
+
+
+def finished(inputs: Any, out: Path, **other: Any) -> dict[str, Any]:
+    return dedup_job(job(inputs, out, **other), Silent())
+
+
+@pytest.fixture(scope="session")
+def reference(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An undisturbed run."""
+    out = tmp_path_factory.mktemp("reference") / "out"
+    finished(corpus / "documents", out)
+    return out
+
+
+def texts_of(corpus: Path) -> dict[str, str | None]:
+    table = pq.read_table(corpus / "documents")
+    return dict(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
+
+
+def shingle_sets(texts: list[str], spec: Spec | None = None) -> list[set[int]]:
+    found = Shingler(spec or Spec()).texts(*text_buffers(pa.array(texts, pa.large_string())))
+    return [set(found.hashes[a:b].tolist()) for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
+
+
+def jaccard(a: set[int], b: set[int]) -> float:
+    return len(a & b) / len(a | b) if a | b else 0.0
+
+
+def same_result(a: Path, b: Path) -> None:
+    for name in ("clusters.parquet", "pairs.parquet", "rejected.jsonl"):
+        assert (a / name).read_bytes() == (b / name).read_bytes(), name
+
+
+def test_every_document_is_accounted_for(reference: Path) -> None:
+    facts = json.loads((reference / "run.json").read_bytes())
+    counts = facts["counts"]
+    assert counts["read"] == 7000
+    assert counts["rejected"] == 2
+    assert counts["kept"] + counts["removed"] + counts["rejected"] == 7000
+    clusters = pq.read_table(reference / "clusters.parquet")
+    assert len(clusters) == 6998
+    assert sum(clusters["kept"].to_pylist()) == counts["kept"] == len(pq.read_table(reference / "kept"))
+    rejected = [json.loads(line) for line in (reference / "rejected.jsonl").read_text().splitlines()]
+    assert {entry["reason"] for entry in rejected} == {"null text"}
+    assert all(entry["file"].startswith("part-") for entry in rejected)
+    assert facts["report"]["rejected"] == [["null text", 2]]
+
+
+def test_every_removed_document_resembles_the_one_kept_for_it(corpus: Path, reference: Path) -> None:
+    texts = texts_of(corpus)
+    rows = [row for row in pq.read_table(reference / "clusters.parquet").to_pylist() if not row["kept"]]
+    assert len(rows) > 500
+    kept = set(pq.read_table(reference / "kept")["id"].to_pylist())
+    assert all(row["cluster"] in kept and row["id"] not in kept for row in rows)
+    pairs = zip(
+        shingle_sets([texts[row["id"]] for row in rows]), shingle_sets([texts[row["cluster"]] for row in rows]), strict=True
+    )
+    for row, (a, b) in zip(rows, pairs, strict=True):
+        assert len(a & b) >= 0.8 * len(a | b)
+        assert row["similarity"] == pytest.approx(jaccard(a, b), abs=1e-12)
+
+
+def test_recall_and_precision_of_planted_pairs(corpus: Path, tmp_path: Path) -> None:
+    truth = pq.read_table(corpus / "truth.parquet").to_pylist()
+    texts = texts_of(corpus)
+    pairs_job(job(corpus / "documents", tmp_path / "p.parquet"), True, Silent())
+    found = {(row["id_a"], row["id_b"]): row["similarity"] for row in pq.read_table(tmp_path / "p.parquet").to_pylist()}
+    ids = sorted({name for pair in found for name in pair})
+    sets = dict(zip(ids, shingle_sets([texts[name] for name in ids]), strict=True))
+    assert all(similarity == jaccard(sets[a], sets[b]) >= 0.8 for (a, b), similarity in found.items())
+    # Of the hot cluster, members are paired with its leaders only.
+    planted = [row for row in truth if row["similarity"] >= 0.8 and row["cluster"] != 0]
+    assert len(planted) > 300
+    assert np.mean([(row["id_a"], row["id_b"]) in found for row in planted]) >= 0.95
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_do_not_change_the_result(workers: int, corpus: Path, reference: Path, tmp_path: Path) -> None:
+    finished(corpus / "documents", tmp_path / "out", workers=workers)
+    same_result(tmp_path / "out", reference)
+
+
+def test_partitions_do_not_change_the_result(
+    corpus: Path, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a small --memory would: keys in partitions, pairs spilled, groups and pairs in portions."""
+    monkeypatch.setattr(candidates, "BYTES_PER_KEY", (512 << 20) // 4 // 1000)
+    monkeypatch.setattr(run, "BYTES_PER_PAIR", (512 << 20) // 8 // 50)
+    monkeypatch.setattr(collapse, "GROUPS_AT_ONCE", 1000)
+    monkeypatch.setattr(verifying, "PAIRS_AT_ONCE", 100)
+    monkeypatch.setattr("nearkin.cluster.clusters.PAIRS_AT_ONCE", 100)
+    monkeypatch.setattr(candidates, "PAIRS_AT_ONCE", 100)
+    finished(corpus / "documents", tmp_path / "out", memory=512 << 20)
+    same_result(tmp_path / "out", reference)
+
+
+def test_files_and_their_order_do_not_change_the_result(corpus: Path, reference: Path, tmp_path: Path) -> None:
+    parts = sorted((corpus / "documents").iterdir())
+    finished([parts[2], parts[0], parts[1]], tmp_path / "shuffled")
+    same_result(tmp_path / "shuffled", reference)
+    whole = tmp_path / "one.parquet"
+    pq.write_table(pa.concat_tables([pq.read_table(part) for part in parts]), whole, row_group_size=333)
+    finished(whole, tmp_path / "one")
+    assert (tmp_path / "one/clusters.parquet").read_bytes() == (reference / "clusters.parquet").read_bytes()
+    reordered = pa.concat_tables([pq.read_table(part) for part in parts]).sort_by([("text", "descending")])
+    pq.write_table(reordered, tmp_path / "reordered.parquet")
+    finished(tmp_path / "reordered.parquet", tmp_path / "again")
+    tables = [pq.read_table(folder / "clusters.parquet").sort_by("id") for folder in (reference, tmp_path / "again")]
+    assert tables[0].equals(tables[1])
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from nearkin.engine.local import sketching
+from nearkin.engine.settings import Settings
+from nearkin.corpus import Columns
+from nearkin.jobs import Job, dedup_job
+
+sketching.SEGMENT_SECONDS = 0.0
+
+class Killer:
+    def __init__(self, stage, advances):
+        self.wanted, self.left, self.now = stage, advances, None
+    def stage(self, name, total=None):
+        self.now = name
+        self.strike()
+    def advance(self, count):
+        self.strike()
+    def strike(self):
+        if self.now == self.wanted:
+            self.left -= 1
+            if self.left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+    def close(self):
+        pass
+
+inputs, out, stage, advances = sys.argv[1:]
+columns = Columns(id="id", extra=("source",))
+dedup_job(Job((inputs,), Path(out), columns, Settings(source="source")), Killer(stage, int(advances)))
+"""
+MOMENTS = [
+    ("sketch", 0), ("sketch", 2), ("sketch", 3), ("collapse", 0), ("bands", 0), ("bands", 5),
+    ("verify", 0), ("verify", 1), ("cluster", 0), ("write", 0), ("write", 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("stage", "advances"), MOMENTS)
+def test_a_killed_run_resumes_to_the_same_bytes(
+    stage: str, advances: int, corpus: Path, reference: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    line = [sys.executable, "-c", KILLED, str(corpus / "documents"), str(out), stage, str(advances)]
+    killed = subprocess.run(line, capture_output=True, check=False)
+    assert killed.returncode == -9, killed.stderr.decode()
+    assert not out.exists()
+    with pytest.raises(UsageError, match="exists; continue it with --resume"):
+        finished(corpus / "documents", out)
+    finished(corpus / "documents", out, resume=True)
+    same_result(out, reference)
+    assert not job(corpus, out).partial.exists()
+
+
+def killed_run(corpus: Path, out: Path, stage: str = "verify") -> None:
+    subprocess.run([sys.executable, "-c", KILLED, str(corpus), str(out), stage, "0"], check=False)
+    assert job(corpus, out).partial.exists()
+
+
+def test_resume_refuses_changed_inputs_and_parameters(corpus: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(corpus / "documents", copy)
+    out = tmp_path / "out"
+    killed_run(copy, out)
+    with pytest.raises(UsageError, match=r"cannot resume .*parameters\.threshold was 0\.8 and is 0\.7.*--overwrite"):
+        finished(copy, out, resume=True, threshold=0.7)
+    with pytest.raises(UsageError, match=r"spec\.k was 128 and is 64"):
+        finished(copy, out, resume=True, spec=Spec(k=64))
+    first = copy / "part-00000.parquet"
+    pq.write_table(pq.read_table(first).slice(1), first)
+    with pytest.raises(UsageError, match=r"the input .*part-00000\.parquet has changed"):
+        finished(copy, out, resume=True)
+    first.unlink()
+    with pytest.raises(UsageError, match=r"part-00000\.parquet is not among the inputs now"):
+        finished(copy, out, resume=True)
+    assert finished(copy, out, overwrite=True)["counts"]["read"] < 7000
+
+
+def test_a_touched_input_is_no_change(corpus: Path, reference: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(corpus / "documents", copy)
+    killed_run(copy, tmp_path / "out")
+    os.utime(copy / "part-00001.parquet", (1, 1))
+    finished(copy, tmp_path / "out", resume=True)
+    same_result(tmp_path / "out", reference)
+
+
+def test_output_that_exists(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UsageError, match=r"out exists; continue it with --resume, replace it with --overwrite"):
+        finished(corpus / "documents", tmp_path / "out")
+    with pytest.raises(UsageError, match="is not the output of a run"):
+        finished(corpus / "documents", tmp_path / "out", resume=True)
+    first = finished(corpus / "documents", tmp_path / "out", overwrite=True)
+    assert finished(corpus / "documents", tmp_path / "out", resume=True) == json.loads(json.dumps(first))
+
+
+def test_resume_with_nothing_there_starts(corpus: Path, reference: Path, tmp_path: Path) -> None:
+    finished(corpus / "documents", tmp_path / "deep/out", resume=True)
+    same_result(tmp_path / "deep/out", reference)
+
+
+def test_no_space_left(corpus: Path, tmp_path: Path) -> None:
+    """A file size limit stands in for a full disk: writing fails with the system's error in the middle of a stage."""
+    code = f"""
+import resource, signal, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from nearkin.cli.app import run
+sys.exit(run(["dedup", {str(corpus / "documents")!r}, "--out", {str(tmp_path / "out")!r}, "--id", "id", "--source", "source"]))
+"""
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1, failed.stderr
+    assert failed.stderr.startswith("nearkin: cannot write in ")
+    assert "--resume" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert finished(corpus / "documents", tmp_path / "out", resume=True)["counts"]["read"] == 7000
+
+
+def test_saved_signatures_are_banded_again_without_sketching(corpus: Path, tmp_path: Path) -> None:
+    finished(corpus / "documents", tmp_path / "saved", save_signatures=True)
+    summary = finished(tmp_path / "saved", tmp_path / "again", threshold=0.6, bands=20, rows=4)
+    assert (tmp_path / "saved/signatures").is_dir()
+    finished(corpus / "documents", tmp_path / "direct", threshold=0.6, bands=20, rows=4)
+    same_result(tmp_path / "again", tmp_path / "direct")
+    assert summary["counts"]["rejected"] == 2
+    pairs_job(job(tmp_path / "saved", tmp_path / "p.parquet", threshold=0.6, bands=20, rows=4), False, Silent())
+    assert (tmp_path / "p.parquet").read_bytes() == (tmp_path / "direct/pairs.parquet").read_bytes()
+
+
+def test_saved_signatures_of_inputs_that_changed(corpus: Path, reference: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(corpus / "documents", copy)
+    finished(copy, tmp_path / "saved", save_signatures=True)
+    with pytest.raises(UsageError, match="column 'quality' was not kept"):
+        finished(tmp_path / "saved", tmp_path / "x", columns=Columns(extra=("quality",)), source="quality")
+    (copy / "part-00002.parquet").unlink()
+    with pytest.raises(UsageError, match="part-00002"):
+        finished(tmp_path / "saved", tmp_path / "x")
+    with pytest.raises(UsageError, match="run it again with --save-signatures"):
+        finished(reference, tmp_path / "x")
+
+
+def write_texts(path: Path, texts: list[str]) -> Path:
+    pq.write_table(pa.table({"text": texts}), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("texts", "kept"),
+    [([], 0), (["only one document here"], 1), ([""] * 7, 7), (["the same in every row of it"] * 6000, 1), (["x y"] * 3, 1)],
+    ids=["empty corpus", "one document", "empty documents", "identical", "three identical"],
+)
+def test_degenerate_corpora(texts: list[str], kept: int, tmp_path: Path) -> None:
+    path = write_texts(tmp_path / "a.parquet", texts)
+    summary = finished(path, tmp_path / "out", columns=Columns(), source=None)
+    assert summary["counts"]["kept"] == kept
+    assert summary["counts"]["read"] == len(texts)
+    assert len(pq.read_table(tmp_path / "out/kept/a.parquet")) == kept
+
+
+def test_empty_documents_can_be_dropped(tmp_path: Path) -> None:
+    path = write_texts(tmp_path / "a.parquet", ["", "some words", " ", "more words"])
+    summary = finished(path, tmp_path / "out", columns=Columns(), source=None, empty="drop")
+    assert (summary["counts"]["kept"], summary["counts"]["removed"], summary["counts"]["empty"]) == (2, 2, 2)
+    rows = pq.read_table(tmp_path / "out/clusters.parquet").to_pylist()
+    assert [(row["kind"], row["kept"], row["similarity"]) for row in rows[:2]] == [
+        ("empty", False, None),
+        ("unique", True, 1.0),
+    ]
+
+
+def test_repeated_ids(tmp_path: Path) -> None:
+    table = pa.table(
+        {"id": ["a", "b", "a", "c"], "text": ["one two three", "four five six", "seven eight nine", "one two three"]}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(table.slice(1, 1), tmp_path / "b.parquet")
+    summary = finished(
+        [tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "out", columns=Columns(id="id"), source=None
+    )
+    ids = pq.read_table(tmp_path / "out/clusters.parquet")["id"].to_pylist()
+    assert ids == [
+        "a#a.parquet:0000000000",
+        "b#a.parquet:0000000001",
+        "a#a.parquet:0000000002",
+        "c",
+        "b#b.parquet:0000000000",
+    ]
+    assert summary["counts"]["repeated_ids"] == 4
+    assert any("4 rows share an id" in warning for warning in summary["warnings"])
+
+
+def test_bad_rows_and_files_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "one two three four"}\n{"text": \n{"text": null}\n{"text": "\xff"}\n')
+    (tmp_path / "b.parquet").write_bytes(b"no parquet")
+    (tmp_path / "c.jsonl").write_bytes(b'{"text": "One two three four!"}\n')
+    summary = finished(tmp_path, tmp_path.with_name("out"), columns=Columns(), source=None)
+    counts = summary["counts"]
+    assert (counts["read"], counts["kept"], counts["removed"], counts["rejected"]) == (6, 1, 1, 4)
+    rejected = [json.loads(line) for line in (tmp_path.with_name("out") / "rejected.jsonl").read_text().splitlines()]
+    assert [(entry["file"], entry.get("row")) for entry in rejected] == [
+        ("a.jsonl", 1),
+        ("a.jsonl", 2),
+        ("a.jsonl", 3),
+        ("b.parquet", None),
+    ]
+    shutil.rmtree(tmp_path.with_name("out"))
+    with pytest.raises(RunError, match=r"a\.jsonl, row 1: invalid JSON"):
+        finished(tmp_path, tmp_path.with_name("out"), columns=Columns(), source=None, on_error="fail")
+
+
+def test_a_document_of_fifty_megabytes(tmp_path: Path) -> None:
+    large = " ".join(f"w{i % 5003}x{i % 7919}" for i in range(4_800_000))
+    assert len(large) > 50e6
+    path = write_texts(tmp_path / "a.parquet", ["small one here", large, large + " and an end"])
+    summary = finished(path, tmp_path / "out", columns=Columns(), source=None)
+    assert (summary["counts"]["kept"], summary["counts"]["removed_near"]) == (2, 1)
+
+
+def near_identical(path: Path, n: int) -> Path:
+    """n texts of 120 words, each different from a common one in a word or two."""
+    rng = np.random.default_rng(1)
+    words = np.array([f"word{i}" for i in range(120)])
+    changed = rng.integers(0, 120, (n, 2))
+    texts = []
+    for i in range(n):
+        own = words.copy()
+        own[changed[i]] = f"own{i}"
+        texts.append(" ".join(own))
+    return write_texts(path, texts)
+
+
+def test_near_identical_documents_end_as_few_kept_ones(tmp_path: Path, full: bool) -> None:
+    n = 100_000 if full else 20_000
+    path = near_identical(tmp_path / "a.parquet", n)
+    summary = finished(path, tmp_path / "out", columns=Columns(), source=None)
+    assert summary["counts"]["kept"] <= 20
+    facts = summary["stages"]["candidates"]
+    bands = summary["bands"]
+    assert facts["candidates"] <= n * 100 * bands
+    assert facts["hot_buckets"] >= 1
+    assert summary["report"]["hot_buckets"]
+
+
+def test_blocks_are_never_compared(corpus: Path, tmp_path: Path) -> None:
+    finished(corpus / "documents", tmp_path / "out", block_by="source")
+    table = pq.read_table(corpus / "documents")
+    sources = dict(zip(table["id"].to_pylist(), table["source"].to_pylist(), strict=True))
+    rows = pq.read_table(tmp_path / "out/clusters.parquet").to_pylist()
+    assert all(sources[row["id"]] == sources[row["cluster"]] for row in rows)
+
+
+def test_keep_policy_decides(corpus: Path, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "text": ["the same words in all of these", "The same words in all of these.", "the same words IN all of these"],
+            "source": ["web", "gold", "books"],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    columns = Columns(extra=("source",))
+    finished(tmp_path / "a.parquet", tmp_path / "out", columns=columns, keep="source:gold>books", source=None)
+    assert pq.read_table(tmp_path / "out/kept")["source"].to_pylist() == ["gold"]
+
+
+@pytest.mark.parametrize("verify", ["estimate", "none"])
+def test_unverified_runs_say_so(verify: str, corpus: Path, tmp_path: Path) -> None:
+    summary = finished(corpus / "documents", tmp_path / "out", verify=verify)
+    assert summary["report"]["parameters"]["verify"] == verify
+    assert any(f"verify={verify}" in warning for warning in summary["warnings"])
+
+
+def test_components_hold_the_floor(corpus: Path, tmp_path: Path) -> None:
+    summary = finished(corpus / "documents", tmp_path / "out", cluster="components", floor=0.7)
+    texts = texts_of(corpus)
+    rows = [row for row in pq.read_table(tmp_path / "out/clusters.parquet").to_pylist() if not row["kept"]]
+    sets = zip(shingle_sets([texts[r["id"]] for r in rows]), shingle_sets([texts[r["cluster"]] for r in rows]), strict=True)
+    for row, (a, b) in zip(rows, sets, strict=True):
+        assert row["similarity"] == pytest.approx(jaccard(a, b), abs=1e-12)
+        assert len(a & b) >= 0.7 * len(a | b)
+    assert summary["counts"]["removed"] == len(rows)
+
+
+def test_small_corpora_are_compared_completely(corpus: Path, tmp_path: Path) -> None:
+    path = tmp_path / "few.parquet"
+    pq.write_table(pq.read_table(corpus / "documents").slice(0, 1500), path)
+    pairs_job(job(path, tmp_path / "all.parquet", threshold=0.3), True, Silent())
+    found = {(row["id_a"], row["id_b"]) for row in pq.read_table(tmp_path / "all.parquet").to_pylist()}
+    texts = {
+        name: text for name, text in zip(*(pq.read_table(path)[c].to_pylist() for c in ("id", "text")), strict=True) if text
+    }
+    sets = dict(zip(texts, shingle_sets(list(texts.values())), strict=True))
+    postings: dict[int, list[str]] = {}
+    for name, values in sets.items():
+        for value in values:
+            postings.setdefault(value, []).append(name)
+    suspects = {(a, b) for names in postings.values() for i, a in enumerate(names) for b in names[i + 1 :]}
+    assert found == {pair for pair in suspects if jaccard(sets[pair[0]], sets[pair[1]]) >= 0.3}
+
+
+@pytest.fixture(scope="session")
+def source_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from nearkin.corpus.source_code import write_source_corpus
+
+    path = tmp_path_factory.mktemp("code") / "code.parquet"
+    write_source_corpus(path, limit=30_000)
+    table = pq.read_table(path)
+    pq.write_table(
+        table.filter(pc.match_substring_regex(table["path"], "^(encodings|idlelib|numpy|pip|email)/")).slice(0, 4900), path
+    )
+    return path
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.8, 0.9])
+def test_real_text_against_brute_force(threshold: float, source_code: Path, tmp_path: Path) -> None:
+    """Candidates from bands, on code of this Python, against every pair compared."""
+    columns = Columns(id="id")
+    common = {"columns": columns, "source": None, "threshold": threshold}
+    banding = Settings(threshold=threshold).banding
+    pairs_job(
+        job(source_code, tmp_path / "lsh.parquet", bands=banding.bands, rows=banding.rows, max_bucket=5000, **common),
+        False,
+        Silent(),
+    )
+    found = {(r["id_a"], r["id_b"]): r["similarity"] for r in pq.read_table(tmp_path / "lsh.parquet").to_pylist()}
+    pairs_job(job(source_code, tmp_path / "all.parquet", **common), False, Silent())
+    truth = {(r["id_a"], r["id_b"]): r["similarity"] for r in pq.read_table(tmp_path / "all.parquet").to_pylist()}
+    assert found.items() <= truth.items()
+    assert len(truth) > 100
+    assert len(found) >= 0.95 * len(truth)
+
+
+def test_nothing_is_left_beside_the_output(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "only" / "out"
+    finished(corpus / "documents", out)
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "clusters.parquet", "kept", "pairs.parquet", "rejected.jsonl", "report.html", "run.json",
+    ]  # fmt: skip
