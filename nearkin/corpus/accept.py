@@ -21,6 +21,8 @@ class Checked(NamedTuple):
     """int64: positions of the documents among the rows."""
     rejected: list[tuple[int, str, str]]
     """(position, reason, raw prefix) of the others, in order."""
+    mask: np.ndarray
+    """bool: which rows are documents."""
 
 
 class Column(NamedTuple):
@@ -43,11 +45,11 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> Checked:
     values.update({name: _plain(rows[name]) for name in columns.extra})
     documents = pa.record_batch(list(values.values()), list(values))
     if not reasons:
-        return Checked(documents, np.arange(len(rows)), [])
+        return Checked(documents, np.arange(len(rows)), [], np.ones(len(rows), bool))
     fit = np.ones(len(rows), bool)
     fit[list(reasons)] = False
     rejected = [(at, reasons[at], raw_prefix(_python_value(content, at))) for at in sorted(reasons)]
-    return Checked(documents.filter(pa.array(fit)), np.flatnonzero(fit), rejected)
+    return Checked(documents.filter(pa.array(fit)), np.flatnonzero(fit), rejected, fit)
 
 
 def raw_prefix(value: object) -> str:

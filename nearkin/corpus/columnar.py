@@ -14,6 +14,7 @@ from nearkin.corpus.files import InputFile
 from nearkin.corpus.formats import Piece, fresh_name
 
 LONG = 64
+VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def pieces(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whole: bool) -> Iterator[Piece]:
@@ -23,8 +24,21 @@ def pieces(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whol
         rejected = [(first + at, reason, raw) for at, reason, raw in checked.rejected]
         complete = None
         if whole:
-            complete = batch if len(checked.kept) == len(batch) else batch.take(pa.array(checked.kept))
+            complete = rows_of(batch, checked.mask)
         yield Piece(checked.kept + first, checked.documents, rejected, first + len(batch), complete)
+
+
+def rows_of(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
+    """The rows at which the mask is true; views of text, which Arrow cannot filter, by way of plain text."""
+    if mask.all():
+        return batch
+    columns = [
+        column.cast(VIEWS[column.type]).filter(pa.array(mask)).cast(column.type)
+        if column.type in VIEWS
+        else column.filter(pa.array(mask))
+        for column in batch.columns
+    ]
+    return pa.record_batch(columns, schema=batch.schema)
 
 
 def split(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -46,7 +60,7 @@ class TableWriter:
         self._writer: Any = None
 
     def select(self, whole: pa.RecordBatch, keep: np.ndarray, added: pa.RecordBatch | None) -> pa.RecordBatch:
-        batch = whole if keep.all() else whole.filter(pa.array(keep))
+        batch = rows_of(whole, keep)
         if added is not None:
             taken = set(batch.schema.names)
             for name in added.schema.names:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.accept import as_text
+from nearkin.corpus.columnar import VIEWS
 from nearkin.errors import UsageError
 
 
@@ -17,6 +18,16 @@ def to_table(data: Any) -> pa.Table:
         >>> to_table(["one", "two"]).column_names
         ['text']
     """
+    return without_views(_to_table(data))
+
+
+def without_views(table: pa.Table) -> pa.Table:
+    """Views of text, which polars hands out and Arrow cannot filter, as plain text."""
+    fields = [field.with_type(VIEWS.get(field.type, field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields, table.schema.metadata))
+
+
+def _to_table(data: Any) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):

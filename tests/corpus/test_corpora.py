@@ -96,6 +96,17 @@ def test_every_format_gives_the_same_documents(name: str, tmp_path: Path) -> Non
     assert not rejected
 
 
+def test_views_of_text(tmp_path: Path) -> None:
+    views = pa.table({"text": pa.array(TEXTS, pa.string_view())})
+    (tmp_path / "a.arrow").write_bytes(ipc(pa.ipc.new_file, views))
+    corpus = FileCorpus.open([str(tmp_path / "a.arrow")])
+    assert [row["text"] for row in read(corpus, Columns())[0]] == TEXTS
+    (tmp_path / "out").mkdir()
+    write_kept(corpus, Columns(), np.arange(50) < 3, tmp_path / "out")
+    with pa.ipc.open_file(tmp_path / "out/a.arrow") as written:
+        assert written.read_all().equals(views.slice(0, 3))
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_reading_goes_on_at_any_row(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(FILES[name]())

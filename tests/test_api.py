@@ -1,0 +1,192 @@
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets import Dataset
+
+import nearkin as nk
+
+BASE = [
+    f"the text number {i} has some words of its own like w{i} x{i * 7} y{i * 11} and z{i * 13} at the end" for i in range(40)
+]
+TEXTS = [*BASE, *(text.upper() for text in BASE[:5]), *(text + " today" for text in BASE[5:10]), ""]
+COLUMNS: dict[str, Any] = {
+    "list": TEXTS,
+    "tuple": tuple(TEXTS),
+    "arrow": pa.array(TEXTS),
+    "arrow large": pa.array(TEXTS, pa.large_string()),
+    "arrow view": pa.array(TEXTS, pa.string_view()),
+    "arrow dictionary": pa.array(TEXTS).dictionary_encode(),
+    "arrow binary": pa.array([text.encode() for text in TEXTS], pa.binary()),
+    "arrow slice": pa.array(["before", *TEXTS, "after"])[1:-1],
+    "chunked": pa.chunked_array([TEXTS[:7], [], TEXTS[7:]]),
+    "numpy": np.array(TEXTS, object),
+    "pandas": pd.Series(TEXTS),
+    "pandas arrow": pd.Series(TEXTS, dtype="string[pyarrow]"),
+    "polars": pl.Series(TEXTS),
+    "datasets": Dataset.from_dict({"text": TEXTS})["text"],
+}
+TABLE = pa.table({"key": [f"k{i}" for i in range(len(TEXTS))], "text": TEXTS})
+TABLES: dict[str, Any] = {
+    "arrow": TABLE,
+    "batch": TABLE.to_batches()[0],
+    "pandas": TABLE.to_pandas(),
+    "polars": pl.from_arrow(TABLE),
+    "datasets": Dataset.from_dict(TABLE.to_pydict()),
+    "datasets shuffled": Dataset.from_dict(TABLE.take(list(range(len(TEXTS)))[::-1]).to_pydict()).select(
+        range(len(TEXTS))[::-1]
+    ),
+    "mapping": TABLE.to_pydict(),
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_sketch_of_every_kind_of_column(column: Any) -> None:
+    want = nk.sketch(pa.array(TEXTS, pa.large_string()), nk.Spec(k=32))
+    np.testing.assert_array_equal(nk.sketch(column, nk.Spec(k=32)), want)
+    assert want.dtype == np.uint32
+    assert want.shape == (len(TEXTS), 32)
+
+
+def test_sketch_of_arrow_makes_no_python_strings(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nearkin.corpus import accept, convert
+
+    def fail(*_: object) -> None:
+        raise AssertionError("Python objects were made")
+
+    monkeypatch.setattr(accept, "_is_utf8", fail)
+    monkeypatch.setattr(convert.pa, "array", fail)
+    assert len(nk.sketch(COLUMNS["arrow large"])) == len(TEXTS)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_sketch_does_not_depend_on_workers(workers: int) -> None:
+    many = pa.array(TEXTS * 500)
+    np.testing.assert_array_equal(nk.sketch(many, workers=workers)[: len(TEXTS)], nk.sketch(TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["a", None], "row 1: null text"),
+        (pa.array([b"a", b"\xff"]), "row 1: invalid UTF-8"),
+        ([1, 2], "int64, not text"),
+        ("one text", "str is not a column of texts"),
+        (["a", 1], "not of one Arrow type"),
+    ],
+)
+def test_sketch_of_what_is_no_text(column: Any, message: str) -> None:
+    with pytest.raises(nk.UsageError, match=message):
+        nk.sketch(column)
+
+
+def test_sketch_of_nothing() -> None:
+    assert nk.sketch([]).shape == (0, 128)
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_dedup_of_every_kind_of_table(table: Any) -> None:
+    result = nk.dedup(table, id="key")
+    kinds = result.clusters["kind"].to_pylist()
+    assert [kinds.count(kind) for kind in ("unique", "kept", "exact", "near", "empty")] == [30, 10, 5, 5, 1]
+    assert result.kept.sum() == 41
+    assert len(result.filter(table)) == 41
+    assert result.statistics["removed_near"] == 5
+    assert "51 documents, 41 kept" in repr(result)
+
+
+def test_dedup_of_lists_and_files(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    for data in (TEXTS, str(tmp_path / "a.parquet"), tmp_path / "a.parquet", [tmp_path / "a.parquet"]):
+        assert nk.dedup(data).kept.sum() == 41
+
+
+def test_rejected_rows_are_not_kept() -> None:
+    result = nk.dedup(pa.table({"text": ["one two three four", None, "One two three four."]}))
+    assert result.kept.tolist() == [False, False, True]
+    assert result.statistics["rejected"] == 1
+
+
+def test_tables_convert() -> None:
+    result = nk.dedup(TABLE, id="key")
+    assert result.clusters.to_pandas().shape == result.clusters.to_polars().shape == (51, 5)
+    assert pl.DataFrame(result.pairs).height == len(result.pairs) == 5
+    assert result.clusters.num_rows == 51
+
+
+def test_conversion_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = nk.dedup(TEXTS)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(nk.NearkinError, match=r"pip install 'nearkin\[polars\]'"):
+        result.clusters.to_polars()
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"bands": 20, "rows": 5}, {"cluster": "components"}, {"verify": "none", "bands": 20, "rows": 5}]
+)
+def test_rethreshold_is_a_run_at_that_threshold(settings: dict[str, Any]) -> None:
+    rng = np.random.default_rng(4)
+    texts = [" ".join(f"w{w}" for w in np.where(rng.random(40) < i % 7 / 50, rng.integers(1000, 9000, 40), base)) for i in range(300)
+             for base in [np.arange(40) + i // 7 * 40]]  # fmt: skip
+    result = nk.dedup(texts, threshold=0.5, **settings)
+    again = result.rethreshold(0.8)
+    assert 0 < again.statistics["removed"] < result.statistics["removed"]
+    if not settings or "cluster" in settings:
+        direct = nk.dedup(texts, threshold=0.8, **settings)
+        assert again.clusters.arrow.equals(direct.clusters.arrow)
+        assert again.pairs.arrow.equals(direct.pairs.arrow)
+    assert min(again.pairs["similarity"].to_pylist()) >= 0.8
+    with pytest.raises(nk.UsageError, match=r"threshold 0\.4 is outside 0\.5 \(the run's\) to 1"):
+        result.rethreshold(0.4)
+
+
+def test_write(tmp_path: Path) -> None:
+    result = nk.dedup(TABLE, id="key")
+    out = result.write(tmp_path / "out")
+    assert pq.read_table(out / "kept/documents.parquet").num_rows == 41
+    assert pq.read_table(out / "clusters.parquet").equals(result.clusters.arrow)
+    with pytest.raises(nk.UsageError, match="exists"):
+        result.write(tmp_path / "out")
+    pq.write_table(TABLE, tmp_path / "in.parquet")
+    from_files = nk.dedup(tmp_path / "in.parquet").write(tmp_path / "files")
+    assert pq.read_table(from_files / "kept/in.parquet").num_rows == 41
+
+
+def test_report(tmp_path: Path) -> None:
+    result = nk.dedup(TABLE, id="key")
+    page = nk.report(result, tmp_path / "page.html").read_text("utf-8")
+    assert "41" in page
+    out = result.write(tmp_path / "out")
+    (out / "report.html").unlink()
+    assert nk.report(out).read_text("utf-8") == page
+    with pytest.raises(nk.UsageError, match="not the output of a run"):
+        nk.report(tmp_path)
+
+
+def test_pairs() -> None:
+    found = nk.pairs(TABLE, id="key", threshold=0.8)
+    assert found.to_pandas().shape == (5, 4)
+    assert found.to_polars().height == 5
+    assert nk.pairs(TABLE, id="key", threshold=0.8, expand_exact=True).pairs.num_rows == 10
+
+
+def test_tokens() -> None:
+    table = pa.table({"words": [["A", "b", "c"], ["A", "b", "c"], ["a", "b", "c"]]})
+    assert nk.dedup(table, tokens="words").kept.tolist() == [True, False, True]
+    with pytest.raises(nk.UsageError, match="exclude each other"):
+        nk.dedup(table, text="words", tokens="words")
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(nk.UsageError, match=r"'treshold' is no setting; there are .*threshold"):
+        nk.dedup(TEXTS, treshold=0.5)
+    with pytest.raises(nk.UsageError, match=r"the table has no column 'body' \(it has 'key', 'text'\)"):
+        nk.dedup(TABLE, text="body")
+    with pytest.raises(nk.UsageError, match="the table has 3 rows, the result is about 51"):
+        nk.dedup(TABLE).filter(["a", "b", "c"])
