@@ -16,7 +16,6 @@ from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering, Grouped, cluster
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.local.threads import Borrowed, ordered_map
 from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Progress, Silent
 from nearkin.engine.settings import Settings
@@ -27,6 +26,7 @@ from nearkin.report.data import ReportData
 from nearkin.report.page import render
 from nearkin.sketch.minhash import Sketcher
 from nearkin.spec import Spec
+from nearkin.threads import Borrowed, ordered_map
 
 SKETCH_ROWS = 8192
 

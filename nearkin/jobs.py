@@ -29,7 +29,6 @@ from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.local.threads import Borrowed, ordered_map
 from nearkin.engine.local.work import MANIFEST, WorkFolder, disk, dump, write_atomically
 from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress
@@ -41,6 +40,7 @@ from nearkin.report.data import ReportData
 from nearkin.report.page import render
 from nearkin.sketch.minhash import Sketcher, Sketches
 from nearkin.spec import Spec
+from nearkin.threads import Borrowed, ordered_map
 
 RUN = "run.json"
 SIGNATURES = "signatures"
@@ -128,7 +128,7 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
         job = _over_saved(job, saved)
     if (finished := _finished(job)) is not None:
         return finished
-    corpus = saved.corpus(job.on_error) if saved else FileCorpus.open(job.inputs, on_error=job.on_error)
+    corpus = saved.corpus(job.on_error) if saved else FileCorpus.open(job.inputs, job.on_error, job.settings.memory // 32)
     with PeakMemory() as memory:
         work = _claim(job, "dedup", corpus)
         if saved is not None:
@@ -310,7 +310,7 @@ def pairs_run(job: Job, progress: Progress) -> Iterator[LocalRun]:
     claim_file(job.out, job.overwrite)
     if job.partial.exists() and not (job.resume or job.overwrite):
         raise UsageError(f"{job.partial} was left by a run; continue it with --resume, or start again with --overwrite")
-    corpus = saved.corpus(job.on_error) if saved else FileCorpus.open(job.inputs, on_error=job.on_error)
+    corpus = saved.corpus(job.on_error) if saved else FileCorpus.open(job.inputs, job.on_error, job.settings.memory // 32)
     work = _claim(job, "pairs", corpus)
     if saved is not None:
         _take_signatures(saved, work)
@@ -353,7 +353,7 @@ class SketchJob:
 def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
     """Writes signatures of files; rejected rows are counted by reason."""
     claim_file(job.out, job.overwrite)
-    corpus = FileCorpus.open(job.inputs, on_error=job.on_error)
+    corpus = FileCorpus.open(job.inputs, job.on_error)
     corpus.check(job.columns)
     sketchers = Borrowed(lambda: Sketcher(job.spec))
 

@@ -16,6 +16,7 @@ BASE = [
     f"the text number {i} has some words of its own like w{i} x{i * 7} y{i * 11} and z{i * 13} at the end" for i in range(40)
 ]
 TEXTS = [*BASE, *(text.upper() for text in BASE[:5]), *(text + " today" for text in BASE[5:10]), ""]
+BANDED = {"bands": 20, "rows": 5}
 COLUMNS: dict[str, Any] = {
     "list": TEXTS,
     "tuple": tuple(TEXTS),
@@ -127,13 +128,14 @@ def test_conversion_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         result.clusters.to_polars()
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"bands": 20, "rows": 5}, {"cluster": "components"}, {"verify": "none", "bands": 20, "rows": 5}]
-)
+@pytest.mark.parametrize("settings", [{}, BANDED, {"cluster": "components"}, {"verify": "none", **BANDED}])
 def test_rethreshold_is_a_run_at_that_threshold(settings: dict[str, Any]) -> None:
     rng = np.random.default_rng(4)
-    texts = [" ".join(f"w{w}" for w in np.where(rng.random(40) < i % 7 / 50, rng.integers(1000, 9000, 40), base)) for i in range(300)
-             for base in [np.arange(40) + i // 7 * 40]]  # fmt: skip
+    texts = []
+    for i in range(300):
+        words = np.arange(40) + i // 7 * 40
+        changed = np.where(rng.random(40) < i % 7 / 50, rng.integers(1000, 9000, 40), words)
+        texts.append(" ".join(f"w{word}" for word in changed))
     result = nk.dedup(texts, threshold=0.5, **settings)
     again = result.rethreshold(0.8)
     assert 0 < again.statistics["removed"] < result.statistics["removed"]

@@ -1,7 +1,7 @@
 """Parquet and Arrow IPC: batches of columns."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,11 @@ from nearkin.corpus.accept import check_rows
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.files import InputFile
 from nearkin.corpus.formats import Piece, fresh_name
+from nearkin.threads import ordered_map
 
 LONG = 64
+DECODERS = 2
+AHEAD = 128 << 20
 VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
@@ -106,8 +109,54 @@ class _RowGroups:
         self._writer.close()
 
 
+class RowGroup(NamedTuple):
+    """Where a row group begins, and its size uncompressed."""
+
+    number: int
+    first: int
+    rows: int
+    bytes: int
+
+
+def row_groups(metadata: pq.FileMetaData, start: int) -> Iterator[RowGroup]:
+    """Those that hold rows from `start` on."""
+    first = 0
+    for number in range(metadata.num_row_groups):
+        facts = metadata.row_group(number)
+        if first + facts.num_rows > start:
+            yield RowGroup(number, first, facts.num_rows, facts.total_byte_size)
+        first += facts.num_rows
+
+
+def decoded_batches(
+    source: Any, metadata: pq.FileMetaData, group: RowGroup, columns: list[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """A row group in batches; through a reader of its own, so that several may be decoded at a time."""
+    size = max(1, min(BATCH_ROWS, group.rows * BATCH_BYTES // max(group.bytes, 1)))
+    reader = pq.ParquetFile(source, metadata=metadata)
+    yield from reader.iter_batches(size, [group.number], columns, use_threads=False)
+
+
+def _numbered(
+    groups: list[RowGroup], decoded: Iterator[Iterable[pa.RecordBatch]], start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for group, batches in zip(groups, decoded, strict=True):
+        first = group.first
+        for batch in batches:
+            skipped = min(max(start - first, 0), len(batch))
+            yield from split(first + skipped, batch.slice(skipped))
+            first += len(batch)
+
+
 class Parquet:
-    """Columnar files, read by row group."""
+    """Columnar files, read by row group.
+
+    Args:
+        ahead: Bytes up to which a row group is decoded as a whole, two at a time; larger ones are streamed.
+    """
+
+    def __init__(self, ahead: int = AHEAD) -> None:
+        self._ahead = ahead
 
     def columns(self, file: InputFile) -> list[str]:
         with file.open() as source:
@@ -115,20 +164,19 @@ class Parquet:
 
     def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
         with file.open() as source, pq.ParquetFile(source) as parquet:
-            yield from pieces(self._batches(parquet, start, None if whole else list(columns.all)), columns, whole)
+            groups = list(row_groups(parquet.metadata, start))
+            names = None if whole else list(columns.all)
 
-    def _batches(self, parquet: pq.ParquetFile, start: int, columns: list[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
-        first = 0
-        for group in range(parquet.metadata.num_row_groups):
-            facts = parquet.metadata.row_group(group)
-            if first + facts.num_rows <= start:
-                first += facts.num_rows
-                continue
-            size = max(1, min(BATCH_ROWS, facts.num_rows * BATCH_BYTES // max(facts.total_byte_size, 1)))
-            for batch in parquet.iter_batches(size, [group], columns):
-                skipped = min(max(start - first, 0), len(batch))
-                yield from split(first + skipped, batch.slice(skipped))
-                first += len(batch)
+            def decode(group: RowGroup) -> list[pa.RecordBatch]:
+                return list(decoded_batches(source, parquet.metadata, group, names))
+
+            if any(group.bytes > self._ahead for group in groups):
+                done: Iterator[Iterable[pa.RecordBatch]] = (
+                    decoded_batches(source, parquet.metadata, group, names) for group in groups
+                )
+            else:
+                done = ordered_map(decode, groups, DECODERS, 0)
+            yield from pieces(_numbered(groups, done, start), columns, whole)
 
     def writer(self, file: InputFile, target: str) -> TableWriter:
         with file.open() as source, pq.ParquetFile(source) as parquet:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from nearkin.corpus.accept import TOKENS
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, WHOLE_FILE, Batch, Columns, Rejected
-from nearkin.corpus.columnar import ArrowIpc, Parquet, pieces, split
+from nearkin.corpus.columnar import AHEAD, ArrowIpc, Parquet, pieces, split
 from nearkin.corpus.delimited import Delimited
 from nearkin.corpus.files import InputFile, find_files
 from nearkin.corpus.formats import Format, Piece
@@ -18,8 +18,6 @@ from nearkin.errors import NearkinError, RunError, UsageError
 
 LINES, TEXT = JsonLines(), PlainText()
 FORMATS: dict[str, Format] = {
-    ".parquet": Parquet(),
-    ".pq": Parquet(),
     ".jsonl": LINES,
     ".ndjson": LINES,
     ".json": LINES,
@@ -30,15 +28,10 @@ FORMATS: dict[str, Format] = {
     ".feather": ArrowIpc(),
     ".ipc": ArrowIpc(),
 }
-"""By suffix; every other file is one text."""
+"""By suffix; and parquet."""
 ON_ERROR = ("quarantine", "fail")
 UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
 """What reading a damaged file raises."""
-
-
-def format_of(file: InputFile) -> Format:
-    """By its suffix."""
-    return FORMATS.get(file.suffix, TEXT)
 
 
 class FileCorpus:
@@ -47,19 +40,26 @@ class FileCorpus:
     Args:
         files: In order.
         on_error: `quarantine` or `fail`.
+        ahead: Bytes up to which parts of a file are decoded ahead.
     """
 
-    def __init__(self, files: Sequence[InputFile], on_error: str = "quarantine") -> None:
+    def __init__(self, files: Sequence[InputFile], on_error: str = "quarantine", ahead: int = AHEAD) -> None:
         if on_error not in ON_ERROR:
             raise UsageError(f"on-error {on_error!r} is not one of {', '.join(ON_ERROR)}")
         self.files = tuple(files)
         self.on_error = on_error
+        parquet = Parquet(ahead)
+        self._formats = {**FORMATS, ".parquet": parquet, ".pq": parquet}
         self._status: dict[int, tuple[int, float]] = {}
 
     @classmethod
-    def open(cls, inputs: Sequence[str], on_error: str = "quarantine") -> "FileCorpus":
+    def open(cls, inputs: Sequence[str], on_error: str = "quarantine", ahead: int = AHEAD) -> "FileCorpus":
         """From paths, globs, folders and URLs."""
-        return cls(find_files(inputs), on_error)
+        return cls(find_files(inputs), on_error, ahead)
+
+    def format_of(self, file: InputFile) -> Format:
+        """By its suffix; every other file is one text."""
+        return self._formats.get(file.suffix, TEXT)
 
     @property
     def names(self) -> list[str]:
@@ -72,7 +72,7 @@ class FileCorpus:
                 _require(columns, names, file)
 
     def _column_names(self, file: InputFile, columns: Columns) -> list[str] | None:
-        form = format_of(file)
+        form = self.format_of(file)
         try:
             if form is LINES:
                 fields = LINES.first_fields(file)
@@ -99,7 +99,7 @@ class FileCorpus:
         """One file; what cannot be read of it is one rejection, or an error if so asked."""
         file, row = self.files[number], start
         try:
-            for piece in format_of(file).read(file, columns, start, whole):
+            for piece in self.format_of(file).read(file, columns, start, whole):
                 row = piece.next_row
                 self._refuse(file, piece.rejected)
                 yield piece

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.batches import Columns
-from nearkin.corpus.corpora import FileCorpus, format_of
+from nearkin.corpus.corpora import FileCorpus
 from nearkin.corpus.formats import Piece, Writer
 from nearkin.errors import RunError
 
@@ -58,7 +58,7 @@ def _writer(corpus: FileCorpus, number: int, target: Path) -> Writer | None:
     """None for a file that cannot be read at all: it has no rows to write."""
     file = corpus.files[number]
     try:
-        return format_of(file).writer(file, str(target))
+        return corpus.format_of(file).writer(file, str(target))
     except (OSError, ValueError, pa.ArrowException):
         return None
 

@@ -7,7 +7,6 @@ constant memory (one number for each cluster apart), and truth is computed from 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -24,6 +23,7 @@ from nearkin.errors import RunError, UsageError
 from nearkin.evaluate import kernels
 from nearkin.shingle import Shingler
 from nearkin.spec import Spec
+from nearkin.threads import ordered_map
 from nearkin.verify.exact import SetBuilder, overlaps
 
 BATCH = 4096
@@ -361,14 +361,7 @@ def _batches(plan: Plan, generator: Generator, first: int, last: int, workers: i
             [_ids(np.arange(start, start + count)), generator.texts(rows), sources], ["id", "text", "source"]
         )
 
-    yield from _in_order(make, list(range(first, last, step)), workers)
-
-
-def _in_order(make: Callable[[int], Any], starts: list[int], workers: int) -> Iterator[Any]:
-    """Results in order, a few at a time."""
-    with ThreadPoolExecutor(workers, "nearkin-synth") as pool:
-        for low in range(0, len(starts), 2 * workers):
-            yield from pool.map(make, starts[low : low + 2 * workers])
+    yield from ordered_map(make, range(first, last, step), workers)
 
 
 def _ids(rows: np.ndarray) -> pa.Array:
@@ -420,7 +413,7 @@ def _write_truth(path: Path, plan: Plan, generator: Generator, spec: Spec, worke
     ranges = dict(pairwise(bounds))
     count = 0
     with pq.ParquetWriter(path, TRUTH, compression="zstd") as writer:
-        for batch in _in_order(lambda low: _truth(plan, generator, spec, low, ranges[low]), list(ranges), workers):
+        for batch in ordered_map(lambda low: _truth(plan, generator, spec, low, ranges[low]), ranges, workers):
             writer.write_batch(batch)
             count += len(batch)
     return count

@@ -9,12 +9,12 @@ import numpy as np
 
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pairs import PairSpool
-from nearkin.engine.local.threads import ordered_map
 from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.lsh import kernels
 from nearkin.lsh.curve import Banding
+from nearkin.threads import ordered_map
 
 PAIRS_AT_ONCE = 1 << 20
 BYTES_PER_KEY = 48

@@ -17,11 +17,11 @@ import pyarrow.ipc
 
 from nearkin.corpus import Batch, Columns, Corpus, Quarantine, make_ids
 from nearkin.engine.local.documents import ARRAYS
-from nearkin.engine.local.threads import Borrowed, ordered_map
 from nearkin.engine.local.work import WorkFolder, dump, write_atomically
 from nearkin.engine.progress import Progress
 from nearkin.sketch.minhash import Sketcher, Sketches
 from nearkin.spec import Spec
+from nearkin.threads import Borrowed, ordered_map
 
 SEGMENT_SECONDS = 5.0
 CHECKPOINT = "checkpoint.json"

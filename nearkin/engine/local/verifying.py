@@ -7,12 +7,12 @@ import numpy as np
 from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pairs import ScoredWriter
-from nearkin.engine.local.threads import Borrowed, ordered_map
 from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.lsh import kernels
 from nearkin.shingle import Shingler
+from nearkin.threads import Borrowed, ordered_map
 from nearkin.verify.exact import Inverted, Overlaps, SetBuilder, Sets, compare_all, overlaps, slabs
 
 ABSENT = np.uint32(0xFFFFFFFF)

@@ -11,14 +11,14 @@ Result = TypeVar("Result")
 Tool = TypeVar("Tool")
 
 
-def ordered_map(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """work(item) for each item in threads; results in the order of items; at most workers + 2 items in memory."""
+def ordered_map(work: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2) -> Iterator[Result]:
+    """work(item) for each item in threads; results in the order of items; at most workers + ahead items in memory."""
     running: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers, "nearkin") as pool:
         try:
             for item in items:
                 running.append(pool.submit(work, item))
-                if len(running) > workers + 1:
+                if len(running) >= workers + ahead:
                     yield running.popleft().result()
             while running:
                 yield running.popleft().result()
