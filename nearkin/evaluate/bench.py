@@ -6,17 +6,18 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nearkin.errors import RunError
 from nearkin.evaluate.synth import SynthSettings, synth
 from nearkin.sketch.minhash import Sketcher
 from nearkin.spec import Spec
@@ -33,6 +34,11 @@ class Measured:
     value: float
     unit: str
     runs: tuple[float, ...]
+
+    @classmethod
+    def of(cls, name: str, unit: str, runs: list[float]) -> "Measured":
+        """The median of the runs."""
+        return cls(name, statistics.median(runs), unit, tuple(runs))
 
 
 def machine() -> dict[str, Any]:
@@ -86,32 +92,68 @@ def text_rates(runs: int = 5) -> Iterator[Measured]:
         sketch()
         size = column.nbytes / 1e6
         rates = [size / seconds for seconds in seconds_of(sketch, runs)]
-        yield Measured(f"text to signatures, {name}", statistics.median(rates), "MB/s", tuple(rates))
+        yield Measured.of(f"text to signatures, {name}", "MB/s", rates)
+
+
+class Process(NamedTuple):
+    """What a process took."""
+
+    seconds: float
+    cpu: float
+    memory: int
+    """Largest resident set, bytes."""
+
+
+def measured_process(line: Sequence[str], environment: Mapping[str, str] | None = None) -> Process:
+    """Runs a command to its end and measures it as a whole.
+
+    Raises:
+        RunError: If it fails.
+    """
+    began = time.perf_counter()
+    with TemporaryFile() as shown:
+        running = subprocess.Popen(
+            line, stdout=subprocess.DEVNULL, stderr=shown, env=None if environment is None else dict(environment)
+        )
+        _, status, usage = os.wait4(running.pid, 0)
+        running.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.perf_counter() - began
+        if running.returncode:
+            shown.seek(0)
+            raise RunError(f"{' '.join(line)} failed: {shown.read().decode(errors='replace')[-2000:]}")
+    scale = 1 if sys.platform == "darwin" else 1024
+    return Process(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * scale)
+
+
+def nearkin_process(*arguments: object, environment: Mapping[str, str] | None = None) -> Process:
+    """A `nearkin` command as a process of its own."""
+    return measured_process([sys.executable, "-m", "nearkin", *map(str, arguments)], environment)
 
 
 def whole_runs(documents: int = 100_000, runs: int = 3) -> Iterator[Measured]:
-    """`nearkin pairs` and `nearkin dedup` as whole processes on a synthetic corpus: wall-clock seconds."""
+    """`nearkin pairs` and `nearkin dedup` as whole processes on a synthetic corpus: wall-clock seconds, memory."""
     with TemporaryDirectory(prefix="nearkin-bench-") as folder:
         corpus = Path(folder) / "synth"
         synth(corpus, SynthSettings(documents=documents, length="lognormal:1500:0.3"))
-        for command, out in (("pairs", "pairs.parquet"), ("dedup", "deduped")):
-            line = [
-                sys.executable,
-                "-m",
-                "nearkin",
-                command,
-                str(corpus / "documents"),
-                "--out",
-                str(Path(folder) / out),
-                "--overwrite",
-            ]
+        yield from run_commands(corpus / "documents", Path(folder), documents, runs)
 
-            def run(line: list[str] = line) -> None:
-                subprocess.run(line, check=True, stderr=subprocess.DEVNULL)
 
-            run()
-            times = seconds_of(run, runs)
-            yield Measured(f"nearkin {command}, {documents:,} documents of 1.5 kB", statistics.median(times), "s", tuple(times))
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "nearkin pairs": ("pairs",),
+    "nearkin pairs --threshold 0.5 --bands 42 --rows 3": ("pairs", "--threshold", "0.5", "--bands", "42", "--rows", "3"),
+    "nearkin dedup": ("dedup",),
+}
+
+
+def run_commands(inputs: Path, folder: Path, documents: int, runs: int) -> Iterator[Measured]:
+    """Each command once to warm up, then measured."""
+    for name, (command, *options) in COMMANDS.items():
+        line = (command, inputs, *options, "--out", folder / f"{command}.out", "--overwrite")
+        nearkin_process(*line)
+        done = [nearkin_process(*line) for _ in range(runs)]
+        about = f"{name}, {documents:,} documents of 1.5 kB"
+        yield Measured.of(about, "s", [one.seconds for one in done])
+        yield Measured.of(f"{about}: memory", "GB", [one.memory / 1e9 for one in done])
 
 
 def as_dict(measured: list[Measured]) -> dict[str, Any]:
