@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.hashing.kernels import load_u64, trailing_zeros, xxh3_1_to_3, xxh3_4_to_8, xxh3_9_to_16, xxh3_64, xxh3_over_16
+from nearkin.hashing.kernels import count_ones, load_u64, trailing_zeros, xxh3_64, xxh3_over_16, xxh3_up_to_16
 from nearkin.jit import kernel
 
 U8 = np.uint8
@@ -51,15 +51,13 @@ class Scratch(NamedTuple):
     spare: np.ndarray
     """uint32: code points on their way through normalisation."""
     text: np.ndarray
-    """uint8: normalised UTF-8."""
+    """uint8: normalised UTF-8; readable some bytes before its first one."""
     inside: np.ndarray
     """uint8: 1 where a byte of ASCII text belongs to a token."""
     mask: np.ndarray
     """uint64: the same as bits."""
-    starts: np.ndarray
-    """uint32: where tokens start in `text`."""
-    ends: np.ndarray
-    """uint32: where they end."""
+    edges: np.ndarray
+    """uint32: where tokens start and end in `text`, in turn."""
 
 
 class Key(NamedTuple):
@@ -135,39 +133,40 @@ def pack_mask(inside: np.ndarray, size: np.uint64, mask: np.ndarray) -> np.uint6
 
 
 @kernel
-def token_edges(mask: np.ndarray, words: np.uint64, starts: np.ndarray, ends: np.ndarray) -> np.uint64:
-    """Token bounds from the edges of the mask; the last word ends outside a token. Returns the number of tokens."""
-    rising_count, falling_count, carry = U64(0), U64(0), U64(0)
+def token_edges(mask: np.ndarray, words: np.uint64, edges: np.ndarray) -> np.uint64:
+    """Positions at which the mask changes, so where tokens start and end in turn; returns the number of tokens.
+
+    The last word ends outside a token. Eight positions are written at a time, for a loop over just the set bits would end at
+    another count for each word; what is written too much is overwritten, and `edges` has room for eight more.
+    """
+    count, carry = U64(0), U64(0)
     for w in range(words):
         m = mask[w]
-        shifted = (m << U64(1)) | carry
+        changes = m ^ ((m << U64(1)) | carry)
         carry = m >> U64(63)
-        base = w << U64(6)
-        rising, falling = m & ~shifted, shifted & ~m
-        while rising:
-            starts[rising_count] = base + trailing_zeros(rising)
-            rising_count += U64(1)
-            rising &= rising - U64(1)
-        while falling:
-            ends[falling_count] = base + trailing_zeros(falling)
-            falling_count += U64(1)
-            falling &= falling - U64(1)
-    return falling_count
+        base, found = w << U64(6), count_ones(changes)
+        written = U64(0)
+        while written < found:
+            for q in range(U64(8)):
+                edges[count + written + q] = base + trailing_zeros(changes)
+                changes &= changes - U64(1)
+            written += U64(8)
+        count += found
+    return count >> U64(1)
 
 
 @kernel
 def ascii_tokens(data: np.ndarray, start: np.uint64, size: np.uint64, scratch: Scratch) -> np.uint64:
-    """Lower-cased bytes into text, token bounds into starts and ends; returns the number of tokens."""
+    """Lower-cased bytes into text, token bounds into edges; returns the number of tokens."""
     classify_ascii(data, start, size, scratch.text, scratch.inside)
     scratch.inside[size : size + U64(72)] = 0
-    return token_edges(scratch.mask, pack_mask(scratch.inside, size + U64(1), scratch.mask), scratch.starts, scratch.ends)
+    return token_edges(scratch.mask, pack_mask(scratch.inside, size + U64(1), scratch.mask), scratch.edges)
 
 
 @kernel
 def hash_tokens(
     text: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
+    edges: np.ndarray,
     count: np.uint64,
     flips: np.ndarray,
     secrets: np.ndarray,
@@ -176,17 +175,12 @@ def hash_tokens(
 ) -> None:
     """XXH3-64 of each token of padded text into out[at:]."""
     for t in range(count):
-        start = U64(starts[t])
-        size = U64(ends[t]) - start
-        if size < U64(4):
-            h = xxh3_1_to_3(text, start, size, flips)
-        elif size <= U64(8):
-            h = xxh3_4_to_8(text, start, size, flips)
-        elif size <= U64(16):
-            h = xxh3_9_to_16(text, start, size, flips)
+        start = U64(edges[t + t])
+        size = U64(edges[t + t + U64(1)]) - start
+        if size <= U64(16):
+            out[at + t] = xxh3_up_to_16(text, start, size, flips)
         else:
-            h = xxh3_over_16(text, start, size, flips, secrets)
-        out[at + t] = h
+            out[at + t] = xxh3_over_16(text, start, size, flips, secrets)
 
 
 @kernel
@@ -402,8 +396,7 @@ def split_tokens(
     stage: np.ndarray,
     properties: np.ndarray,
     text: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
+    edges: np.ndarray,
 ) -> np.uint64:
     """Code points to UTF-8 token bytes and bounds; skipped ones vanish, single ones are tokens of their own."""
     tokens, at, open_token = U64(0), U64(0), False
@@ -413,21 +406,21 @@ def split_tokens(
         if kind == SKIP:
             continue
         if open_token and kind != WORD:
-            ends[tokens] = at
+            edges[tokens + tokens + U64(1)] = at
             tokens += U64(1)
             open_token = False
         if kind == WORD:
             if not open_token:
-                starts[tokens] = at
+                edges[tokens + tokens] = at
                 open_token = True
             at = encode(c, text, at)
         elif kind == SINGLE:
-            starts[tokens] = at
+            edges[tokens + tokens] = at
             at = encode(c, text, at)
-            ends[tokens] = at
+            edges[tokens + tokens + U64(1)] = at
             tokens += U64(1)
     if open_token:
-        ends[tokens] = at
+        edges[tokens + tokens + U64(1)] = at
         tokens += U64(1)
     return tokens
 
@@ -541,11 +534,11 @@ def longest_segment(data: np.ndarray, offsets: np.ndarray) -> np.uint64:
 def segment_tokens(
     data: np.ndarray, start: np.uint64, end: np.uint64, fast: bool, tables: Tables, scratch: Scratch
 ) -> np.uint64:
-    """Tokens of one segment: bytes in scratch.text, bounds in starts and ends; `fast` allows the ASCII path."""
+    """Tokens of one segment: bytes in scratch.text, bounds in edges; `fast` allows the ASCII path."""
     if fast and is_ascii(data, start, end):
         return ascii_tokens(data, start, end - start, scratch)
     count = normalise(data, start, end, tables, scratch)
-    return split_tokens(scratch.points, count, tables.stage, tables.properties, scratch.text, scratch.starts, scratch.ends)
+    return split_tokens(scratch.points, count, tables.stage, tables.properties, scratch.text, scratch.edges)
 
 
 @kernel
@@ -568,7 +561,7 @@ def word_shingles(
         while i < end:
             stop = segment_end(data, i, end, SEGMENT)
             count = segment_tokens(data, i, stop, fast, tables, scratch)
-            hash_tokens(scratch.text, scratch.starts, scratch.ends, count, key.flips, key.secrets, out, at)
+            hash_tokens(scratch.text, scratch.edges, count, key.flips, key.secrets, out, at)
             at += count
             i = stop
         at = combine(out, first, at - first, n, out, first)
@@ -594,7 +587,7 @@ def collect_tokens(
         while i < end:
             stop = segment_end(data, i, end, SEGMENT)
             for t in range(segment_tokens(data, i, stop, fast, tables, scratch)):
-                for q in range(U64(scratch.starts[t]), U64(scratch.ends[t])):
+                for q in range(U64(scratch.edges[t + t]), U64(scratch.edges[t + t + U64(1)])):
                     text[at] = scratch.text[q]
                     at += U64(1)
                 tokens += U64(1)

@@ -14,7 +14,7 @@ from nearkin.shingle.stems import Stems
 from nearkin.shingle.tables import tables_for
 from nearkin.spec import Spec
 
-PADDING = 256
+PADDING, FRONT = 256, 16
 LARGE = 1 << 22
 """Elements beyond which a buffer is given back after use."""
 POINTS_PER_BYTE, TEXT_PER_BYTE, TOKENS_PER_BYTE = 6, 11, 2
@@ -139,11 +139,10 @@ class Shingler:
         scratch = Scratch(
             points=self._buffer("points", np.uint32, points),
             spare=self._buffer("spare", np.uint32, points),
-            text=self._buffer("text", np.uint8, size * growth),
+            text=self._buffer("text", np.uint8, size * growth)[FRONT:],
             inside=self._buffer("inside", np.uint8, size),
             mask=self._buffer("mask", np.uint64, size // 64 + 2),
-            starts=self._buffer("starts", np.uint32, tokens),
-            ends=self._buffer("ends", np.uint32, tokens),
+            edges=self._buffer("edges", np.uint32, 2 * tokens),
         )
         return scratch, growth
 
