@@ -22,9 +22,9 @@ TARGETS = {
 }
 HEADER = """# Benchmarks
 
-Written by `python -m benchmarks.run --full --write` (`make bench` for quick sizes) and `make bench-peers`. Figures are medians of the runs in
-brackets; timings are of whole processes unless the name says otherwise, with a warm JIT cache unless it says cold.
-Corpora come from `nearkin synth`, seed 1.
+Written by `python -m benchmarks.run --full --write` (`make bench` for quick sizes) and `make bench-peers`. Figures are
+medians of the runs beside them; whole processes with a warm JIT cache, unless the name says otherwise. Corpora come from
+`nearkin synth`, seed 1.
 
 """
 
@@ -76,8 +76,8 @@ def write_pages() -> None:
     pairs, dedup = (values.get(f"nearkin {name}, 400,000 documents of 1.5 kB") for name in ("pairs", "dedup"))
     if pairs and dedup:
         figure = (
-            f"Measured on {figures['machine']['cores']} cores ([benchmarks](docs/benchmarks.md)): 400,000 documents of 1.5 kB from parquet to all\n"
-            f"verified pairs in {pairs:.1f} s, to kept files, clusters and report in {dedup:.1f} s, as whole processes."
+            f"Measured on {figures['machine']['cores']} cores ([benchmarks](docs/benchmarks.md)), as whole processes: 400,000 documents\n"
+            f"of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, to kept files, clusters and report in {dedup:.1f} s."
         )
         page = (ROOT / "README.md").read_text("utf-8")
         before, _, rest = page.partition("<!-- figure -->\n")
