@@ -50,7 +50,7 @@ bench-compare: $(RUNTIME)
 	$(BIN)/python -m benchmarks.run --compare benchmarks/baseline.json
 
 bench-peers: $(RUNTIME)
-	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python -m benchmarks.peers
 
 clean:
 	rm -rf .venv demo build dist *.egg-info

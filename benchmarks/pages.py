@@ -76,8 +76,9 @@ def write_pages() -> None:
     pairs, dedup = (values.get(f"nearkin {name}, 400,000 documents of 1.5 kB") for name in ("pairs", "dedup"))
     if pairs and dedup:
         figure = (
-            f"Measured on {figures['machine']['cores']} cores ([benchmarks](docs/benchmarks.md)), as whole processes: 400,000 documents\n"
-            f"of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, to kept files, clusters and report in {dedup:.1f} s."
+            f"Measured on {figures['machine']['cores']} cores ([benchmarks](docs/benchmarks.md)), as whole processes:\n"
+            f"400,000 documents of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, to kept files, clusters and report\n"
+            f"in {dedup:.1f} s."
         )
         page = (ROOT / "README.md").read_text("utf-8")
         before, _, rest = page.partition("<!-- figure -->\n")
