@@ -77,8 +77,8 @@ def write_pages() -> None:
     if pairs and dedup:
         figure = (
             f"Measured on {figures['machine']['cores']} cores ([benchmarks](docs/benchmarks.md)), as whole processes:\n"
-            f"400,000 documents of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, to kept files, clusters and report\n"
-            f"in {dedup:.1f} s."
+            f"400,000 documents of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, to kept files,\n"
+            f"clusters and report in {dedup:.1f} s."
         )
         page = (ROOT / "README.md").read_text("utf-8")
         before, _, rest = page.partition("<!-- figure -->\n")
