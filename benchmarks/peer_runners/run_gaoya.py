@@ -1,0 +1,22 @@
+"""gaoya: its text index in bulk calls on all cores, 16 bands of 8, queries with its own threshold on the estimate."""
+
+import sys
+
+from gaoya.minhash import MinHashStringIndex
+from shared import SLOTS, THRESHOLD, WORDS, read, write
+
+BANDS = 16
+
+
+def main(corpus: str, out: str, _work: str) -> None:
+    """From raw texts to pairs."""
+    ids, texts = read(corpus)
+    index = MinHashStringIndex(32, THRESHOLD, BANDS, SLOTS // BANDS, None, "word", True, (WORDS, WORDS), "smallvec")
+    index.par_bulk_insert_docs(list(range(len(ids))), texts)
+    found = set()
+    for row, others in enumerate(index.par_bulk_query(texts)):
+        found.update((ids[row], ids[other]) for other in others if other > row)
+    write(out, found)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,26 @@
+"""rensa: sketches in bulk, its LSH index with 16 bands of 8 (its default of fewer bands would miss most), estimates checked."""
+
+import sys
+
+from rensa import RMinHash, RMinHashLSH
+from shared import SLOTS, THRESHOLD, read, shingles, write
+
+BANDS = 16
+SEED = 42
+
+
+def main(corpus: str, out: str, _work: str) -> None:
+    """From raw texts to pairs."""
+    ids, texts = read(corpus)
+    sketches = RMinHash.from_token_sets((list(shingles(text)) for text in texts), SLOTS, SEED)
+    index = RMinHashLSH(THRESHOLD, SLOTS, BANDS)
+    index.insert_many(sketches)
+    found = set()
+    for row, others in enumerate(index.query_all(sketches)):
+        for other in others:
+            if other > row and sketches[row].jaccard(sketches[other]) >= THRESHOLD:
+                found.add((ids[row], ids[other]))
+    write(out, found)
+
+
+main(*sys.argv[1:])

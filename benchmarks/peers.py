@@ -1,0 +1,179 @@
+"""nearkin beside other libraries: same texts, same shingles, same threshold; each in an environment of its own.
+
+python -m benchmarks.peers                        writes peers.json and docs/benchmarks.md
+python -m benchmarks.peers --documents 20000 --only gaoya    a small one, to the terminal
+"""
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from benchmarks.pages import write_pages
+from benchmarks.peer_runners.shared import THRESHOLD, shingles
+from nearkin.errors import RunError
+from nearkin.evaluate.bench import Process, machine, measured_process, nearkin_process
+from nearkin.evaluate.synth import SynthSettings, synth
+from nearkin.release import VERSION
+
+HERE = Path(__file__).parent
+WORK = HERE / "work"
+CHECKED = 20_000
+"""Reported pairs whose similarity is computed from the texts."""
+ABOUT = (
+    "Whole processes, from parquet files of {documents:,} raw texts of 1.5 kB (a quarter of them near-duplicates, similarities "
+    "from 0.6 to 1) to pairs at word 3-grams and threshold 0.8. Recall is over the planted pairs at or above the threshold; "
+    "precision is the share of reported pairs that reach it, computed from the texts of up to {checked:,} of them. Systems "
+    "that end with clusters report the pairs inside them; those with an estimate filter by it. Memory is the largest"
+    " process's. "
+    "`benchmarks/peer_runners/` holds the code that each runs."
+)
+
+
+class Peer(NamedTuple):
+    """A library to install and the script that uses it."""
+
+    name: str
+    requirements: tuple[str, ...]
+    script: str
+    runs: int = 1
+
+
+PEERS = (
+    Peer("gaoya", ("gaoya", "pyarrow"), "run_gaoya.py", 3),
+    Peer("rensa", ("rensa", "pyarrow"), "run_rensa.py", 3),
+    Peer("datasketch", ("datasketch", "pyarrow"), "run_datasketch.py"),
+    Peer("datatrove", ("datatrove[io,processing]", "spacy"), "run_datatrove.py"),
+    Peer("text-dedup", ("text-dedup",), "run_text_dedup.py"),
+)
+
+
+def environment(peer: Peer) -> Path:
+    """The interpreter of the peer's environment, made where there is none.
+
+    Raises:
+        RunError: If it does not install.
+    """
+    folder = WORK / "environments" / peer.name
+    python = folder / "bin" / "python"
+    if not (folder / "installed").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        line = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *peer.requirements]
+        done = subprocess.run(line, capture_output=True, text=True)
+        if done.returncode:
+            raise RunError(f"{peer.name} does not install: {done.stderr.strip().splitlines()[-1]}")
+        (folder / "installed").touch()
+    return python
+
+
+def version(python: Path, name: str) -> str:
+    """What is installed there."""
+    code = f"from importlib.metadata import version; print(version({name!r}))"
+    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def run_peer(peer: Peer, python: Path, corpus: Path, out: Path) -> Process:
+    """Once, in an empty work folder."""
+    work = WORK / "scratch"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    done = measured_process([str(python), str(HERE / "peer_runners" / peer.script), str(corpus), str(out), str(work)])
+    shutil.rmtree(work)
+    return done
+
+
+def run_nearkin(corpus: Path, out: Path) -> Process:
+    """`nearkin pairs`, exact duplicates expanded like everybody's."""
+    return nearkin_process(
+        "pairs", corpus, "--id", "id", "--threshold", THRESHOLD, "--expand-exact", "--out", out, "--overwrite"
+    )
+
+
+def recall_and_precision(corpus: Path, found: Path) -> tuple[float, float]:
+    """Over the planted pairs, and over a sample of the found ones."""
+    table = pq.read_table(corpus / "documents", columns=["id", "text"])
+    texts = table["text"].combine_chunks()
+    rows = {name: row for row, name in enumerate(table["id"].to_pylist())}
+    planted = {
+        (one["id_a"], one["id_b"])
+        for one in pq.read_table(corpus / "truth.parquet").to_pylist()
+        if one["similarity"] >= THRESHOLD
+    }
+    reported = pq.read_table(found, columns=["id_a", "id_b"])
+    pairs = list(zip(reported["id_a"].to_pylist(), reported["id_b"].to_pylist(), strict=True))
+    sample = random.Random(1).sample(pairs, min(CHECKED, len(pairs)))
+    right = 0
+    for names in sample:
+        one, other = (shingles(texts[rows[name]].as_py()) for name in names)
+        right += len(one & other) >= THRESHOLD * len(one | other)
+    return len(planted.intersection(pairs)) / len(planted), right / max(len(sample), 1)
+
+
+def scored(corpus: Path, found: Path) -> tuple[float, float]:
+    """The same in a process of its own: a measured child starts out with the largest resident set of this one."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
+        return other.submit(recall_and_precision, corpus, found).result()
+
+
+def measured(name: str, release: str, corpus: Path, runs: int, run: Callable[[Path], Process]) -> dict[str, Any]:
+    """A system's row."""
+    out = WORK / "pairs.parquet"
+    done = [run(out) for _ in range(runs)]
+    recall, precision = scored(corpus, out)
+    row = {
+        "name": name,
+        "version": release,
+        "seconds": median(one.seconds for one in done),
+        "cpu": median(one.cpu for one in done),
+        "memory": max(one.memory for one in done),
+        "recall": recall,
+        "precision": precision,
+    }
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=400_000)
+    parser.add_argument("--only", nargs="*", default=[peer.name for peer in PEERS])
+    asked = parser.parse_args()
+    corpus = WORK / "corpus"
+    shutil.rmtree(corpus, ignore_errors=True)
+    synth(corpus, SynthSettings(documents=asked.documents, length="lognormal:1500:0.3", files=2))
+    documents = corpus / "documents"
+    run_nearkin(documents, WORK / "pairs.parquet")
+    systems = [measured("nearkin", VERSION, corpus, 3, lambda out: run_nearkin(documents, out))]
+    for peer in PEERS:
+        if peer.name not in asked.only:
+            continue
+        try:
+            python = environment(peer)
+            release = version(python, peer.name)
+            systems.append(
+                measured(peer.name, release, corpus, peer.runs, lambda out, p=peer, i=python: run_peer(p, i, documents, out))
+            )
+        except RunError as error:
+            print(error, file=sys.stderr)
+            systems.append({"name": peer.name, "failed": str(error).strip().splitlines()[-1]})
+    if asked.documents == 400_000 and len(systems) == len(PEERS) + 1:
+        about = ABOUT.format(documents=asked.documents, checked=CHECKED)
+        record = {"about": about, "machine": machine(), "systems": systems}
+        (HERE / "peers.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        write_pages()
+    shutil.rmtree(corpus)
+
+
+if __name__ == "__main__":
+    main()
