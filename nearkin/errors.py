@@ -13,6 +13,10 @@ class IncompatibleError(UsageError):
     """Two artefacts were made under different Specs, so comparing them would miss silently."""
 
 
+class KeyRequiredError(UsageError):
+    """A Spec names a secret key that was not given, or another one was."""
+
+
 class RunError(NearkinError, RuntimeError):
     """Something failed while running (disk full, unreadable file). The command line exits with 1; a run can be resumed."""
 

@@ -4,18 +4,45 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from nearkin.errors import IncompatibleError, UsageError
+import numpy as np
+
+from nearkin.errors import IncompatibleError, KeyRequiredError, UsageError
+from nearkin.keys import HashKey
 
 FORMAT_VERSION = 1
 UNICODE_VERSION = "15.1.0"
 NORMALISATIONS = ("nfkc", "lower", "digits", "punctuation", "marks", "markup")
-UNITS = ("words", "chars")
-SCHEMES = ("binned", "classic")
-MEASURES = ("jaccard",)
-MAX_K = 1024
+UNITS = ("words", "chars", "vector")
+FAMILIES = ("xxh3", "murmur3", "fnv1a", "siphash")
+"""Base hashes (`nearkin.hashing.families`)."""
+KEYED = "siphash"
+SEED_BITS = {"xxh3": 64, "murmur3": 32, "fnv1a": 64, "siphash": 0}
+"""Seeds that a family takes; a keyed one takes none."""
+SLOT_BITS = (32, 16, 8, 4, 2, 1)
+WEIGHTS = ("tf", "tfidf", "given")
 MAX_SHINGLE = 64
+MAX_DIMENSIONS = 1 << 16
+
+
+class Signed(NamedTuple):
+    """What signatures of a measure may be like; the first of each is the default."""
+
+    schemes: tuple[str, ...]
+    slot_bits: tuple[int, ...]
+    k: int
+    step: int
+    most: int
+
+
+MEASURES = {
+    "jaccard": Signed(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
+    "weighted-jaccard": Signed(("binned", "classic", "icws"), SLOT_BITS, 128, 8, 1024),
+    "simhash": Signed(("signs",), (1,), 64, 64, 128),
+    "cosine": Signed(("hyperplanes",), (1,), 512, 64, 4096),
+}
+"""The similarities that documents can be compared by, and their signatures."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +50,22 @@ class Spec:
     """What a signature means. Two signatures are comparable exactly when their Specs are equal.
 
     Attributes:
-        unit: What a shingle is made of: `words` (tokens) or `chars` (code points).
-        n: Shingle size in units.
+        unit: What a shingle is made of: `words` (tokens) or `chars` (code points); `vector` for `cosine`.
+        n: Shingle size in units; dimensions of a vector.
         normalise: Steps, in any order: `nfkc`, `lower` (both by default), `digits` (folded to 0), `punctuation` (kept as
             tokens; chars keep it always), `marks` (stripped), `markup` (tags stripped).
         stem: A Snowball language whose stems replace the tokens, or None.
-        base_hash: Family of the hash of a token; `xxh3`.
+        base_hash: Family of the hash of a token: `xxh3`, `murmur3`, `fnv1a`, or `siphash`, which is keyed.
         hash_seed: Seed of the base hash.
-        measure: The similarity: `jaccard`.
-        scheme: `binned` (one-permutation rounds, completed) or `classic` (k hash functions).
-        k: Slots in a signature, a multiple of 8 from 8 to 1024.
-        slot_bits: Bits kept of a slot.
+        key_id: Of the secret key, for a keyed family; the key itself is in no Spec (see `nearkin.keys`).
+        measure: The similarity: `jaccard`, `weighted-jaccard` (of multisets), `simhash`
+            (weighted shingles), `cosine` (vectors).
+        weights: Of simhash's features: `tf`, `tfidf` or `given`.
+        frequencies: Fingerprint of the document frequencies behind `tfidf`.
+        scheme: For MinHash `binned` (one-permutation rounds, completed) or `classic` (k hash functions), for multisets also
+            `icws`; `signs` for simhash, `hyperplanes` for cosine.
+        k: Slots of a signature (bits for simhash and cosine); the measure's usual number by default.
+        slot_bits: Bits kept of a slot: 32, or 16, 8, 4, 2, 1 (b-bit MinHash).
         seed: Seed of the signature's hash functions.
         unicode: The Unicode version of the committed tables.
         version: Of the signature format; another one is another fingerprint.
@@ -45,6 +77,8 @@ class Spec:
         Traceback (most recent call last):
         ...
         nearkin.errors.UsageError: k=100 is not a multiple of 8 from 8 to 1024; 96 and 104 are
+        >>> Spec(measure="simhash").k, Spec(measure="simhash").scheme
+        (64, 'signs')
     """
 
     unit: str = "words"
@@ -53,10 +87,14 @@ class Spec:
     stem: str | None = None
     base_hash: str = "xxh3"
     hash_seed: int = 0
+    key_id: str | None = None
     measure: str = "jaccard"
-    scheme: str = "binned"
-    k: int = 128
-    slot_bits: int = 32
+    weights: str | None = None
+    frequencies: str | None = None
+    # None: what is usual for the measure, filled in below
+    scheme: str = None  # type: ignore[assignment]
+    k: int = None  # type: ignore[assignment]
+    slot_bits: int = None  # type: ignore[assignment]
     seed: int = 1
     unicode: str = UNICODE_VERSION
     version: int = FORMAT_VERSION
@@ -65,39 +103,68 @@ class Spec:
         if unknown := sorted(set(self.normalise) - set(NORMALISATIONS)):
             raise UsageError(f"normalise step {unknown[0]!r} is not one of {', '.join(NORMALISATIONS)}")
         object.__setattr__(self, "normalise", tuple(step for step in NORMALISATIONS if step in self.normalise))
+        if self.measure not in MEASURES:
+            raise UsageError(f"measure={self.measure!r} is not one of {', '.join(map(repr, MEASURES))}")
+        usual = {"scheme": self.signed.schemes[0], "k": self.signed.k, "slot_bits": self.signed.slot_bits[0]}
+        if self.measure == "simhash":
+            usual["weights"] = "tf"
+        for name, value in usual.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
         self._check_choices()
         self._check_numbers()
+        self._check_together()
+
+    @property
+    def signed(self) -> Signed:
+        """What signatures of the measure may be like."""
+        return MEASURES[self.measure]
 
     def _check_choices(self) -> None:
         choices = {
             "unit": UNITS,
-            "base_hash": ("xxh3",),
-            "measure": MEASURES,
-            "scheme": SCHEMES,
-            "slot_bits": (32,),
+            "base_hash": FAMILIES,
+            "scheme": self.signed.schemes,
+            "slot_bits": self.signed.slot_bits,
+            "weights": WEIGHTS if self.measure == "simhash" else (None,),
             "unicode": (UNICODE_VERSION,),
             "version": (FORMAT_VERSION,),
         }
         for name, allowed in choices.items():
             value = getattr(self, name)
             if value not in allowed:
-                raise UsageError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}")
+                where = f" for measure {self.measure}" if name in ("scheme", "slot_bits", "weights") else ""
+                raise UsageError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}{where}")
 
+    def _check_together(self) -> None:
         if "marks" in self.normalise and "nfkc" not in self.normalise:
             raise UsageError("normalise step 'marks' needs 'nfkc', which takes letters and marks apart")
         if self.stem is not None and self.unit != "words":
             raise UsageError(f"stem={self.stem!r} needs words, not {self.unit}")
+        if (self.unit == "vector") != (self.measure == "cosine"):
+            raise UsageError(f"measure={self.measure!r} does not go with unit={self.unit!r}; vectors are compared by cosine")
+        if (self.base_hash == KEYED) != (self.key_id is not None):
+            raise UsageError(f"key_id={self.key_id!r} does not go with base_hash={self.base_hash!r}: siphash is keyed")
+        if (self.weights == "tfidf") != (self.frequencies is not None):
+            raise UsageError("weights='tfidf' and frequencies= (the fingerprint of a document-frequency table) go together")
 
     def _check_numbers(self) -> None:
-        if not 1 <= self.n <= MAX_SHINGLE:
-            raise UsageError(f"a shingle of n={self.n} {self.unit} is outside 1 to {MAX_SHINGLE}")
-        if not 8 <= self.k <= MAX_K or self.k % 8:
-            below = min(max(self.k // 8 * 8, 8), MAX_K)
-            near = sorted({below, min(below + 8, MAX_K)})
-            raise UsageError(f"k={self.k} is not a multiple of 8 from 8 to {MAX_K}; {' and '.join(map(str, near))} are")
+        most = MAX_DIMENSIONS if self.unit == "vector" else MAX_SHINGLE
+        if not 1 <= self.n <= most:
+            raise UsageError(f"a shingle of n={self.n} {self.unit} is outside 1 to {most}")
+        step, largest = self.signed.step, self.signed.most
+        if not step <= self.k <= largest or self.k % step:
+            below = min(max(self.k // step * step, step), largest)
+            near = sorted({below, min(below + step, largest)})
+            raise UsageError(
+                f"k={self.k} is not a multiple of {step} from {step} to {largest}; {' and '.join(map(str, near))} are"
+            )
         for name in ("seed", "hash_seed"):
             if not 0 <= getattr(self, name) < 2**64:
                 raise UsageError(f"{name}={getattr(self, name)} is not an unsigned 64-bit number")
+        bits = SEED_BITS[self.base_hash]
+        if self.hash_seed >> bits:
+            raise UsageError(f"hash_seed={self.hash_seed} does not fit the {bits} bits of a seed of {self.base_hash}")
 
     @classmethod
     def for_shingle(cls, text: str, **other: Any) -> Self:
@@ -139,6 +206,32 @@ class Spec:
     def fingerprint(self) -> str:
         """First 16 hex digits of SHA-256 over the canonical JSON."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    @property
+    def signature_type(self) -> type[np.unsignedinteger[Any]]:
+        """Of a signature's words: uint32 slots, uint64 for signs, uint8 for b-bit slots."""
+        if self.measure in ("simhash", "cosine"):
+            return np.uint64
+        return np.uint32 if self.slot_bits == 32 else np.uint8
+
+    @property
+    def signature_width(self) -> int:
+        """Words of a signature."""
+        return self.k * self.slot_bits // (8 * np.dtype(self.signature_type).itemsize)
+
+    def require_key(self, secret: HashKey | None) -> HashKey | None:
+        """The key, if it is the one that this Spec names; None where it names none.
+
+        Raises:
+            KeyRequiredError: It is missing, or another one.
+        """
+        if self.key_id is None:
+            return None
+        if secret is None:
+            raise KeyRequiredError(f"this Spec is keyed: give the key {self.key_id} with --key-file, or key=")
+        if secret.id != self.key_id:
+            raise KeyRequiredError(f"the key given is {secret.id}, the Spec names {self.key_id}; they are not comparable")
+        return secret
 
     def require(self, other: "Spec", what: str) -> None:
         """Raises IncompatibleError naming the first difference when `other` is not this Spec."""

@@ -8,7 +8,7 @@ import pytest
 
 import nearkin
 
-HASHES = "from nearkin.hashing.xxh3 import xxh3; print(xxh3([b'near'])[0])"
+HASHES = "from nearkin.hashing.families import *; print(int(hash_values([b'near'], key_of('xxh3', 0))[0]))"
 SKETCH = "import nearkin as nk; print(nk.sketch(['one two three four'], nk.Spec(k=8)).tolist())"
 
 

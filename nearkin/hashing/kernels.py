@@ -1,11 +1,12 @@
 """Base hashes as kernels, and the bit operations that every other kernel builds on."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
 from nearkin.jit import kernel
 
@@ -17,6 +18,37 @@ PRIME64_1, PRIME64_2, PRIME64_3 = U64(0x9E3779B185EBCA87), U64(0xC2B2AE3D27D4EB4
 PRIME64_4, PRIME64_5 = U64(0x85EBCA77C2B2AE63), U64(0x27D4EB2F165667C5)
 AVALANCHE, RRMXMX = U64(0x165667919E3779F9), U64(0x9FB21C651E98DF25)
 SECRET_SIZE = 192
+MURMUR_1, MURMUR_2 = U64(0x87C37B91114253D5), U64(0x4CF5AD432745937F)
+FNV_PRIME = U64(0x100000001B3)
+SIP_0, SIP_1, SIP_2, SIP_3 = U64(0x736F6D6570736575), U64(0x646F72616E646F6D), U64(0x6C7967656E657261), U64(0x7465646279746573)
+
+
+class Xxh3Key(NamedTuple):
+    """XXH3-64 and its seed, in the form that kernels take (see `nearkin.hashing.xxh3`)."""
+
+    flips: np.ndarray
+    """uint64 (6,): XOR constants of 1-3, 4-8 and 9-16 bytes (two), the hash of nothing, the seed."""
+    secrets: np.ndarray
+    """uint8 (2, 192): the specification's secret, and the one derived from the seed."""
+
+
+class Murmur3Key(NamedTuple):
+    """First half of MurmurHash3 x64 128, and its seed."""
+
+    seed: np.uint64
+
+
+class Fnv1aKey(NamedTuple):
+    """FNV-1a 64, and where it starts: the offset basis ^ seed."""
+
+    basis: np.uint64
+
+
+class SipKey(NamedTuple):
+    """SipHash-2-4 and its 128-bit key."""
+
+    low: np.uint64
+    high: np.uint64
 
 
 def _load(width: int, numba_type: Any) -> Any:
@@ -239,7 +271,7 @@ def xxh3_over_16(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.
 def xxh3_64(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray, secrets: np.ndarray) -> np.uint64:
     """XXH3-64 of data[start : start + size] (Collet, xxHash 0.8 specification).
 
-    `flips` and `secrets` come from `nearkin.hashing.xxh3.Key`; no byte outside the range is read.
+    `flips` and `secrets` come from `nearkin.hashing.xxh3.key`; no byte outside the range is read.
     """
     if size > U64(16):
         return xxh3_over_16(data, start, size, flips, secrets)
@@ -253,7 +285,160 @@ def xxh3_64(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarr
 
 
 @kernel
-def xxh3_each(data: np.ndarray, offsets: np.ndarray, flips: np.ndarray, secrets: np.ndarray, out: np.ndarray) -> None:
-    """XXH3-64 of each slice data[offsets[i] : offsets[i + 1]]."""
+def tail_word(data: np.ndarray, at: np.uint64, size: np.uint64) -> np.uint64:
+    """Up to 8 bytes as a little-endian word, zeros above."""
+    word = U64(0)
+    for i in range(size):
+        word |= U64(data[at + i]) << (U64(8) * i)
+    return word
+
+
+@kernel
+def murmur_scatter(word: np.uint64, first: np.uint64, second: np.uint64, bits: np.uint64) -> np.uint64:
+    """What a word becomes before it enters a half of MurmurHash3."""
+    return rotate_left(word * first, bits) * second
+
+
+@kernel
+def murmur_avalanche(h: np.uint64) -> np.uint64:
+    """Final mix of MurmurHash3 (fmix64)."""
+    h = (h ^ (h >> U64(33))) * U64(0xFF51AFD7ED558CCD)
+    h = (h ^ (h >> U64(33))) * U64(0xC4CEB9FE1A85EC53)
+    return h ^ (h >> U64(33))
+
+
+@kernel
+def murmur3_64(data: np.ndarray, start: np.uint64, size: np.uint64, seed: np.uint64) -> np.uint64:
+    """First 64 bits of MurmurHash3_x64_128 (Appleby, smhasher)."""
+    h, g = seed, seed
+    at, end = start, start + (size & ~U64(15))
+    while at < end:
+        h ^= murmur_scatter(load_u64(data, at), MURMUR_1, MURMUR_2, U64(31))
+        h = (rotate_left(h, U64(27)) + g) * U64(5) + U64(0x52DCE729)
+        g ^= murmur_scatter(load_u64(data, at + U64(8)), MURMUR_2, MURMUR_1, U64(33))
+        g = (rotate_left(g, U64(31)) + h) * U64(5) + U64(0x38495AB5)
+        at += U64(16)
+    rest = size & U64(15)
+    if rest > U64(8):
+        g ^= murmur_scatter(tail_word(data, at + U64(8), rest - U64(8)), MURMUR_2, MURMUR_1, U64(33))
+    h ^= murmur_scatter(tail_word(data, at, min(rest, U64(8))), MURMUR_1, MURMUR_2, U64(31))
+    h ^= size
+    g ^= size
+    h += g
+    g += h
+    return murmur_avalanche(h) + murmur_avalanche(g)
+
+
+@kernel
+def fnv1a_64(data: np.ndarray, start: np.uint64, size: np.uint64, basis: np.uint64) -> np.uint64:
+    """FNV-1a 64 (Fowler, Noll, Vo; RFC 9923): h <- (h ^ byte) * prime."""
+    h = basis
+    for i in range(start, start + size):
+        h = (h ^ U64(data[i])) * FNV_PRIME
+    return h
+
+
+@kernel
+def sip_round(a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """One SipRound of four words."""
+    a += b
+    c += d
+    b = rotate_left(b, U64(13)) ^ a
+    d = rotate_left(d, U64(16)) ^ c
+    a = rotate_left(a, U64(32))
+    c += b
+    a += d
+    b = rotate_left(b, U64(17)) ^ c
+    d = rotate_left(d, U64(21)) ^ a
+    return a, b, rotate_left(c, U64(32)), d
+
+
+@kernel
+def siphash_64(data: np.ndarray, start: np.uint64, size: np.uint64, low: np.uint64, high: np.uint64) -> np.uint64:
+    """SipHash-2-4 (Aumasson, Bernstein, INDOCRYPT 2012) under the 128-bit key high << 64 | low."""
+    a, b, c, d = low ^ SIP_0, high ^ SIP_1, low ^ SIP_2, high ^ SIP_3
+    at, end = start, start + (size & ~U64(7))
+    while at < end:
+        word = load_u64(data, at)
+        a, b, c, d = sip_round(a, b, c, d ^ word)
+        a, b, c, d = sip_round(a, b, c, d)
+        a ^= word
+        at += U64(8)
+    word = tail_word(data, at, size & U64(7)) | (size << U64(56))
+    a, b, c, d = sip_round(a, b, c, d ^ word)
+    a, b, c, d = sip_round(a, b, c, d)
+    a ^= word
+    c ^= U64(0xFF)
+    for _ in range(4):
+        a, b, c, d = sip_round(a, b, c, d)
+    return a ^ b ^ c ^ d
+
+
+@kernel
+def hash_xxh3(data: np.ndarray, start: np.uint64, size: np.uint64, key: Xxh3Key) -> np.uint64:
+    """`hash_bytes` of the family."""
+    return xxh3_64(data, start, size, key.flips, key.secrets)
+
+
+@kernel
+def hash_murmur3(data: np.ndarray, start: np.uint64, size: np.uint64, key: Murmur3Key) -> np.uint64:
+    """`hash_bytes` of the family."""
+    return murmur3_64(data, start, size, key.seed)
+
+
+@kernel
+def hash_fnv1a(data: np.ndarray, start: np.uint64, size: np.uint64, key: Fnv1aKey) -> np.uint64:
+    """`hash_bytes` of the family."""
+    return fnv1a_64(data, start, size, key.basis)
+
+
+@kernel
+def hash_siphash(data: np.ndarray, start: np.uint64, size: np.uint64, key: SipKey) -> np.uint64:
+    """`hash_bytes` of the family."""
+    return siphash_64(data, start, size, key.low, key.high)
+
+
+@kernel
+def token_xxh3(text: np.ndarray, start: np.uint64, size: np.uint64, key: Xxh3Key) -> np.uint64:
+    """`hash_token` of the family: the branch that processors can foresee."""
+    if size <= U64(16):
+        return xxh3_up_to_16(text, start, size, key.flips)
+    return xxh3_over_16(text, start, size, key.flips, key.secrets)
+
+
+FAMILIES: dict[type, Callable[..., Any]] = {
+    Xxh3Key: hash_xxh3,
+    Murmur3Key: hash_murmur3,
+    Fnv1aKey: hash_fnv1a,
+    SipKey: hash_siphash,
+}
+"""The base hash that a type of key belongs to: kernels that take a key are compiled once for each family they meet."""
+
+
+def hash_bytes(data: np.ndarray, start: np.uint64, size: np.uint64, key: NamedTuple) -> np.uint64:
+    """The base hash of data[start : start + size] in the family of the key; no byte outside the range is read."""
+    return FAMILIES[type(key)](data, start, size, key)
+
+
+@overload(hash_bytes, strict=False)
+def _hash_bytes(data: Any, start: Any, size: Any, key: Any) -> Callable[..., Any]:
+    family = FAMILIES[key.instance_class]
+    return lambda data, start, size, key: family(data, start, size, key)
+
+
+def hash_token(text: np.ndarray, start: np.uint64, size: np.uint64, key: NamedTuple) -> np.uint64:
+    """`hash_bytes` of one byte or more of padded text: 7 bytes before `start` and 8 after it must be readable."""
+    return token_xxh3(text, start, size, key) if isinstance(key, Xxh3Key) else hash_bytes(text, start, size, key)
+
+
+@overload(hash_token, strict=False)
+def _hash_token(text: Any, start: Any, size: Any, key: Any) -> Callable[..., Any]:
+    family = token_xxh3 if key.instance_class is Xxh3Key else FAMILIES[key.instance_class]
+    return lambda text, start, size, key: family(text, start, size, key)
+
+
+@kernel
+def hash_each(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.ndarray) -> None:
+    """The base hash of each slice data[offsets[i] : offsets[i + 1]]."""
     for i in range(out.shape[0]):
-        out[i] = xxh3_64(data, U64(offsets[i]), U64(offsets[i + 1] - offsets[i]), flips, secrets)
+        out[i] = hash_bytes(data, U64(offsets[i]), U64(offsets[i + 1] - offsets[i]), key)

@@ -1,10 +1,9 @@
 """XXH3-64: what a seed does to the kernels' constants (xxHash specification 0.8, section XXH3)."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from nearkin.hashing import kernels
+from nearkin.hashing.kernels import Xxh3Key
 
 SECRET = bytes.fromhex(
     "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
@@ -14,16 +13,7 @@ SECRET = bytes.fromhex(
 WORD = 2**64 - 1
 
 
-class Key(NamedTuple):
-    """A seed in the form that kernels take."""
-
-    flips: np.ndarray
-    """uint64 (6,): XOR constants of 1–3, 4–8 and 9–16 bytes (two), the hash of nothing, the seed."""
-    secrets: np.ndarray
-    """uint8 (2, 192): the specification's secret, and the one derived from the seed."""
-
-
-def key(seed: int) -> Key:
+def key(seed: int) -> Xxh3Key:
     """The constants of a 64-bit seed."""
     words = [int.from_bytes(SECRET[i : i + 8], "little") for i in range(0, 192, 8)]
     at = [int.from_bytes(SECRET[i : i + 4], "little") for i in (0, 4)]
@@ -40,18 +30,4 @@ def key(seed: int) -> Key:
     derived = b"".join(((w + (-seed if i % 2 else seed)) & WORD).to_bytes(8, "little") for i, w in enumerate(words))
     array = np.array([flip & WORD for flip in flips], np.uint64)
     array[4] = kernels.xxh64_avalanche(np.uint64(seed ^ words[7] ^ words[8]))
-    return Key(array, np.frombuffer(SECRET + derived, np.uint8).reshape(2, 192).copy())
-
-
-def xxh3(values: list[bytes], seed: int = 0) -> list[int]:
-    """XXH3-64 of each value.
-
-    Examples:
-        >>> [hex(h) for h in xxh3([b"", b"near", b"duplicate"])]
-        ['0x2d06800538d394c2', '0xdc94c9f9b7e0fa92', '0xa21e6fe1ede61838']
-    """
-    offsets = np.cumsum([0, *map(len, values)]).astype(np.int64)
-    out = np.empty(len(values), np.uint64)
-    kernels.xxh3_each(np.frombuffer(b"".join(values) or b"\0", np.uint8).copy(), offsets, *key(seed), out)
-    hashes: list[int] = out.tolist()
-    return hashes
+    return Xxh3Key(array, np.frombuffer(SECRET + derived, np.uint8).reshape(2, 192).copy())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.hashing.kernels import count_ones, load_u64, trailing_zeros, xxh3_64, xxh3_over_16, xxh3_up_to_16
+from nearkin.hashing.kernels import count_ones, hash_bytes, hash_token, load_u64, trailing_zeros
 from nearkin.jit import kernel
 
 U8 = np.uint8
@@ -58,13 +58,6 @@ class Scratch(NamedTuple):
     """uint64: the same as bits."""
     edges: np.ndarray
     """uint32: where tokens start and end in `text`, in turn."""
-
-
-class Key(NamedTuple):
-    """The base hash and its seed (see `nearkin.hashing.xxh3.Key`)."""
-
-    flips: np.ndarray
-    secrets: np.ndarray
 
 
 @kernel
@@ -168,19 +161,14 @@ def hash_tokens(
     text: np.ndarray,
     edges: np.ndarray,
     count: np.uint64,
-    flips: np.ndarray,
-    secrets: np.ndarray,
+    key: NamedTuple,
     out: np.ndarray,
     at: np.uint64,
 ) -> None:
-    """XXH3-64 of each token of padded text into out[at:]."""
+    """The base hash of each token of padded text into out[at:]."""
     for t in range(count):
         start = U64(edges[t + t])
-        size = U64(edges[t + t + U64(1)]) - start
-        if size <= U64(16):
-            out[at + t] = xxh3_up_to_16(text, start, size, flips)
-        else:
-            out[at + t] = xxh3_over_16(text, start, size, flips, secrets)
+        out[at + t] = hash_token(text, start, U64(edges[t + t + U64(1)]) - start, key)
 
 
 @kernel
@@ -443,10 +431,8 @@ def fold_spaces(
 
 
 @kernel
-def character_windows(
-    text: np.ndarray, size: np.uint64, n: int, flips: np.ndarray, secrets: np.ndarray, out: np.ndarray, at: np.uint64
-) -> np.uint64:
-    """XXH3-64 of each window of n code points of UTF-8 text (of all of them if there are fewer); returns the end of out."""
+def character_windows(text: np.ndarray, size: np.uint64, n: int, key: NamedTuple, out: np.ndarray, at: np.uint64) -> np.uint64:
+    """The base hash of each window of n code points of UTF-8 text (of all if there are fewer); returns the end of out."""
     if size == U64(0):
         return at
     first, last, width = U64(0), U64(0), 0
@@ -456,14 +442,14 @@ def character_windows(
             last += U64(1)
         width += 1
         if width == n:
-            out[at] = xxh3_64(text, first, last - first, flips, secrets)
+            out[at] = hash_bytes(text, first, last - first, key)
             at += U64(1)
             first += U64(1)
             while first < size and (text[first] & U8(0xC0)) == U8(0x80):
                 first += U64(1)
             width -= 1
     if first == U64(0):
-        out[at] = xxh3_64(text, first, size, flips, secrets)
+        out[at] = hash_bytes(text, first, size, key)
         at += U64(1)
     return at
 
@@ -549,7 +535,7 @@ def word_shingles(
     fast: bool,
     tables: Tables,
     scratch: Scratch,
-    key: Key,
+    key: NamedTuple,
     out: np.ndarray,
     out_offsets: np.ndarray,
 ) -> None:
@@ -561,7 +547,7 @@ def word_shingles(
         while i < end:
             stop = segment_end(data, i, end, SEGMENT)
             count = segment_tokens(data, i, stop, fast, tables, scratch)
-            hash_tokens(scratch.text, scratch.edges, count, key.flips, key.secrets, out, at)
+            hash_tokens(scratch.text, scratch.edges, count, key, out, at)
             at += count
             i = stop
         at = combine(out, first, at - first, n, out, first)
@@ -604,7 +590,7 @@ def character_shingles(
     n: int,
     tables: Tables,
     scratch: Scratch,
-    key: Key,
+    key: NamedTuple,
     text: np.ndarray,
     out: np.ndarray,
     out_offsets: np.ndarray,
@@ -621,5 +607,5 @@ def character_shingles(
             i = stop
         if size > U64(0) and text[size - U64(1)] == U8(32):
             size -= U64(1)
-        at = character_windows(text, size, n, key.flips, key.secrets, out, at)
+        at = character_windows(text, size, n, key, out, at)
         out_offsets[d + 1] = at

@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.hashing import kernels as hashing
-from nearkin.hashing import xxh3
+from nearkin.hashing.families import key_of
+from nearkin.keys import HashKey
 from nearkin.shingle import kernels
-from nearkin.shingle.kernels import Key, Scratch
+from nearkin.shingle.kernels import Scratch
 from nearkin.shingle.markup import strip_markup
 from nearkin.shingle.stems import Stems
 from nearkin.shingle.tables import tables_for
@@ -59,11 +60,11 @@ class Shingler:
         True
     """
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, secret: HashKey | None = None) -> None:
         self.spec = spec
         self._tables = tables_for(tuple(step for step in spec.normalise if step != "markup"))
         self._fast = "lower" in spec.normalise and not {"digits", "punctuation"} & set(spec.normalise)
-        self._key = Key(*xxh3.key(spec.hash_seed))
+        self._key = key_of(spec.base_hash, spec.hash_seed, spec.require_key(secret))
         self._stems = Stems(spec.stem, self._key) if spec.stem else None
         self._buffers: dict[str, np.ndarray] = {}
 
@@ -95,7 +96,7 @@ class Shingler:
         """
         first, last = int(list_offsets[0]), int(list_offsets[-1])
         out = self._buffer("hashes", np.uint64, last - first)
-        hashing.xxh3_each(data, token_offsets[first : last + 1], *self._key, out[: last - first])
+        hashing.hash_each(data, token_offsets[first : last + 1], self._key, out[: last - first])
         return self._combined(out, list_offsets - first)
 
     def _words(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:

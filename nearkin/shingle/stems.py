@@ -4,8 +4,7 @@ import numpy as np
 
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.hashing import kernels as hashing
-from nearkin.hashing.xxh3 import xxh3
-from nearkin.shingle.kernels import Key
+from nearkin.hashing.families import Key, hash_values
 
 
 class Stems:
@@ -24,13 +23,12 @@ class Stems:
     def hashes(self, text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """uint64 (tokens,) for the tokens text[offsets[t] : offsets[t + 1]]."""
         own = np.empty(len(offsets) - 1, np.uint64)
-        hashing.xxh3_each(text, offsets, *self._key, own)
+        hashing.hash_each(text, offsets, self._key, own)
         distinct, first, where = np.unique(own, return_index=True, return_inverse=True)
-        seed = int(self._key.flips[5])
         for h, t in zip(distinct.tolist(), first.tolist(), strict=True):
             if h not in self._known:
                 token = text[offsets[t] : offsets[t + 1]].tobytes().decode()
-                self._known[h] = xxh3([self._stemmer.stemWord(token).encode()], seed)[0]
+                self._known[h] = int(hash_values([self._stemmer.stemWord(token).encode()], self._key)[0])
         return np.array([self._known[h] for h in distinct.tolist()], np.uint64)[where]
 
 

@@ -3,7 +3,7 @@
 import re
 import unicodedata as u
 
-from nearkin.hashing.xxh3 import xxh3
+import xxhash
 
 UNSPACED = (
     "CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH", "IDEOGRAPHIC ", "VERTICAL IDEOGRAPHIC", "HANGZHOU ",
@@ -16,6 +16,11 @@ IGNORABLE = re.compile(
 )
 SPACES = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 WORD = 2**64
+
+
+def xxh3(values: list[bytes], seed: int = 0) -> list[int]:
+    """By the reference package."""
+    return [xxhash.xxh3_64_intdigest(value, seed) for value in values]
 
 
 def lower(c: str) -> str:

@@ -12,7 +12,7 @@ import pyarrow.ipc
 from nearkin.corpus import positions
 from nearkin.engine.local.documents import UNIQUE, Documents
 from nearkin.hashing import kernels as hashing
-from nearkin.hashing.xxh3 import key
+from nearkin.hashing.families import key_of
 from nearkin.shingle import text_buffers
 from nearkin.verify.exact import distinct, inside
 
@@ -44,7 +44,7 @@ def repeated_ids(ids: pa.ChunkedArray) -> np.ndarray:
 def _hashes(ids: pa.Array) -> np.ndarray:
     data, offsets = text_buffers(ids)
     out = np.empty(len(ids), np.uint64)
-    hashing.xxh3_each(data, offsets, *key(0), out)
+    hashing.hash_each(data, offsets, key_of("xxh3", 0), out)
     return out
 
 
