@@ -23,3 +23,7 @@ class RunError(NearkinError, RuntimeError):
 
 class MissingExtraError(NearkinError, ImportError):
     """An optional dependency is not installed; the message names the command that installs it."""
+
+
+class WireError(NearkinError, ValueError):
+    """Bytes that are no signature of the Spec they are read for; `nearkin.sketch.wire` tells the faults apart."""
