@@ -11,20 +11,22 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, count_reasons
-from nearkin.corpus.convert import to_table, to_texts
+from nearkin.corpus.convert import to_table, to_texts, to_vectors
 from nearkin.engine.local import tables
-from nearkin.engine.local.clustering import Clustering, Grouped, cluster
+from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Progress, Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.jobs import RUN, read_run, write_result
+from nearkin.jobs import RUN, read_run, spec_for, with_dimensions, write_result
+from nearkin.keys import HashKey
+from nearkin.measures import measure_of
 from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.data import ReportData
 from nearkin.report.page import render
-from nearkin.sketch.minhash import Sketcher
+from nearkin.sketch.materials import NOTHING, DocumentFrequencies, Materials
 from nearkin.spec import Spec
 from nearkin.threads import Borrowed, ordered_map
 
@@ -97,7 +99,7 @@ class DedupResult:
     @cached_property
     def pairs(self) -> ResultTable:
         """The verified pairs; exact duplicates by one of them."""
-        return ResultTable(pa.Table.from_batches(tables.pair_batches(self._run.scored(), self._run.documents()), tables.PAIRS))
+        return ResultTable(pa.Table.from_batches(tables.pair_batches(self._run), tables.pairs_schema(self._run)))
 
     @cached_property
     def kept(self) -> np.ndarray:
@@ -142,15 +144,15 @@ class DedupResult:
                 f"threshold {threshold} is outside {settings.threshold} (the run's) to 1; run again for a lower one"
             )
         floor = None if settings.floor is None else min(settings.floor, threshold)
-        run = replace(self._run, settings=replace(settings, threshold=threshold, floor=floor, **self._asked_banding()))
-        documents = run.documents()
-        again = cluster(run.scored(), Grouped.of(documents, run.work), documents, run.payloads(), run.settings)
-        return DedupResult(_Finished(run, self._finished._folder), again)
+        distance = None if settings.distance is None else round((1 - threshold) * settings.spec.k)
+        other = {"threshold": threshold, "distance": distance, "floor": floor, **self._asked_banding()}
+        run = replace(self._run, settings=replace(settings, **other))
+        return DedupResult(_Finished(run, self._finished._folder), run.elect())
 
     def _asked_banding(self) -> dict[str, Any]:
-        if self._run.brute_force:
+        if self._run.brute_force or self._run.settings.distance is not None:
             return {}
-        banding = self._run.settings.banding
+        banding = self._run.banding
         return {"bands": banding.bands, "rows": banding.rows}
 
     def write(self, folder: str | Path) -> Path:
@@ -188,9 +190,14 @@ def dedup(
     *,
     text: str | None = None,
     tokens: str | None = None,
+    vector: str | None = None,
     id: str | None = None,
+    measure: str | None = None,
     threshold: float = 0.8,
+    distance: int | None = None,
     spec: Spec | None = None,
+    key: HashKey | None = None,
+    frequencies: DocumentFrequencies | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
     **settings: Any,
@@ -202,9 +209,14 @@ def dedup(
             or a list of `Path`s, of files.
         text: Text column (default `text`).
         tokens: Column of token lists, instead of text.
+        vector: Column of vectors, instead of text.
         id: Id column; row numbers (of files: path and row) otherwise.
-        threshold: Jaccard similarity from which documents are near-duplicates.
+        measure: `jaccard`, `weighted-jaccard`, `simhash` or `cosine` (of vectors); the Spec's if one is given.
+        threshold: Similarity from which documents are near-duplicates.
+        distance: Of simhash and cosine: Hamming distance up to which they are, instead.
         spec: How documents become signatures.
+        key: That a keyed Spec names.
+        frequencies: Document frequencies that a Spec of tf-idf weights names.
         work: Folder for temporary files, the system's by default.
         progress: Who is told.
         **settings: Further fields of `nearkin.engine.settings.Settings`: recall, bands, rows, verify, cluster, floor, keep,
@@ -217,7 +229,9 @@ def dedup(
         >>> result.clusters["kind"].to_pylist()
         ['exact', 'kept', 'unique']
     """
-    finished = _start(data, Columns(_text(text, tokens), tokens, id), threshold, spec, settings, work, progress)
+    columns, materials = _columns(text, tokens, vector, id), Materials(key, frequencies)
+    asked = {"threshold": threshold, "distance": distance, **settings}
+    finished = _start(data, columns, measure, spec, materials, asked, work, progress)
     finished.run.to_clusters()
     return DedupResult(finished, finished.run.clustering())
 
@@ -227,9 +241,14 @@ def pairs(
     *,
     text: str | None = None,
     tokens: str | None = None,
+    vector: str | None = None,
     id: str | None = None,
+    measure: str | None = None,
     threshold: float = 0.8,
+    distance: int | None = None,
     spec: Spec | None = None,
+    key: HashKey | None = None,
+    frequencies: DocumentFrequencies | None = None,
     expand_exact: bool = False,
     work: str | Path | None = None,
     progress: Progress | None = None,
@@ -245,26 +264,29 @@ def pairs(
         >>> found.pairs.arrow.select(["id_a", "id_b", "similarity"]).to_pylist()
         [{'id_a': '0000000000', 'id_b': '0000000002', 'similarity': 0.8}]
     """
-    finished = _start(data, Columns(_text(text, tokens), tokens, id), threshold, spec, settings, work, progress)
+    columns, materials = _columns(text, tokens, vector, id), Materials(key, frequencies)
+    asked = {"threshold": threshold, "distance": distance, **settings}
+    finished = _start(data, columns, measure, spec, materials, asked, work, progress)
     run = finished.run
     run.to_pairs()
-    documents, scored = run.documents(), run.scored()
-    expanded = tables.expanded_pair_batches(scored, documents, run.work.load("representative"))
-    batches = expanded if expand_exact else tables.pair_batches(scored, documents)
-    return PairsResult(ResultTable(pa.Table.from_batches(batches, tables.PAIRS)), dict(run.work.manifest["stages"]))
+    batches = tables.expanded_pair_batches(run) if expand_exact else tables.pair_batches(run)
+    found = pa.Table.from_batches(batches, tables.pairs_schema(run))
+    return PairsResult(ResultTable(found), dict(run.work.manifest["stages"]))
 
 
-def _text(text: str | None, tokens: str | None) -> str | None:
-    if text is not None and tokens is not None:
-        raise UsageError(f"text={text!r} and tokens={tokens!r} exclude each other")
-    return None if tokens is not None else text or "text"
+def _columns(text: str | None, tokens: str | None, vector: str | None, id: str | None) -> Columns:
+    named = {name: value for name, value in (("text", text), ("tokens", tokens), ("vector", vector)) if value is not None}
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(f'{name}={value!r}' for name, value in named.items())} exclude each other")
+    return Columns(text=text or (None if named else "text"), tokens=tokens, vector=vector, id=id)
 
 
 def _start(
     data: Any,
     columns: Columns,
-    threshold: float,
+    measure: str | None,
     spec: Spec | None,
+    materials: Materials,
     settings: dict[str, Any],
     work: str | Path | None,
     progress: Progress | None,
@@ -272,10 +294,12 @@ def _start(
     unknown = sorted(set(settings) - set(Settings.__dataclass_fields__))
     if unknown:
         raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(Settings.__dataclass_fields__)}")
-    asked = Settings(spec=spec or Spec(), threshold=threshold, **settings)
+    corpus = _corpus(data)
+    columns = with_dimensions(corpus, columns)
+    asked = Settings(spec=spec_for(columns, measure, spec), **settings)
     folder = tempfile.TemporaryDirectory(prefix="nearkin-", dir=work)
     work_folder = WorkFolder.create(Path(folder.name) / "work", {})
-    run = LocalRun(_corpus(data), replace(columns, extra=asked.extra_columns), asked, work_folder, progress or Silent())
+    run = LocalRun(corpus, replace(columns, extra=asked.extra_columns), asked, work_folder, progress or Silent(), materials)
     return _Finished(run, folder)
 
 
@@ -287,16 +311,19 @@ def _corpus(data: Any) -> Corpus:
     return TableCorpus(to_table(data))
 
 
-def sketch(texts: Any, spec: Spec | None = None, *, workers: int = 2) -> np.ndarray:
-    """MinHash signatures.
+def sketch(texts: Any, spec: Spec | None = None, *, materials: Materials = NOTHING, workers: int = 2) -> np.ndarray:
+    """Signatures.
 
     Args:
         texts: A list of str, or a column: Arrow, pandas, polars, `datasets`; no Python strings are made where it is Arrow.
-        spec: How texts become signatures.
+            For a Spec of vectors, a column of them or a matrix (n, d).
+        spec: How documents become signatures.
+        materials: The key and the document frequencies that the Spec names.
         workers: Threads.
 
     Returns:
-        uint32 (n, k); all ones for a text without a single shingle.
+        (n, w) of the Spec's signature type: uint32 (n, k) for MinHash, all ones for a text without a single shingle; uint64
+        (n, k / 64) for simhash and cosine; uint8 (n, k · bits / 8) for b-bit slots.
 
     Raises:
         UsageError: At a null or invalid UTF-8, with its row.
@@ -306,10 +333,11 @@ def sketch(texts: Any, spec: Spec | None = None, *, workers: int = 2) -> np.ndar
         (2, 8)
     """
     spec = spec or Spec()
-    sketchers = Borrowed(lambda: Sketcher(spec))
-    parts = [chunk.slice(at, SKETCH_ROWS) for chunk in to_texts(texts) for at in range(0, len(chunk), SKETCH_ROWS)]
+    sketchers = Borrowed(measure_of(spec, materials).sketcher)
+    chunks = to_texts(texts) if spec.unit != "vector" else to_vectors(texts, spec.n)
+    parts = [chunk.slice(at, SKETCH_ROWS) for chunk in chunks for at in range(0, len(chunk), SKETCH_ROWS)]
     done = ordered_map(lambda part: sketchers.use(lambda tool: tool.sketch(part).signatures), parts, workers)
-    return np.concatenate([np.empty((0, spec.k), np.uint32), *done])
+    return np.concatenate([np.empty((0, spec.signature_width), spec.signature_type), *done])
 
 
 def report(source: DedupResult | str | Path, out: str | Path | None = None) -> Path:

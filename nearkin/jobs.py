@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from nearkin.corpus import (
     Batch,
     Columns,
+    Corpus,
     FileCorpus,
     TableCorpus,
     count_reasons,
@@ -34,11 +35,13 @@ from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
+from nearkin.measures import measure_of
 from nearkin.release import VERSION
 from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.data import ReportData
 from nearkin.report.page import render
-from nearkin.sketch.minhash import Sketcher, Sketches
+from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.sketch.sketcher import Sketches
 from nearkin.spec import Spec
 from nearkin.threads import Borrowed, ordered_map
 
@@ -61,6 +64,7 @@ class Job:
         overwrite: Replace an output that exists.
         on_error: `quarantine` or `fail`, for rows and files that cannot be read.
         quoted: How many of the largest clusters are quoted in run.json (the page shows twenty).
+        materials: The key and the document frequencies that the Spec names; in no record.
     """
 
     inputs: tuple[str, ...]
@@ -73,6 +77,7 @@ class Job:
     overwrite: bool = False
     on_error: str = "quarantine"
     quoted: int = 20
+    materials: Materials = NOTHING
 
     @property
     def partial(self) -> Path:
@@ -89,6 +94,36 @@ class Job:
             "annotate": self.annotate,
             "save_signatures": self.save_signatures,
         }
+
+
+def with_dimensions(corpus: Corpus, columns: Columns) -> Columns:
+    """The columns with the length of a vector: what most of the first ones have.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if columns.vector is None or columns.dimensions is not None:
+        return columns
+    corpus.check(columns)
+    for batch in corpus.batches(columns):
+        if len(batch.rows):
+            return replace(columns, dimensions=batch.documents["vector"].type.list_size)
+    raise UsageError(f"column {columns.vector!r} holds no vector; choose another one with --vector")
+
+
+def spec_for(columns: Columns, measure: str | None, spec: Spec | None = None, **fields: Any) -> Spec:
+    """A Spec that goes with the columns: the given one, or one of the measure."""
+    if spec is None:
+        vectors = columns.vector is not None
+        unit = {"unit": "vector", "n": columns.dimensions} if vectors else {}
+        spec = Spec(measure=measure or ("cosine" if vectors else "jaccard"), **{**fields, **unit})
+    if measure is not None and measure != spec.measure:
+        raise UsageError(f"measure={measure!r} contradicts the Spec's {spec.measure!r}")
+    if (columns.vector is not None) != (spec.unit == "vector"):
+        raise UsageError(f"measure {spec.measure} compares {'vectors: name their column' if spec.unit == 'vector' else 'text'}")
+    if columns.vector is not None and columns.dimensions != spec.n:
+        raise UsageError(f"the vectors have {columns.dimensions} numbers, the Spec says {spec.n}")
+    return spec
 
 
 @dataclass(frozen=True)
@@ -133,7 +168,7 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
         work = _claim(job, "dedup", corpus)
         if saved is not None:
             _take_signatures(saved, work)
-        run = LocalRun(corpus, job.columns, job.settings, work, progress)
+        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.materials)
         run.to_clusters()
         result = run.clustering()
         wanted = Wanted(run, result, job.quoted)
@@ -216,7 +251,7 @@ def _write_tables(run: LocalRun, result: Clustering, folder: Path) -> None:
     """clusters.parquet, pairs.parquet, rejected.jsonl."""
     documents = run.documents()
     tables.write_batches(folder / "clusters.parquet", tables.CLUSTERS, tables.cluster_batches(documents.ids, result))
-    tables.write_batches(folder / "pairs.parquet", tables.PAIRS, tables.pair_batches(run.scored(), documents))
+    tables.write_batches(folder / "pairs.parquet", tables.pairs_schema(run), tables.pair_batches(run))
     shutil.copyfile(run.work.path / "sketch" / REJECTED, folder / REJECTED)
 
 
@@ -314,7 +349,7 @@ def pairs_run(job: Job, progress: Progress) -> Iterator[LocalRun]:
     work = _claim(job, "pairs", corpus)
     if saved is not None:
         _take_signatures(saved, work)
-    run = LocalRun(corpus, job.columns, job.settings, work, progress)
+    run = LocalRun(corpus, job.columns, job.settings, work, progress, job.materials)
     run.to_pairs()
     yield run
     work.remove()
@@ -323,15 +358,10 @@ def pairs_run(job: Job, progress: Progress) -> Iterator[LocalRun]:
 def pairs_job(job: Job, expand_exact: bool, progress: Progress) -> dict[str, Any]:
     """Writes all verified pairs into `job.out` (parquet); exact groups by one member unless expanded."""
     with PeakMemory() as memory, pairs_run(job, progress) as run:
-        documents, scored = run.documents(), run.scored()
-        batches = (
-            tables.expanded_pair_batches(scored, documents, run.work.load("representative"))
-            if expand_exact
-            else tables.pair_batches(scored, documents)
-        )
+        batches = tables.expanded_pair_batches(run) if expand_exact else tables.pair_batches(run)
         staged = run.work.path / "pairs.parquet"
         with disk(job.out.parent):
-            rows = tables.write_batches(staged, tables.PAIRS, batches)
+            rows = tables.write_batches(staged, tables.pairs_schema(run), batches)
             staged.replace(job.out)
         stages = run.work.manifest["stages"]
     return {"out": str(job.out), "pairs": rows, "stages": stages, "peak_memory": memory.peak, **job.identity("pairs")}
@@ -348,6 +378,7 @@ class SketchJob:
     workers: int = 2
     overwrite: bool = False
     on_error: str = "quarantine"
+    materials: Materials = NOTHING
 
 
 def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
@@ -355,7 +386,7 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
     claim_file(job.out, job.overwrite)
     corpus = FileCorpus.open(job.inputs, job.on_error)
     corpus.check(job.columns)
-    sketchers = Borrowed(lambda: Sketcher(job.spec))
+    sketchers = Borrowed(measure_of(job.spec, job.materials).sketcher)
 
     def sketch(batch: Batch) -> tuple[Batch, Sketches]:
         return batch, sketchers.use(lambda tool: tool.sketch(batch.documents[job.columns.content]))

@@ -17,7 +17,7 @@ class HashKey:
 
     Examples:
         >>> HashKey(bytes(range(16)))
-        <HashKey 3ac9f2a0e94b2357>
+        <HashKey 2be4dfecbe6f3e1a>
     """
 
     __slots__ = ("_secret",)

@@ -38,7 +38,7 @@ class Signed(NamedTuple):
 
 MEASURES = {
     "jaccard": Signed(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
-    "weighted-jaccard": Signed(("binned", "classic", "icws"), SLOT_BITS, 128, 8, 1024),
+    "weighted-jaccard": Signed(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
     "simhash": Signed(("signs",), (1,), 64, 64, 128),
     "cosine": Signed(("hyperplanes",), (1,), 512, 64, 4096),
 }
@@ -213,6 +213,11 @@ class Spec:
         if self.measure in ("simhash", "cosine"):
             return np.uint64
         return np.uint32 if self.slot_bits == 32 else np.uint8
+
+    @property
+    def truncated(self) -> bool:
+        """Whether only the lowest bits of slots are kept."""
+        return self.signature_type is np.uint8
 
     @property
     def signature_width(self) -> int:

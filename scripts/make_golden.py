@@ -14,7 +14,7 @@ import pyarrow as pa
 from nearkin.lsh import kernels as lsh
 from nearkin.shingle import Shingler, kernels, text_buffers
 from nearkin.shingle.tables import tables_for
-from nearkin.sketch.minhash import Sketcher
+from nearkin.sketch.sketcher import Sketcher
 from nearkin.sketch.wire import write_record
 from nearkin.spec import UNICODE_VERSION, Spec
 

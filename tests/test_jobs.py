@@ -20,6 +20,7 @@ from nearkin.engine.settings import Settings
 from nearkin.errors import RunError, UsageError
 from nearkin.evaluate.synth import SynthSettings, synth
 from nearkin.jobs import Job, dedup_job, pairs_job
+from nearkin.lsh.curve import solve_banding
 from nearkin.shingle import Shingler, text_buffers
 from nearkin.spec import Spec
 
@@ -472,7 +473,7 @@ def test_real_text_against_brute_force(threshold: float, source_code: Path, tmp_
     """Candidates from bands, on code of this Python, against every pair compared."""
     columns = Columns(id="id")
     common = {"columns": columns, "source": None, "threshold": threshold}
-    banding = Settings(threshold=threshold).banding
+    banding = solve_banding(threshold, 0.95, 128)
     pairs_job(
         job(source_code, tmp_path / "lsh.parquet", bands=banding.bands, rows=banding.rows, max_bucket=5000, **common),
         False,

@@ -1,12 +1,13 @@
 """Files to Arrow batches and back: readers, writers, quarantine, manifest."""
 
-from nearkin.corpus.batches import Batch, Columns, Corpus, Rejected, make_ids, positions
+from nearkin.corpus.batches import CONTENTS, Batch, Columns, Corpus, Rejected, make_ids, positions
 from nearkin.corpus.corpora import FileCorpus, TableCorpus
 from nearkin.corpus.kept import write_kept
 from nearkin.corpus.manifest import describe, first_change
 from nearkin.corpus.quarantine import Quarantine, count_reasons
 
 __all__ = [
+    "CONTENTS",
     "Batch",
     "Columns",
     "Corpus",

@@ -1,5 +1,6 @@
 """Which rows are documents, and why the others are not."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ class Column(NamedTuple):
 def check_rows(rows: pa.RecordBatch, columns: Columns) -> Checked:
     """Tells documents from rows that are none."""
     content = rows[columns.source]
-    checked = as_tokens(content, columns.source) if columns.tokens else as_text(content, columns.source)
+    checked = content_of(content, columns)
     reasons = dict(checked.reasons)
     values = {columns.content: checked.values}
     if columns.id is not None:
@@ -50,6 +51,20 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> Checked:
     fit[list(reasons)] = False
     rejected = [(at, reasons[at], raw_prefix(_python_value(content, at))) for at in sorted(reasons)]
     return Checked(documents.filter(pa.array(fit)), np.flatnonzero(fit), rejected, fit)
+
+
+def content_of(values: pa.Array, columns: Columns) -> Column:
+    """The documents' column as its kind wants it."""
+    if columns.vector:
+        return as_vectors(values, columns.vector, columns.dimensions)
+    return as_tokens(values, columns.source) if columns.tokens else as_text(values, columns.source)
+
+
+def content_type(columns: Columns) -> pa.DataType:
+    """Of the documents' column in a batch."""
+    if columns.vector:
+        return pa.list_(pa.float32(), columns.dimensions or 1)
+    return TOKENS if columns.tokens else pa.large_string()
 
 
 def raw_prefix(value: object) -> str:
@@ -146,6 +161,46 @@ def _without_bad_lists(lists: pa.Array) -> tuple[pa.Array, list[int]]:
     return pa.array(fit, TOKENS), broken
 
 
+def as_vectors(values: pa.Array, name: str, dimensions: int | None = None) -> Column:
+    """fixed_size_list of float32 of any column of lists of numbers; a vector has a finite length that is not zero.
+
+    Args:
+        values: The column.
+        name: Of the column.
+        dimensions: Numbers of a vector; by default what most have.
+    """
+    values = decoded(values)
+    if not _is_list_of(values.type, pa.types.is_floating, pa.types.is_integer):
+        raise UsageError(f"column {name!r} is {values.type}, not lists of numbers; choose another one with --vector")
+    lengths = pc.fill_null(pc.list_value_length(values), -1).to_numpy(zero_copy_only=False)
+    if dimensions is None:
+        dimensions = max(1, int(np.bincount(np.maximum(lengths, 0)).argmax())) if len(lengths) else 1
+    reasons = dict.fromkeys(np.flatnonzero(lengths < 0).tolist(), f"null {name}")
+    wrong = np.flatnonzero((lengths >= 0) & (lengths != dimensions))
+    reasons.update({at: f"{name} has {lengths[at]} numbers, not {dimensions}" for at in wrong.tolist()})
+    fit = np.flatnonzero(lengths == dimensions)
+    numbers = np.zeros((len(values), dimensions), np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        flat = pc.list_flatten(values.take(pa.array(fit))).to_numpy(zero_copy_only=False)
+        numbers[fit] = flat.astype(np.float32).reshape(len(fit), dimensions)
+    reasons.update(_vector_faults(numbers, fit, name))
+    return Column(pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), dimensions), reasons)
+
+
+def vector_fault(value: object, name: str, dimensions: int | None) -> str | None:
+    """Why a parsed value is no vector, or None."""
+    if not isinstance(value, list) or not all(isinstance(x, int | float) and not isinstance(x, bool) for x in value):
+        return f"{name} is not a list of numbers"
+    return as_vectors(pa.array([value], pa.list_(pa.float64())), name, dimensions).reasons.get(0)
+
+
+def _vector_faults(numbers: np.ndarray, which: np.ndarray, name: str) -> dict[int, str]:
+    some = numbers[which]
+    infinite, zero = ~np.isfinite(some).all(axis=1), ~some.any(axis=1)
+    faults = dict.fromkeys(which[zero].tolist(), f"{name} is zero, so it has no direction")
+    return {**faults, **dict.fromkeys(which[infinite].tolist(), f"NaN or infinite number in {name}")}
+
+
 def as_id(values: pa.Array, name: str) -> Column:
     """Ids as text; numbers in their decimal form."""
     values = decoded(values)
@@ -189,6 +244,10 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
+    return _is_list_of(kind, _is_text, pa.types.is_null)
+
+
+def _is_list_of(kind: pa.DataType, *values: Callable[[pa.DataType], bool]) -> bool:
     lists = (
         pa.types.is_list,
         pa.types.is_large_list,
@@ -196,6 +255,4 @@ def _is_list(kind: pa.DataType) -> bool:
         pa.types.is_list_view,
         pa.types.is_large_list_view,
     )
-    if not any(test(kind) for test in lists):
-        return False
-    return _is_text(kind.value_type) or pa.types.is_null(kind.value_type)
+    return any(test(kind) for test in lists) and any(test(kind.value_type) for test in values)

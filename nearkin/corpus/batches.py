@@ -13,6 +13,8 @@ BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
 WHOLE_FILE = -1
 """Row of a rejection that concerns what could not be read of a file."""
+CONTENTS = ("text", "tokens", "vector")
+"""What the documents' column may be called in a batch."""
 
 
 @dataclass(frozen=True)
@@ -20,26 +22,35 @@ class Columns:
     """What of the inputs is read.
 
     Attributes:
-        text: Column with the text, or None where `tokens` is given.
+        text: Column with the text, or None where `tokens` or `vector` is given.
         tokens: Column with lists of tokens, or None.
+        vector: Column with vectors, or None.
+        dimensions: Numbers of a vector; None where they are yet to be found.
         id: Column with ids; without one an id is made of path and row.
         extra: Columns that ride along: of keep policy, block and source.
     """
 
     text: str | None = "text"
     tokens: str | None = None
+    vector: str | None = None
+    dimensions: int | None = None
     id: str | None = None
     extra: tuple[str, ...] = ()
 
     @property
     def content(self) -> str:
-        """What the documents' column is called in a batch: `text` or `tokens`."""
-        return "text" if self.tokens is None else "tokens"
+        """What the documents' column is called in a batch: one of CONTENTS."""
+        return "vector" if self.vector else "tokens" if self.tokens else "text"
 
     @property
     def source(self) -> str:
         """What it is called in the inputs."""
-        return str(self.tokens or self.text)
+        return str(self.vector or self.tokens or self.text)
+
+    @property
+    def option(self) -> str:
+        """The option that names it."""
+        return f"--{self.content}"
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -68,7 +79,8 @@ class Batch(NamedTuple):
     rows: np.ndarray
     """int64 (n,): row in that file."""
     documents: pa.RecordBatch
-    """`text` (large_string) or `tokens` (large_list of large_string), `id` (large_string) if given, and the extra columns."""
+    """`text` (large_string), `tokens` (large_list of large_string) or `vector` (fixed_size_list of float), `id` (large_string)
+    if given, and the extra columns."""
     rejected: tuple[Rejected, ...]
     next: tuple[int, int]
     """(file, row) where reading goes on after this batch."""

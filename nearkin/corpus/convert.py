@@ -1,18 +1,19 @@
 """What callers hold (lists, Arrow, pandas, polars, datasets) as Arrow, without Python strings where it is Arrow already."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.accept import as_text
+from nearkin.corpus.accept import Column, as_text, as_vectors
 from nearkin.corpus.columnar import VIEWS
 from nearkin.errors import UsageError
 
 
 def to_table(data: Any) -> pa.Table:
-    """A table of a table, record batch, data frame (pandas, polars), `datasets.Dataset`, mapping of columns, or list of texts.
+    """A table of a table, record batch, data frame (pandas, polars), `datasets.Dataset`, mapping of columns, list of texts,
+    or matrix (n, d) of vectors.
 
     Examples:
         >>> to_table(["one", "two"]).column_names
@@ -40,7 +41,11 @@ def _to_table(data: Any) -> pa.Table:
         return pa.table(data)
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
         return pa.Table.from_pandas(data, preserve_index=False)
-    return pa.table({"text": to_chunked(data)})
+    return pa.table({"vector" if _is_matrix(data) else "text": to_chunked(data)})
+
+
+def _is_matrix(data: Any) -> bool:
+    return isinstance(data, np.ndarray) and data.ndim == 2
 
 
 def _is_array(data: Any) -> bool:
@@ -62,11 +67,22 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
         )
     if hasattr(values, "__arrow_c_stream__"):
         return pa.chunked_array(values)
+    if _is_matrix(values):
+        return pa.chunked_array([pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])])
     try:
         found = pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError) as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
     return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+
+
+def to_vectors(values: Any, dimensions: int) -> list[pa.Array]:
+    """fixed_size_list<float> arrays of a column or a matrix (n, d).
+
+    Raises:
+        UsageError: At what is no finite, non-zero vector of that many numbers.
+    """
+    return _checked(values, lambda chunk: as_vectors(chunk, "vector", dimensions))
 
 
 def to_texts(values: Any) -> list[pa.Array]:
@@ -75,12 +91,16 @@ def to_texts(values: Any) -> list[pa.Array]:
     Raises:
         UsageError: At a null, invalid UTF-8 or a column that is no text.
     """
+    return _checked(values, lambda chunk: as_text(chunk, "text"))
+
+
+def _checked(values: Any, check: Callable[[pa.Array], Column]) -> list[pa.Array]:
     out = []
     first = 0
     for chunk in to_chunked(values).chunks:
         if len(chunk) == 0:
             continue
-        checked = as_text(chunk, "text")
+        checked = check(chunk)
         for at, reason in sorted(checked.reasons.items()):
             raise UsageError(f"row {first + at}: {reason}; filter such rows out first")
         out.append(checked.values)

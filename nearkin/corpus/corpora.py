@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.accept import TOKENS
+from nearkin.corpus.accept import content_type
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, WHOLE_FILE, Batch, Columns, Rejected
 from nearkin.corpus.columnar import AHEAD, ArrowIpc, Parquet, pieces, split
 from nearkin.corpus.delimited import Delimited
@@ -29,6 +29,7 @@ FORMATS: dict[str, Format] = {
     ".ipc": ArrowIpc(),
 }
 """By suffix; and parquet."""
+HOLDS_VECTORS = (LINES, FORMATS[".arrow"], FORMATS[".arrows"], FORMATS[".feather"], FORMATS[".ipc"])
 ON_ERROR = ("quarantine", "fail")
 UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
 """What reading a damaged file raises."""
@@ -77,6 +78,8 @@ class FileCorpus:
             if form is LINES:
                 fields = LINES.first_fields(file)
                 return None if fields is None else [*fields, *columns.extra]
+            if columns.vector and form not in HOLDS_VECTORS and not isinstance(form, Parquet):
+                raise UsageError(f"{file.path} cannot hold vectors; they are read from parquet, Arrow and JSON lines")
             if form is TEXT:
                 return ["text"]
             return form.columns(file) or None
@@ -136,7 +139,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def _no_documents(columns: Columns) -> pa.RecordBatch:
-    kinds = {columns.content: TOKENS if columns.tokens else pa.large_string()}
+    kinds = {columns.content: content_type(columns)}
     if columns.id is not None:
         kinds["id"] = pa.large_string()
     kinds.update(dict.fromkeys(columns.extra, pa.null()))
@@ -144,7 +147,7 @@ def _no_documents(columns: Columns) -> pa.RecordBatch:
 
 
 def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
-    options = {columns.source: "--tokens" if columns.tokens else "--text", columns.id: "--id"}
+    options = {columns.source: columns.option, columns.id: "--id"}
     for name in columns.all:
         if name not in names:
             way = f"; choose one with {options[name]}" if name in options else ""
@@ -201,8 +204,9 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _as_text(table: pa.Table) -> pa.Table:
-    kinds = [(name, TOKENS if name == "tokens" else pa.large_string()) for name in table.column_names]
-    return table.cast(pa.schema(kinds))
+    kept = {"tokens", "vector"}
+    fields = [field if field.name in kept else field.with_type(pa.large_string()) for field in table.schema]
+    return table.cast(pa.schema(fields))
 
 
 class TableCorpus:

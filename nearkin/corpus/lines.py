@@ -7,7 +7,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus.accept import MAX_DOCUMENT, TOKENS, raw_prefix
+from nearkin.corpus.accept import MAX_DOCUMENT, content_type, raw_prefix, vector_fault
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.files import InputFile
 from nearkin.corpus.formats import Piece, compressed_sink, fresh_name
@@ -129,7 +129,10 @@ class _Parser:
             return f"no field {name}"
         if value[name] is None:
             return f"null {name}"
-        if self._columns.tokens:
+        if self._columns.vector:
+            if fault := vector_fault(value[name], name, self._columns.dimensions):
+                return fault
+        elif self._columns.tokens:
             if not (isinstance(value[name], list) and all(isinstance(token, str) for token in value[name])):
                 return f"{name} is not a list of strings"
         elif not isinstance(value[name], str):
@@ -143,8 +146,7 @@ class _Parser:
     def piece(self, next_row: int) -> Piece:
         """What was collected; starts anew."""
         columns, values = self._columns, self._values
-        kind = TOKENS if columns.tokens else pa.large_string()
-        arrays = {columns.content: pa.array([value[columns.source] for value in values], kind)}
+        arrays = {columns.content: pa.array([value[columns.source] for value in values], content_type(columns))}
         if columns.id is not None:
             arrays["id"] = pa.array([_as_text(value[columns.id]) for value in values], pa.large_string())
         arrays.update({name: _column([value.get(name) for value in values]) for name in columns.extra})

@@ -6,7 +6,8 @@ from typing import Any
 
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.errors import UsageError
-from nearkin.lsh.curve import Banding, fixed_banding, solve_banding
+from nearkin.lsh.curve import Banding
+from nearkin.measures import Measure, Request, measure_of
 from nearkin.spec import Spec
 
 VERIFY = ("exact", "estimate", "none")
@@ -40,9 +41,11 @@ class Settings:
 
     Attributes:
         threshold: Similarity from which two documents are near-duplicates.
+        distance: Of signs: Hamming distance up to which they are; in the threshold's place.
         recall: Asked share of the pairs at the threshold to be found.
         bands: b, or None to solve for it.
         rows: r, or None to solve for it.
+        tables: Independent tables of disjoint MinHash slots: b bands each, or b a multiple of them.
         verify: `exact`, `estimate` or `none`.
         cluster: `leaders` or `components`.
         floor: For components: lowest similarity to the kept document (default threshold − 0.2).
@@ -58,9 +61,11 @@ class Settings:
 
     spec: Spec = field(default_factory=Spec)
     threshold: float = 0.8
+    distance: int | None = None
     recall: float = 0.95
     bands: int | None = None
     rows: int | None = None
+    tables: int = 1
     verify: str = "exact"
     cluster: str = "leaders"
     floor: float | None = None
@@ -77,6 +82,12 @@ class Settings:
         for name, allowed in (("verify", VERIFY), ("cluster", CLUSTER), ("empty", EMPTY)):
             if getattr(self, name) not in allowed:
                 raise UsageError(f"{name}={getattr(self, name)!r} is not one of {', '.join(allowed)}")
+        if self.distance is not None:
+            if not 0 <= self.distance < self.spec.k:
+                raise UsageError(
+                    f"distance {self.distance} is outside 0 to {self.spec.k - 1}, less than the {self.spec.k} bits"
+                )
+            object.__setattr__(self, "threshold", 1 - self.distance / self.spec.k)
         if not 0 < self.threshold <= 1:
             raise UsageError(f"threshold {self.threshold} is outside 0 (exclusive) to 1")
         if self.floor is not None and not 0 <= self.floor <= self.threshold:
@@ -87,17 +98,19 @@ class Settings:
             raise UsageError(
                 f"memory {self.memory} bytes is below {LEAST_MEMORY} ({LEAST_MEMORY >> 20}MiB), the least a run needs"
             )
+        if self.tables < 1:
+            raise UsageError(f"tables={self.tables} is not at least 1")
         if self.workers < 1 or self.max_bucket < 2 or self.fanout < 1:
             raise UsageError("workers and fanout are at least 1, max_bucket at least 2")
         self.policy  # noqa: B018  (a bad expression is an error now, not after an hour)
-        self.banding  # noqa: B018
+        measure = measure_of(self.spec, distance=self.distance)
+        if self.bands is not None or self.spec.measure in ("jaccard", "weighted-jaccard"):
+            self.banding(measure, SMALL_CORPUS)
 
-    @property
-    def banding(self) -> Banding:
-        """The asked bands and rows, or those solved for threshold and recall."""
-        if self.bands is not None and self.rows is not None:
-            return fixed_banding(self.threshold, self.recall, self.spec.k, self.bands, self.rows)
-        return solve_banding(self.threshold, self.recall, self.spec.k)
+    def banding(self, measure: Measure, documents: int) -> Banding:
+        """The asked bands and rows, or those solved for threshold and recall; signs are banded for a corpus size."""
+        asked = (self.threshold, self.recall, self.bands, self.rows, self.tables)
+        return measure.banding(Request(*asked, documents))
 
     @property
     def policy(self) -> KeepPolicy:

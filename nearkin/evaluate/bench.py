@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from nearkin.errors import RunError
 from nearkin.evaluate.synth import SynthSettings, synth
-from nearkin.sketch.minhash import Sketcher
+from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 
 SLICE = 2000

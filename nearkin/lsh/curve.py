@@ -105,10 +105,14 @@ class Banding:
     margin: int
     collision: float
 
+    def candidate_probability(self, collision: float) -> float:
+        """P(candidate) of pairs whose slots agree with that chance."""
+        return float(candidate_probability(collision, self.bands, self.rows))
+
     @property
     def candidate_recall(self) -> float:
         """P(candidate) at the threshold."""
-        return float(candidate_probability(self.collision, self.bands, self.rows))
+        return self.candidate_probability(self.collision)
 
     @property
     def recall(self) -> float:
@@ -128,13 +132,14 @@ def fixed_banding(collision: float, recall: float, k: int, bands: int, rows: int
     return Banding(bands, rows, k, margin_for(k, collision, passed), collision)
 
 
-def solve_banding(collision: float, recall: float, k: int) -> Banding:
+def solve_banding(collision: float, recall: float, k: int, tables: int = 1) -> Banding:
     """Among all (b, r) with b·r ≤ k that reach the asked recall, the one with the fewest expected candidates.
 
     Args:
         collision: Chance that a slot agrees at the threshold (J for MinHash).
         recall: Asked share of the pairs at the threshold to be found.
         k: Slots of a signature.
+        tables: Independent tables of disjoint slots; b is a multiple of them.
 
     Raises:
         UsageError: No setting reaches it; says what does.
@@ -151,7 +156,7 @@ def solve_banding(collision: float, recall: float, k: int) -> Banding:
     best: tuple[float, int, int] | None = None
     for rows in range(1, k + 1):
         bands = _fewest_bands(collision, recall / MAX_PASS, rows, k // rows)
-        if bands is not None:
+        if bands is not None and (bands := -(-bands // tables) * tables) * rows <= k:
             cost = expected_candidates(bands, rows)
             if best is None or cost < best[0]:
                 best = (cost, bands, rows)

@@ -1,8 +1,16 @@
-"""Banding kernels: signatures to band keys, keys to buckets, buckets to candidate pairs."""
+"""Banding kernels: signatures to band keys, keys to buckets, buckets to candidate pairs.
+
+What a signature is made of shows in the *form* that kernels take beside it: `SlotForm`, `SignForm` or `TruncatedForm`; which
+functions compare two signatures follows from its type, at compile time.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
-from nearkin.hashing.kernels import mix64
+from nearkin.hashing.kernels import count_ones, load_u64, mix64
 from nearkin.jit import kernel
 
 U64 = np.uint64
@@ -12,18 +20,81 @@ BAND = U64(0x9E3779B97F4A7C15)
 SLOT = U64(0xD6E8FEB86659FD93)
 
 
+class SlotForm(NamedTuple):
+    """MinHash slots of 32 bits; band i is the i-th run of `rows` slots."""
+
+    rows: np.int64
+
+
+class SignForm(NamedTuple):
+    """Signs, 64 in a word; a band is the bits of its mask."""
+
+    masks: np.ndarray
+    """uint64 (b, words)"""
+
+
+class TruncatedForm(NamedTuple):
+    """Packed slots of 1, 2, 4, 8 or 16 bits; band keys were made of the full slots, before."""
+
+    bits: np.int64
+    keys: np.ndarray
+    """uint64 (n, b)"""
+
+
 @kernel
-def band_keys(signatures: np.ndarray, salts: np.ndarray, rows: int, out: np.ndarray) -> None:
+def start_key(salt: np.uint64, band: int) -> np.uint64:
+    """Where the key of a band begins; the salt keeps blocks apart."""
+    return mix64(salt + U64(band + 1) * BAND)
+
+
+@kernel
+def fold(h: np.uint64, word: np.uint64) -> np.uint64:
+    """One more slot or masked word of a band."""
+    h = (h ^ word) * SLOT
+    return h ^ (h >> U64(32))
+
+
+@kernel
+def slot_keys(signatures: np.ndarray, salts: np.ndarray, form: SlotForm, out: np.ndarray) -> None:
     """Key of each band, uint64 (b, n): h ← (h ^ slot)·C, h ^= h >> 32 over the band's slots from mix64(salt + band·G)."""
-    n = signatures.shape[0]
+    n, rows = signatures.shape[0], form.rows
     for band in range(out.shape[0]):
         first = band * rows
         for i in range(n):
-            h = mix64(salts[i] + U64(band + 1) * BAND)
+            h = start_key(salts[i], band)
             for j in range(first, first + rows):
-                h = (h ^ U64(signatures[i, j])) * SLOT
-                h ^= h >> U64(32)
+                h = fold(h, U64(signatures[i, j]))
             out[band, i] = mix64(h)
+
+
+@kernel
+def sign_keys(signatures: np.ndarray, salts: np.ndarray, form: SignForm, out: np.ndarray) -> None:
+    """As `slot_keys`, over the words of the signature under the band's mask."""
+    masks = form.masks
+    for band in range(out.shape[0]):
+        for i in range(signatures.shape[0]):
+            h = start_key(salts[i], band)
+            for w in range(masks.shape[1]):
+                h = fold(h, signatures[i, w] & masks[band, w])
+            out[band, i] = mix64(h)
+
+
+@kernel
+def sign_band(signatures: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
+    """A key of one band, uint64 (n,), for use inside one process."""
+    for i in range(signatures.shape[0]):
+        h = U64(0)
+        for w in range(mask.shape[0]):
+            h = fold(h, signatures[i, w] & mask[w])
+        out[i] = mix64(h)
+
+
+@kernel
+def salt_keys(keys: np.ndarray, salts: np.ndarray, out: np.ndarray) -> None:
+    """Keys made without a block, (n, b), to keys of blocks, (b, n)."""
+    for band in range(out.shape[0]):
+        for i in range(keys.shape[0]):
+            out[band, i] = mix64(keys[i, band] + salts[i] * BAND)
 
 
 @kernel
@@ -100,8 +171,9 @@ def cut_run(
 
 
 @kernel
-def agreements(a: np.ndarray, b: np.ndarray) -> int:
+def equal_slots(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: SlotForm) -> int:
     """Slots that agree; an empty slot agrees with nothing."""
+    a, b = signatures[x], signatures[y]
     same = U32(0)
     for j in range(a.shape[0]):
         same += U32((a[j] == b[j]) & (a[j] != EMPTY))
@@ -109,8 +181,49 @@ def agreements(a: np.ndarray, b: np.ndarray) -> int:
 
 
 @kernel
-def seen_before(a: np.ndarray, b: np.ndarray, band: int, rows: int) -> bool:
+def equal_signs(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: SignForm) -> int:
+    """Bits that agree: f − Hamming distance."""
+    words = signatures.shape[1]
+    different = U64(0)
+    for w in range(words):
+        different += count_ones(signatures[x, w] ^ signatures[y, w])
+    return np.int64(64 * words) - np.int64(different)
+
+
+@kernel
+def equal_lanes(word: np.uint64, bits: np.int64) -> np.uint64:
+    """Lanes of `bits` bits (a power of two) that are all zero: the others' bits are folded into their lowest one."""
+    width = 1
+    while width < bits:
+        word |= word >> U64(width)
+        width *= 2
+    ones = U64(0xFFFFFFFFFFFFFFFF) // ((U64(1) << U64(bits)) - U64(1))
+    return U64(64 // bits) - count_ones(word & ones)
+
+
+@kernel
+def equal_truncated(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: TruncatedForm) -> int:
+    """Truncated slots that agree, 64 bits at a time."""
+    a, b, bits = signatures[x], signatures[y], form.bits
+    size = U64(a.shape[0])
+    same, at = U64(0), U64(0)
+    while at + U64(8) <= size:
+        same += equal_lanes(load_u64(a, at) ^ load_u64(b, at), bits)
+        at += U64(8)
+    rest, shift = U64(0), U64(0)
+    while at < size:
+        rest |= U64(a[at] ^ b[at]) << shift
+        shift += U64(8)
+        at += U64(1)
+    if shift > U64(0):
+        same += equal_lanes(rest, bits) - (U64(64) - shift) // U64(bits)
+    return np.int64(same)
+
+
+@kernel
+def slots_seen(signatures: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: SlotForm) -> bool:
     """Whether an earlier band of the two signatures agrees whole."""
+    a, b, rows = signatures[x], signatures[y], form.rows
     for earlier in range(band):
         at = earlier * rows
         j = 0
@@ -122,6 +235,53 @@ def seen_before(a: np.ndarray, b: np.ndarray, band: int, rows: int) -> bool:
 
 
 @kernel
+def signs_seen(signatures: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: SignForm) -> bool:
+    """As `slots_seen`: no bit under an earlier band's mask differs."""
+    for earlier in range(band):
+        different = U64(0)
+        for w in range(signatures.shape[1]):
+            different |= (signatures[x, w] ^ signatures[y, w]) & form.masks[earlier, w]
+        if different == U64(0):
+            return True
+    return False
+
+
+@kernel
+def truncated_seen(signatures: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: TruncatedForm) -> bool:
+    """As `slots_seen`, by the keys of the earlier bands."""
+    earlier = 0
+    while earlier < band and form.keys[x, earlier] != form.keys[y, earlier]:
+        earlier += 1
+    return earlier < band
+
+
+AGREE: dict[Any, Any] = {SlotForm: equal_slots, SignForm: equal_signs, TruncatedForm: equal_truncated}
+SEEN: dict[Any, Any] = {SlotForm: slots_seen, SignForm: signs_seen, TruncatedForm: truncated_seen}
+
+
+def agreements(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: NamedTuple) -> int:
+    """Slots or bits in which documents x and y agree."""
+    return AGREE[type(form)](signatures, x, y, form)
+
+
+@overload(agreements, strict=False)
+def _agreements(signatures: Any, x: Any, y: Any, form: Any) -> Callable[..., Any]:
+    function = AGREE[form.instance_class]
+    return lambda signatures, x, y, form: function(signatures, x, y, form)
+
+
+def seen_before(signatures: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: NamedTuple) -> bool:
+    """Whether documents x and y agree in a whole band before this one."""
+    return SEEN[type(form)](signatures, x, y, band, form)
+
+
+@overload(seen_before, strict=False)
+def _seen_before(signatures: Any, x: Any, y: Any, band: Any, form: Any) -> Callable[..., Any]:
+    function = SEEN[form.instance_class]
+    return lambda signatures, x, y, band, form: function(signatures, x, y, band, form)
+
+
+@kernel
 def bucket_pairs(
     ordinals: np.ndarray,
     starts: np.ndarray,
@@ -129,7 +289,7 @@ def bucket_pairs(
     signatures: np.ndarray,
     hot: np.ndarray,
     band: int,
-    rows: int,
+    form: NamedTuple,
     margin: int,
     histogram: np.ndarray,
     out: np.ndarray,
@@ -145,9 +305,9 @@ def bucket_pairs(
             a = ordinals[x]
             for y in range(x + 1, ends[c]):
                 b = ordinals[y]
-                if seen_before(signatures[a], signatures[b], band, rows) and not (hot[a] and hot[b]):
+                if seen_before(signatures, a, b, band, form) and not (hot[a] and hot[b]):
                     continue
-                same = agreements(signatures[a], signatures[b])
+                same = agreements(signatures, a, b, form)
                 histogram[same] += 1
                 if same >= margin:
                     out[count] = (min(a, b) << U64(32)) | max(a, b)
@@ -159,6 +319,7 @@ def bucket_pairs(
 def hot_bucket_pairs(
     members: np.ndarray,
     signatures: np.ndarray,
+    form: NamedTuple,
     margin: int,
     join: int,
     leaders: np.ndarray,
@@ -176,7 +337,7 @@ def hot_bucket_pairs(
         a = members[m]
         best, best_leader, first_leader = -1, 0, -1
         for l in range(known):
-            same = agreements(signatures[a], signatures[leaders[l]])
+            same = agreements(signatures, a, leaders[l], form)
             if same > best:
                 best, best_leader = same, l
             if first_leader < 0 and same >= margin:
@@ -197,8 +358,8 @@ def hot_bucket_pairs(
 
 
 @kernel
-def pair_agreements(pairs: np.ndarray, signatures: np.ndarray, out: np.ndarray) -> None:
-    """Agreeing slots of each packed pair."""
+def pair_agreements(pairs: np.ndarray, signatures: np.ndarray, form: NamedTuple, out: np.ndarray) -> None:
+    """Agreeing slots or bits of each packed pair."""
     for p in range(pairs.shape[0]):
         a, b = pairs[p] >> U64(32), pairs[p] & U64(0xFFFFFFFF)
-        out[p] = agreements(signatures[a], signatures[b])
+        out[p] = agreements(signatures, a, b, form)

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from nearkin.lsh.curve import candidate_probability
 from nearkin.report.data import BINS, EDGES, Histogram, Parameters, SizeCount
 
 WIDTH, HEIGHT = 420, 264
 LEFT, RIGHT, TOP, BOTTOM = 40, 40, 36, 40
-CURVE_POINTS = 120
 SIZE_CLASSES = (2, 3, 4, 5, 10, 20, 50, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
 """Smallest size of each bar of the cluster-size chart."""
 
@@ -121,16 +119,16 @@ def size_chart(classes: Sequence[SizeClass]) -> Chart:
 
 
 def similarity_chart(verified: Histogram, estimated: Histogram, parameters: Parameters) -> Chart:
-    """Candidates by estimate and verified pairs by similarity, with the S-curve P = 1 − (1 − s^r)^b over them."""
+    """Candidates by estimate and verified pairs by similarity, with the S-curve over them."""
     scale = _LogScale(max(*verified.counts, *estimated.counts))
     bars = [*_histogram_bars(estimated, scale, "candidates"), *_histogram_bars(verified, scale, "verified")]
-    banded = parameters.bands > 0 and parameters.rows > 0
+    banded = bool(parameters.curve)
     return Chart(
         tuple(bars),
         tuple(Tick(_similarity_x(s), f"{s:g}") for s in (0, 0.2, 0.4, 0.6, 0.8, 1)),
         scale.ticks(),
         tuple(Tick(_plot_y(p), f"{p:.0%}") for p in (0, 0.5, 1)) if banded else (),
-        _curve(parameters.bands, parameters.rows) if banded else "",
+        _curve(parameters.curve),
         _similarity_x(parameters.threshold),
     )
 
@@ -147,9 +145,9 @@ def _histogram_bars(histogram: Histogram, scale: "_LogScale", series: str) -> li
     ]  # fmt: skip
 
 
-def _curve(bands: int, rows: int) -> str:
-    similarities = [i / CURVE_POINTS for i in range(CURVE_POINTS + 1)]
-    points = ((_similarity_x(s), _plot_y(float(candidate_probability(s, bands, rows)))) for s in similarities)
+def _curve(shares: tuple[float, ...]) -> str:
+    last = max(len(shares) - 1, 1)
+    points = ((_similarity_x(i / last), _plot_y(share)) for i, share in enumerate(shares))
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 

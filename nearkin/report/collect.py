@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from nearkin.engine.local.clustering import EXACT, NEAR, Clustering
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
+from nearkin.lsh.curve import Banding
+from nearkin.measures import Measure
 from nearkin.report.data import (
     BINS,
     EDGES,
@@ -27,6 +29,7 @@ from nearkin.report.data import (
     StageSeconds,
 )
 from nearkin.shingle import Shingler, text_buffers
+from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import slot_sources
 from nearkin.spec import Spec
 
@@ -36,6 +39,7 @@ EXAMPLES = 3
 HOT_BUCKETS = 20
 WORD = re.compile(r"\w+")
 PAIRS_AT_ONCE = 1 << 20
+CURVE_POINTS = 200
 
 
 class Wanted:
@@ -53,7 +57,7 @@ class Wanted:
         low, high = np.searchsorted(self.ordinals, [first, first + len(documents)])
         for ordinal in self.ordinals[low:high].tolist():
             value = documents[ordinal - first].as_py()
-            self.texts[ordinal] = value if isinstance(value, str) else " ".join(value)
+            self.texts[ordinal] = value if isinstance(value, str) else " ".join(map(str, value[:EXCERPT]))
 
 
 def largest_clusters(result: Clustering, clusters: int = CLUSTERS) -> list[tuple[int, list[int]]]:
@@ -96,8 +100,7 @@ def collect(
 
 def _parameters(run: LocalRun) -> Parameters:
     settings, spec = run.settings, run.settings.spec
-    banding = settings.banding
-    bands, rows = (0, 0) if run.brute_force else (banding.bands, banding.rows)
+    bands, rows = (0, 0) if run.brute_force else (run.banding.bands, run.banding.rows)
     verify = "exact" if run.brute_force else settings.verify
     return Parameters(
         settings.threshold,
@@ -110,7 +113,16 @@ def _parameters(run: LocalRun) -> Parameters:
         verify,
         settings.cluster,
         settings.keep,
+        spec.measure,
+        settings.distance,
+        () if run.brute_force or settings.distance is not None else s_curve(run.measure, run.banding),
     )
+
+
+def s_curve(measure: Measure, banding: Banding) -> tuple[float, ...]:
+    """P(candidate) at CURVE_POINTS + 1 similarities from 0 to 1."""
+    collisions = measure.collision(np.linspace(0, 1, CURVE_POINTS + 1))
+    return tuple(round(banding.candidate_probability(float(collision)), 6) for collision in collisions)
 
 
 def _counts(run: LocalRun, result: Clustering) -> Counts:
@@ -146,7 +158,8 @@ def _estimated(run: LocalRun) -> Histogram:
     if agreements is None:
         return Histogram()
     counts = np.array(agreements)
-    shares = np.arange(len(counts)) / (len(counts) - 1)
+    slots = np.arange(len(counts))
+    shares = run.measure.estimate(np.zeros(len(slots), np.uint64), slots).similarity
     bins = np.clip(np.searchsorted(EDGES, shares, side="right") - 1, 0, BINS - 1)
     return Histogram(tuple(np.bincount(bins, counts, BINS).astype(int).tolist()))
 
@@ -176,18 +189,20 @@ def _clusters(documents: Documents, result: Clustering, wanted: Wanted) -> tuple
 
 def _hot_bucket(bucket: list[int], wanted: Wanted, documents: Documents, run: LocalRun) -> HotBucket:
     band, members, first = bucket
-    rows = run.settings.banding.rows
+    if run.settings.spec.measure not in ("jaccard", "weighted-jaccard"):
+        return HotBucket(band, members, ())
+    rows = run.banding.rows
     slots = np.arange(band * rows, (band + 1) * rows)
-    return HotBucket(band, members, shingles_of_slots(wanted.texts.get(first, ""), slots, run.settings.spec))
+    return HotBucket(band, members, shingles_of_slots(wanted.texts.get(first, ""), slots, run.settings.spec, run.materials))
 
 
-def shingles_of_slots(text: str, slots: np.ndarray, spec: Spec) -> tuple[str, ...]:
+def shingles_of_slots(text: str, slots: np.ndarray, spec: Spec, materials: Materials = NOTHING) -> tuple[str, ...]:
     """The shingles, as text, whose hashes are the minima of these slots: what a bucket's members have in common."""
     windows = _windows(text, spec)
     if not windows:
         return ()
     data, offsets = text_buffers(pa.array(windows, pa.large_string()))
-    shingles = Shingler(spec).texts(data, offsets)
+    shingles = Shingler(spec, materials.secret).texts(data, offsets)
     alone = np.flatnonzero(np.diff(shingles.offsets) == 1)
     hashes = shingles.hashes[shingles.offsets[alone]]
     if not len(hashes):
@@ -212,9 +227,9 @@ def _warnings(run: LocalRun) -> list[str]:
         out.append(f"{repeated:,} rows share an id with another; #<path>:<row> was appended to each of them")
     if not run.brute_force and settings.verify != "exact":
         out.append(f"similarities are estimates (verify={settings.verify}); use --verify exact for verified ones")
-    if not run.brute_force and settings.banding.recall < settings.recall:
+    if not run.brute_force and run.banding.recall < settings.recall:
         out.append(
-            f"bands × rows = {settings.banding.bands} × {settings.banding.rows} reach recall {settings.banding.recall:.3f} at "
+            f"bands × rows = {run.banding.bands} × {run.banding.rows} reach recall {run.banding.recall:.3f} at "
             f"the threshold, less than the asked {settings.recall}; leave them out to have them solved"
         )
     return out

@@ -31,6 +31,9 @@ class Parameters:
         verify: `exact`, `estimate` or `none`.
         cluster: `leaders` or `components`.
         keep: The expression that decides which member is kept.
+        measure: As `jaccard`.
+        distance: Hamming distance that was asked for instead of a threshold.
+        curve: P(candidate) at similarities from 0 to 1 in even steps; empty where every pair was compared, or found.
     """
 
     threshold: float
@@ -43,6 +46,9 @@ class Parameters:
     verify: str
     cluster: str
     keep: str
+    measure: str = "jaccard"
+    distance: int | None = None
+    curve: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

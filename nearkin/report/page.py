@@ -208,7 +208,8 @@ def _settings(data: ReportData) -> list[tuple[str, str]]:
     chosen = data.parameters
     banding = f"{chosen.bands} bands of {chosen.rows} rows" if chosen.bands else "none: every pair was compared"
     rows = [
-        ("Threshold", f"{chosen.threshold}"),
+        ("Measure", chosen.measure),
+        ("Threshold", f"{chosen.threshold}" if chosen.distance is None else f"Hamming distance {chosen.distance}"),
         ("Recall asked for", f"{chosen.recall}"),
         ("Shingle", chosen.shingle),
         ("Signature", f"{chosen.scheme}, {chosen.k} slots"),

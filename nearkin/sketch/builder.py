@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
-from nearkin.sketch.minhash import EMPTY_SLOT, Sketcher
+from nearkin.sketch.minhash import EMPTY_SLOT, scheme_of
+from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 
 
@@ -24,6 +25,11 @@ class MinHashBuilder:
     """
 
     def __init__(self, spec: Spec) -> None:
+        if spec.measure != "jaccard" or spec.slot_bits != 32:
+            raise UsageError(
+                f"signatures of measure={spec.measure!r} with slot_bits={spec.slot_bits} cannot grow or merge: only whole "
+                "MinHash slots can; stream with slot_bits=32"
+            )
         self.spec = spec
         self._slots = np.full(spec.k, EMPTY_SLOT, np.uint32)
         self._lock = Lock()
@@ -36,7 +42,7 @@ class MinHashBuilder:
     def update_hashes(self, hashes: np.ndarray) -> Self:
         """Adds shingle hashes, uint64 (m,), of the caller's own making."""
         slots = np.full(self.spec.k, EMPTY_SLOT, np.uint32)
-        Sketcher(self.spec).scheme.update(np.ascontiguousarray(hashes, np.uint64), slots)
+        scheme_of(self.spec).update(np.ascontiguousarray(hashes, np.uint64), slots)
         return self._fold(slots)
 
     def merge(self, other: "MinHashBuilder | np.ndarray") -> Self:

@@ -1,8 +1,8 @@
-"""MinHash kernels: shingle hashes to slots."""
+"""Sketch kernels: shingle hashes to slots (MinHash) or signs (SimHash), projections to signs, slots to packed low bits."""
 
 import numpy as np
 
-from nearkin.hashing.kernels import mix64
+from nearkin.hashing.kernels import mix64, trailing_zeros
 from nearkin.jit import kernel
 
 U64 = np.uint64
@@ -112,3 +112,132 @@ def stream_fingerprints(hashes: np.ndarray, offsets: np.ndarray, out: np.ndarray
             high += u ^ (u >> U64(29))
         out[d, 0] = mix64(low + U64(size))
         out[d, 1] = mix64(high ^ U64(size))
+
+
+@kernel
+def majority(sums: np.ndarray, total: np.int64) -> np.uint64:
+    """Bits whose sum is more than half of the total; a tie is 0."""
+    word = U64(0)
+    for j in range(64):
+        word |= U64(2 * sums[j] > total) << U64(j)
+    return word
+
+
+@kernel
+def term_signs(hashes: np.ndarray, offsets: np.ndarray, streams: np.ndarray, out: np.ndarray) -> None:
+    """Word w of each document: the majority over its shingles, with repeats, of mix64(hash + streams[w])."""
+    counts = np.empty(64, np.int32)
+    for d in range(out.shape[0]):
+        start, end = offsets[d], offsets[d + 1]
+        for w in range(streams.shape[0]):
+            counts[:] = 0
+            for i in range(start, end):
+                word = mix64(hashes[i] + streams[w])
+                for j in range(32):
+                    counts[j] += np.int32((U32(word) >> U32(j)) & U32(1))
+                    counts[j + 32] += np.int32((U32(word >> U64(32)) >> U32(j)) & U32(1))
+            out[d, w] = majority(counts, end - start)
+
+
+@kernel
+def weighted_signs(hashes: np.ndarray, weights: np.ndarray, offsets: np.ndarray, streams: np.ndarray, out: np.ndarray) -> None:
+    """As `term_signs`, each hash counting as much as its weight (int64 or float64)."""
+    sums = np.empty(64, weights.dtype)
+    for d in range(out.shape[0]):
+        start, end = offsets[d], offsets[d + 1]
+        for w in range(streams.shape[0]):
+            sums[:] = 0
+            total = sums[0]
+            for i in range(start, end):
+                word, weight = mix64(hashes[i] + streams[w]), weights[i]
+                total += weight
+                for j in range(64):
+                    sums[j] += weight if (word >> U64(j)) & U64(1) else sums.dtype.type(0)
+            out[d, w] = majority(sums, total)
+
+
+@kernel
+def table_place(key: np.uint64, keys: np.ndarray) -> np.uint64:
+    """Where the key stands in an open-addressing table, or the free place for it; 0 marks a free one."""
+    mask = U64(keys.shape[0] - 1)
+    at = mix64(key) & mask
+    while keys[at] != key and keys[at] != U64(0):
+        at = (at + U64(1)) & mask
+    return at
+
+
+@kernel
+def fill_table(hashes: np.ndarray, weights: np.ndarray, keys: np.ndarray, values: np.ndarray) -> None:
+    """Enters hashes and their weights (a hash of 0 cannot be told from a free place and is left out)."""
+    for i in range(hashes.shape[0]):
+        if hashes[i] != U64(0):
+            at = table_place(hashes[i], keys)
+            keys[at], values[at] = hashes[i], weights[i]
+
+
+@kernel
+def look_up(hashes: np.ndarray, keys: np.ndarray, values: np.ndarray, rare: np.int64, out: np.ndarray) -> None:
+    """The weight of each hash; `rare` for those that are not in the table."""
+    for i in range(hashes.shape[0]):
+        at = table_place(hashes[i], keys)
+        out[i] = values[at] if keys[at] == hashes[i] and hashes[i] != U64(0) else rare
+
+
+@kernel
+def exact_projection(vector: np.ndarray, planes: np.ndarray, j: np.uint64) -> float:
+    """Sum of products in double precision, in the order of the components."""
+    total = np.float64(0)
+    for i in range(vector.shape[0]):
+        total += np.float64(vector[i]) * np.float64(planes[i, j])
+    return total
+
+
+@kernel
+def pack_signs(
+    projections: np.ndarray,
+    vectors: np.ndarray,
+    planes: np.ndarray,
+    lengths: np.ndarray,
+    reach: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Bit j of document d: whether projection (d, j) is positive; computed exactly where |projection| ≤ |v| · reach[j]."""
+    for d in range(out.shape[0]):
+        length = lengths[d]
+        for w in range(out.shape[1]):
+            word, close = U64(0), U64(0)
+            for j in range(64):
+                p = projections[d, 64 * w + j]
+                word |= U64(p > 0) << U64(j)
+                close |= U64(not abs(p) > length * reach[64 * w + j]) << U64(j)
+            while close != U64(0):
+                j = trailing_zeros(close)
+                close &= close - U64(1)
+                positive = exact_projection(vectors[d], planes, U64(64 * w) + j) > 0
+                word = (word & ~(U64(1) << j)) | (U64(positive) << j)
+            out[d, w] = word
+
+
+@kernel
+def truncate(slots: np.ndarray, bits: int, out: np.ndarray) -> None:
+    """The lowest `bits` (1, 2, 4, 8 or 16) bits of each slot, packed from the lowest bit of the first byte on."""
+    low = U32((1 << bits) - 1)
+    for d in range(slots.shape[0]):
+        out[d, :] = 0
+        for j in range(slots.shape[1]):
+            value, at = slots[d, j] & low, j * bits
+            out[d, at // 8] |= np.uint8((value << U32(at % 8)) & U32(0xFF))
+            if bits == 16:
+                out[d, at // 8 + 1] = np.uint8(value >> U32(8))
+
+
+@kernel
+def number_occurrences(hashes: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+    """Sorted hashes of each document; the i-th repeat (from 1) of h becomes mix64(h + i · STREAM_A)."""
+    for d in range(offsets.shape[0] - 1):
+        start, end = offsets[d], offsets[d + 1]
+        ordered = np.sort(hashes[start:end])
+        repeat = U64(0)
+        for i in range(ordered.shape[0]):
+            repeat = repeat + U64(1) if i > 0 and ordered[i] == ordered[i - 1] else U64(0)
+            out[start + i] = ordered[i] if repeat == U64(0) else mix64(ordered[i] + repeat * STREAM_A)

@@ -1,4 +1,4 @@
-"""MinHash signatures: the schemes `binned` and `classic`, and the sketcher that turns texts into them.
+"""MinHash signatures: the schemes `binned` and `classic`, and what is estimated from them.
 
 A slot of `binned` is tag << 29 | 29-bit value, the tag being the round that filled it (R for completion), so a slot is the
 minimum over elements of a value that depends on the element alone. Hence it agrees with probability J for sets of every
@@ -6,38 +6,30 @@ size, np.minimum of two signatures is the signature of the union, and stopping w
 Follows Dahlgaard, Knudsen, Thorup, *Fast Similarity Sketching* (FOCS 2017), with a constant number of rounds.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import pyarrow as pa
 
-from nearkin.shingle import Shingler, Shingles, text_buffers
+from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
 from nearkin.spec import Spec
 
 ROUNDS = 4
 EMPTY_SLOT = np.uint32(0xFFFFFFFF)
-SLICE_DOCUMENTS = 512
-SLICE_BYTES = 1 << 19
 GOLDEN = 0x9E3779B97F4A7C15
-WORD = 2**64 - 1
 
 
-def splitmix64(seed: int, count: int) -> np.ndarray:
-    """The first `count` outputs of SplitMix64 from `seed`: where every multiplier of a Spec comes from.
+def splitmix64(seed: int, count: int, first: int = 0) -> np.ndarray:
+    """`count` outputs of SplitMix64 from `seed`, after the first ones: where every multiplier of a Spec comes from.
 
     Examples:
         >>> [hex(x) for x in splitmix64(0, 2).tolist()]
         ['0xe220a8397b1dcdaf', '0x6e789e6aa1b965f4']
     """
-    out = np.empty(count, np.uint64)
-    for i in range(count):
-        x = (seed + GOLDEN * (i + 1)) & WORD
-        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & WORD
-        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & WORD
-        out[i] = x ^ (x >> 31)
-    return out
+    x = np.uint64(seed) + np.uint64(GOLDEN) * np.arange(first + 1, first + count + 1, dtype=np.uint64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(x ^ (x >> np.uint64(31)))
 
 
 class Scheme(Protocol):
@@ -85,72 +77,6 @@ SCHEMES: dict[str, type[Binned] | type[Classic]] = {"binned": Binned, "classic":
 def scheme_of(spec: Spec) -> Scheme:
     """The scheme that a Spec names, with its multipliers."""
     return SCHEMES[spec.scheme](spec.k, spec.seed)
-
-
-class Sketches(NamedTuple):
-    """What a batch of n documents becomes."""
-
-    signatures: np.ndarray
-    """uint32 (n, k); all ones for a document without shingles."""
-    shingles: np.ndarray
-    """uint32 (n,): shingles with repeats; 0 marks an empty document."""
-    fingerprints: np.ndarray
-    """uint64 (n, 2): 128 bits of the shingle stream; equal for exact duplicates."""
-
-
-class Sketcher:
-    """Texts to signatures; one for each thread, for it owns reusable buffers.
-
-    Examples:
-        >>> sketcher = Sketcher(Spec(k=16))
-        >>> a, b = sketcher.sketch(pa.array(["One two three four", "one  TWO three, four!"])).signatures
-        >>> bool((a == b).all())
-        True
-    """
-
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
-        self.shingler = Shingler(spec)
-        self.scheme = scheme_of(spec)
-
-    def sketch(self, documents: pa.Array) -> Sketches:
-        """Signatures, shingle counts and stream fingerprints of text (large_string) or token lists."""
-        n = len(documents)
-        out = Sketches(np.empty((n, self.spec.k), np.uint32), np.empty(n, np.uint32), np.empty((n, 2), np.uint64))
-        for start, shingles in iterate_shingles(self.shingler, documents):
-            end = start + len(shingles.offsets) - 1
-            self.scheme.sketch(shingles, out.signatures[start:end])
-            kernels.stream_fingerprints(shingles.hashes, shingles.offsets, out.fingerprints[start:end])
-            out.shingles[start:end] = np.diff(shingles.offsets)
-        return out
-
-
-def iterate_shingles(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[int, Shingles]]:
-    """(first row, shingles) of slices small enough that hashes stay in the processor's cache until they are used."""
-    if pa.types.is_large_list(documents.type):
-        yield from _token_slices(shingler, documents)
-        return
-    data, offsets = text_buffers(documents.cast(pa.large_string()))
-    for start, end in slices(offsets):
-        yield start, shingler.texts(data, offsets[start : end + 1])
-
-
-def _token_slices(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[int, Shingles]]:
-    lists = np.frombuffer(documents.buffers()[1], np.int64)[documents.offset : documents.offset + len(documents) + 1]
-    data, offsets = text_buffers(documents.values.cast(pa.large_string()))
-    for start in range(0, len(documents), SLICE_DOCUMENTS):
-        end = min(start + SLICE_DOCUMENTS, len(documents))
-        yield start, shingler.tokens(data, offsets, lists[start : end + 1])
-
-
-def slices(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Row ranges of at most SLICE_DOCUMENTS documents and, but for single longer ones, SLICE_BYTES bytes."""
-    n, start = len(offsets) - 1, 0
-    while start < n:
-        fits = int(np.searchsorted(offsets, offsets[start] + SLICE_BYTES, side="right")) - 1
-        end = min(max(fits, start + 1), start + SLICE_DOCUMENTS, n)
-        yield start, end
-        start = end
 
 
 def estimate(a: np.ndarray, b: np.ndarray) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.shingle import Shingler
-from nearkin.sketch.minhash import iterate_shingles
+from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.verify import kernels
 
 PAIRS_AT_ONCE = 1 << 21

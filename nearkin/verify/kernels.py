@@ -141,3 +141,108 @@ def all_pairs(
                 both[found], union[found] = shared, joint
                 found += 1
     return found
+
+
+@kernel
+def count_each(hashes: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, out: np.ndarray, counts: np.ndarray) -> int:
+    """Sorted distinct hashes of each document and how often each occurs, one document after the other; returns the total."""
+    total = 0
+    for d in range(sizes.shape[0]):
+        ordered = np.sort(hashes[offsets[d] : offsets[d + 1]])
+        first = total
+        for i in range(ordered.shape[0]):
+            if i == 0 or ordered[i] != ordered[i - 1]:
+                out[total], counts[total] = ordered[i], 0
+                total += 1
+            counts[total - 1] += 1
+        sizes[d] = total - first
+    return total
+
+
+@kernel
+def shared_weight(
+    hashes: np.ndarray, weights: np.ndarray, i: np.uint64, i_end: np.uint64, j: np.uint64, j_end: np.uint64, product: bool
+) -> float:
+    """Over the hashes that two sorted runs share, in order: the sum of the products of their weights, or of the lesser ones."""
+    total = np.float64(0)
+    while i < i_end and j < j_end:
+        x, y = hashes[i], hashes[j]
+        if x == y:
+            total += weights[i] * weights[j] if product else min(weights[i], weights[j])
+        i += U64(x <= y)
+        j += U64(y <= x)
+    return total
+
+
+@kernel
+def joint_weight(shared: float, a: float, b: float, product: bool) -> float:
+    """What the shared weight is a part of: √(|a|²·|b|²) for products, the sum of the greater weights otherwise."""
+    return np.sqrt(a * b) if product else a + b - shared
+
+
+@kernel
+def total_weights(starts: np.ndarray, weights: np.ndarray, product: bool, out: np.ndarray) -> None:
+    """Of each document: the sum of its squared weights, or of its weights."""
+    for d in range(out.shape[0]):
+        out[d] = 0
+        for i in range(starts[d], starts[d + 1]):
+            out[d] += weights[i] * weights[i] if product else weights[i]
+
+
+@kernel
+def weighted_overlaps(
+    pairs: np.ndarray,
+    place: np.ndarray,
+    starts: np.ndarray,
+    hashes: np.ndarray,
+    weights: np.ndarray,
+    totals: np.ndarray,
+    product: bool,
+    both: np.ndarray,
+    union: np.ndarray,
+) -> None:
+    """Shared and joint weight of each packed pair."""
+    for p in range(pairs.shape[0]):
+        a, b = U64(place[pairs[p] >> U64(32)]), U64(place[pairs[p] & U64(0xFFFFFFFF)])
+        i, i_end = U64(starts[a]), U64(starts[a + U64(1)])
+        j, j_end = U64(starts[b]), U64(starts[b + U64(1)])
+        both[p] = shared_weight(hashes, weights, i, i_end, j, j_end, product)
+        union[p] = joint_weight(both[p], totals[a], totals[b], product)
+
+
+@kernel
+def all_weighted_pairs(
+    first: int,
+    last: int,
+    starts: np.ndarray,
+    terms: np.ndarray,
+    firsts: np.ndarray,
+    postings: np.ndarray,
+    weights: np.ndarray,
+    posted: np.ndarray,
+    totals: np.ndarray,
+    blocks: np.ndarray,
+    threshold: float,
+    product: bool,
+    sums: np.ndarray,
+    out: np.ndarray,
+    both: np.ndarray,
+    union: np.ndarray,
+) -> int:
+    """As `all_pairs`, over weights (of each document's terms) and `posted` (of each posting)."""
+    found = 0
+    for d in range(first, last):
+        sums[:d] = 0
+        for t in range(starts[d], starts[d + 1]):
+            term = terms[t]
+            at, stop = firsts[term], firsts[term + 1]
+            while at < stop and postings[at] < d:
+                sums[postings[at]] += weights[t] * posted[at] if product else min(weights[t], posted[at])
+                at += 1
+        for e in range(d):
+            joint = joint_weight(sums[e], totals[d], totals[e], product)
+            if sums[e] > 0 and blocks[d] == blocks[e] and sums[e] >= threshold * joint:
+                out[found] = (U64(e) << U64(32)) | U64(d)
+                both[found], union[found] = sums[e], joint
+                found += 1
+    return found

@@ -110,7 +110,7 @@ FAULTS = [
     (["dedup", "DOCS", "--out", "x", "--normalise", "upper"], "normalise step 'upper'"),
     (["dedup", "DOCS", "--out", "x", "--stem", "klingon"], "stem='klingon' is not one of"),
     (["dedup", "DOCS", "--out", "x", "--on-error", "ignore"], "on-error 'ignore' is not one of quarantine, fail"),
-    (["dedup", "DOCS", "--out", "x", "--measure", "cosine"], "measure='cosine' is not one of 'jaccard'"),
+    (["dedup", "DOCS", "--out", "x", "--measure", "nearest"], "measure='nearest' is not one of 'jaccard'"),
     (["dedup", "DOCS", "--out", "x", "--text", "text", "--tokens", "text"], "exclude each other"),
     (["dedup", "DOCS"], "Missing option"),
     (["dedup", "--no-such-option"], "No such option"),

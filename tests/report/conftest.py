@@ -2,6 +2,7 @@
 
 import pytest
 
+from nearkin.lsh.curve import candidate_probability
 from nearkin.report.data import (
     BINS,
     Cluster,
@@ -22,7 +23,8 @@ LONG = "a sentence that both documents have in common. " * 30
 
 @pytest.fixture
 def parameters() -> Parameters:
-    return Parameters(0.8, 0.95, 13, 7, 128, "binned", "words:3", "exact", "leaders", "length desc")
+    curve = tuple(float(candidate_probability(s / 100, 13, 7)) for s in range(101))
+    return Parameters(0.8, 0.95, 13, 7, 128, "binned", "words:3", "exact", "leaders", "length desc", curve=curve)
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def test_an_empty_run_has_a_page(data: ReportData) -> None:
 
 
 def test_a_run_without_banding_has_no_curve(data: ReportData) -> None:
-    text = render(replace(data, parameters=replace(data.parameters, bands=0, rows=0)))
+    text = render(replace(data, parameters=replace(data.parameters, bands=0, rows=0, curve=())))
     assert "<polyline" not in text
     assert "every pair was compared" in text
 

@@ -18,7 +18,6 @@ from nearkin.sketch.minhash import (
     SCHEMES,
     Binned,
     Classic,
-    Sketcher,
     estimate,
     fill_shares,
     scheme_of,
@@ -26,6 +25,7 @@ from nearkin.sketch.minhash import (
     splitmix64,
     standard_error,
 )
+from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 
 GOLDEN = Path(__file__).parents[2] / "conformance" / "vectors.json"

@@ -1,9 +1,8 @@
 """Stage 3: band keys on disk, one partition of one band in memory at a time, buckets to candidates, scored by estimate."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +12,9 @@ from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.lsh import kernels
+from nearkin.lsh.bands import even_slabs, make_keys
 from nearkin.lsh.curve import Banding
+from nearkin.measures import Measure
 from nearkin.threads import ordered_map
 
 PAIRS_AT_ONCE = 1 << 20
@@ -52,18 +53,33 @@ class CandidateCounts:
         return int(self.histogram.sum())
 
 
-def write_band_keys(documents: Documents, blocks: np.ndarray, banding: Banding, work: WorkFolder, workers: int) -> None:
+class Banded(NamedTuple):
+    """How signatures are banded and compared."""
+
+    banding: Banding
+    form: Any
+    """Of `nearkin.lsh.kernels`."""
+    join: int
+    """Agreeing slots from which a member of a hot bucket joins a leader for good."""
+
+    @classmethod
+    def of(cls, measure: Measure, banding: Banding, documents: Documents, threshold: float) -> "Banded":
+        """For a measure's signatures."""
+        return cls(banding, measure.form(banding, documents.keys), ceil(measure.slots_at(threshold)))
+
+
+def write_band_keys(documents: Documents, blocks: np.ndarray, banded: Banded, work: WorkFolder, workers: int) -> None:
     """`keys/BB`, uint64 (n,) for each band."""
     folder = work.folder("keys")
 
     def keys_of(bounds: tuple[int, int]) -> np.ndarray:
         start, end = bounds
-        out = np.empty((banding.bands, end - start), np.uint64)
-        signatures = np.ascontiguousarray(documents.signatures[start:end])
-        kernels.band_keys(signatures, np.ascontiguousarray(blocks[start:end]), banding.rows, out)
+        out = np.empty((banded.banding.bands, end - start), np.uint64)
+        whole = documents.signatures if documents.keys is None else documents.keys
+        make_keys(banded.form, np.ascontiguousarray(whole[start:end]), np.ascontiguousarray(blocks[start:end]), out)
         return out
 
-    files = [(folder / f"{band:04d}").open("wb") for band in range(banding.bands)]
+    files = [(folder / f"{band:04d}").open("wb") for band in range(banded.banding.bands)]
     try:
         for keys in ordered_map(keys_of, documents.chunks(), workers):
             for file, column in zip(files, keys, strict=True):
@@ -76,12 +92,12 @@ def write_band_keys(documents: Documents, blocks: np.ndarray, banding: Banding, 
 class CandidateFinder:
     """Walks the bands in order; the outcome depends on the documents of each bucket alone."""
 
-    def __init__(self, documents: Documents, work: WorkFolder, settings: Settings, active: np.ndarray) -> None:
+    def __init__(self, documents: Documents, work: WorkFolder, settings: Settings, active: np.ndarray, banded: Banded) -> None:
         self.documents = documents
         self.settings = settings
-        self.banding = settings.banding
+        self.banding, self.form = banded.banding, banded.form
         self.margin = 0 if settings.verify == "none" else self.banding.margin
-        self.join = max(self.margin, ceil(settings.threshold * settings.spec.k))
+        self.join = max(self.margin, banded.join)
         self.active = active
         self.rank = work.load("rank")
         self.keys = work.path / "keys"
@@ -109,7 +125,9 @@ class CandidateFinder:
         self.counts.largest = max(self.counts.largest, int(sizes.max()))
         hot = sizes > self.settings.max_bucket
         for pairs, histogram in ordered_map(
-            lambda some: self._cold(band, ordinals, *some), _even_slabs(starts[~hot], ends[~hot]), self.settings.workers
+            lambda some: self._cold(band, ordinals, *some),
+            even_slabs(starts[~hot], ends[~hot], PAIRS_AT_ONCE),
+            self.settings.workers,
         ):
             self.counts.histogram += histogram
             spool.add(pairs)
@@ -130,7 +148,7 @@ class CandidateFinder:
         out = np.empty(int((sizes * (sizes - 1) // 2).sum()), np.uint64)
         histogram = np.zeros(self.settings.spec.k + 1, np.int64)
         found = kernels.bucket_pairs(
-            ordinals, starts, ends, self.documents.signatures, self.hot, band, self.banding.rows, self.margin, histogram, out
+            ordinals, starts, ends, self.documents.signatures, self.hot, band, self.form, self.margin, histogram, out
         )
         return out[:found].copy(), histogram
 
@@ -138,18 +156,8 @@ class CandidateFinder:
         ordered = members[np.argsort(self.rank[members])]
         leaders, out = np.empty(self.settings.fanout, np.uint64), np.empty(2 * len(members), np.uint64)
         found = kernels.hot_bucket_pairs(
-            ordered, self.documents.signatures, self.margin, self.join, leaders, self.counts.histogram, out
+            ordered, self.documents.signatures, self.form, self.margin, self.join, leaders, self.counts.histogram, out
         )
         self.hot[members] = True
         self.counts.hot.append(Bucket(band, len(members), int(ordered[0])))
         return out[:found]
-
-
-def _even_slabs(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Runs of buckets whose pairs fit PAIRS_AT_ONCE."""
-    sizes = ends - starts
-    slab = np.cumsum(sizes * (sizes - 1) // 2) // PAIRS_AT_ONCE
-    cuts = np.flatnonzero(np.diff(slab)) + 1
-    for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(starts)], strict=True):
-        if high > low:
-            yield starts[low:high], ends[low:high]

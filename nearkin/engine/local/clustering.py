@@ -6,7 +6,7 @@ import numpy as np
 
 from nearkin.cluster.clusters import components, leaders, pack
 from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.verifying import Payloads, score_by_estimate
+from nearkin.engine.local.verifying import Estimates, Payloads
 from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.settings import Settings
 from nearkin.verify.exact import Overlaps
@@ -63,17 +63,15 @@ class Grouped:
         return cls(work.load("order"), work.load("rank"), work.load("representative"), documents.empty)
 
 
-def cluster(
-    scored: Overlaps, grouped: Grouped, documents: Documents, payloads: Payloads | None, settings: Settings
-) -> Clustering:
+def cluster(scored: Overlaps, grouped: Grouped, comparing: Payloads | Estimates, settings: Settings) -> Clustering:
     """Leaders or components over representatives, then the exact duplicates behind them."""
     if settings.cluster == "leaders":
         leader = leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))
         similarity = look_up(scored, leader)
     else:
-        compare = payloads.compare if payloads is not None else lambda pairs: score_by_estimate(pairs, documents)
-        leader = components(scored, np.asarray(grouped.order), np.asarray(grouped.rank), settings.lowest_similarity, compare)
-        similarity = _compared(leader, compare)
+        orders, floor = (np.asarray(grouped.order), np.asarray(grouped.rank)), settings.lowest_similarity
+        leader = components(scored, *orders, floor, comparing.compare)
+        similarity = _compared(leader, comparing.compare)
     return spread(leader, similarity, grouped, settings.empty)
 
 

@@ -10,38 +10,41 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from nearkin.engine.local.work import map_file
+from nearkin.spec import Spec
 
 NULL_BLOCK = 0x6E756C6C
 CHUNK = 1 << 16
 UNIQUE = "columns-unique"
 """The columns once repeated ids have been told apart; only there if some were."""
-ARRAYS: dict[str, tuple[type, int | None]] = {
-    "signatures": (np.uint32, 0),
+ARRAYS: dict[str, tuple[type[np.generic], int | None]] = {
     "shingles": (np.uint32, None),
     "fingerprints": (np.uint64, 2),
     "lengths": (np.int64, None),
     "files": (np.int32, None),
     "rows": (np.int64, None),
 }
-"""File name, type and columns (0: as many as slots) of the fixed-width facts."""
+"""Type and columns of the fixed-width facts beside signatures."""
+KEYS = "band-keys"
+"""Of b-bit signatures: keys that were made while slots were whole."""
+
+
+def arrays_of(spec: Spec, bands: int) -> dict[str, tuple[type[np.generic], int | None]]:
+    """File name, type and columns of all fixed-width facts of a Spec's documents."""
+    arrays = {"signatures": (spec.signature_type, spec.signature_width), **ARRAYS}
+    return {**arrays, KEYS: (np.uint64, bands)} if spec.truncated else arrays
 
 
 class Documents:
     """Documents in corpus order (ordinals); arrays are mapped files, so they cost no anonymous memory."""
 
-    def __init__(self, folder: Path, k: int) -> None:
+    def __init__(self, folder: Path, spec: Spec, bands: int = 0) -> None:
         self.folder = folder
-        for name, (dtype, columns) in ARRAYS.items():
-            setattr(self, name, map_file(folder / name, dtype, k if columns == 0 else columns))
+        found = {name: map_file(folder / name, *form) for name, form in arrays_of(spec, bands).items()}
+        self.signatures, self.shingles, self.fingerprints = found["signatures"], found["shingles"], found["fingerprints"]
+        self.lengths, self.files, self.rows = found["lengths"], found["files"], found["rows"]
+        self.keys = found.get(KEYS)
         unique = folder / UNIQUE
         self.columns = read_columns(unique if unique.exists() else folder / "columns")
-
-    signatures: np.ndarray
-    shingles: np.ndarray
-    fingerprints: np.ndarray
-    lengths: np.ndarray
-    files: np.ndarray
-    rows: np.ndarray
 
     def __len__(self) -> int:
         return len(self.shingles)

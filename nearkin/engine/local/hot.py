@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkin.cluster.clusters import leaders
-from nearkin.engine.local.candidates import CandidateFinder
+from nearkin.engine.local.candidates import Banded, CandidateFinder
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pairs import PairSpool, merge_scored, read_scored
 from nearkin.engine.local.work import WorkFolder
@@ -30,6 +30,7 @@ class HotBuckets:
         documents: What the sketch stage left.
         work: Band keys, orders and scored pairs are here.
         settings: The request.
+        banded: How signatures are banded.
         hot: bool (n,): documents that were in a hot bucket.
         score: Packed pairs to those that count, scored.
         limit: Pairs kept in memory.
@@ -38,6 +39,7 @@ class HotBuckets:
     documents: Documents
     work: WorkFolder
     settings: Settings
+    banded: Banded
     hot: np.ndarray
     score: Callable[[np.ndarray], Overlaps]
     limit: int
@@ -62,6 +64,6 @@ class HotBuckets:
     def _round(self, active: np.ndarray) -> bool:
         """Whether new pairs were found among the active documents."""
         spool = PairSpool(self.work.folder("spool"), len(self.documents), self.limit)
-        CandidateFinder(self.documents, self.work, self.settings, active).run(spool, Silent())
+        CandidateFinder(self.documents, self.work, self.settings, active, self.banded).run(spool, Silent())
         fresh = [self.score(pairs) for pairs in spool.sorted()]
         return merge_scored(self.work.path / "scored", Overlaps.concatenate(fresh)) > 0

@@ -11,7 +11,8 @@ from nearkin.engine.local.work import map_file
 from nearkin.verify.exact import Overlaps, distinct, inside
 
 PAIRS_AT_ONCE = 1 << 20
-SCORED = {"pairs": np.uint64, "shared": np.int64, "joint": np.int64}
+SCORED = {"pairs": np.uint64, "shared": np.float64, "joint": np.float64}
+"""Weights are fractions; of sets they are whole numbers, which float64 holds exactly."""
 
 
 class PairSpool:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from nearkin.corpus import Columns, Corpus
 from nearkin.engine.local import collapse, sketching, verifying
-from nearkin.engine.local.candidates import CandidateCounts, CandidateFinder, write_band_keys
+from nearkin.engine.local.candidates import Banded, CandidateCounts, CandidateFinder, write_band_keys
 from nearkin.engine.local.clustering import Clustering, Grouped, cluster
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.hot import HotBuckets
@@ -18,6 +19,10 @@ from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES, Settings
 from nearkin.errors import RunError
+from nearkin.lsh.bands import whole_keys
+from nearkin.lsh.curve import Banding
+from nearkin.measures import Measure, measure_of
+from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import fill_shares
 from nearkin.verify.exact import Overlaps, distinct
 
@@ -35,6 +40,7 @@ class LocalRun:
         settings: The request.
         work: Where stages leave their results.
         progress: Who is told.
+        materials: What the Spec names but does not hold.
     """
 
     corpus: Corpus
@@ -42,6 +48,26 @@ class LocalRun:
     settings: Settings
     work: WorkFolder
     progress: Progress
+    materials: Materials = NOTHING
+
+    @cached_property
+    def measure(self) -> Measure:
+        """How documents are compared."""
+        return measure_of(self.settings.spec, self.materials, self.settings.distance)
+
+    @cached_property
+    def banding(self) -> Banding:
+        """Bands and rows, for this corpus' size where that matters."""
+        return self.settings.banding(self.measure, (self.work.done("sketch") or {}).get("documents", 0))
+
+    def _banded(self) -> Banded:
+        return Banded.of(self.measure, self.banding, self.documents(), self.settings.threshold)
+
+    def _keyed(self) -> sketching.Keyed | None:
+        if not self.settings.spec.truncated:
+            return None
+        banding = self.banding
+        return sketching.Keyed(banding.bands, lambda slots: whole_keys(slots, banding.bands, banding.rows))
 
     def sketch(self) -> None:
         """Stage 1: signatures, fingerprints, ids and columns that ride along."""
@@ -50,7 +76,7 @@ class LocalRun:
             self.progress.stage("sketch", None)
             with self.work.stage("sketch") as facts:
                 sketching.sketch_corpus(
-                    self.corpus, self.columns, self.settings.spec, self.work, self.settings.workers, self.progress
+                    self.corpus, self.columns, self.measure, self.work, self.settings.workers, self.progress, self._keyed()
                 )
                 repeated = separate_repeated_ids(self.documents(), self.corpus.names) if self.columns.id else 0
                 facts.update(self._sketch_facts(), repeated_ids=repeated)
@@ -60,7 +86,8 @@ class LocalRun:
         if len(documents) > MOST_DOCUMENTS:
             raise RunError(f"{len(documents)} documents are more than one machine's {MOST_DOCUMENTS}; split the corpus")
         sample = np.asarray(documents.signatures[:: max(1, len(documents) // 10_000)])
-        shares = fill_shares(sample) if self.settings.spec.scheme == "binned" else (0.0, 0.0)
+        spec = self.settings.spec
+        shares = fill_shares(sample) if spec.scheme == "binned" and not spec.truncated else (0.0, 0.0)
         position = sketching.read_checkpoint(self.work.path / "sketch")
         return {
             "documents": len(documents),
@@ -73,7 +100,8 @@ class LocalRun:
 
     def documents(self) -> Documents:
         """What the sketch stage left."""
-        return Documents(self.work.path / "sketch", self.settings.spec.k)
+        bands = self.banding.bands if self.settings.spec.truncated else 0
+        return Documents(self.work.path / "sketch", self.settings.spec, bands)
 
     def collapse(self) -> None:
         """Stage 2: keep order, exact duplicates."""
@@ -99,13 +127,13 @@ class LocalRun:
         """Stage 3: bands, buckets, candidates that pass the estimate's margin."""
         if self.work.done("candidates") is not None or self.brute_force:
             return
-        documents, banding = self.documents(), self.settings.banding
+        documents, banded = self.documents(), self._banded()
         with self.work.stage("candidates") as facts:
-            self.progress.stage("bands", banding.bands)
+            self.progress.stage("bands", banded.banding.bands)
             blocks = self.work.load("blocks")
-            write_band_keys(documents, blocks, banding, self.work, self.settings.workers)
+            write_band_keys(documents, blocks, banded, self.work, self.settings.workers)
             spool = PairSpool(self.work.folder("spool"), len(documents), self._pairs_in_memory)
-            finder = CandidateFinder(documents, self.work, self.settings, self.active())
+            finder = CandidateFinder(documents, self.work, self.settings, self.active(), banded)
             counts = finder.run(spool, self.progress)
             facts.update(_candidate_facts(counts))
             self.work.save("hot", finder.hot)
@@ -131,7 +159,8 @@ class LocalRun:
             recorded.update(brute_force=self.brute_force, threshold=self.settings.threshold)
             if not self.brute_force:
                 hot = np.asarray(self.work.load("hot"))
-                rounds = HotBuckets(self.documents(), self.work, self.settings, hot, score, self._pairs_in_memory)
+                documents, limit = self.documents(), self._pairs_in_memory
+                rounds = HotBuckets(documents, self.work, self.settings, self._banded(), hot, score, limit)
                 recorded["hot_kept"] = rounds.thin()
 
     def _first_verification(self, count: int, writer: ScoredWriter) -> Callable[[np.ndarray], Overlaps]:
@@ -149,7 +178,7 @@ class LocalRun:
             wanted = distinct(np.concatenate([wanted, hot]))
             score = verifying.exactly(self._payloads(wanted), settings)
         else:
-            pairs, score = self.survivors(), verifying.by_estimate(self.documents(), settings)
+            pairs, score = self.survivors(), verifying.by_estimate(self._estimates(), settings)
         verifying.verify(pairs, score, settings.workers, writer)
         return score
 
@@ -158,17 +187,21 @@ class LocalRun:
         return self.settings.memory // 8 // BYTES_PER_PAIR
 
     def _payloads(self, wanted: np.ndarray) -> verifying.Payloads:
-        payloads = verifying.Payloads.build(self.corpus, self.columns, wanted, self.settings, self.work, self.progress)
-        self.work.save("place", payloads.place)
-        self.work.save("starts", payloads.starts)
-        return payloads
+        where = (self.corpus, self.columns, wanted)
+        return verifying.Payloads.build(*where, self.measure, self.settings.workers, self.work, self.progress)
 
-    def payloads(self) -> verifying.Payloads | None:
-        """The exact payloads of candidate documents, where they were compared exactly."""
-        if not (self.work.path / "payloads").exists():
-            return None
-        hashes = map_file(self.work.path / "payloads", np.uint64)
-        return verifying.Payloads(np.asarray(self.work.load("place")), np.asarray(self.work.load("starts")), hashes)
+    def _estimates(self) -> verifying.Estimates:
+        return verifying.Estimates(self.measure, self.documents(), self._banded().form)
+
+    def comparing(self) -> verifying.Payloads | verifying.Estimates:
+        """How further pairs of candidate documents are compared: exactly, where that was asked for."""
+        if verifying.Payloads.exist(self.work):
+            return verifying.Payloads.load(self.measure, self.work)
+        return self._estimates()
+
+    def estimate(self, pairs: np.ndarray) -> np.ndarray:
+        """Estimated similarity of packed pairs, float64."""
+        return self._estimates().compare(pairs).similarity
 
     def survivors(self) -> np.ndarray:
         """Candidates that passed the margin, packed, sorted, mapped."""
@@ -187,11 +220,13 @@ class LocalRun:
         if self.work.done("cluster") is None:
             self.progress.stage("cluster", None)
             with self.work.stage("cluster") as facts:
-                documents = self.documents()
-                grouped = Grouped.of(documents, self.work)
-                result = cluster(self.scored(), grouped, documents, self.payloads(), self.settings)
+                result = self.elect()
                 result.save(self.work)
                 facts.update(result.counts())
+
+    def elect(self) -> Clustering:
+        """Clusters from the scored pairs."""
+        return cluster(self.scored(), Grouped.of(self.documents(), self.work), self.comparing(), self.settings)
 
     def clustering(self) -> Clustering:
         """What stage 5 left."""

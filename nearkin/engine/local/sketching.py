@@ -6,21 +6,21 @@ at most one segment of work.
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from nearkin.corpus import Batch, Columns, Corpus, Quarantine, make_ids
-from nearkin.engine.local.documents import ARRAYS
+from nearkin.corpus import CONTENTS, Batch, Columns, Corpus, Quarantine, make_ids
+from nearkin.engine.local.documents import KEYS, arrays_of
 from nearkin.engine.local.work import WorkFolder, dump, write_atomically
 from nearkin.engine.progress import Progress
-from nearkin.sketch.minhash import Sketcher, Sketches
-from nearkin.spec import Spec
+from nearkin.measures import Measure
+from nearkin.sketch.sketcher import KeysOf, Sketches
 from nearkin.threads import Borrowed, ordered_map
 
 SEGMENT_SECONDS = 5.0
@@ -37,6 +37,16 @@ class Sketched(NamedTuple):
     lengths: np.ndarray
 
 
+class Keyed(NamedTuple):
+    """Band keys made while sketching."""
+
+    bands: int
+    keys_of: KeysOf
+
+
+Arrays: TypeAlias = dict[str, tuple[type[np.generic], int | None]]
+
+
 class Position(NamedTuple):
     """Where reading goes on, and how much of the stage's files is valid."""
 
@@ -49,7 +59,9 @@ class Position(NamedTuple):
 
 
 def text_lengths(documents: pa.Array) -> np.ndarray:
-    """Bytes of each document's text (of all its tokens), int64 (n,)."""
+    """Bytes of each document's text (of all its tokens), int64 (n,); 0 for vectors."""
+    if pa.types.is_fixed_size_list(documents.type):
+        return np.zeros(len(documents), np.int64)
     if pa.types.is_large_list(documents.type):
         lists = np.frombuffer(documents.buffers()[1], np.int64)[documents.offset : documents.offset + len(documents) + 1]
         tokens = np.frombuffer(documents.values.buffers()[1], np.int64)[documents.values.offset :]
@@ -58,12 +70,14 @@ def text_lengths(documents: pa.Array) -> np.ndarray:
     return np.diff(offsets)
 
 
-def sketch_corpus(corpus: Corpus, columns: Columns, spec: Spec, work: WorkFolder, workers: int, progress: Progress) -> None:
-    """Runs the stage, going on from its checkpoint if there is one."""
+def sketch_corpus(
+    corpus: Corpus, columns: Columns, measure: Measure, work: WorkFolder, workers: int, progress: Progress, keyed: Keyed | None
+) -> None:
+    """Runs the stage, going on from its checkpoint if there is one; `keyed` makes the keys that cut slots could not."""
     folder = work.folder("sketch")
     (folder / "columns").mkdir(exist_ok=True)
     position = read_checkpoint(folder)
-    sketchers = Borrowed(lambda: Sketcher(spec))
+    sketchers = Borrowed(lambda: measure.sketcher(keyed.keys_of if keyed else None))
 
     def sketch(batch: Batch) -> Sketched:
         documents = batch.documents[columns.content]
@@ -72,7 +86,8 @@ def sketch_corpus(corpus: Corpus, columns: Columns, spec: Spec, work: WorkFolder
 
     progress.advance(position.documents)
     batches = corpus.batches(columns, (position.file, position.row), position.documents)
-    with SketchWriter(folder, spec.k, position, corpus.names) as writer:
+    arrays = arrays_of(measure.spec, keyed.bands if keyed else 0)
+    with SketchWriter(folder, arrays, position, corpus.names) as writer:
         for done in ordered_map(sketch, batches, workers):
             writer.add(done)
             progress.advance(len(done.ids))
@@ -87,13 +102,14 @@ def read_checkpoint(folder: Path) -> Position:
 class SketchWriter:
     """Appends batches to the stage's files and writes a checkpoint every few seconds and at the end."""
 
-    def __init__(self, folder: Path, k: int, position: Position, names: Sequence[str]) -> None:
+    def __init__(self, folder: Path, arrays: Arrays, position: Position, names: Sequence[str]) -> None:
         self.folder = folder
         self.position = position
         self._pending: list[pa.RecordBatch] = []
         self._last = time.monotonic()
         self._files = ExitStack()
-        widths = {name: np.dtype(dtype).itemsize * (k if width == 0 else width or 1) for name, (dtype, width) in ARRAYS.items()}
+        self._types = {name: dtype for name, (dtype, _) in arrays.items()}
+        widths = {name: np.dtype(dtype).itemsize * (1 if width is None else width) for name, (dtype, width) in arrays.items()}
         self._arrays = {name: self._open(name, width * position.documents) for name, width in widths.items()}
         self._quarantine = Quarantine(self._open(REJECTED, position.rejected_bytes), names)
 
@@ -115,9 +131,10 @@ class SketchWriter:
             "lengths": done.lengths,
             "files": batch.files,
             "rows": batch.rows,
+            KEYS: done.sketches.keys,
         }
-        for name, array in facts.items():
-            self._arrays[name].write(np.ascontiguousarray(array, ARRAYS[name][0]).data)
+        for name, dtype in self._types.items():
+            self._arrays[name].write(np.ascontiguousarray(facts[name], dtype).data)
         self._quarantine.add(batch.rejected)
         self._pending.append(_riding_along(done))
         file, row = batch.next
@@ -154,7 +171,7 @@ class SketchWriter:
 
 def _riding_along(done: Sketched) -> pa.RecordBatch:
     documents = done.batch.documents
-    names = [name for name in documents.schema.names if name not in ("text", "tokens", "id")]
+    names = [name for name in documents.schema.names if name not in (*CONTENTS, "id")]
     return pa.record_batch([done.ids, *(documents[name] for name in names)], ["id", *names])
 
 
@@ -162,9 +179,3 @@ def _write_segment(path: Path, batches: list[pa.RecordBatch]) -> None:
     table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive")
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
-
-
-def whole_signatures(signatures: np.ndarray, size: int = 1 << 20) -> Iterator[np.ndarray]:
-    """Slices of a mapped signature matrix."""
-    for start in range(0, len(signatures), size):
-        yield signatures[start : start + size]

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 
 from nearkin.cluster.clusters import unpack
 from nearkin.engine.local.clustering import KINDS, Clustering
-from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.verifying import score_by_estimate
+from nearkin.engine.local.run import LocalRun
 from nearkin.verify.exact import Overlaps
 
 ROWS = 1 << 18
@@ -53,16 +52,22 @@ def cluster_rows(ids: pa.ChunkedArray, result: Clustering, start: int, end: int)
     return pa.record_batch(columns, schema=CLUSTERS)
 
 
-def pair_batches(scored: Overlaps, documents: Documents, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
+def pairs_schema(run: LocalRun) -> pa.Schema:
+    """Of the pairs table: with the Hamming distance where that is what was asked for."""
+    return PAIRS if run.settings.distance is None else PAIRS.append(pa.field("distance", pa.int32()))
+
+
+def pair_batches(run: LocalRun, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
     """The pairs table, ordered by ordinals."""
-    ids = documents.ids
+    scored, ids = run.scored(), run.documents().ids
     for start in range(0, len(scored.pairs), rows):
         part = scored.where(slice(start, start + rows))
-        estimate = score_by_estimate(np.asarray(part.pairs), documents).similarity
-        yield _pair_batch(ids, part, part.similarity, estimate)
+        yield _pair_batch(run, ids, part, part.similarity, run.estimate(np.asarray(part.pairs)))
 
 
-def _pair_batch(ids: pa.ChunkedArray, part: Overlaps, similarity: np.ndarray, estimate: np.ndarray) -> pa.RecordBatch:
+def _pair_batch(
+    run: LocalRun, ids: pa.ChunkedArray, part: Overlaps, similarity: np.ndarray, estimate: np.ndarray
+) -> pa.RecordBatch:
     a, b = unpack(np.asarray(part.pairs))
     columns = [
         _whole(ids.take(pa.array(a))),
@@ -70,19 +75,21 @@ def _pair_batch(ids: pa.ChunkedArray, part: Overlaps, similarity: np.ndarray, es
         pa.array(similarity),
         pa.array(estimate, pa.float32()),
     ]
-    return pa.record_batch(columns, schema=PAIRS)
+    if (distance := run.measure.distance(similarity)) is not None:
+        columns.append(pa.array(distance, pa.int32()))
+    return pa.record_batch(columns, schema=pairs_schema(run))
 
 
-def expanded_pair_batches(scored: Overlaps, documents: Documents, representative: np.ndarray) -> Iterator[pa.RecordBatch]:
+def expanded_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
     """As `pair_batches`, with every member of an exact group in the place of its representative, and the groups' own pairs."""
-    groups = _exact_groups(representative)
+    groups = _exact_groups(run.work.load("representative"))
     alone = np.zeros(0, np.int64)
-    ids = documents.ids
+    scored, ids = run.scored(), run.documents().ids
     for members in groups.values():
         own = np.array([(a << 32) | b for a, b in combinations(members.tolist(), 2)], np.uint64)
         ones = np.ones(len(own))
-        yield _pair_batch(ids, Overlaps(own, alone, alone), ones, ones)
-    for batch, part in zip(pair_batches(scored, documents, 1 << 12), _slices(scored, 1 << 12), strict=True):
+        yield _pair_batch(run, ids, Overlaps(own, alone, alone), ones, ones)
+    for batch, part in zip(pair_batches(run, 1 << 12), _slices(scored, 1 << 12), strict=True):
         a, b = unpack(np.asarray(part.pairs))
         crossed = [
             (min(x, y) << 32 | max(x, y), row)
@@ -92,7 +99,7 @@ def expanded_pair_batches(scored: Overlaps, documents: Documents, representative
         pairs = np.array([pair for pair, _ in crossed], np.uint64)
         rows = np.array([row for _, row in crossed], np.int64)
         similarity = batch["similarity"].to_numpy()[rows]
-        yield _pair_batch(ids, Overlaps(pairs, alone, alone), similarity, batch["estimate"].to_numpy()[rows])
+        yield _pair_batch(run, ids, Overlaps(pairs, alone, alone), similarity, batch["estimate"].to_numpy()[rows])
 
 
 def _slices(scored: Overlaps, rows: int) -> Iterator[Overlaps]:

@@ -1,9 +1,12 @@
 """Stage 4: candidates to scored pairs, by exact comparison of payloads recomputed for candidate documents only."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
 
 import numpy as np
 
+from nearkin.cluster.clusters import pack, unpack
 from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pairs import ScoredWriter
@@ -11,55 +14,67 @@ from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.lsh import kernels
-from nearkin.shingle import Shingler
+from nearkin.measures import Measure, Payload
+from nearkin.measures.base import Stored
 from nearkin.threads import Borrowed, ordered_map
-from nearkin.verify.exact import Inverted, Overlaps, SetBuilder, Sets, compare_all, overlaps, slabs
+from nearkin.verify.exact import Overlaps
 
 ABSENT = np.uint32(0xFFFFFFFF)
 PAIRS_AT_ONCE = 1 << 18
+PAYLOADS = "payloads"
 
 
 class Payloads:
-    """Sorted shingle sets of some documents, one after the other in a mapped file."""
+    """What exact comparison needs of some documents, in mapped files."""
 
-    def __init__(self, place: np.ndarray, starts: np.ndarray, hashes: np.ndarray) -> None:
-        self.place = place
-        self.starts = starts
-        self.hashes = hashes
+    def __init__(self, measure: Measure, stored: Stored) -> None:
+        self.measure = measure
+        self.stored = stored
 
     @classmethod
     def build(
-        cls, corpus: Corpus, columns: Columns, wanted: np.ndarray, settings: Settings, work: WorkFolder, progress: Progress
-    ) -> "Payloads":
-        """Reads the corpus again and keeps the sets of the wanted ordinals (sorted)."""
-        builders = Borrowed(lambda: SetBuilder(Shingler(settings.spec)))
+        cls, corpus: Corpus, columns: Columns, wanted: np.ndarray, measure: Measure, workers: int, work: WorkFolder,
+        progress: Progress,
+    ) -> "Payloads":  # fmt: skip
+        """Reads the corpus again and keeps the payloads of the wanted ordinals (sorted)."""
+        builders = Borrowed(measure.payload_builder)
 
-        def sets_of(batch: Batch) -> tuple[Sets, int]:
+        def payload_of(batch: Batch) -> tuple[Payload, int]:
             low, high = np.searchsorted(wanted, [batch.first, batch.first + len(batch.rows)])
             rows = wanted[low:high] - batch.first
             documents = batch.documents[columns.content].take(rows)
-            return builders.use(lambda builder: builder.sets(documents)), len(batch.rows)
+            return builders.use(lambda builder: builder.build(documents)), len(batch.rows)
 
-        sizes, path = [np.zeros(1, np.int64)], work.path / "payloads"
-        with path.open("wb") as file:
-            for sets, count in ordered_map(sets_of, corpus.batches(columns), settings.workers):
-                file.write(sets.hashes.data)
-                sizes.append(sets.sizes)
+        sizes, types = [np.zeros(1, np.int64)], measure.column_types
+        with ExitStack() as stack:
+            files = [stack.enter_context((work.path / f"{PAYLOADS}-{i}").open("wb")) for i in range(len(types))]
+            for payload, count in ordered_map(payload_of, corpus.batches(columns), workers):
+                for file, column, (dtype, _) in zip(files, payload.columns, types, strict=True):
+                    file.write(np.ascontiguousarray(column, dtype).data)
+                sizes.append(payload.sizes)
                 progress.advance(count)
-        return cls(_places(wanted, int(wanted[-1]) + 1 if len(wanted) else 0), np.cumsum(np.concatenate(sizes)), _mapped(path))
+        work.save("place", _places(wanted, int(wanted[-1]) + 1 if len(wanted) else 0))
+        work.save("starts", np.cumsum(np.concatenate(sizes)))
+        return cls.load(measure, work)
+
+    @classmethod
+    def load(cls, measure: Measure, work: WorkFolder) -> "Payloads":
+        """As built."""
+        columns = [map_file(work.path / f"{PAYLOADS}-{i}", *form) for i, form in enumerate(measure.column_types)]
+        return cls(measure, Stored(np.asarray(work.load("place")), np.asarray(work.load("starts")), tuple(columns)))
+
+    @staticmethod
+    def exist(work: WorkFolder) -> bool:
+        """Whether documents were compared exactly."""
+        return (work.path / f"{PAYLOADS}-0").exists()
 
     def compare(self, pairs: np.ndarray) -> Overlaps:
-        """Exact overlap of pairs of stored documents."""
-        return overlaps(pairs, self.place, self.starts, self.hashes)
+        """Exact similarity of pairs of stored documents."""
+        return self.measure.compare(pairs, self.stored)
 
-    @property
-    def sizes(self) -> np.ndarray:
-        """Distinct shingles of each stored document."""
-        return np.diff(self.starts)
-
-
-def _mapped(path: object) -> np.ndarray:
-    return map_file(path, np.uint64)  # type: ignore[arg-type]
+    def whole(self) -> Payload:
+        """The payloads of all stored documents."""
+        return Payload(np.diff(self.stored.starts), self.stored.columns)
 
 
 def _places(wanted: np.ndarray, n: int) -> np.ndarray:
@@ -93,20 +108,27 @@ def exactly(payloads: Payloads, settings: Settings) -> Callable[[np.ndarray], Ov
     return score
 
 
-def score_by_estimate(pairs: np.ndarray, documents: Documents) -> Overlaps:
-    """Agreeing slots over k in the place of an overlap."""
-    same = np.empty(len(pairs), np.int64)
-    kernels.pair_agreements(pairs, documents.signatures, same)
-    return Overlaps(pairs, same, np.full(len(pairs), documents.signatures.shape[1], np.int64))
+class Estimates:
+    """Scores pairs by their signatures alone."""
+
+    def __init__(self, measure: Measure, documents: Documents, form: NamedTuple) -> None:
+        self.measure = measure
+        self.signatures = documents.signatures
+        self.form = form
+
+    def compare(self, pairs: np.ndarray) -> Overlaps:
+        """Estimated similarity of packed pairs."""
+        agreeing = np.empty(len(pairs), np.int64)
+        kernels.pair_agreements(pairs, self.signatures, self.form, agreeing)
+        return self.measure.estimate(pairs, agreeing)
 
 
-def by_estimate(documents: Documents, settings: Settings) -> Callable[[np.ndarray], Overlaps]:
+def by_estimate(estimates: Estimates, settings: Settings) -> Callable[[np.ndarray], Overlaps]:
     """Scores pairs by their estimate; those below the threshold fall away, but for `verify=none`."""
-    least = 0.0 if settings.verify == "none" else settings.threshold
 
     def score(pairs: np.ndarray) -> Overlaps:
-        scored = score_by_estimate(pairs, documents)
-        return scored.where(scored.at_least(least))
+        scored = estimates.compare(pairs)
+        return scored if settings.verify == "none" else scored.where(scored.at_least(settings.threshold))
 
     return score
 
@@ -121,18 +143,8 @@ def compare_everything(
     payloads: Payloads, wanted: np.ndarray, blocks: np.ndarray, settings: Settings, writer: ScoredWriter
 ) -> None:
     """Small corpora: all pairs of the wanted documents, exactly."""
-    index = Inverted.of(Sets(np.asarray(payloads.hashes), payloads.sizes))
     inside = np.ascontiguousarray(blocks[wanted])
-    found = Overlaps.concatenate(
-        list(
-            ordered_map(
-                lambda slab: compare_all(index, *slab, inside, settings.threshold), slabs(len(wanted)), settings.workers
-            )
-        )
-    )
-    a, b = (
-        wanted[(found.pairs >> np.uint64(32)).astype(np.int64)],
-        wanted[(found.pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)],
-    )
-    pairs = (a.astype(np.uint64) << np.uint64(32)) | b.astype(np.uint64)
+    found = payloads.measure.compare_all(payloads.whole(), inside, settings.threshold, settings.workers)
+    a, b = unpack(found.pairs)
+    pairs = pack(wanted[a], wanted[b])
     writer.add(Overlaps(pairs, found.shared, found.joint).where(np.argsort(pairs)))

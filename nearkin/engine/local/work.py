@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from nearkin.errors import RunError, UsageError
 
@@ -121,7 +122,7 @@ def first_difference(before: Any, now: Any, where: str = "") -> str | None:
     return None if before == now else f"{where} was {before!r} and is {now!r}"
 
 
-def map_file(path: Path, dtype: type, columns: int | None = None) -> np.ndarray:
+def map_file(path: Path, dtype: DTypeLike, columns: int | None = None) -> np.ndarray:
     """A raw file as a read-only mapped array, (n,) or (n, columns)."""
     if path.stat().st_size == 0:
         array: np.ndarray = np.empty((0,) if columns is None else (0, columns), dtype)

@@ -1,0 +1,59 @@
+"""Document frequencies of a corpus, in one pass and bounded memory: hashes go to disk in partitions, counted one by one."""
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from nearkin.corpus import Batch, Columns, Corpus
+from nearkin.engine.local.work import disk
+from nearkin.engine.progress import Progress
+from nearkin.shingle import Shingler
+from nearkin.sketch.materials import DocumentFrequencies, Materials
+from nearkin.spec import Spec
+from nearkin.threads import Borrowed, ordered_map
+from nearkin.verify.exact import SetBuilder
+
+PART_BITS = 6
+
+
+def count_frequencies(
+    corpus: Corpus, columns: Columns, spec: Spec, materials: Materials, workers: int, folder: Path, progress: Progress
+) -> DocumentFrequencies:
+    """In how many documents each shingle occurs; `folder` takes the partitions for the time being."""
+    corpus.check(columns)
+    builders = Borrowed(lambda: SetBuilder(Shingler(spec, materials.secret)))
+
+    def hashes_of(batch: Batch) -> tuple[np.ndarray, int]:
+        documents = batch.documents[columns.content]
+        return np.sort(builders.use(lambda builder: builder.sets(documents)).hashes), len(batch.rows)
+
+    progress.stage("frequencies", None)
+    documents = 0
+    with disk(folder), tempfile.TemporaryDirectory(prefix="frequencies-", dir=folder) as parts:
+        names = [Path(parts) / f"{part:02d}" for part in range(1 << PART_BITS)]
+        bounds = np.arange(1, 1 << PART_BITS, dtype=np.uint64) << np.uint64(64 - PART_BITS)
+        with ExitStack() as stack:
+            files = [stack.enter_context(name.open("wb")) for name in names]
+            for hashes, count in ordered_map(hashes_of, corpus.batches(columns), workers):
+                for file, part in zip(files, np.split(hashes, np.searchsorted(hashes, bounds)), strict=True):
+                    file.write(part.data)
+                documents += count
+                progress.advance(count)
+        counted = [repeated(np.fromfile(name, np.uint64)) for name in names]
+    return DocumentFrequencies(documents, *(np.concatenate(column) for column in zip(*counted, strict=True)))
+
+
+def repeated(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values that occur more than once, sorted, uint64, and how often, uint32.
+
+    Examples:
+        >>> [x.tolist() for x in repeated(np.array([7, 5, 7, 9, 9, 9], np.uint64))]
+        [[7, 9], [2, 3]]
+    """
+    ordered = np.sort(hashes)
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else np.empty(0, np.int64)
+    counts = np.diff(np.append(first, len(ordered)))
+    often = counts > 1
+    return ordered[first[often]], counts[often].astype(np.uint32)

@@ -1,0 +1,110 @@
+"""What every measure does."""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.lsh.curve import Banding
+from nearkin.sketch.sketcher import KeysOf, Sketches
+from nearkin.spec import Spec
+from nearkin.verify.exact import Overlaps
+from nearkin.verify.weighted import WeightedBuilder
+
+
+class Payload(NamedTuple):
+    """What exact comparison needs of some documents, one after the other."""
+
+    sizes: np.ndarray
+    """int64 (n,): rows of each document in the columns."""
+    columns: tuple[np.ndarray, ...]
+    """Each (sum of sizes,) or (sum of sizes, width)."""
+
+
+class Stored(NamedTuple):
+    """Payloads of the documents that may be compared, mapped or in memory."""
+
+    place: np.ndarray
+    """uint32 (documents,): where each document stands among the stored ones."""
+    starts: np.ndarray
+    """int64 (stored + 1,)"""
+    columns: tuple[np.ndarray, ...]
+
+
+class DocumentSketcher(Protocol):
+    """Documents to signatures; one for each thread."""
+
+    def sketch(self, documents: pa.Array) -> Sketches:
+        """The signatures of a batch."""
+
+
+class PayloadBuilder(Protocol):
+    """Documents to payloads; one for each thread."""
+
+    def build(self, documents: pa.Array) -> Payload:
+        """The payloads of a batch."""
+
+
+class WeightedPayloads:
+    """Weighted shingles as payloads."""
+
+    def __init__(self, builder: WeightedBuilder) -> None:
+        self._builder = builder
+
+    def build(self, documents: pa.Array) -> Payload:
+        """Hashes and weights."""
+        sets = self._builder.sets(documents)
+        return Payload(sets.sizes, (sets.hashes, sets.weights))
+
+
+class Request(NamedTuple):
+    """What banding is solved for."""
+
+    threshold: float
+    recall: float
+    bands: int | None = None
+    rows: int | None = None
+    tables: int = 1
+    documents: int = 0
+
+
+class Measure(Protocol):
+    """One similarity, over signatures of one Spec."""
+
+    @property
+    def spec(self) -> Spec:
+        """Of the signatures."""
+
+    @property
+    def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
+        """Type and width (None: one number a row) of the payload's columns."""
+
+    def sketcher(self, keys_of: KeysOf | None = None) -> DocumentSketcher:
+        """A new one; `keys_of` for signatures that do not hold whole slots."""
+
+    def payload_builder(self) -> PayloadBuilder:
+        """A new one."""
+
+    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
+        """Exact similarity of packed pairs."""
+
+    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
+        """Every pair of one block, by position among the payload's documents, that reaches the threshold."""
+
+    def collision(self, similarity: np.ndarray) -> np.ndarray:
+        """Chance that a banded slot agrees at a similarity, from which every S-curve follows."""
+
+    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> Overlaps:
+        """Similarity of packed pairs as estimated from how many slots agree."""
+
+    def slots_at(self, similarity: float) -> float:
+        """How many slots agree at an estimated similarity; inverse of `estimate`."""
+
+    def banding(self, request: Request) -> Banding:
+        """Bands and rows for a request, or the error that says what can be had."""
+
+    def form(self, banding: Banding, keys: np.ndarray | None) -> Any:
+        """How kernels compare signatures (`nearkin.lsh.kernels`)."""
+
+    def distance(self, similarity: np.ndarray) -> np.ndarray | None:
+        """Hamming distances, where the similarity is one."""

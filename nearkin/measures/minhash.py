@@ -1,0 +1,136 @@
+"""Jaccard similarity of shingle sets, and of multisets, by MinHash; whole slots or their lowest bits."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.errors import UsageError
+from nearkin.lsh import kernels as lsh
+from nearkin.lsh.curve import Banding, fixed_banding, margin_for, solve_banding
+from nearkin.measures.base import Payload, PayloadBuilder, Request, Stored, WeightedPayloads
+from nearkin.shingle import Shingler
+from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.sketch.sketcher import KeysOf, Sketcher
+from nearkin.spec import Spec
+from nearkin.threads import ordered_map
+from nearkin.verify import weighted
+from nearkin.verify.exact import Inverted, Overlaps, SetBuilder, Sets, compare_all, overlaps, slabs
+from nearkin.verify.weighted import WeightedBuilder, WeightedSets
+
+
+class _SetPayloads:
+    def __init__(self, shingler: Shingler) -> None:
+        self._builder = SetBuilder(shingler)
+
+    def build(self, documents: pa.Array) -> Payload:
+        sets = self._builder.sets(documents)
+        return Payload(sets.sizes, (sets.hashes,))
+
+
+@dataclass(frozen=True)
+class _MinHash:
+    """What signatures of slots share, whatever fell into them."""
+
+    spec: Spec
+    materials: Materials = NOTHING
+
+    def sketcher(self, keys_of: KeysOf | None = None) -> Sketcher:
+        return Sketcher(self.spec, self.materials, keys_of)
+
+    def collision(self, similarity: np.ndarray) -> np.ndarray:
+        return similarity
+
+    @property
+    def chance(self) -> float:
+        """That the lowest bits of slots which differ are the same: 2^−b; 0 for whole slots."""
+        return 2.0**-self.spec.slot_bits if self.spec.truncated else 0.0
+
+    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> Overlaps:
+        """Ĵ = (Ê − 2^−b) / (1 − 2^−b), Ê the share of agreeing slots; unbiased (Li, König 2010)."""
+        k = np.full(len(pairs), float(self.spec.k))
+        return Overlaps(pairs, np.maximum((agreeing - self.chance * self.spec.k) / (1 - self.chance), 0.0), k)
+
+    def slots_at(self, similarity: float) -> float:
+        return self.spec.k * (similarity * (1 - self.chance) + self.chance)
+
+    def banding(self, request: Request) -> Banding:
+        k = self.spec.k
+        if request.bands is not None and request.rows is not None:
+            bands = request.bands * request.tables
+            found = fixed_banding(request.threshold, request.recall, k, bands, request.rows)
+        else:
+            found = solve_banding(request.threshold, request.recall, k, request.tables)
+        return found if self.chance == 0 else self._with_margin(found, request)
+
+    def _with_margin(self, banding: Banding, request: Request) -> Banding:
+        """The margin of cut slots: they agree with probability J + (1 − J)·2^−b."""
+        agreeing = self.slots_at(request.threshold) / self.spec.k
+        reached = banding.candidate_recall
+        passed = min(request.recall / reached, 0.9999) if reached > request.recall else 0.9999
+        return replace(banding, margin=margin_for(self.spec.k, agreeing, passed))
+
+    def form(self, banding: Banding, keys: np.ndarray | None) -> Any:
+        if not self.spec.truncated:
+            return lsh.SlotForm(np.int64(banding.rows))
+        if keys is None:
+            raise UsageError("b-bit signatures cannot be banded anew: their band keys were made of whole slots; sketch again")
+        return lsh.TruncatedForm(np.int64(self.spec.slot_bits), keys)
+
+    def distance(self, similarity: np.ndarray) -> None:
+        return None
+
+    def standard_error(self, similarity: float) -> float:
+        """Of the estimate: √(E(1 − E)/k) / (1 − 2^−b) with E = J + (1 − J)·2^−b.
+
+        Examples:
+            >>> [round(Jaccard(Spec(slot_bits=b)).standard_error(0.8), 4) for b in (32, 8, 4, 2, 1)]
+            [0.0354, 0.0354, 0.0368, 0.0421, 0.053]
+        """
+        agreeing = similarity + (1 - similarity) * self.chance
+        return math.sqrt(agreeing * (1 - agreeing) / self.spec.k) / (1 - self.chance)
+
+
+@dataclass(frozen=True)
+class Jaccard(_MinHash):
+    """|A ∩ B| / |A ∪ B| of shingle sets (Broder 1997)."""
+
+    @property
+    def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
+        return ((np.uint64, None),)
+
+    def payload_builder(self) -> PayloadBuilder:
+        return _SetPayloads(Shingler(self.spec, self.materials.secret))
+
+    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
+        return overlaps(pairs, stored.place, stored.starts, *stored.columns)
+
+    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
+        index = Inverted.of(Sets(payload.columns[0], payload.sizes))
+        parts = ordered_map(lambda slab: compare_all(index, *slab, blocks, threshold), slabs(len(payload.sizes)), workers)
+        return Overlaps.concatenate(list(parts))
+
+
+@dataclass(frozen=True)
+class WeightedJaccard(_MinHash):
+    """Σ min(aᵢ, bᵢ) / Σ max(aᵢ, bᵢ) over how often each shingle occurs.
+
+    The i-th occurrence of a shingle is an element of its own, so slots agree with exactly that probability: consistent sampling
+    of whole-numbered weights (Haveliwala, Gionis, Indyk, WebDB 2000).
+    """
+
+    @property
+    def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
+        return ((np.uint64, None), (np.float64, None))
+
+    def payload_builder(self) -> PayloadBuilder:
+        return WeightedPayloads(WeightedBuilder(Shingler(self.spec, self.materials.secret)))
+
+    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
+        sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
+        return weighted.compare(pairs, stored.place, stored.starts, sets, product=False)
+
+    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
+        return weighted.compare_all(WeightedSets.of(payload.columns, payload.sizes), blocks, threshold, False, workers)

@@ -1,0 +1,180 @@
+"""Cosine by signs: weighted shingles (SimHash) and vectors (random hyperplanes); or plain Hamming distance."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.errors import UsageError
+from nearkin.lsh import kernels as lsh
+from nearkin.lsh.curve import Banding
+from nearkin.lsh.signs import SignBanding, block_banding, fixed_signs, sign_collision, solve_signs
+from nearkin.measures.base import DocumentSketcher, Payload, PayloadBuilder, Request, Stored, WeightedPayloads
+from nearkin.shingle import Shingler
+from nearkin.sketch.hyperplanes import VectorSketcher, matrix_of
+from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.sketch.sketcher import KeysOf, Sketcher
+from nearkin.spec import Spec
+from nearkin.verify import vectors, weighted
+from nearkin.verify.exact import Overlaps
+from nearkin.verify.weighted import WeightedBuilder, WeightedSets
+
+
+class _VectorPayloads:
+    def build(self, documents: pa.Array) -> Payload:
+        return Payload(np.ones(len(documents), np.int64), (matrix_of(documents),))
+
+
+@dataclass(frozen=True)
+class _Signs:
+    """What signatures of signs share, whatever was projected."""
+
+    spec: Spec
+    materials: Materials = NOTHING
+
+    def collision(self, similarity: np.ndarray) -> np.ndarray:
+        """1 − θ/π (Charikar 2002)."""
+        return np.asarray(1 - np.arccos(np.clip(similarity, -1, 1)) / np.pi)
+
+    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> Overlaps:
+        """cos(π·D/f), D the Hamming distance."""
+        return Overlaps(pairs, np.cos(np.pi * (1 - agreeing / self.spec.k)), np.ones(len(pairs)))
+
+    def slots_at(self, similarity: float) -> float:
+        return self.spec.k * sign_collision(similarity)
+
+    def banding(self, request: Request) -> Banding:
+        if request.tables != 1:
+            raise UsageError("tables= is of MinHash: signs take as many tables as the recall needs")
+        if request.bands is not None and request.rows is not None:
+            sizes = (self.spec.k, request.documents, request.bands, request.rows)
+            return fixed_signs(request.threshold, request.recall, *sizes)
+        return solve_signs(request.threshold, request.recall, self.spec.k, request.documents)
+
+    def form(self, banding: Banding, keys: np.ndarray | None) -> Any:
+        assert isinstance(banding, SignBanding)
+        return banding.form
+
+    def distance(self, similarity: np.ndarray) -> np.ndarray | None:
+        return None
+
+
+@dataclass(frozen=True)
+class SimHash(_Signs):
+    """Cosine of weighted shingle vectors."""
+
+    @property
+    def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
+        return ((np.uint64, None), (np.float64, None))
+
+    def sketcher(self, keys_of: KeysOf | None = None) -> DocumentSketcher:
+        return Sketcher(self.spec, self.materials)
+
+    def payload_builder(self) -> PayloadBuilder:
+        frequencies = self.materials.weights(self.spec)
+        weights_of = None if frequencies is None else frequencies.weights_of
+        return WeightedPayloads(WeightedBuilder(Shingler(self.spec, self.materials.secret), weights_of))
+
+    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
+        sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
+        return weighted.compare(pairs, stored.place, stored.starts, sets, product=True)
+
+    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
+        return weighted.compare_all(WeightedSets.of(payload.columns, payload.sizes), blocks, threshold, True, workers)
+
+
+@dataclass(frozen=True)
+class Cosine(_Signs):
+    """Cosine of float32 vectors."""
+
+    @property
+    def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
+        return ((np.float32, self.spec.n),)
+
+    def sketcher(self, keys_of: KeysOf | None = None) -> DocumentSketcher:
+        return VectorSketcher(self.spec)
+
+    def payload_builder(self) -> PayloadBuilder:
+        return _VectorPayloads()
+
+    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
+        return vectors.compare(pairs, stored.place, *stored.columns)
+
+    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
+        return vectors.compare_all(payload.columns[0], blocks, threshold, workers)
+
+
+class _SignaturePayloads:
+    def __init__(self, sketcher: DocumentSketcher) -> None:
+        self._sketcher = sketcher
+
+    def build(self, documents: pa.Array) -> Payload:
+        return Payload(np.ones(len(documents), np.int64), (self._sketcher.sketch(documents).signatures,))
+
+
+@dataclass(frozen=True)
+class Hamming:
+    """1 − D/f of the signatures themselves: nothing but them is compared, so the estimate is exact.
+
+    Attributes:
+        signs: The measure that the signatures are of.
+        most: Distance up to which two documents are near-duplicates.
+    """
+
+    signs: SimHash | Cosine
+    most: int
+
+    @property
+    def spec(self) -> Spec:
+        return self.signs.spec
+
+    @property
+    def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
+        return ((np.uint64, self.spec.signature_width),)
+
+    def sketcher(self, keys_of: KeysOf | None = None) -> DocumentSketcher:
+        return self.signs.sketcher()
+
+    def payload_builder(self) -> PayloadBuilder:
+        return _SignaturePayloads(self.signs.sketcher())
+
+    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
+        a, b = stored.place[pairs >> np.uint64(32)], stored.place[pairs & np.uint64(0xFFFFFFFF)]
+        different = np.bitwise_count(stored.columns[0][a] ^ stored.columns[0][b]).sum(axis=1, dtype=np.int64)
+        return self.estimate(pairs, self.spec.k - different)
+
+    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
+        words = payload.columns[0]
+        form = lsh.SignForm(np.zeros((0, words.shape[1]), np.uint64))
+        n = len(words)
+        starts, ends = np.zeros(1, np.int64), np.full(1, n, np.int64)
+        out, histogram = np.empty(n * (n - 1) // 2, np.uint64), np.zeros(self.spec.k + 1, np.int64)
+        never, everyone = np.zeros(n, bool), np.arange(n, dtype=np.uint64)
+        margin = self.spec.k - self.most
+        count = lsh.bucket_pairs(everyone, starts, ends, words, never, 0, form, margin, histogram, out)
+        pairs = out[:count]
+        pairs = pairs[blocks[pairs >> np.uint64(32)] == blocks[pairs & np.uint64(0xFFFFFFFF)]]
+        place = np.arange(n, dtype=np.uint32)
+        found = self.compare(pairs, Stored(place, np.arange(n + 1), payload.columns))
+        return found.where(found.at_least(threshold))
+
+    def collision(self, similarity: np.ndarray) -> np.ndarray:
+        return similarity
+
+    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> Overlaps:
+        return Overlaps(pairs, agreeing.astype(np.float64), np.full(len(pairs), float(self.spec.k)))
+
+    def slots_at(self, similarity: float) -> float:
+        return self.spec.k * similarity
+
+    def banding(self, request: Request) -> Banding:
+        if request.bands is not None or request.tables != 1:
+            raise UsageError("--distance finds every pair by its own tables; leave out --bands, --rows and --tables")
+        return block_banding(self.spec.k, self.most, max(request.documents, 1))
+
+    def form(self, banding: Banding, keys: np.ndarray | None) -> Any:
+        return self.signs.form(banding, keys)
+
+    def distance(self, similarity: np.ndarray) -> np.ndarray | None:
+        return np.rint((1 - similarity) * self.spec.k).astype(np.int64)

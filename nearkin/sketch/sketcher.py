@@ -1,0 +1,130 @@
+"""Documents to signatures: the sketcher of every measure whose documents are text."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.shingle import Shingler, Shingles, text_buffers
+from nearkin.sketch import kernels
+from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.sketch.minhash import scheme_of
+from nearkin.sketch.simhash import Signs
+from nearkin.spec import Spec
+
+SLICE_DOCUMENTS = 512
+SLICE_BYTES = 1 << 19
+
+
+class Sketches(NamedTuple):
+    """What a batch of n documents becomes."""
+
+    signatures: np.ndarray
+    """(n, w) of the Spec's signature type; MinHash: all ones for a document without shingles."""
+    shingles: np.ndarray
+    """uint32 (n,): shingles with repeats; 0 marks an empty document."""
+    fingerprints: np.ndarray
+    """uint64 (n, 2): 128 bits of the shingle stream; equal for exact duplicates."""
+    keys: np.ndarray | None = None
+    """uint64 (n, b): band keys without a block, where the signature does not hold whole slots."""
+
+
+KeysOf: TypeAlias = Callable[[np.ndarray], np.ndarray]
+
+
+class Scheme(Protocol):
+    """How the shingles of documents become signatures."""
+
+    def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
+        """The signatures of a batch into out, (n, w)."""
+
+
+def scheme_for(spec: Spec, materials: Materials = NOTHING) -> Scheme:
+    """The scheme that a Spec of text names; of MinHash with whole slots, whatever is kept of them."""
+    if spec.measure == "simhash":
+        return Signs(spec.k, spec.seed, materials.weights(spec))
+    return scheme_of(spec)
+
+
+class Sketcher:
+    """Texts to signatures; one for each thread, for it owns reusable buffers.
+
+    Args:
+        spec: Of text.
+        materials: What the Spec names but does not hold.
+        keys_of: Of b-bit signatures: whole slots uint32 (n, k) to band keys (n, b), called before slots are cut.
+
+    Examples:
+        >>> sketcher = Sketcher(Spec(k=16))
+        >>> a, b = sketcher.sketch(pa.array(["One two three four", "one  TWO three, four!"])).signatures
+        >>> bool((a == b).all())
+        True
+        >>> Sketcher(Spec(k=128, slot_bits=1)).sketch(pa.array(["one two three"])).signatures.nbytes
+        16
+    """
+
+    def __init__(self, spec: Spec, materials: Materials = NOTHING, keys_of: KeysOf | None = None) -> None:
+        self.spec = spec
+        self.shingler = Shingler(spec, materials.secret)
+        self.scheme = scheme_for(spec, materials)
+        self.keys_of = keys_of
+
+    def sketch(self, documents: pa.Array) -> Sketches:
+        """Signatures, shingle counts and stream fingerprints of text (large_string) or token lists."""
+        n, spec = len(documents), self.spec
+        signatures = np.empty((n, spec.signature_width), spec.signature_type)
+        out = Sketches(signatures, np.empty(n, np.uint32), np.empty((n, 2), np.uint64))
+        keys: list[np.ndarray] = []
+        for start, plain in iterate_shingles(self.shingler, documents):
+            shingles = occurrences(plain) if spec.measure == "weighted-jaccard" else plain
+            rows = slice(start, start + len(shingles.offsets) - 1)
+            if spec.truncated:
+                keys.append(self._truncated(shingles, signatures[rows]))
+            else:
+                self.scheme.sketch(shingles, signatures[rows])
+            kernels.stream_fingerprints(plain.hashes, plain.offsets, out.fingerprints[rows])
+            out.shingles[rows] = np.diff(shingles.offsets)
+        return out._replace(keys=np.concatenate(keys)) if keys and self.keys_of else out
+
+    def _truncated(self, shingles: Shingles, signatures: np.ndarray) -> np.ndarray:
+        """Band keys of whole slots, then only their lowest bits (Li, König, *b-Bit Minwise Hashing*, WWW 2010)."""
+        slots = np.empty((len(signatures), self.spec.k), np.uint32)
+        self.scheme.sketch(shingles, slots)
+        kernels.truncate(slots, self.spec.slot_bits, signatures)
+        return np.empty((len(slots), 0), np.uint64) if self.keys_of is None else self.keys_of(slots)
+
+
+def occurrences(shingles: Shingles) -> Shingles:
+    """The i-th occurrence of a shingle in its document as an element of its own: multisets to sets."""
+    out = np.empty_like(shingles.hashes)
+    kernels.number_occurrences(shingles.hashes, shingles.offsets, out)
+    return Shingles(out, shingles.offsets)
+
+
+def iterate_shingles(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[int, Shingles]]:
+    """(first row, shingles) of slices small enough that hashes stay in the processor's cache until they are used."""
+    if pa.types.is_large_list(documents.type):
+        yield from _token_slices(shingler, documents)
+        return
+    data, offsets = text_buffers(documents.cast(pa.large_string()))
+    for start, end in slices(offsets):
+        yield start, shingler.texts(data, offsets[start : end + 1])
+
+
+def _token_slices(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[int, Shingles]]:
+    lists = np.frombuffer(documents.buffers()[1], np.int64)[documents.offset : documents.offset + len(documents) + 1]
+    data, offsets = text_buffers(documents.values.cast(pa.large_string()))
+    for start in range(0, len(documents), SLICE_DOCUMENTS):
+        end = min(start + SLICE_DOCUMENTS, len(documents))
+        yield start, shingler.tokens(data, offsets, lists[start : end + 1])
+
+
+def slices(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Row ranges of at most SLICE_DOCUMENTS documents and, but for single longer ones, SLICE_BYTES bytes."""
+    n, start = len(offsets) - 1, 0
+    while start < n:
+        fits = int(np.searchsorted(offsets, offsets[start] + SLICE_BYTES, side="right")) - 1
+        end = min(max(fits, start + 1), start + SLICE_DOCUMENTS, n)
+        yield start, end
+        start = end

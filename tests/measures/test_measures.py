@@ -1,0 +1,259 @@
+"""The pipeline over every measure, against brute force with plain Python."""
+
+import math
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from nearkin.errors import UsageError
+from nearkin.measures import Request, measure_of
+from nearkin.measures.minhash import Jaccard
+from nearkin.sketch.sketcher import Sketcher
+from nearkin.spec import MEASURES, SLOT_BITS, Spec
+
+THRESHOLD = 0.8
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """Distinct documents, then edited copies of some; words repeat inside a document."""
+    rng = np.random.default_rng(11)
+    vocabulary = np.array([f"word{i}" for i in range(400)])
+    documents = [list(rng.choice(vocabulary, rng.integers(60, 160))) for _ in range(260)]
+    for i in range(120):
+        copy = list(documents[i])
+        for at in rng.choice(len(copy), i % 5, replace=False):
+            copy[at] = f"edit{i}-{at}"
+        documents.append(copy + copy[: i % 4])
+    return [" ".join(document) for document in documents]
+
+
+def grams(text: str) -> Counter[tuple[str, ...]]:
+    words = text.replace("-", " ").split()
+    return Counter(tuple(words[i : i + 3]) for i in range(len(words) - 2))
+
+
+def cosine(a: Counter[tuple[str, ...]], b: Counter[tuple[str, ...]]) -> float:
+    dot = sum(a[x] * b[x] for x in a)
+    return dot / math.sqrt(sum(v * v for v in a.values()) * sum(v * v for v in b.values()))
+
+
+def weighted_jaccard(a: Counter[tuple[str, ...]], b: Counter[tuple[str, ...]]) -> float:
+    return (a & b).total() / (a | b).total()
+
+
+def jaccard(a: Counter[tuple[str, ...]], b: Counter[tuple[str, ...]]) -> float:
+    return len(a.keys() & b.keys()) / len(a.keys() | b.keys())
+
+
+ORACLES = {"jaccard": jaccard, "weighted-jaccard": weighted_jaccard, "simhash": cosine}
+
+
+@pytest.mark.parametrize("measure", sorted(ORACLES))
+def test_brute_force_of_small_corpora(measure: str, texts: list[str]) -> None:
+    found = nk.pairs(texts, measure=measure, threshold=THRESHOLD, expand_exact=True).pairs.arrow.to_pylist()
+    counted = [grams(text) for text in texts]
+    similarity = ORACLES[measure]
+    want = {
+        (f"{a:010}", f"{b:010}"): s
+        for a, b in combinations(range(len(texts)), 2)
+        if (s := similarity(counted[a], counted[b])) >= THRESHOLD
+    }
+    assert {(row["id_a"], row["id_b"]) for row in found} == set(want)
+    for row in found:
+        assert math.isclose(row["similarity"], want[row["id_a"], row["id_b"]], rel_tol=1e-12)
+        assert abs(row["estimate"] - row["similarity"]) < 0.4
+    assert len(found) > 50
+
+
+BANDED = {
+    "jaccard": Spec(),
+    "weighted-jaccard": Spec(measure="weighted-jaccard"),
+    "simhash": Spec(measure="simhash", k=128),
+    **{f"{bits}-bit": Spec(slot_bits=bits) for bits in SLOT_BITS[1:]},
+}
+
+
+@pytest.mark.parametrize("name", sorted(BANDED))
+def test_banding_finds_what_brute_force_finds(name: str, texts: list[str]) -> None:
+    spec = BANDED[name]
+    whole = nk.pairs(texts, spec=spec, threshold=THRESHOLD)
+    bands = {"bands": 60, "rows": 12} if spec.measure == "simhash" else {"bands": 21, "rows": 6}
+    banded = nk.pairs(texts, spec=spec, threshold=THRESHOLD, recall=0.99, **bands)
+    assert not banded.statistics["verify"]["brute_force"]
+    a, b = ({(r["id_a"], r["id_b"], r["similarity"]) for r in found.pairs.arrow.to_pylist()} for found in (whole, banded))
+    assert b <= a
+    assert len(b) >= 0.95 * len(a)
+
+
+@pytest.mark.parametrize("name", sorted(BANDED))
+@pytest.mark.parametrize("verify", ["estimate", "none"])
+def test_estimates_alone(name: str, verify: str, texts: list[str]) -> None:
+    bands = {"bands": 60, "rows": 12} if BANDED[name].measure == "simhash" else {"bands": 21, "rows": 6}
+    result = nk.dedup(texts, spec=BANDED[name], threshold=THRESHOLD, verify=verify, cluster="components", **bands)
+    assert 250 < int(result.kept.sum()) < 350
+
+
+@pytest.mark.parametrize("extra", [0, 6000])
+@pytest.mark.parametrize("distance", [3, 8])
+def test_distance(distance: int, extra: int, texts: list[str]) -> None:
+    """Every pair of documents within the Hamming distance, whether compared each with each or by blocks."""
+    rng = np.random.default_rng(1)
+    documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(extra))]
+    spec = Spec(measure="simhash")
+    found = nk.pairs(documents, measure="simhash", distance=distance, max_bucket=1000, expand_exact=True).pairs.arrow.to_pylist()
+    words = nk.sketch(documents, spec)[:, 0]
+    far = np.bitwise_count(words[:, None] ^ words[None, :])
+    a, b = np.nonzero(np.triu(far <= distance, 1))
+    want = {(f"{x:010}", f"{y:010}", int(far[x, y])) for x, y in zip(a.tolist(), b.tolist(), strict=True)}
+    assert {(r["id_a"], r["id_b"], r["distance"]) for r in found} == want
+    assert all(r["similarity"] == r["estimate"] == 1 - r["distance"] / 64 for r in found)
+    assert len(want) > 20
+
+
+@pytest.fixture(scope="module")
+def vectors() -> np.ndarray:
+    rng = np.random.default_rng(5)
+    base = rng.normal(size=(5600, 24)).astype(np.float32)
+    near = base[:400] + rng.normal(scale=0.25, size=(400, 24)).astype(np.float32)
+    return np.concatenate([base, near, base[:10]])
+
+
+def true_pairs(vectors: np.ndarray, threshold: float) -> set[tuple[int, int]]:
+    unit = vectors.astype(np.float64)
+    unit /= np.linalg.norm(unit, axis=1)[:, None]
+    a, b = np.nonzero(np.triu(unit @ unit.T >= threshold, 1))
+    return set(zip(a.tolist(), b.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("count", [1000, 6010])
+def test_vectors(count: int, vectors: np.ndarray) -> None:
+    some = vectors[-count:]
+    found = nk.pairs({"v": some}, vector="v", threshold=0.95, expand_exact=True).pairs.arrow.to_pylist()
+    got = {(int(r["id_a"]), int(r["id_b"])) for r in found}
+    want = true_pairs(some, 0.95)
+    assert got <= want
+    assert len(got) >= (0.95 if count > 5000 else 1.0) * len(want) > 0
+    for row in found:
+        a, b = some[int(row["id_a"])].astype(np.float64), some[int(row["id_b"])].astype(np.float64)
+        exact = a @ b / math.sqrt((a @ a) * (b @ b))
+        assert math.isclose(row["similarity"], min(exact, 1.0), rel_tol=1e-12)
+
+
+def test_vectors_of_every_kind_of_column(vectors: np.ndarray, tmp_path: Path) -> None:
+    some = vectors[:100]
+    lists = some.astype(np.float64).tolist()
+    columns = {
+        "matrix": some,
+        "lists": pa.array(lists, pa.list_(pa.float64())),
+        "fixed": pa.FixedSizeListArray.from_arrays(pa.array(some.reshape(-1)), 24),
+    }
+    kept = [nk.dedup({"v": column}, vector="v", threshold=0.95).kept.tolist() for column in columns.values()]
+    pq.write_table(pa.table({"v": columns["fixed"]}), tmp_path / "v.parquet")
+    kept.append(nk.dedup(tmp_path / "v.parquet", vector="v", threshold=0.95).kept.tolist())
+    assert all(other == kept[0] for other in kept)
+
+
+def test_what_is_no_vector_is_quarantined() -> None:
+    rows = [[1.0, 2.0], None, [float("nan"), 1.0], [float("inf"), 1.0], [0.0, 0.0], [1.0], [2.0, 4.0], [1e39, 1.0]]
+    result = nk.dedup({"v": pa.array(rows, pa.list_(pa.float64()))}, vector="v", threshold=0.9)
+    assert result.kept.tolist() == [True] + [False] * 7
+    assert result.statistics["rejected"] == 6
+    reasons = {entry.reason: entry.rows for entry in result.report_data.rejected}
+    assert reasons == {
+        "NaN or infinite number in v": 3,
+        "null v": 1,
+        "v has 1 numbers, not 2": 1,
+        "v is zero, so it has no direction": 1,
+    }
+
+
+def test_what_does_not_go_together_is_said() -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        nk.dedup({"v": np.ones((3, 2))}, vector="v", text="v")
+    with pytest.raises(UsageError, match="not lists of numbers"):
+        nk.dedup({"v": ["a"]}, vector="v")
+    with pytest.raises(UsageError, match="holds no vector"):
+        nk.dedup({"v": pa.array([[]], pa.list_(pa.float32()))}, vector="v")
+    with pytest.raises(UsageError, match="name their column"):
+        nk.dedup(["a"], measure="cosine", spec=Spec(measure="cosine", unit="vector", n=3))
+    with pytest.raises(UsageError, match="2 numbers, the Spec says 3"):
+        nk.dedup({"v": np.ones((3, 2))}, vector="v", spec=Spec(measure="cosine", unit="vector", n=3))
+    with pytest.raises(UsageError, match="distance 3 is of signs"):
+        nk.dedup(["a"], distance=3)
+    with pytest.raises(UsageError, match="contradicts"):
+        nk.dedup(["a"], measure="simhash", spec=Spec())
+    with pytest.raises(UsageError, match="distance 64 is outside"):
+        nk.dedup(["a"], measure="simhash", distance=64)
+    with pytest.raises(UsageError, match="finds every pair by its own tables"):
+        nk.dedup(["a"], measure="simhash", distance=3, bands=2, rows=3)
+
+
+@pytest.mark.parametrize("bits", SLOT_BITS)
+@pytest.mark.parametrize("similarity", [0.2, 0.5, 0.8])
+def test_estimate_of_cut_slots_is_unbiased_within_its_variance(bits: int, similarity: float) -> None:
+    spec, trials, size = Spec(slot_bits=bits, scheme="classic"), 400, 300
+    measure = Jaccard(spec)
+    shared = round(2 * size * similarity / (1 + similarity))
+    true = shared / (2 * size - shared)
+    rng = np.random.default_rng(bits)
+    names = rng.integers(0, 2**40, (trials, 2 * size - shared))
+    tokens = [list(map(str, row)) for a in names for row in (a[:size], a[size - shared :])]
+    signatures = Sketcher(spec_of_tokens(spec)).sketch(pa.array(tokens, pa.large_list(pa.large_string()))).signatures
+    form = measure.form(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64))
+    from nearkin.lsh.kernels import pair_agreements
+
+    a = np.arange(0, 2 * trials, 2, dtype=np.uint64)
+    agreeing = np.empty(trials, np.int64)
+    pairs = (a << np.uint64(32)) | (a + np.uint64(1))
+    pair_agreements(pairs, signatures, form, agreeing)
+    chance = 0.0 if bits == 32 else 2.0**-bits
+    estimates = (agreeing / spec.k - chance) / (1 - chance)
+    error = measure.standard_error(true)
+    assert abs(estimates.mean() - true) < 4 * error / math.sqrt(trials)
+    assert 0.85 < estimates.std() / error < 1.15
+    assert np.allclose(measure.estimate(pairs, agreeing).similarity, np.maximum(estimates, 0))
+
+
+def spec_of_tokens(spec: Spec) -> Spec:
+    return Spec(n=1, scheme=spec.scheme, slot_bits=spec.slot_bits)
+
+
+@pytest.mark.parametrize("tables", [1, 2, 4])
+def test_independent_tables(tables: int) -> None:
+    """L tables of b bands: recall 1 − (1 − S)^L, which is that of L·b bands."""
+    measure = measure_of(Spec(k=256))
+    one = measure.banding(Request(0.8, 0.95, 4, 10, 1)).candidate_recall
+    several = measure.banding(Request(0.8, 0.95, 4, 10, tables))
+    assert several.bands == 4 * tables
+    assert several.candidate_recall == pytest.approx(1 - (1 - one) ** tables)
+    solved = measure.banding(Request(0.8, 0.95, tables=tables))
+    assert solved.bands % tables == 0
+    assert solved.recall >= 0.95
+
+
+def test_tables_need_slots_of_their_own() -> None:
+    with pytest.raises(UsageError, match="needs 160 slots"):
+        nk.dedup(["a"], bands=8, rows=10, tables=2)
+    with pytest.raises(UsageError, match="tables= is of MinHash"):
+        nk.dedup(["a"] * 3, measure="simhash", bands=2, rows=3, tables=2)
+
+
+def test_every_measure_has_a_result_of_one_document() -> None:
+    for name in MEASURES:
+        data = {"v": np.ones((1, 4))} if name == "cosine" else ["alone in the world"]
+        column = {"vector": "v"} if name == "cosine" else {}
+        assert nk.dedup(data, measure=name, **column).kept.tolist() == [True]
+
+
+def test_empty_documents_of_every_measure() -> None:
+    for name in ("jaccard", "weighted-jaccard", "simhash"):
+        result = nk.dedup(["", "...", "a b c"], measure=name)
+        assert result.kept.tolist() == [True, True, True]
+        assert result.statistics["empty"] == 2

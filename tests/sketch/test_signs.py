@@ -1,0 +1,167 @@
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearkin.errors import IncompatibleError, UsageError
+from nearkin.shingle import Shingles
+from nearkin.sketch.hyperplanes import VectorSketcher, fingerprints, hyperplanes
+from nearkin.sketch.materials import DocumentFrequencies, Materials
+from nearkin.sketch.minhash import splitmix64
+from nearkin.sketch.simhash import Signs, WeightTable, accumulate, binarise
+from nearkin.sketch.sketcher import Sketcher, occurrences
+from nearkin.spec import Spec
+
+hashes = st.lists(st.integers(0, 2**64 - 1), max_size=40)
+
+
+def mixed(h: int, stream: int) -> int:
+    x = (h + stream) % 2**64
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
+    return x ^ (x >> 31)
+
+
+def oracle(values: list[int], weights: list[int], stream: int) -> int:
+    words = np.array([mixed(h, stream) for h in values], np.uint64)
+    return binarise(accumulate(words, np.array(weights, np.int64), 64)) if values else 0
+
+
+@given(hashes, st.sampled_from([64, 128]), st.integers(0, 2**64 - 1))
+def test_terms_count_as_often_as_they_occur(values: list[int], bits: int, seed: int) -> None:
+    scheme = Signs(bits, seed)
+    out = np.empty((1, bits // 64), np.uint64)
+    scheme.sketch(Shingles(np.array(values, np.uint64), np.array([0, len(values)])), out)
+    assert out[0].tolist() == [oracle(values, [1] * len(values), s) for s in splitmix64(seed, bits // 64).tolist()]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 10**9)), max_size=30))
+def test_weights(features: list[tuple[int, int]]) -> None:
+    values, weights = [h for h, _ in features], [w for _, w in features]
+    out = np.empty((1, 1), np.uint64)
+    offsets = np.array([0, len(values)])
+    Signs(64, 1).weighted(np.array(values, np.uint64), np.array(weights, np.int64), offsets, out)
+    assert out[0, 0] == oracle(values, weights, splitmix64(1, 1).tolist()[0])
+    Signs(64, 1).weighted(np.array(values, np.uint64), np.array(weights, np.float64), offsets, out)
+    assert out[0, 0] == oracle(values, weights, splitmix64(1, 1).tolist()[0])
+
+
+def test_a_tie_is_zero() -> None:
+    stream = splitmix64(1, 1).tolist()[0]
+    a, b = 1, 2
+    out = np.empty((1, 1), np.uint64)
+    Signs(64, 1).sketch(Shingles(np.array([a, b], np.uint64), np.array([0, 2])), out)
+    assert out[0, 0] == mixed(a, stream) & mixed(b, stream)
+
+
+def frequencies() -> DocumentFrequencies:
+    rng = np.random.default_rng(3)
+    values = np.unique(rng.integers(0, 2**63, 500, np.uint64))
+    return DocumentFrequencies(1000, values, rng.integers(2, 900, len(values)).astype(np.uint32))
+
+
+def test_weights_by_document_frequency() -> None:
+    found = frequencies()
+    table = WeightTable.of(found)
+    assert np.count_nonzero(table.keys) == len(found.hashes)
+    some = np.concatenate([found.hashes[::3], np.array([0, 12345], np.uint64)])
+    out = np.empty((1, 1), np.uint64)
+    Signs(64, 1, found).sketch(Shingles(some, np.array([0, len(some)])), out)
+    stream = splitmix64(1, 1).tolist()[0]
+    assert out[0, 0] == oracle(some.tolist(), found.weights_of(some).tolist(), stream)
+    assert (found.weights_of(found.hashes) <= found.rare).all()
+
+
+def test_frequencies_are_named_by_the_spec_and_checked(tmp_path: Path) -> None:
+    found = frequencies()
+    spec = Spec(measure="simhash", weights="tfidf", frequencies=found.fingerprint)
+    found.write(tmp_path / "df.arrow", spec)
+    again = DocumentFrequencies.read(tmp_path / "df.arrow", spec)
+    assert again.fingerprint == found.fingerprint
+    assert (again.counts == found.counts).all()
+    texts = pa.array(["one two three four"], pa.large_string())
+    assert Sketcher(spec, Materials(frequencies=again)).sketch(texts).signatures.shape == (1, 1)
+    with pytest.raises(IncompatibleError, match="not None"):
+        Sketcher(spec)
+    other = DocumentFrequencies(1001, found.hashes, found.counts)
+    with pytest.raises(IncompatibleError, match=other.fingerprint):
+        Sketcher(spec, Materials(frequencies=other))
+    with pytest.raises(IncompatibleError, match="counts other shingles"):
+        DocumentFrequencies.read(tmp_path / "df.arrow", Spec(n=2))
+    with pytest.raises(UsageError, match="no such file"):
+        DocumentFrequencies.read(tmp_path / "none.arrow", spec)
+    (tmp_path / "bad.arrow").write_bytes(b"nothing")
+    with pytest.raises(UsageError, match="damaged"):
+        DocumentFrequencies.read(tmp_path / "bad.arrow", spec)
+
+
+def test_occurrences_are_elements_of_their_own() -> None:
+    values = np.array([5, 7, 5, 5, 9, 7], np.uint64)
+    out = occurrences(Shingles(values, np.array([0, 4, 6]))).hashes
+    assert len(set(out[:4].tolist())) == 4
+    assert {5, 7} <= set(out[:4].tolist())
+    assert set(out[4:].tolist()) == {9, 7}
+    again = occurrences(Shingles(values[::-1].copy(), np.array([0, 2, 6])))
+    assert Counter(again.hashes[2:].tolist()) == Counter(out[:4].tolist())
+
+
+@pytest.mark.parametrize("similarity", [0.3, 0.8, 0.95])
+def test_signs_agree_as_the_angle_says(similarity: float) -> None:
+    d, n, k = 50, 400, 512
+    rng = np.random.default_rng(1)
+    a = rng.normal(size=(n, d))
+    across = rng.normal(size=(n, d))
+    across -= a * (np.vecdot(a, across) / np.vecdot(a, a))[:, None]
+    unit = [x / np.linalg.norm(x, axis=1)[:, None] for x in (a, across)]
+    b = similarity * unit[0] + np.sqrt(1 - similarity**2) * unit[1]
+    sketcher = VectorSketcher(Spec(measure="cosine", unit="vector", n=d, k=k))
+    x, y = (sketcher.sketch_matrix(v.astype(np.float32)).signatures for v in (a, b))
+    agreeing = k - np.bitwise_count(x ^ y).sum(axis=1)
+    p = 1 - np.arccos(similarity) / np.pi
+    assert abs(agreeing.mean() / k - p) < 5 * np.sqrt(p * (1 - p) / (n * k))
+
+
+def test_signs_depend_on_the_vector_alone() -> None:
+    """Not on the batch, nor on how the product was summed: compared with sums in double precision, term by term."""
+    d = 77
+    rng = np.random.default_rng(2)
+    vectors = rng.normal(size=(300, d)).astype(np.float32)
+    planes = hyperplanes(d, 64, 1).astype(np.float64)
+    # Vectors almost in one of the planes: the projections that rounding could turn over.
+    for i in range(60):
+        plane = planes[:, i]
+        vectors[i] -= (plane * (vectors[i] @ plane) / (plane @ plane)).astype(np.float32)
+    sketcher = VectorSketcher(Spec(measure="cosine", unit="vector", n=d, k=64))
+    whole = sketcher.sketch_matrix(vectors).signatures[:, 0].tolist()
+    alone = [int(sketcher.sketch_matrix(vectors[i : i + 1]).signatures[0, 0]) for i in range(300)]
+    exact = []
+    for vector in vectors:
+        sums = np.zeros(64)
+        for i in range(d):
+            sums += np.float64(vector[i]) * planes[i]
+        exact.append(sum(1 << j for j in range(64) if sums[j] > 0))
+    assert whole == alone == exact
+
+
+def test_equal_vectors_have_equal_fingerprints() -> None:
+    rows = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0]], np.float32)
+    prints = fingerprints(rows).tolist()
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_planes_are_whole_numbers_nearly_normal() -> None:
+    planes = hyperplanes(64, 256, 7)
+    assert (planes == np.rint(planes)).all()
+    assert np.abs(planes).max() < 2**24
+    scaled = planes / planes.std()
+    assert abs(scaled.mean()) < 0.05
+    assert abs((scaled**4).mean() - 2.85) < 0.1
+
+
+def test_vectors_of_another_length_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"float32 \(n, 3\), not float64 \(2, 3\)"):
+        VectorSketcher(Spec(measure="cosine", unit="vector", n=3)).sketch_matrix(np.ones((2, 3)))
