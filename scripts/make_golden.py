@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.lsh import kernels as lsh
+from nearkin.lsh.bands import make_keys, slot_form
 from nearkin.shingle import Shingler, kernels, text_buffers
 from nearkin.shingle.tables import tables_for
 from nearkin.sketch.sketcher import Sketcher
@@ -63,7 +63,7 @@ def case_of(spec: Spec) -> dict[str, Any]:
     sketches = Sketcher(spec).sketch(texts)
     bands, rows = spec.k // 8, 7
     keys = np.empty((bands, len(texts)), np.uint64)
-    lsh.band_keys(sketches.signatures, np.zeros(len(texts), np.uint64), rows, keys)
+    make_keys(slot_form(rows), sketches.signatures, np.zeros(len(texts), np.uint64), keys)
     documents = [
         {
             "name": name,

@@ -375,12 +375,6 @@ def siphash_64(data: np.ndarray, start: np.uint64, size: np.uint64, low: np.uint
 
 
 @kernel
-def hash_xxh3(data: np.ndarray, start: np.uint64, size: np.uint64, key: Xxh3Key) -> np.uint64:
-    """`hash_bytes` of the family."""
-    return xxh3_64(data, start, size, key.flips, key.secrets)
-
-
-@kernel
 def hash_murmur3(data: np.ndarray, start: np.uint64, size: np.uint64, key: Murmur3Key) -> np.uint64:
     """`hash_bytes` of the family."""
     return murmur3_64(data, start, size, key.seed)
@@ -398,47 +392,95 @@ def hash_siphash(data: np.ndarray, start: np.uint64, size: np.uint64, key: SipKe
     return siphash_64(data, start, size, key.low, key.high)
 
 
-@kernel
-def token_xxh3(text: np.ndarray, start: np.uint64, size: np.uint64, key: Xxh3Key) -> np.uint64:
-    """`hash_token` of the family: the branch that processors can foresee."""
-    if size <= U64(16):
-        return xxh3_up_to_16(text, start, size, key.flips)
-    return xxh3_over_16(text, start, size, key.flips, key.secrets)
+OTHERS: dict[type, Callable[..., Any]] = {Murmur3Key: hash_murmur3, Fnv1aKey: hash_fnv1a, SipKey: hash_siphash}
+"""The base hash that a type of key belongs to: kernels that take a key are compiled once for each family they meet.
 
-
-FAMILIES: dict[type, Callable[..., Any]] = {
-    Xxh3Key: hash_xxh3,
-    Murmur3Key: hash_murmur3,
-    Fnv1aKey: hash_fnv1a,
-    SipKey: hash_siphash,
-}
-"""The base hash that a type of key belongs to: kernels that take a key are compiled once for each family they meet."""
+XXH3 has loops of its own, for its key holds arrays: taken out of a tuple for each token, or handed through one more call, they
+cost several times what the hash does.
+"""
 
 
 def hash_bytes(data: np.ndarray, start: np.uint64, size: np.uint64, key: NamedTuple) -> np.uint64:
-    """The base hash of data[start : start + size] in the family of the key; no byte outside the range is read."""
-    return FAMILIES[type(key)](data, start, size, key)
+    """The base hash of data[start : start + size], of a family other than XXH3; no byte outside the range is read."""
+    return OTHERS[type(key)](data, start, size, key)
 
 
 @overload(hash_bytes, strict=False)
 def _hash_bytes(data: Any, start: Any, size: Any, key: Any) -> Callable[..., Any]:
-    family = FAMILIES[key.instance_class]
-    return lambda data, start, size, key: family(data, start, size, key)
+    function = OTHERS[key.instance_class]
+    return lambda data, start, size, key: function(data, start, size, key)
 
 
-def hash_token(text: np.ndarray, start: np.uint64, size: np.uint64, key: NamedTuple) -> np.uint64:
-    """`hash_bytes` of one byte or more of padded text: 7 bytes before `start` and 8 after it must be readable."""
-    return token_xxh3(text, start, size, key) if isinstance(key, Xxh3Key) else hash_bytes(text, start, size, key)
+@kernel
+def xxh3_tokens(text: np.ndarray, edges: np.ndarray, count: np.uint64, key: Xxh3Key, out: np.ndarray, at: np.uint64) -> None:
+    """`hash_tokens` of the family: short tokens without a call, behind a branch that processors can foresee."""
+    flips, secrets = key.flips, key.secrets
+    for t in range(count):
+        start = U64(edges[t + t])
+        size = U64(edges[t + t + U64(1)]) - start
+        if size <= U64(16):
+            out[at + t] = xxh3_up_to_16(text, start, size, flips)
+        else:
+            out[at + t] = xxh3_over_16(text, start, size, flips, secrets)
 
 
-@overload(hash_token, strict=False)
-def _hash_token(text: Any, start: Any, size: Any, key: Any) -> Callable[..., Any]:
-    family = token_xxh3 if key.instance_class is Xxh3Key else FAMILIES[key.instance_class]
-    return lambda text, start, size, key: family(text, start, size, key)
+@kernel
+def other_tokens(
+    text: np.ndarray, edges: np.ndarray, count: np.uint64, key: NamedTuple, out: np.ndarray, at: np.uint64
+) -> None:
+    """`hash_tokens` of the other families."""
+    for t in range(count):
+        start = U64(edges[t + t])
+        out[at + t] = hash_bytes(text, start, U64(edges[t + t + U64(1)]) - start, key)
+
+
+def hash_tokens(text: np.ndarray, edges: np.ndarray, count: np.uint64, key: NamedTuple, out: np.ndarray, at: np.uint64) -> None:
+    """The base hash of each token text[edges[2t] : edges[2t + 1]] into out[at:].
+
+    Tokens have one byte or more; 7 bytes of text before each and 8 after it must be readable.
+    """
+    if isinstance(key, Xxh3Key):
+        xxh3_tokens(text, edges, count, key, out, at)
+    else:
+        other_tokens(text, edges, count, key, out, at)
+
+
+@overload(hash_tokens, strict=False)
+def _hash_tokens(text: Any, edges: Any, count: Any, key: Any, out: Any, at: Any) -> Callable[..., Any]:
+    loop = xxh3_tokens if key.instance_class is Xxh3Key else other_tokens
+    return lambda text, edges, count, key, out, at: loop(text, edges, count, key, out, at)
+
+
+@kernel
+def xxh3_each(data: np.ndarray, offsets: np.ndarray, key: Xxh3Key, out: np.ndarray) -> None:
+    """`hash_each` of the family."""
+    flips, secrets = key.flips, key.secrets
+    for i in range(out.shape[0]):
+        out[i] = xxh3_64(data, U64(offsets[i]), U64(offsets[i + 1] - offsets[i]), flips, secrets)
+
+
+@kernel
+def other_each(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.ndarray) -> None:
+    """`hash_each` of the other families."""
+    for i in range(out.shape[0]):
+        out[i] = hash_bytes(data, U64(offsets[i]), U64(offsets[i + 1] - offsets[i]), key)
+
+
+def hash_slices(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.ndarray) -> None:
+    """`hash_each`, for kernels to call."""
+    if isinstance(key, Xxh3Key):
+        xxh3_each(data, offsets, key, out)
+    else:
+        other_each(data, offsets, key, out)
+
+
+@overload(hash_slices, strict=False)
+def _hash_slices(data: Any, offsets: Any, key: Any, out: Any) -> Callable[..., Any]:
+    loop = xxh3_each if key.instance_class is Xxh3Key else other_each
+    return lambda data, offsets, key, out: loop(data, offsets, key, out)
 
 
 @kernel
 def hash_each(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.ndarray) -> None:
-    """The base hash of each slice data[offsets[i] : offsets[i + 1]]."""
-    for i in range(out.shape[0]):
-        out[i] = hash_bytes(data, U64(offsets[i]), U64(offsets[i + 1] - offsets[i]), key)
+    """The base hash of each slice data[offsets[i] : offsets[i + 1]]; no byte outside of it is read."""
+    hash_slices(data, offsets, key, out)

@@ -6,15 +6,39 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.lsh import kernels
-from nearkin.lsh.kernels import SignForm, SlotForm
+from nearkin.lsh.kernels import SignForm, SlotForm, TruncatedForm
 
 
-def make_keys(form: NamedTuple, signatures: np.ndarray, salts: np.ndarray, out: np.ndarray) -> None:
+class Form(NamedTuple):
+    """What kernels take to band and compare signatures."""
+
+    kind: NamedTuple
+    table: np.ndarray
+    """What the kind says."""
+
+
+def slot_form(rows: int) -> Form:
+    """Bands of so many whole slots."""
+    return Form(SlotForm(np.int64(rows)), np.empty((0, 0), np.uint64))
+
+
+def sign_form(masks: np.ndarray) -> Form:
+    """Bands of the bits of masks, uint64 (b, words)."""
+    return Form(SignForm(np.int64(masks.shape[1])), masks)
+
+
+def truncated_form(slots: int, bits: int, keys: np.ndarray) -> Form:
+    """Slots of so many bits; `keys`, uint64 (n, b), were made of the whole ones."""
+    ones = (2**64 - 1) // ((1 << bits) - 1)
+    return Form(TruncatedForm(np.uint64(bits), np.uint64(ones), np.int64(slots)), keys)
+
+
+def make_keys(form: Form, signatures: np.ndarray, salts: np.ndarray, out: np.ndarray) -> None:
     """Keys of each band into out, uint64 (b, n); of cut slots, `signatures` are their keys without a block, (n, b)."""
-    if isinstance(form, SlotForm):
-        kernels.slot_keys(signatures, salts, form, out)
-    elif isinstance(form, SignForm):
-        kernels.sign_keys(signatures, salts, form, out)
+    if isinstance(form.kind, SlotForm):
+        kernels.slot_keys(signatures, salts, form.kind, out)
+    elif isinstance(form.kind, SignForm):
+        kernels.sign_keys(signatures, salts, form.table, out)
     else:
         kernels.salt_keys(signatures, salts, out)
 
@@ -22,7 +46,7 @@ def make_keys(form: NamedTuple, signatures: np.ndarray, salts: np.ndarray, out: 
 def whole_keys(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
     """uint64 (n, b): keys of whole slots, uint32 (n, k), without a block."""
     out = np.empty((bands, len(slots)), np.uint64)
-    kernels.slot_keys(slots, np.zeros(len(slots), np.uint64), SlotForm(np.int64(rows)), out)
+    make_keys(slot_form(rows), slots, np.zeros(len(slots), np.uint64), out)
     return np.ascontiguousarray(out.T)
 
 

@@ -59,7 +59,7 @@ def all_pairs(signatures: np.ndarray, distance: int, blocks: int | None = None, 
     ]
     packed = np.sort(np.concatenate(found))
     agreeing = np.empty(len(packed), np.int64)
-    kernels.pair_agreements(packed, words, banding.form, agreeing)
+    kernels.pair_agreements(packed, words, banding.form.kind, agreeing)
     a, b = packed >> np.uint64(32), packed & np.uint64(0xFFFFFFFF)
     return HammingPairs(a.astype(np.int64), b.astype(np.int64), banding.k - agreeing)
 
@@ -68,7 +68,7 @@ def _band(words: np.ndarray, banding: SignBanding, band: int, workers: int) -> I
     """The pairs of one table that no earlier one has."""
     n, form = len(words), banding.form
     keys = np.empty(n, np.uint64)
-    kernels.sign_band(words, form.masks[band], keys)
+    kernels.sign_band(words, form.table[band], keys)
     packed = np.empty(n, np.uint64)
     bits = max(1, (n - 1).bit_length())
     kernels.pack(keys, np.ones(n, bool), np.uint64(0), 0, bits, packed)
@@ -82,7 +82,7 @@ def _band(words: np.ndarray, banding: SignBanding, band: int, workers: int) -> I
         sizes = ends - starts
         out = np.empty(int((sizes * (sizes - 1) // 2).sum()), np.uint64)
         histogram = np.zeros(banding.k + 1, np.int64)
-        count = kernels.bucket_pairs(packed, starts, ends, words, never, band, form, banding.margin, histogram, out)
+        count = kernels.bucket_pairs(packed, starts, ends, words, never, band, *form, banding.margin, histogram, out)
         return out[:count].copy()
 
     yield from ordered_map(pairs, even_slabs(bounds[0, :found], bounds[1, :found], PAIRS_AT_ONCE), workers)
@@ -120,7 +120,7 @@ class HammingIndex:
             raise UsageError(f"signatures have a multiple of 64 bits, not {bits}")
         banding = block_banding(bits, distance, expected, blocks)
         self.bits, self.distance = bits, distance
-        self._masks = [sum(int(word) << 64 * w for w, word in enumerate(row)) for row in banding.form.masks]
+        self._masks = [sum(int(word) << 64 * w for w, word in enumerate(row)) for row in banding.form.table]
         self._tables: list[dict[int, list[int]]] = [{} for _ in self._masks]
         self._held: dict[int, int] = {}
 

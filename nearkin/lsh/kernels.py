@@ -1,7 +1,8 @@
 """Banding kernels: signatures to band keys, keys to buckets, buckets to candidate pairs.
 
 What a signature is made of shows in the *form* that kernels take beside it: `SlotForm`, `SignForm` or `TruncatedForm`; which
-functions compare two signatures follows from its type, at compile time.
+functions compare two signatures follows from its type, at compile time. Forms are numbers: an array in a tuple would cost a
+count of references at each comparison, so the one that some need goes beside them (`table`).
 """
 
 from collections.abc import Callable
@@ -27,18 +28,19 @@ class SlotForm(NamedTuple):
 
 
 class SignForm(NamedTuple):
-    """Signs, 64 in a word; a band is the bits of its mask."""
+    """Signs, 64 in a word; a band is the bits of its mask. Table: the masks, uint64 (b, words)."""
 
-    masks: np.ndarray
-    """uint64 (b, words)"""
+    words: np.int64
 
 
 class TruncatedForm(NamedTuple):
-    """Packed slots of 1, 2, 4, 8 or 16 bits; band keys were made of the full slots, before."""
+    """Packed slots of 1, 2, 4, 8 or 16 bits. Table: band keys, made of the full slots before, uint64 (n, b)."""
 
-    bits: np.int64
-    keys: np.ndarray
-    """uint64 (n, b)"""
+    bits: np.uint64
+    ones: np.uint64
+    """The lowest bit of each lane."""
+    slots: np.int64
+    """k"""
 
 
 @kernel
@@ -68,9 +70,8 @@ def slot_keys(signatures: np.ndarray, salts: np.ndarray, form: SlotForm, out: np
 
 
 @kernel
-def sign_keys(signatures: np.ndarray, salts: np.ndarray, form: SignForm, out: np.ndarray) -> None:
+def sign_keys(signatures: np.ndarray, salts: np.ndarray, masks: np.ndarray, out: np.ndarray) -> None:
     """As `slot_keys`, over the words of the signature under the band's mask."""
-    masks = form.masks
     for band in range(out.shape[0]):
         for i in range(signatures.shape[0]):
             h = start_key(salts[i], band)
@@ -191,37 +192,30 @@ def equal_signs(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: SignFo
 
 
 @kernel
-def equal_lanes(word: np.uint64, bits: np.int64) -> np.uint64:
-    """Lanes of `bits` bits (a power of two) that are all zero: the others' bits are folded into their lowest one."""
-    width = 1
-    while width < bits:
-        word |= word >> U64(width)
-        width *= 2
-    ones = U64(0xFFFFFFFFFFFFFFFF) // ((U64(1) << U64(bits)) - U64(1))
-    return U64(64 // bits) - count_ones(word & ones)
-
-
-@kernel
 def equal_truncated(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: TruncatedForm) -> int:
-    """Truncated slots that agree, 64 bits at a time."""
-    a, b, bits = signatures[x], signatures[y], form.bits
-    size = U64(a.shape[0])
-    same, at = U64(0), U64(0)
-    while at + U64(8) <= size:
-        same += equal_lanes(load_u64(a, at) ^ load_u64(b, at), bits)
-        at += U64(8)
-    rest, shift = U64(0), U64(0)
-    while at < size:
-        rest |= U64(a[at] ^ b[at]) << shift
-        shift += U64(8)
-        at += U64(1)
-    if shift > U64(0):
-        same += equal_lanes(rest, bits) - (U64(64) - shift) // U64(bits)
-    return np.int64(same)
+    """Truncated slots that agree, 64 bits at a time: a lane's bits are folded into its lowest one, which `ones` selects."""
+    bits, ones, size = form.bits, form.ones, U64(signatures.shape[1])
+    i, j = x * size, y * size
+    different, whole = U64(0), size >> U64(3)
+    for w in range(whole):
+        word = load_u64(signatures, i + U64(8) * w) ^ load_u64(signatures, j + U64(8) * w)
+        width = U64(1)
+        while width < bits:
+            word |= word >> width
+            width += width
+        different += count_ones(word & ones)
+    for at in range(U64(8) * whole, size):
+        byte = U64(signatures[x, at] ^ signatures[y, at])
+        width = U64(1)
+        while width < bits:
+            byte |= byte >> width
+            width += width
+        different += count_ones(byte & ones & U64(0xFF))
+    return np.int64(form.slots) - np.int64(different)
 
 
 @kernel
-def slots_seen(signatures: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: SlotForm) -> bool:
+def slots_seen(signatures: np.ndarray, table: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: SlotForm) -> bool:
     """Whether an earlier band of the two signatures agrees whole."""
     a, b, rows = signatures[x], signatures[y], form.rows
     for earlier in range(band):
@@ -235,22 +229,24 @@ def slots_seen(signatures: np.ndarray, x: np.uint64, y: np.uint64, band: int, fo
 
 
 @kernel
-def signs_seen(signatures: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: SignForm) -> bool:
+def signs_seen(signatures: np.ndarray, masks: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: SignForm) -> bool:
     """As `slots_seen`: no bit under an earlier band's mask differs."""
     for earlier in range(band):
         different = U64(0)
         for w in range(signatures.shape[1]):
-            different |= (signatures[x, w] ^ signatures[y, w]) & form.masks[earlier, w]
+            different |= (signatures[x, w] ^ signatures[y, w]) & masks[earlier, w]
         if different == U64(0):
             return True
     return False
 
 
 @kernel
-def truncated_seen(signatures: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: TruncatedForm) -> bool:
+def truncated_seen(
+    signatures: np.ndarray, keys: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: TruncatedForm
+) -> bool:
     """As `slots_seen`, by the keys of the earlier bands."""
     earlier = 0
-    while earlier < band and form.keys[x, earlier] != form.keys[y, earlier]:
+    while earlier < band and keys[x, earlier] != keys[y, earlier]:
         earlier += 1
     return earlier < band
 
@@ -270,15 +266,15 @@ def _agreements(signatures: Any, x: Any, y: Any, form: Any) -> Callable[..., Any
     return lambda signatures, x, y, form: function(signatures, x, y, form)
 
 
-def seen_before(signatures: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: NamedTuple) -> bool:
+def seen_before(signatures: np.ndarray, table: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: NamedTuple) -> bool:
     """Whether documents x and y agree in a whole band before this one."""
-    return SEEN[type(form)](signatures, x, y, band, form)
+    return SEEN[type(form)](signatures, table, x, y, band, form)
 
 
 @overload(seen_before, strict=False)
-def _seen_before(signatures: Any, x: Any, y: Any, band: Any, form: Any) -> Callable[..., Any]:
+def _seen_before(signatures: Any, table: Any, x: Any, y: Any, band: Any, form: Any) -> Callable[..., Any]:
     function = SEEN[form.instance_class]
-    return lambda signatures, x, y, band, form: function(signatures, x, y, band, form)
+    return lambda signatures, table, x, y, band, form: function(signatures, table, x, y, band, form)
 
 
 @kernel
@@ -290,6 +286,7 @@ def bucket_pairs(
     hot: np.ndarray,
     band: int,
     form: NamedTuple,
+    table: np.ndarray,
     margin: int,
     histogram: np.ndarray,
     out: np.ndarray,
@@ -305,7 +302,7 @@ def bucket_pairs(
             a = ordinals[x]
             for y in range(x + 1, ends[c]):
                 b = ordinals[y]
-                if seen_before(signatures, a, b, band, form) and not (hot[a] and hot[b]):
+                if seen_before(signatures, table, a, b, band, form) and not (hot[a] and hot[b]):
                     continue
                 same = agreements(signatures, a, b, form)
                 histogram[same] += 1

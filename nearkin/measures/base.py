@@ -1,10 +1,11 @@
 """What every measure does."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from nearkin.lsh.bands import Form
 from nearkin.lsh.curve import Banding
 from nearkin.sketch.sketcher import KeysOf, Sketches
 from nearkin.spec import Spec
@@ -103,8 +104,8 @@ class Measure(Protocol):
     def banding(self, request: Request) -> Banding:
         """Bands and rows for a request, or the error that says what can be had."""
 
-    def form(self, banding: Banding, keys: np.ndarray | None) -> Any:
-        """How kernels compare signatures (`nearkin.lsh.kernels`)."""
+    def form(self, banding: Banding, keys: np.ndarray | None) -> Form:
+        """How kernels band and compare signatures."""
 
     def distance(self, similarity: np.ndarray) -> np.ndarray | None:
         """Hamming distances, where the similarity is one."""

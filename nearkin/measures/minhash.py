@@ -2,13 +2,12 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
-from nearkin.lsh import kernels as lsh
+from nearkin.lsh.bands import Form, slot_form, truncated_form
 from nearkin.lsh.curve import Banding, fixed_banding, margin_for, solve_banding
 from nearkin.measures.base import Payload, PayloadBuilder, Request, Stored, WeightedPayloads
 from nearkin.shingle import Shingler
@@ -72,12 +71,12 @@ class _MinHash:
         passed = min(request.recall / reached, 0.9999) if reached > request.recall else 0.9999
         return replace(banding, margin=margin_for(self.spec.k, agreeing, passed))
 
-    def form(self, banding: Banding, keys: np.ndarray | None) -> Any:
+    def form(self, banding: Banding, keys: np.ndarray | None) -> Form:
         if not self.spec.truncated:
-            return lsh.SlotForm(np.int64(banding.rows))
+            return slot_form(banding.rows)
         if keys is None:
             raise UsageError("b-bit signatures cannot be banded anew: their band keys were made of whole slots; sketch again")
-        return lsh.TruncatedForm(np.int64(self.spec.slot_bits), keys)
+        return truncated_form(self.spec.k, self.spec.slot_bits, keys)
 
     def distance(self, similarity: np.ndarray) -> None:
         return None

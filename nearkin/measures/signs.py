@@ -1,13 +1,13 @@
 """Cosine by signs: weighted shingles (SimHash) and vectors (random hyperplanes); or plain Hamming distance."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
 from nearkin.lsh import kernels as lsh
+from nearkin.lsh.bands import Form, sign_form
 from nearkin.lsh.curve import Banding
 from nearkin.lsh.signs import SignBanding, block_banding, fixed_signs, sign_collision, solve_signs
 from nearkin.measures.base import DocumentSketcher, Payload, PayloadBuilder, Request, Stored, WeightedPayloads
@@ -52,7 +52,7 @@ class _Signs:
             return fixed_signs(request.threshold, request.recall, *sizes)
         return solve_signs(request.threshold, request.recall, self.spec.k, request.documents)
 
-    def form(self, banding: Banding, keys: np.ndarray | None) -> Any:
+    def form(self, banding: Banding, keys: np.ndarray | None) -> Form:
         assert isinstance(banding, SignBanding)
         return banding.form
 
@@ -146,13 +146,13 @@ class Hamming:
 
     def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
         words = payload.columns[0]
-        form = lsh.SignForm(np.zeros((0, words.shape[1]), np.uint64))
+        form = sign_form(np.zeros((0, words.shape[1]), np.uint64))
         n = len(words)
         starts, ends = np.zeros(1, np.int64), np.full(1, n, np.int64)
         out, histogram = np.empty(n * (n - 1) // 2, np.uint64), np.zeros(self.spec.k + 1, np.int64)
         never, everyone = np.zeros(n, bool), np.arange(n, dtype=np.uint64)
         margin = self.spec.k - self.most
-        count = lsh.bucket_pairs(everyone, starts, ends, words, never, 0, form, margin, histogram, out)
+        count = lsh.bucket_pairs(everyone, starts, ends, words, never, 0, *form, margin, histogram, out)
         pairs = out[:count]
         pairs = pairs[blocks[pairs >> np.uint64(32)] == blocks[pairs & np.uint64(0xFFFFFFFF)]]
         place = np.arange(n, dtype=np.uint32)
@@ -173,7 +173,7 @@ class Hamming:
             raise UsageError("--distance finds every pair by its own tables; leave out --bands, --rows and --tables")
         return block_banding(self.spec.k, self.most, max(request.documents, 1))
 
-    def form(self, banding: Banding, keys: np.ndarray | None) -> Any:
+    def form(self, banding: Banding, keys: np.ndarray | None) -> Form:
         return self.signs.form(banding, keys)
 
     def distance(self, similarity: np.ndarray) -> np.ndarray | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.hashing.kernels import count_ones, hash_bytes, hash_token, load_u64, trailing_zeros
+from nearkin.hashing.kernels import count_ones, hash_tokens, load_u64, trailing_zeros
 from nearkin.jit import kernel
 
 U8 = np.uint8
@@ -22,6 +22,7 @@ SHINGLE = U64(0xC2B2AE3D27D4EB4F)
 L_BASE, V_BASE, T_BASE, S_BASE = U32(0x1100), U32(0x1161), U32(0x11A7), U32(0xAC00)
 L_COUNT, V_COUNT, T_COUNT, S_COUNT = U32(19), U32(21), U32(28), U32(11172)
 SEGMENT = U64(8192)
+WINDOWS = U64(4096)
 
 
 class Tables(NamedTuple):
@@ -154,21 +155,6 @@ def ascii_tokens(data: np.ndarray, start: np.uint64, size: np.uint64, scratch: S
     classify_ascii(data, start, size, scratch.text, scratch.inside)
     scratch.inside[size : size + U64(72)] = 0
     return token_edges(scratch.mask, pack_mask(scratch.inside, size + U64(1), scratch.mask), scratch.edges)
-
-
-@kernel
-def hash_tokens(
-    text: np.ndarray,
-    edges: np.ndarray,
-    count: np.uint64,
-    key: NamedTuple,
-    out: np.ndarray,
-    at: np.uint64,
-) -> None:
-    """The base hash of each token of padded text into out[at:]."""
-    for t in range(count):
-        start = U64(edges[t + t])
-        out[at + t] = hash_token(text, start, U64(edges[t + t + U64(1)]) - start, key)
 
 
 @kernel
@@ -431,26 +417,39 @@ def fold_spaces(
 
 
 @kernel
-def character_windows(text: np.ndarray, size: np.uint64, n: int, key: NamedTuple, out: np.ndarray, at: np.uint64) -> np.uint64:
-    """The base hash of each window of n code points of UTF-8 text (of all if there are fewer); returns the end of out."""
+def next_point(text: np.ndarray, at: np.uint64, size: np.uint64) -> np.uint64:
+    """Where the code point after the one at `at` begins."""
+    at += U64(1)
+    while at < size and (text[at] & U8(0xC0)) == U8(0x80):
+        at += U64(1)
+    return at
+
+
+@kernel
+def character_windows(
+    text: np.ndarray, size: np.uint64, n: int, key: NamedTuple, edges: np.ndarray, out: np.ndarray, at: np.uint64
+) -> np.uint64:
+    """The base hash of each window of n code points of padded UTF-8 text (of all if there are fewer); returns the end of out.
+
+    Windows are hashed some at a time; their edges are counted from the first one of those, so that 32 bits suffice.
+    """
     if size == U64(0):
         return at
-    first, last, width = U64(0), U64(0), 0
-    while last < size:
-        last += U64(1)
-        while last < size and (text[last] & U8(0xC0)) == U8(0x80):
-            last += U64(1)
+    last, width = U64(0), 0
+    while last < size and width < n:
+        last = next_point(text, last, size)
         width += 1
-        if width == n:
-            out[at] = hash_bytes(text, first, last - first, key)
-            at += U64(1)
-            first += U64(1)
-            while first < size and (text[first] & U8(0xC0)) == U8(0x80):
-                first += U64(1)
-            width -= 1
-    if first == U64(0):
-        out[at] = hash_bytes(text, first, size, key)
-        at += U64(1)
+    first, more = U64(0), True
+    while more:
+        base, count = first, U64(0)
+        while more and count < WINDOWS:
+            edges[count + count], edges[count + count + U64(1)] = U32(first - base), U32(last - base)
+            count += U64(1)
+            more = last < size
+            if more:
+                first, last = next_point(text, first, size), next_point(text, last, size)
+        hash_tokens(text[base:], edges, count, key, out, at)
+        at += count
     return at
 
 
@@ -607,5 +606,5 @@ def character_shingles(
             i = stop
         if size > U64(0) and text[size - U64(1)] == U8(32):
             size -= U64(1)
-        at = character_windows(text, size, n, key, out, at)
+        at = character_windows(text, size, n, key, scratch.edges, out, at)
         out_offsets[d + 1] = at

@@ -109,7 +109,7 @@ class Shingler:
     def _characters(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
         scratch, growth = self._scratch(data, offsets)
         longest = int(np.diff(offsets).max(initial=0))
-        text = self._buffer("document", np.uint8, longest * min(growth, TEXT_PER_BYTE))
+        text = self._buffer("document", np.uint8, longest * min(growth, TEXT_PER_BYTE))[FRONT:]
         out = self._buffer("hashes", np.uint64, _total(offsets) * min(growth, POINTS_PER_BYTE))
         ends = np.empty(len(offsets), np.int64)
         kernels.character_shingles(data, offsets, self.spec.n, self._tables, scratch, self._key, text, out, ends)

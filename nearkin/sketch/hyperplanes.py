@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
-from nearkin.hashing.families import hash_values, key_of
+from nearkin.hashing import kernels as hashing
+from nearkin.hashing.families import key_of
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.sketcher import Sketches
@@ -22,7 +23,9 @@ PARTS, PART_BITS = 8, 16
 MEAN = PARTS * ((1 << PART_BITS) - 1) // 2
 ROUNDING = 2.0**-23
 """Twice the unit roundoff of float32: bounds a sum of d products by d · ROUNDING · |v|·|h|, whatever the order of its terms."""
-ROWS = 2048
+TINY = np.float32(1e-15)
+"""Lengths below this come from squares that underflow: every sign of such a vector is computed exactly."""
+ROWS = 1024
 
 
 @cache
@@ -69,7 +72,8 @@ class VectorSketcher:
         out = Sketches(np.empty((n, self.spec.signature_width), np.uint64), np.ones(n, np.uint32), fingerprints(vectors))
         for start in range(0, n, ROWS):
             part = vectors[start : start + ROWS]
-            lengths = np.sqrt(np.einsum("ij,ij->i", part, part, dtype=np.float64)).astype(np.float32)
+            lengths = np.sqrt(np.vecdot(part, part))
+            lengths[lengths < TINY] = np.inf
             signs = out.signatures[start : start + ROWS]
             kernels.pack_signs(part @ self._planes, part, self._planes, lengths, self._reach, signs)
         return out
@@ -77,6 +81,9 @@ class VectorSketcher:
 
 def fingerprints(vectors: np.ndarray) -> np.ndarray:
     """uint64 (n, 2): 128 bits of each vector's bytes; equal for equal vectors (−0 counts as 0)."""
-    rows = np.ascontiguousarray(vectors + np.float32(0))
-    values = [row.tobytes() for row in rows]
-    return np.stack([hash_values(values, key_of("xxh3", seed)) for seed in (0, 1)], axis=1)
+    data = (vectors + np.float32(0)).astype("<f4").view(np.uint8).reshape(-1)
+    offsets = np.arange(len(vectors) + 1, dtype=np.int64) * (4 * vectors.shape[1])
+    out = np.empty((2, len(vectors)), np.uint64)
+    for seed in (0, 1):
+        hashing.hash_each(data, offsets, key_of("xxh3", seed), out[seed])
+    return np.ascontiguousarray(out.T)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nearkin.hashing.kernels import mix64, trailing_zeros
+from nearkin.hashing.kernels import load_u64, mix64
 from nearkin.jit import kernel
 
 U64 = np.uint64
@@ -12,6 +12,8 @@ TAG_SHIFT = U32(29)
 VALUE_SHIFT = U32(3)
 STREAM_A = U64(0x9E3779B97F4A7C15)
 STREAM_B = U64(0xC2B2AE3D27D4EB4F)
+GATHER = U64(0x0102040810204080)
+"""Times eight bytes of 0 or 1: their bits in the highest byte, the first one lowest."""
 
 
 @kernel
@@ -193,6 +195,24 @@ def exact_projection(vector: np.ndarray, planes: np.ndarray, j: np.uint64) -> fl
 
 
 @kernel
+def exact_signs(
+    vector: np.ndarray,
+    planes: np.ndarray,
+    first: int,
+    projections: np.ndarray,
+    length: float,
+    reach: np.ndarray,
+    word: np.uint64,
+) -> np.uint64:
+    """The word with the signs that rounding could have turned over computed exactly."""
+    for j in range(64):
+        if not abs(projections[first + j]) > length * reach[first + j]:
+            positive = exact_projection(vector, planes, U64(first + j)) > 0
+            word = (word & ~(U64(1) << U64(j))) | (U64(positive) << U64(j))
+    return word
+
+
+@kernel
 def pack_signs(
     projections: np.ndarray,
     vectors: np.ndarray,
@@ -202,19 +222,20 @@ def pack_signs(
     out: np.ndarray,
 ) -> None:
     """Bit j of document d: whether projection (d, j) is positive; computed exactly where |projection| ≤ |v| · reach[j]."""
+    positive = np.empty(64, np.uint8)
     for d in range(out.shape[0]):
         length = lengths[d]
         for w in range(out.shape[1]):
-            word, close = U64(0), U64(0)
+            first, far = 64 * w, 0
             for j in range(64):
-                p = projections[d, 64 * w + j]
-                word |= U64(p > 0) << U64(j)
-                close |= U64(not abs(p) > length * reach[64 * w + j]) << U64(j)
-            while close != U64(0):
-                j = trailing_zeros(close)
-                close &= close - U64(1)
-                positive = exact_projection(vectors[d], planes, U64(64 * w) + j) > 0
-                word = (word & ~(U64(1) << j)) | (U64(positive) << j)
+                p = projections[d, first + j]
+                positive[j] = p > 0
+                far += abs(p) > length * reach[first + j]
+            word = U64(0)
+            for q in range(8):
+                word |= ((load_u64(positive, U64(8 * q)) * GATHER) >> U64(56)) << U64(8 * q)
+            if far < 64:
+                word = exact_signs(vectors[d], planes, first, projections[d], length, reach, word)
             out[d, w] = word
 
 

@@ -107,7 +107,9 @@ def test_distance(distance: int, extra: int, texts: list[str]) -> None:
     rng = np.random.default_rng(1)
     documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(extra))]
     spec = Spec(measure="simhash")
-    found = nk.pairs(documents, measure="simhash", distance=distance, max_bucket=1000, expand_exact=True).pairs.arrow.to_pylist()
+    found = nk.pairs(
+        documents, measure="simhash", distance=distance, max_bucket=1000, expand_exact=True
+    ).pairs.arrow.to_pylist()
     words = nk.sketch(documents, spec)[:, 0]
     far = np.bitwise_count(words[:, None] ^ words[None, :])
     a, b = np.nonzero(np.triu(far <= distance, 1))
@@ -212,7 +214,7 @@ def test_estimate_of_cut_slots_is_unbiased_within_its_variance(bits: int, simila
     a = np.arange(0, 2 * trials, 2, dtype=np.uint64)
     agreeing = np.empty(trials, np.int64)
     pairs = (a << np.uint64(32)) | (a + np.uint64(1))
-    pair_agreements(pairs, signatures, form, agreeing)
+    pair_agreements(pairs, signatures, form.kind, agreeing)
     chance = 0.0 if bits == 32 else 2.0**-bits
     estimates = (agreeing / spec.k - chance) / (1 - chance)
     error = measure.standard_error(true)

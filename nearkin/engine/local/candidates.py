@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.lsh import kernels
-from nearkin.lsh.bands import even_slabs, make_keys
+from nearkin.lsh.bands import Form, even_slabs, make_keys
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
 from nearkin.threads import ordered_map
@@ -57,8 +57,7 @@ class Banded(NamedTuple):
     """How signatures are banded and compared."""
 
     banding: Banding
-    form: Any
-    """Of `nearkin.lsh.kernels`."""
+    form: Form
     join: int
     """Agreeing slots from which a member of a hot bucket joins a leader for good."""
 
@@ -148,7 +147,7 @@ class CandidateFinder:
         out = np.empty(int((sizes * (sizes - 1) // 2).sum()), np.uint64)
         histogram = np.zeros(self.settings.spec.k + 1, np.int64)
         found = kernels.bucket_pairs(
-            ordinals, starts, ends, self.documents.signatures, self.hot, band, self.form, self.margin, histogram, out
+            ordinals, starts, ends, self.documents.signatures, self.hot, band, *self.form, self.margin, histogram, out
         )
         return out[:found].copy(), histogram
 
@@ -156,7 +155,7 @@ class CandidateFinder:
         ordered = members[np.argsort(self.rank[members])]
         leaders, out = np.empty(self.settings.fanout, np.uint64), np.empty(2 * len(members), np.uint64)
         found = kernels.hot_bucket_pairs(
-            ordered, self.documents.signatures, self.form, self.margin, self.join, leaders, self.counts.histogram, out
+            ordered, self.documents.signatures, self.form.kind, self.margin, self.join, leaders, self.counts.histogram, out
         )
         self.hot[members] = True
         self.counts.hot.append(Bucket(band, len(members), int(ordered[0])))

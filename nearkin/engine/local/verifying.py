@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.lsh import kernels
+from nearkin.lsh.bands import Form
 from nearkin.measures import Measure, Payload
 from nearkin.measures.base import Stored
 from nearkin.threads import Borrowed, ordered_map
@@ -111,7 +111,7 @@ def exactly(payloads: Payloads, settings: Settings) -> Callable[[np.ndarray], Ov
 class Estimates:
     """Scores pairs by their signatures alone."""
 
-    def __init__(self, measure: Measure, documents: Documents, form: NamedTuple) -> None:
+    def __init__(self, measure: Measure, documents: Documents, form: Form) -> None:
         self.measure = measure
         self.signatures = documents.signatures
         self.form = form
@@ -119,7 +119,7 @@ class Estimates:
     def compare(self, pairs: np.ndarray) -> Overlaps:
         """Estimated similarity of packed pairs."""
         agreeing = np.empty(len(pairs), np.int64)
-        kernels.pair_agreements(pairs, self.signatures, self.form, agreeing)
+        kernels.pair_agreements(pairs, self.signatures, self.form.kind, agreeing)
         return self.measure.estimate(pairs, agreeing)
 
 
