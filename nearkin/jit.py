@@ -116,7 +116,16 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
 
 def kernel(function: Function) -> Function:
     """Compiles a function over arrays with Numba at its first call: without the GIL, cached, never parallel inside."""
-    compiled: Any = njit(nogil=True, error_model="numpy")(function)
+    return _compiled(function, forceinline=False)
+
+
+def inlined(function: Function) -> Function:
+    """As `kernel`, for functions so short that a call, which hands arrays over word by word, would cost more than they do."""
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Function, forceinline: bool) -> Function:
+    compiled: Any = njit(nogil=True, error_model="numpy", forceinline=forceinline)(function)
     if not config.DISABLE_JIT:
         compiled._cache = _KernelCache(function)
     return compiled

@@ -12,7 +12,7 @@ import numpy as np
 from numba.extending import overload
 
 from nearkin.hashing.kernels import count_ones, load_u64, mix64
-from nearkin.jit import kernel
+from nearkin.jit import inlined, kernel
 
 U64 = np.uint64
 U32 = np.uint32
@@ -171,7 +171,7 @@ def cut_run(
     return count
 
 
-@kernel
+@inlined
 def equal_slots(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: SlotForm) -> int:
     """Slots that agree; an empty slot agrees with nothing."""
     a, b = signatures[x], signatures[y]
@@ -181,7 +181,7 @@ def equal_slots(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: SlotFo
     return np.int64(same)
 
 
-@kernel
+@inlined
 def equal_signs(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: SignForm) -> int:
     """Bits that agree: f − Hamming distance."""
     words = signatures.shape[1]
@@ -191,26 +191,26 @@ def equal_signs(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: SignFo
     return np.int64(64 * words) - np.int64(different)
 
 
-@kernel
+@inlined
+def fold_lanes(word: np.uint64, bits: np.uint64) -> np.uint64:
+    """The lowest bit of each lane of `bits` bits is set where any bit of the lane is; without a branch."""
+    word |= (word >> U64(1)) & (U64(0) - U64(bits > U64(1)))
+    word |= (word >> U64(2)) & (U64(0) - U64(bits > U64(2)))
+    word |= (word >> U64(4)) & (U64(0) - U64(bits > U64(4)))
+    return word | ((word >> U64(8)) & (U64(0) - U64(bits > U64(8))))
+
+
+@inlined
 def equal_truncated(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: TruncatedForm) -> int:
-    """Truncated slots that agree, 64 bits at a time: a lane's bits are folded into its lowest one, which `ones` selects."""
+    """Truncated slots that agree, 64 bits at a time."""
     bits, ones, size = form.bits, form.ones, U64(signatures.shape[1])
     i, j = x * size, y * size
     different, whole = U64(0), size >> U64(3)
     for w in range(whole):
         word = load_u64(signatures, i + U64(8) * w) ^ load_u64(signatures, j + U64(8) * w)
-        width = U64(1)
-        while width < bits:
-            word |= word >> width
-            width += width
-        different += count_ones(word & ones)
+        different += count_ones(fold_lanes(word, bits) & ones)
     for at in range(U64(8) * whole, size):
-        byte = U64(signatures[x, at] ^ signatures[y, at])
-        width = U64(1)
-        while width < bits:
-            byte |= byte >> width
-            width += width
-        different += count_ones(byte & ones & U64(0xFF))
+        different += count_ones(fold_lanes(U64(signatures[x, at] ^ signatures[y, at]), bits) & ones)
     return np.int64(form.slots) - np.int64(different)
 
 
