@@ -20,9 +20,10 @@ from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Progress, Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.jobs import RUN, read_run, spec_for, with_dimensions, write_result
+from nearkin.jobs import RUN, read_run, write_result
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
+from nearkin.prepare import spec_for, with_dimensions
 from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.data import ReportData
 from nearkin.report.page import render

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 from nearkin.corpus import (
     Batch,
     Columns,
-    Corpus,
     FileCorpus,
     TableCorpus,
     count_reasons,
@@ -47,6 +46,8 @@ from nearkin.threads import Borrowed, ordered_map
 
 RUN = "run.json"
 SIGNATURES = "signatures"
+FREQUENCIES = "frequencies.arrow"
+"""Of a run with tf-idf weights: what its Spec names."""
 
 
 @dataclass(frozen=True)
@@ -94,36 +95,6 @@ class Job:
             "annotate": self.annotate,
             "save_signatures": self.save_signatures,
         }
-
-
-def with_dimensions(corpus: Corpus, columns: Columns) -> Columns:
-    """The columns with the length of a vector: what most of the first ones have.
-
-    Raises:
-        UsageError: There is none.
-    """
-    if columns.vector is None or columns.dimensions is not None:
-        return columns
-    corpus.check(columns)
-    for batch in corpus.batches(columns):
-        if len(batch.rows):
-            return replace(columns, dimensions=batch.documents["vector"].type.list_size)
-    raise UsageError(f"column {columns.vector!r} holds no vector; choose another one with --vector")
-
-
-def spec_for(columns: Columns, measure: str | None, spec: Spec | None = None, **fields: Any) -> Spec:
-    """A Spec that goes with the columns: the given one, or one of the measure."""
-    if spec is None:
-        vectors = columns.vector is not None
-        unit = {"unit": "vector", "n": columns.dimensions} if vectors else {}
-        spec = Spec(measure=measure or ("cosine" if vectors else "jaccard"), **{**fields, **unit})
-    if measure is not None and measure != spec.measure:
-        raise UsageError(f"measure={measure!r} contradicts the Spec's {spec.measure!r}")
-    if (columns.vector is not None) != (spec.unit == "vector"):
-        raise UsageError(f"measure {spec.measure} compares {'vectors: name their column' if spec.unit == 'vector' else 'text'}")
-    if columns.vector is not None and columns.dimensions != spec.n:
-        raise UsageError(f"the vectors have {columns.dimensions} numbers, the Spec says {spec.n}")
-    return spec
 
 
 @dataclass(frozen=True)
@@ -318,6 +289,8 @@ def _finish(job: Job, work: WorkFolder, staging: Path, summary: dict[str, Any], 
     with disk(staging):
         (staging / "report.html").write_text(render(data), "utf-8")
         write_atomically(staging / RUN, dump(summary))
+        if (frequencies := job.materials.frequencies) is not None:
+            frequencies.write(staging / FREQUENCIES, job.settings.spec)
         if job.save_signatures:
             (work.path / "sketch").replace(staging / SIGNATURES)
             if (work.path / "keys").exists():
@@ -399,6 +372,8 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
             documents += len(batch.rows)
             rejected.update(entry.reason.partition(":")[0] for entry in batch.rejected)
             progress.advance(len(batch.rows))
+        if job.materials.frequencies is not None:
+            job.materials.frequencies.write(job.out.with_name(f"{job.out.name}.{FREQUENCIES}"), job.spec)
     return {
         "out": str(job.out),
         "documents": documents,

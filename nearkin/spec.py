@@ -26,6 +26,19 @@ MAX_SHINGLE = 64
 MAX_DIMENSIONS = 1 << 16
 
 
+def parse_shingle(text: str) -> tuple[str, int]:
+    """Unit and size.
+
+    Examples:
+        >>> parse_shingle("chars:5")
+        ('chars', 5)
+    """
+    unit, _, n = text.partition(":")
+    if unit not in ("words", "chars") or not n.isdecimal():
+        raise UsageError(f"shingle {text!r} is not of the form words:3 or chars:5")
+    return unit, int(n)
+
+
 class Signed(NamedTuple):
     """What signatures of a measure may be like; the first of each is the default."""
 
@@ -174,10 +187,8 @@ class Spec:
             >>> Spec.for_shingle("chars:5").n
             5
         """
-        unit, _, n = text.partition(":")
-        if unit not in UNITS or not n.isdecimal():
-            raise UsageError(f"shingle {text!r} is not of the form words:3 or chars:5")
-        return cls(unit=unit, n=int(n), **other)
+        unit, n = parse_shingle(text)
+        return cls(unit=unit, n=n, **other)
 
     @property
     def shingle(self) -> str:

@@ -11,15 +11,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.lsh.bands import make_keys, slot_form
+from nearkin.keys import HashKey
+from nearkin.lsh.bands import Form, make_keys, sign_form, slot_form, whole_keys
+from nearkin.lsh.signs import masks_of
+from nearkin.measures import measure_of
 from nearkin.shingle import Shingler, kernels, text_buffers
 from nearkin.shingle.tables import tables_for
-from nearkin.sketch.sketcher import Sketcher
+from nearkin.sketch.materials import Materials
 from nearkin.sketch.wire import write_record
 from nearkin.spec import UNICODE_VERSION, Spec
 
 FOLDER = Path(__file__).parent.parent / "conformance"
 MOST_SHINGLES = 100
+SALT = 0x0123456789ABCDEF
 KINDS = {"word": kernels.WORD, "single": kernels.SINGLE, "ignorable": kernels.SKIP, "space": kernels.SPACE}
 TEXTS = {
     "ascii": "The quick brown fox jumps over the lazy dog, twice; snake_case and CamelCase 42.",
@@ -38,8 +42,16 @@ TEXTS = {
     "spaced scripts": "Привет, мир! مرحبا بالعالم नमस्ते दुनिया שלום",
     "soft hyphen and joiners": "co\u00adoperate zero\u200bwidth non\u200cjoiner",
     "long": " ".join(f"word{i * i % 1009} and" for i in range(1200)),
+    "step 4": "J\u030c \u0130\u0301 a",
+    "ignorable inside a composite": "e\u00ad\u0301 x\u00ady",
+    "white space": "a\u00a0b\u3000c\u0085d\u2028e \u200b f",
+    "newer than 15.1": "\ua7dc \u1c89 \U0001e5d0 \U00016d40",
+    "long tokens": "x" * 200 + " " + "y" * 300 + " " + "z" * 17 + " end",
     "unassigned": "left \U000e0fff alone \u0378 here",
 }
+KEY_HEX = bytes(range(16)).hex()
+KEY = HashKey(bytes.fromhex(KEY_HEX))
+"""Known to everybody: of no use but here."""
 SPECS = [
     Spec(),
     Spec(k=16),
@@ -48,22 +60,56 @@ SPECS = [
     Spec(n=2, k=16, normalise=("nfkc", "lower", "digits", "punctuation", "marks")),
     Spec(n=2, k=16, normalise=()),
     Spec(k=16, seed=2**63 + 5, hash_seed=12345),
+    Spec(n=1, k=512, base_hash="murmur3", hash_seed=7),
+    Spec(k=16, base_hash="fnv1a"),
+    Spec(k=16, base_hash="siphash", key_id=KEY.id),
+    Spec(n=1, k=64, slot_bits=1),
+    Spec(k=16, slot_bits=8),
+    Spec(k=16, slot_bits=16),
+    Spec(measure="weighted-jaccard", n=1, k=16),
+    Spec(measure="simhash"),
+    Spec(measure="simhash", k=128, seed=3),
 ]
+
+
+def materials_of(spec: Spec) -> Materials:
+    """The key, for the Spec that names it."""
+    return Materials(KEY if spec.key_id else None)
 
 
 def shingles_of(spec: Spec, texts: list[str]) -> list[list[str]]:
     """Shingle hashes in hexadecimal."""
-    found = Shingler(spec).texts(*text_buffers(pa.array(texts, pa.large_string())))
+    shingler = Shingler(spec, materials_of(spec).secret)
+    found = shingler.texts(*text_buffers(pa.array(texts, pa.large_string())))
     return [[f"{h:016x}" for h in found.hashes[a:b].tolist()] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
 
 
+def band_keys(spec: Spec, signatures: np.ndarray, kept: np.ndarray | None, salt: int) -> np.ndarray:
+    """uint64 (b, n): bands of 7 slots, one for each 8, or runs of 16 bits."""
+    bands, rows = shape_of(spec)
+    keys, salts = np.empty((bands, len(signatures)), np.uint64), np.full(len(signatures), salt, np.uint64)
+    if spec.truncated:
+        form, signatures = Form(None, np.empty((0, 0))), kept  # type: ignore[arg-type, assignment]
+    elif spec.measure == "simhash":
+        form = sign_form(masks_of([np.arange(i * rows, i * rows + rows) for i in range(bands)], spec.k))
+    else:
+        form = slot_form(rows)
+    make_keys(form, signatures, salts, keys)
+    return keys
+
+
+def shape_of(spec: Spec) -> tuple[int, int]:
+    """Bands and rows."""
+    return (spec.k // 16, 16) if spec.measure == "simhash" else (spec.k // 8, 7)
+
+
 def case_of(spec: Spec) -> dict[str, Any]:
-    """One Spec over all texts; band keys of k / 8 bands of 7 slots, without a block."""
+    """One Spec over all texts; band keys without a block and, of the last text, in the block SALT."""
     texts = pa.array(list(TEXTS.values()), pa.large_string())
-    sketches = Sketcher(spec).sketch(texts)
-    bands, rows = spec.k // 8, 7
-    keys = np.empty((bands, len(texts)), np.uint64)
-    make_keys(slot_form(rows), sketches.signatures, np.zeros(len(texts), np.uint64), keys)
+    bands, rows = shape_of(spec)
+    measure = measure_of(spec, materials_of(spec))
+    sketches = measure.sketcher(lambda slots: whole_keys(slots, bands, rows)).sketch(texts)
+    keys, salted = (band_keys(spec, sketches.signatures, sketches.keys, salt) for salt in (0, SALT))
     documents = [
         {
             "name": name,
@@ -81,6 +127,7 @@ def case_of(spec: Spec) -> dict[str, Any]:
             strict=True,
         )
     ]
+    documents[-1]["salted_band_keys"] = [f"{key:016x}" for key in salted[:, -1].tolist()]
     fields = json.loads(spec.to_json())
     return {"spec": fields, "fingerprint": spec.fingerprint, "bands": bands, "rows": rows, "documents": documents}
 
@@ -109,7 +156,7 @@ def write(name: str, value: dict[str, Any]) -> None:
 
 def main() -> None:
     """Writes both files."""
-    write("vectors.json", {"texts": TEXTS, "cases": [case_of(spec) for spec in SPECS]})
+    write("vectors.json", {"texts": TEXTS, "key": KEY_HEX, "salt": f"{SALT:016x}", "cases": [case_of(spec) for spec in SPECS]})
     write(f"unicode-{UNICODE_VERSION}.json", unicode_ranges())
 
 

@@ -13,18 +13,26 @@ def dedup(
     out: o.Out,
     text: o.Text = None,
     tokens: o.Tokens = None,
+    vector: o.Vector = None,
     id_column: o.Id = None,
-    measure: o.Measure = "jaccard",
+    measure: o.Measure = None,
     threshold: o.Threshold = 0.8,
+    distance: o.Distance = None,
     recall: o.Recall = 0.95,
     shingle: o.Shingle = "words:3",
     normalise: o.Normalise = o.NORMALISE,
     stem: o.Stem = None,
-    scheme: o.Scheme = "binned",
-    k: o.K = 128,
+    scheme: o.Scheme = None,
+    k: o.K = None,
+    slot_bits: o.SlotBits = None,
     seed: o.Seed = 1,
+    base_hash: o.BaseHash = None,
+    key_file: o.KeyFile = None,
+    weights: o.Weights = None,
+    frequencies: o.Frequencies = None,
     bands: o.Bands = None,
     rows: o.Rows = None,
+    tables: o.Tables = 1,
     verify: o.Verify = "exact",
     cluster: Annotated[str, typer.Option(help="leaders (no chains) or components (union-find).")] = "leaders",
     floor: Annotated[float | None, typer.Option(help="components: lowest similarity to the kept one.")] = None,
@@ -55,22 +63,32 @@ def dedup(
 
         nearkin dedup docs.parquet --text body --threshold 0.7 --keep "source:gold>web, length desc" --out deduped/
 
+        nearkin dedup docs.parquet --measure simhash --distance 3 --out deduped/
+
+        nearkin dedup docs.parquet --vector embedding --threshold 0.95 --out deduped/
+
         nearkin dedup deduped-with-signatures/ --threshold 0.9 --out stricter/
     """
-    from nearkin.engine.settings import Settings, parse_size
+    from nearkin.cluster.keep import KeepPolicy
+    from nearkin.engine.settings import Settings, parse_size, ride_along
     from nearkin.jobs import Job, dedup_job
+    from nearkin.prepare import prepare
 
-    spec = o.SpecOptions(shingle, normalise, stem, scheme, k, seed, measure).spec()
-    settings = Settings(
-        spec=spec, threshold=threshold, recall=recall, bands=bands, rows=rows, verify=verify, cluster=cluster, floor=floor,
-        keep=keep, empty=empty, block_by=block_by, source=source, max_bucket=max_bucket, fanout=fanout,
-        memory=parse_size(memory), workers=o.workers_or_cores(workers),
-    )  # fmt: skip
-    columns = o.columns(text, tokens, id_column, settings.extra_columns)
-    job = Job(tuple(inputs), Path(out), columns, settings, annotate, save_signatures, resume, overwrite, on_error)
-    shown = o.progress()
+    options = o.SpecOptions(
+        shingle, normalise, stem, scheme, k, seed, measure, slot_bits, base_hash, weights, frequencies, key_file
+    )
+    asked, policy = options.asked(), KeepPolicy.parse(keep)
+    columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source))
+    shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
-        summary = dedup_job(job, shown)
+        columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)
+        settings = Settings(
+            spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
+            verify=verify, cluster=cluster, floor=floor, keep=keep, empty=empty, block_by=block_by, source=source,
+            max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory), workers=threads,
+        )  # fmt: skip
+        flags = (annotate, save_signatures, resume, overwrite, on_error)
+        summary = dedup_job(Job(tuple(inputs), out, columns, settings, *flags, materials=materials), shown)
     finally:
         shown.close()
     show(summary, json)

@@ -17,7 +17,25 @@ Inputs = Annotated[
 Text = Annotated[str | None, typer.Option("--text", help="Text column.  [default: text]", metavar="COL")]
 Tokens = Annotated[str | None, typer.Option("--tokens", help="Column of token lists, instead of text.", metavar="COL")]
 Id = Annotated[str | None, typer.Option("--id", help="Id column; without one an id is PATH:ROW.", metavar="COL")]
-Measure = Annotated[str, typer.Option("--measure", help="Similarity: jaccard.")]
+Vector = Annotated[str | None, typer.Option("--vector", help="Column of vectors, instead of text.", metavar="COL")]
+Measure = Annotated[
+    str | None,
+    typer.Option("--measure", help="jaccard, weighted-jaccard, simhash, cosine (of vectors).  [default: jaccard]"),
+]
+Distance = Annotated[
+    int | None, typer.Option("--distance", help="simhash, cosine: Hamming distance, instead of a threshold.", metavar="D")
+]
+Weights = Annotated[str | None, typer.Option("--weights", help="simhash: tf, or tfidf (counted first).  [default: tf]")]
+Frequencies = Annotated[
+    Path | None, typer.Option("--frequencies", help="tfidf: document frequencies of another run.", metavar="FILE")
+]
+KeyFile = Annotated[
+    str | None,
+    typer.Option("--key-file", help="Hash with a secret key from FILE, or from env:NAME (32 hex digits).", metavar="FILE"),
+]
+BaseHash = Annotated[str | None, typer.Option("--base-hash", help="xxh3, murmur3 or fnv1a.  [default: xxh3]")]
+SlotBits = Annotated[int | None, typer.Option("--slot-bits", help="Bits kept of a MinHash slot: 32, 16, 8, 4, 2 or 1.")]
+Tables = Annotated[int, typer.Option("--tables", help="Independent tables of disjoint MinHash slots.", metavar="L")]
 Threshold = Annotated[float, typer.Option("--threshold", help="Similarity from which two documents are near-duplicates.")]
 Recall = Annotated[float, typer.Option("--recall", help="Asked share of the pairs at the threshold to be found.")]
 Shingle = Annotated[str, typer.Option("--shingle", help="words:N or chars:N.")]
@@ -25,8 +43,11 @@ Normalise = Annotated[
     str, typer.Option("--normalise", help="Comma-separated: nfkc, lower, digits, punctuation, marks, markup.", metavar="STEPS")
 ]
 Stem = Annotated[str | None, typer.Option("--stem", help="Snowball language whose stems replace words.", metavar="LANGUAGE")]
-Scheme = Annotated[str, typer.Option("--scheme", help="binned or classic.")]
-K = Annotated[int, typer.Option("--k", help="Slots of a signature, a multiple of 8.")]
+Scheme = Annotated[str | None, typer.Option("--scheme", help="MinHash: binned or classic.  [default: binned]")]
+K = Annotated[
+    int | None,
+    typer.Option("--k", help="Slots of a signature (128), or its bits (simhash 64, cosine 512).", show_default=False),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the signature's hash functions.")]
 Bands = Annotated[int | None, typer.Option("--bands", help="Bands; with --rows. Both are solved for unless given.")]
 Rows = Annotated[int | None, typer.Option("--rows", help="Rows of a band.")]
@@ -50,33 +71,49 @@ MEMORY = "4GB"
 
 @dataclass(frozen=True)
 class SpecOptions:
-    """The options that make a Spec."""
+    """The options that make a Spec; None where one was not given."""
 
     shingle: str
     normalise: str
     stem: str | None
-    scheme: str
-    k: int
+    scheme: str | None
+    k: int | None
     seed: int
-    measure: str = "jaccard"
+    measure: str | None
+    slot_bits: int | None
+    base_hash: str | None
+    weights: str | None
+    frequencies: Path | None
+    key_file: str | None
 
-    def spec(self) -> Any:
-        """The Spec they name."""
-        from nearkin.spec import Spec
+    def asked(self) -> Any:
+        """What the Spec is made from."""
+        from nearkin.errors import UsageError
+        from nearkin.keys import HashKey
+        from nearkin.prepare import Asked
+        from nearkin.spec import parse_shingle
 
+        unit, n = parse_shingle(self.shingle)
         steps = tuple(step.strip() for step in self.normalise.split(",") if step.strip())
-        other = {"normalise": steps, "stem": self.stem, "scheme": self.scheme, "k": self.k, "seed": self.seed}
-        return Spec.for_shingle(self.shingle, measure=self.measure, **other)
+        fields = {"unit": unit, "n": n, "normalise": steps, "stem": self.stem, "scheme": self.scheme, "k": self.k}
+        fields |= {"seed": self.seed, "slot_bits": self.slot_bits, "base_hash": self.base_hash}
+        if self.key_file is not None and self.base_hash is not None:
+            raise UsageError(f"--base-hash {self.base_hash} and --key-file exclude each other: keyed hashing is siphash")
+        secret = None if self.key_file is None else HashKey.read(self.key_file)
+        given = {name: value for name, value in fields.items() if value is not None}
+        return Asked(self.measure, given, self.weights, self.frequencies, secret)
 
 
-def columns(text: str | None, tokens: str | None, id_column: str | None, extra: tuple[str, ...]) -> Any:
+def columns(text: str | None, tokens: str | None, vector: str | None, id_column: str | None, extra: tuple[str, ...]) -> Any:
     """What of the inputs is read."""
     from nearkin.corpus import Columns
     from nearkin.errors import UsageError
 
-    if text is not None and tokens is not None:
-        raise UsageError(f"--text {text} and --tokens {tokens} exclude each other")
-    return Columns(text=None if tokens else text or "text", tokens=tokens, id=id_column, extra=extra)
+    named = {"--text": text, "--tokens": tokens, "--vector": vector}
+    given = [f"{option} {value}" for option, value in named.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other")
+    return Columns(text=text or (None if given else "text"), tokens=tokens, vector=vector, id=id_column, extra=extra)
 
 
 def workers_or_cores(workers: int | None) -> int:

@@ -13,18 +13,26 @@ def pairs(
     out: o.Out,
     text: o.Text = None,
     tokens: o.Tokens = None,
+    vector: o.Vector = None,
     id_column: o.Id = None,
-    measure: o.Measure = "jaccard",
+    measure: o.Measure = None,
     threshold: o.Threshold = 0.8,
+    distance: o.Distance = None,
     recall: o.Recall = 0.95,
     shingle: o.Shingle = "words:3",
     normalise: o.Normalise = o.NORMALISE,
     stem: o.Stem = None,
-    scheme: o.Scheme = "binned",
-    k: o.K = 128,
+    scheme: o.Scheme = None,
+    k: o.K = None,
+    slot_bits: o.SlotBits = None,
     seed: o.Seed = 1,
+    base_hash: o.BaseHash = None,
+    key_file: o.KeyFile = None,
+    weights: o.Weights = None,
+    frequencies: o.Frequencies = None,
     bands: o.Bands = None,
     rows: o.Rows = None,
+    tables: o.Tables = 1,
     verify: o.Verify = "exact",
     block_by: o.BlockBy = None,
     max_bucket: o.MaxBucket = 100,
@@ -37,7 +45,7 @@ def pairs(
     on_error: o.OnError = "quarantine",
     json: o.Json = False,
 ) -> None:
-    """All verified pairs of near-duplicates, as parquet: id_a, id_b, similarity, estimate.
+    """All verified pairs of near-duplicates, as parquet: id_a, id_b, similarity, estimate (and distance).
 
     Exact duplicates are represented by one of them unless --expand-exact is given.
 
@@ -46,20 +54,27 @@ def pairs(
         nearkin pairs docs.parquet --out pairs.parquet
 
         nearkin pairs docs.parquet --threshold 0.5 --bands 42 --rows 3 --out pairs.parquet
+
+        nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """
     from nearkin.engine.settings import Settings, parse_size
     from nearkin.jobs import Job, pairs_job
+    from nearkin.prepare import prepare
 
-    spec = o.SpecOptions(shingle, normalise, stem, scheme, k, seed, measure).spec()
-    settings = Settings(
-        spec=spec, threshold=threshold, recall=recall, bands=bands, rows=rows, verify=verify, block_by=block_by,
-        max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory), workers=o.workers_or_cores(workers),
-    )  # fmt: skip
-    columns = o.columns(text, tokens, id_column, settings.extra_columns)
-    job = Job(tuple(inputs), out, columns, settings, resume=resume, overwrite=overwrite, on_error=on_error)
-    shown = o.progress()
+    options = o.SpecOptions(
+        shingle, normalise, stem, scheme, k, seed, measure, slot_bits, base_hash, weights, frequencies, key_file
+    )
+    asked = options.asked()
+    columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,))
+    shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
-        summary = pairs_job(job, expand_exact, shown)
+        columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)
+        settings = Settings(
+            spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
+            verify=verify, block_by=block_by, max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory), workers=threads,
+        )  # fmt: skip
+        flags = (False, False, resume, overwrite, on_error)
+        summary = pairs_job(Job(tuple(inputs), out, columns, settings, *flags, materials=materials), expand_exact, shown)
     finally:
         shown.close()
     if json:

@@ -10,14 +10,20 @@ def sketch(
     out: o.Out,
     text: o.Text = None,
     tokens: o.Tokens = None,
+    vector: o.Vector = None,
     id_column: o.Id = None,
-    measure: o.Measure = "jaccard",
+    measure: o.Measure = None,
     shingle: o.Shingle = "words:3",
     normalise: o.Normalise = o.NORMALISE,
     stem: o.Stem = None,
-    scheme: o.Scheme = "binned",
-    k: o.K = 128,
+    scheme: o.Scheme = None,
+    k: o.K = None,
+    slot_bits: o.SlotBits = None,
     seed: o.Seed = 1,
+    base_hash: o.BaseHash = None,
+    key_file: o.KeyFile = None,
+    weights: o.Weights = None,
+    frequencies: o.Frequencies = None,
     workers: o.Workers = None,
     overwrite: o.Overwrite = False,
     on_error: o.OnError = "quarantine",
@@ -32,12 +38,16 @@ def sketch(
         nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow
     """
     from nearkin.jobs import SketchJob, sketch_job
+    from nearkin.prepare import prepare
 
-    spec = o.SpecOptions(shingle, normalise, stem, scheme, k, seed, measure).spec()
-    columns = o.columns(text, tokens, id_column, ())
-    shown = o.progress()
+    options = o.SpecOptions(
+        shingle, normalise, stem, scheme, k, seed, measure, slot_bits, base_hash, weights, frequencies, key_file
+    )
+    asked, columns = options.asked(), o.columns(text, tokens, vector, id_column, ())
+    shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
-        job = SketchJob(tuple(inputs), out, columns, spec, o.workers_or_cores(workers), overwrite, on_error)
+        columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)
+        job = SketchJob(tuple(inputs), out, columns, spec, threads, overwrite, on_error, materials)
         summary = sketch_job(job, shown)
     finally:
         shown.close()

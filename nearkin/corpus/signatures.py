@@ -10,37 +10,46 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
-from nearkin.errors import RunError, UsageError
-from nearkin.spec import Spec
+from nearkin.errors import UsageError
+from nearkin.shingle import text_buffers
+from nearkin.sketch.wire import ChecksumError, ForeignError, TruncatedError, UnknownVersionError, checksum
+from nearkin.spec import FORMAT_VERSION, Spec
 
-SPEC, FINGERPRINT = b"nearkin.spec", b"nearkin.fingerprint"
+SPEC, FINGERPRINT, VERSION, CHECKSUM = b"nearkin.spec", b"nearkin.fingerprint", b"nearkin.version", b"nearkin.checksum"
+ARROW = b"ARROW1"
 ROWS = 1 << 14
 
 
 class Signatures(NamedTuple):
-    """What a signature file holds, mapped."""
+    """What a signature file holds."""
 
     spec: Spec
     ids: pa.ChunkedArray
     """large_string (n,)"""
     signatures: np.ndarray
-    """uint32 (n, k)"""
+    """(n, w) of the Spec's signature type."""
     shingles: np.ndarray
     """uint32 (n,): shingles with repeats of each document."""
 
 
 def schema_of(spec: Spec) -> pa.Schema:
-    """id, signature (list of k uint32), shingles; Spec and fingerprint in the metadata."""
-    fields = [("id", pa.large_string()), ("signature", pa.list_(pa.uint32(), spec.k)), ("shingles", pa.uint32())]
-    return pa.schema(fields, {SPEC: spec.to_json().encode(), FINGERPRINT: spec.fingerprint.encode()})
+    """id, signature (list of w words), shingles; version, Spec and fingerprint in the metadata."""
+    words = pa.from_numpy_dtype(spec.signature_type)
+    fields = [("id", pa.large_string()), ("signature", pa.list_(words, spec.signature_width)), ("shingles", pa.uint32())]
+    facts = {SPEC: spec.to_json(), FINGERPRINT: spec.fingerprint, VERSION: str(FORMAT_VERSION)}
+    return pa.schema(fields, facts)
 
 
 class SignatureWriter:
-    """Writes a signature file batch by batch; it appears under its name when it is complete."""
+    """Writes a signature file batch by batch; it appears under its name when it is complete.
+
+    Each batch has its checksum, and an empty last one that of all of them: whatever is missing or changed, shows.
+    """
 
     def __init__(self, path: Path, spec: Spec) -> None:
         self.path = path
         self.schema = schema_of(spec)
+        self._sums: list[str] = []
         self._temporary = path.with_name(path.name + ".tmp")
         self._sink = pa.OSFile(str(self._temporary), "wb")
         self._writer = pa.ipc.new_file(self._sink, self.schema)
@@ -51,9 +60,14 @@ class SignatureWriter:
     def add(self, ids: pa.Array, signatures: np.ndarray, shingles: np.ndarray) -> None:
         """Appends documents."""
         values = pa.FixedSizeListArray.from_arrays(pa.array(signatures.reshape(-1)), signatures.shape[1])
-        self._writer.write_batch(pa.record_batch([ids, values, pa.array(shingles)], schema=self.schema))
+        batch = pa.record_batch([ids, values, pa.array(shingles)], schema=self.schema)
+        self._sums.append(batch_checksum(batch))
+        self._writer.write_batch(batch, custom_metadata={CHECKSUM: self._sums[-1]})
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            last = pa.RecordBatch.from_pylist([], self.schema)
+            self._writer.write_batch(last, custom_metadata={CHECKSUM: whole_checksum(self._sums)})
         self._writer.close()
         self._sink.close()
         if kind is None:
@@ -62,29 +76,110 @@ class SignatureWriter:
             self._temporary.unlink(missing_ok=True)
 
 
-def read_signatures(path: Path) -> Signatures:
-    """Opens a signature file.
+def batch_checksum(batch: pa.RecordBatch) -> str:
+    """XXH3-64 of the batch: signatures' words, shingle counts, lengths of ids (all little-endian), ids; 16 hex digits."""
+    data, offsets = text_buffers(batch["id"])
+    words, counts = batch["signature"].flatten().to_numpy(), batch["shingles"].to_numpy()
+    arrays = (words, counts, np.diff(offsets), data[offsets[0] : offsets[-1]])
+    return f"{checksum(b''.join(array.astype(array.dtype.newbyteorder('<')).tobytes() for array in arrays)):016x}"
+
+
+def whole_checksum(sums: Sequence[str]) -> str:
+    """XXH3-64 of the checksums of all batches, as ASCII, one after the other; 16 hex digits."""
+    return f"{checksum(''.join(sums).encode()):016x}"
+
+
+def read_signatures(path: Path, spec: Spec | None = None) -> Signatures:
+    """Reads and checks a signature file.
+
+    Args:
+        path: Of the file.
+        spec: The Spec that it must have; any by default.
 
     Raises:
         UsageError: If there is none, or it is something else.
-        RunError: If it is damaged.
+        TruncatedError: It ends before it should.
+        UnknownVersionError: It was written by another version of the format.
+        ChecksumError: It was changed after it was written.
+        ForeignError: Its Spec is not the asked one.
     """
     try:
         with pa.memory_map(str(path)) as source:
-            table = pa.ipc.open_file(source).read_all()
+            return _read(path, source, spec)
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
-    except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"{path} is not a signature file, or is damaged ({' '.join(str(error).split())[:120]})") from error
-    metadata = table.schema.metadata or {}
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        if _begins_like_one(path):
+            raise TruncatedError(f"{path} is damaged or not whole ({_one_line(error)}); sketch it again") from error
+        raise UsageError(f"{path} is not a signature file ({_one_line(error)})") from error
+
+
+def _begins_like_one(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(ARROW)) == ARROW
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]
+
+
+def _read(path: Path, source: pa.MemoryMappedFile, wanted: Spec | None) -> Signatures:
+    reader = pa.ipc.open_file(source)
+    spec = _spec_of(path, reader.schema)
+    if wanted is not None and wanted != spec:
+        raise ForeignError(f"{path} has signatures of the Spec {spec.fingerprint}, not {wanted.fingerprint}")
+    batches, sums, last = [], list[str](), reader.num_record_batches - 1
+    if last < 0:
+        raise TruncatedError(f"{path} is damaged: it has no last batch; sketch it again")
+    for i in range(last + 1):
+        found = reader.get_batch_with_custom_metadata(i)
+        found.batch.validate(full=True)
+        sums.append(batch_checksum(found.batch) if i < last else whole_checksum(sums))
+        given = (found.custom_metadata or {}).get(CHECKSUM, b"").decode()
+        if given != sums[-1] or (i == last and len(found.batch)):
+            raise ChecksumError(f"{path} is damaged: the checksum of batch {i} does not match; sketch it again")
+        batches.append(found.batch)
+    table = pa.Table.from_batches(batches, reader.schema)
+    width = spec.signature_width
+    parts = [np.empty((0, width), spec.signature_type)]
+    parts += [chunk.flatten().to_numpy().reshape(-1, width) for chunk in table["signature"].chunks]
+    return Signatures(spec, table["id"], np.concatenate(parts), table["shingles"].to_numpy())
+
+
+def _spec_of(path: Path, schema: pa.Schema) -> Spec:
+    """The Spec in the metadata, if the columns are as it says."""
+    metadata = schema.metadata or {}
     if SPEC not in metadata:
         raise UsageError(f"{path} is an Arrow file without a Spec; signature files are written by nearkin sketch")
-    spec = Spec.from_json(metadata[SPEC])
-    if metadata.get(FINGERPRINT, b"").decode() != spec.fingerprint:
-        raise RunError(f"{path} is damaged: its fingerprint is not that of its Spec; sketch it again")
-    parts = [chunk.flatten().to_numpy().reshape(-1, spec.k) for chunk in table["signature"].chunks]
-    signatures = np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else np.empty((0, spec.k), np.uint32)
-    return Signatures(spec, table["id"], signatures, table["shingles"].to_numpy())
+    if (version := metadata.get(VERSION, b"").decode()) != str(FORMAT_VERSION):
+        raise UnknownVersionError(f"{path} has format version {version!r}, not {FORMAT_VERSION}; upgrade, or sketch it again")
+    try:
+        spec = Spec.from_json(metadata[SPEC])
+    except (ValueError, TypeError) as error:
+        raise ChecksumError(f"{path} is damaged: its Spec cannot be read ({_one_line(error)})") from error
+    if (
+        metadata.get(FINGERPRINT, b"").decode() != spec.fingerprint
+        or schema.remove_metadata() != schema_of(spec).remove_metadata()
+    ):
+        raise ChecksumError(f"{path} is damaged: its fingerprint or columns are not those of its Spec; sketch it again")
+    return spec
+
+
+def require_mergeable(spec: Spec) -> None:
+    """Only whole MinHash slots of sets make the signature of a union by taking minima.
+
+    Raises:
+        UsageError: For every other Spec.
+    """
+    if spec.truncated:
+        raise UsageError(
+            f"signatures of {spec.slot_bits}-bit slots cannot be merged: the smaller of two slots is not known from its lowest "
+            "bits; merge signatures of 32-bit slots, then cut them"
+        )
+    if spec.measure != "jaccard":
+        raise UsageError(f"signatures of measure {spec.measure} cannot be merged: those of a union do not follow from them")
 
 
 def merge_signatures(paths: Sequence[Path], out: Path) -> int:
@@ -95,6 +190,7 @@ def merge_signatures(paths: Sequence[Path], out: Path) -> int:
     """
     opened = [read_signatures(path) for path in paths]
     spec = opened[0].spec
+    require_mergeable(spec)
     for path, signatures in zip(paths[1:], opened[1:], strict=True):
         spec.require(signatures.spec, str(path))
     ids = pa.chunked_array([chunk for one in opened for chunk in one.ids.chunks], pa.large_string())

@@ -35,6 +35,12 @@ def parse_size(text: str) -> int:
     return int(float(found["number"]) * base ** " KMGT".index(found["unit"].upper() or " "))
 
 
+def ride_along(policy: KeepPolicy, block_by: str | None, source: str | None) -> tuple[str, ...]:
+    """Columns that are read beside documents and ids, each once."""
+    named = (*policy.columns, block_by, source)
+    return tuple(dict.fromkeys(name for name in named if name is not None))
+
+
 @dataclass(frozen=True)
 class Settings:
     """Parameters that decide the result of a run, and the two (memory, workers) that do not.
@@ -125,8 +131,7 @@ class Settings:
     @property
     def extra_columns(self) -> tuple[str, ...]:
         """Columns that ride along: of the keep policy, the block, the source."""
-        named = (*self.policy.columns, self.block_by, self.source)
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        return ride_along(self.policy, self.block_by, self.source)
 
     def parameters(self) -> dict[str, Any]:
         """What decides the result, JSON-able: without Spec, memory and workers."""

@@ -27,8 +27,8 @@ class MinHashBuilder:
     def __init__(self, spec: Spec) -> None:
         if spec.measure != "jaccard" or spec.slot_bits != 32:
             raise UsageError(
-                f"signatures of measure={spec.measure!r} with slot_bits={spec.slot_bits} cannot grow or merge: only whole "
-                "MinHash slots can; stream with slot_bits=32"
+                f"signatures of measure={spec.measure!r} with slot_bits={spec.slot_bits} cannot stream or merge: only whole "
+                "MinHash slots of sets can; use slot_bits=32"
             )
         self.spec = spec
         self._slots = np.full(spec.k, EMPTY_SLOT, np.uint32)

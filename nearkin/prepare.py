@@ -1,0 +1,115 @@
+"""From what is asked to a Spec: what only the corpus can tell (the length of its vectors, how often its shingles occur)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nearkin.corpus import Columns, Corpus, FileCorpus
+from nearkin.engine.local.frequencies import count_frequencies
+from nearkin.engine.progress import Progress
+from nearkin.errors import UsageError
+from nearkin.jobs import FREQUENCIES, Saved
+from nearkin.keys import HashKey
+from nearkin.sketch.materials import DocumentFrequencies, Materials
+from nearkin.spec import KEYED, Spec
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a Spec is made from.
+
+    Attributes:
+        measure: None for the one that goes with the columns.
+        fields: Of the Spec, as far as they were given.
+        weights: Of simhash: `tf` or `tfidf`.
+        frequencies: A file of document frequencies counted before, for `tfidf`.
+        secret: A key: the base hash is keyed with it.
+    """
+
+    measure: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    weights: str | None = None
+    frequencies: Path | None = None
+    secret: HashKey | None = None
+
+    def spec(self, columns: Columns) -> Spec:
+        """The Spec, but for document frequencies."""
+        keyed: dict[str, Any] = {"base_hash": KEYED, "key_id": self.secret.id} if self.secret else {}
+        return spec_for(columns, self.measure, **self.fields, **keyed)
+
+
+class Prepared(NamedTuple):
+    """Everything that a job needs."""
+
+    columns: Columns
+    spec: Spec
+    materials: Materials
+
+
+def with_dimensions(corpus: Corpus, columns: Columns) -> Columns:
+    """The columns with the length of a vector: what most of the first ones have.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if columns.vector is None or columns.dimensions is not None:
+        return columns
+    corpus.check(columns)
+    for batch in corpus.batches(columns):
+        if len(batch.rows):
+            return replace(columns, dimensions=batch.documents["vector"].type.list_size)
+    raise UsageError(f"column {columns.vector!r} holds no vector; choose another one with --vector")
+
+
+def spec_for(columns: Columns, measure: str | None, spec: Spec | None = None, **fields: Any) -> Spec:
+    """A Spec that goes with the columns: the given one, or one of the measure."""
+    if spec is None:
+        vectors = columns.vector is not None
+        unit = {"unit": "vector", "n": columns.dimensions} if vectors else {}
+        spec = Spec(measure=measure or ("cosine" if vectors else "jaccard"), **{**fields, **unit})
+    if measure is not None and measure != spec.measure:
+        raise UsageError(f"measure={measure!r} contradicts the Spec's {spec.measure!r}")
+    if (columns.vector is not None) != (spec.unit == "vector"):
+        raise UsageError(f"measure {spec.measure} compares {'vectors: name their column' if spec.unit == 'vector' else 'text'}")
+    if columns.vector is not None and columns.dimensions != spec.n:
+        raise UsageError(f"the vectors have {columns.dimensions} numbers, the Spec says {spec.n}")
+    return spec
+
+
+def prepare(
+    inputs: tuple[str, ...], columns: Columns, asked: Asked, on_error: str, workers: int, folder: Path, progress: Progress
+) -> Prepared:
+    """Looks at the files as far as needed; of a saved run, its own Spec and document frequencies are taken.
+
+    Args:
+        inputs: Files, or the folder of a saved run.
+        columns: What of them is read.
+        asked: What the Spec is made from.
+        on_error: For rows that cannot be read.
+        workers: Threads.
+        folder: Takes what counting needs, for the time being.
+        progress: Who is told.
+    """
+    if (saved := Saved.find(inputs)) is not None:
+        file = saved.folder / FREQUENCIES
+        counted = DocumentFrequencies.read(file, saved.spec) if saved.spec.frequencies else None
+        return Prepared(columns, saved.spec, Materials(asked.secret, counted))
+    corpus = FileCorpus.open(inputs, on_error)
+    columns = with_dimensions(corpus, columns)
+    spec, materials = asked.spec(columns), Materials(asked.secret)
+    if asked.weights not in (None, "tf", "tfidf"):
+        raise UsageError(f"weights={asked.weights!r} is not one of tf, tfidf")
+    if asked.weights is not None and spec.measure != "simhash":
+        raise UsageError(f"weights={asked.weights!r} is of measure simhash, not {spec.measure}")
+    if asked.weights != "tfidf":
+        if asked.frequencies is not None:
+            raise UsageError(f"frequencies {asked.frequencies} need weights='tfidf'")
+        return Prepared(columns, spec, materials)
+    if asked.frequencies is not None:
+        counted = DocumentFrequencies.read(asked.frequencies, spec)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        counted = count_frequencies(corpus, columns, spec, materials, workers, folder, progress)
+    spec = replace(spec, weights="tfidf", frequencies=counted.fingerprint)
+    return Prepared(columns, spec, Materials(asked.secret, counted))

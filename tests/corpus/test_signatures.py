@@ -1,0 +1,102 @@
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nearkin as nk
+from nearkin.corpus.signatures import SignatureWriter, merge_signatures, read_signatures
+from nearkin.errors import NearkinError, UsageError
+from nearkin.sketch.wire import ChecksumError, ForeignError, TruncatedError, UnknownVersionError
+from nearkin.spec import Spec
+
+TEXTS = [f"one two three {i} four five {i * i} six" for i in range(50)]
+SPECS = [Spec(k=16), Spec(measure="simhash"), Spec(slot_bits=2), Spec(measure="weighted-jaccard", k=8)]
+
+
+def written(path: Path, spec: Spec, texts: list[str] = TEXTS) -> np.ndarray:
+    signatures = nk.sketch(texts, spec)
+    with SignatureWriter(path, spec) as writer:
+        for start in (0, 30):
+            part = slice(start, min(start + 30, len(texts)))
+            ids = pa.array([f"doc {i}" for i in range(len(texts))][part], pa.large_string())
+            writer.add(ids, signatures[part], np.full(len(ids), 6, np.uint32))
+    return signatures
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.measure}-{spec.slot_bits}")
+def test_round_trip(spec: Spec, tmp_path: Path) -> None:
+    signatures = written(tmp_path / "a.arrow", spec)
+    found = read_signatures(tmp_path / "a.arrow", spec)
+    assert found.spec == spec
+    assert (found.signatures == signatures).all()
+    assert found.signatures.dtype == signatures.dtype
+    assert found.ids[49].as_py() == "doc 49"
+    assert (found.shingles == 6).all()
+
+
+def test_each_fault_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, spec = tmp_path / "a.arrow", SPECS[0]
+    signatures = written(path, spec)
+    good = path.read_bytes()
+    with pytest.raises(ForeignError, match=Spec(k=16, seed=9).fingerprint):
+        read_signatures(path, Spec(k=16, seed=9))
+    path.write_bytes(good[: len(good) // 2])
+    with pytest.raises(TruncatedError, match="not whole"):
+        read_signatures(path)
+    at = good.index(signatures[3].tobytes())
+    path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+    with pytest.raises(ChecksumError, match="batch 0"):
+        read_signatures(path)
+    with monkeypatch.context() as newer:
+        newer.setattr("nearkin.corpus.signatures.FORMAT_VERSION", 2)
+        written(path, spec)
+    with pytest.raises(UnknownVersionError, match="'2'"):
+        read_signatures(path)
+    path.write_bytes(b"something else")
+    with pytest.raises(UsageError, match="not a signature file"):
+        read_signatures(path)
+    with pytest.raises(UsageError, match="no such file"):
+        read_signatures(tmp_path / "none")
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, pa.schema([("x", pa.int8())])):
+        pass
+    with pytest.raises(UsageError, match="without a Spec"):
+        read_signatures(path)
+
+
+@pytest.mark.parametrize("spec", SPECS[1:], ids=lambda spec: f"{spec.measure}-{spec.slot_bits}")
+def test_what_cannot_be_merged_is_refused(spec: Spec, tmp_path: Path) -> None:
+    written(tmp_path / "a.arrow", spec)
+    with pytest.raises(UsageError, match="cannot be merged"):
+        merge_signatures([tmp_path / "a.arrow", tmp_path / "a.arrow"], tmp_path / "b.arrow")
+    with pytest.raises(UsageError, match="cannot stream or merge"):
+        nk.MinHashBuilder(spec)
+
+
+def test_fuzz(full: bool, tmp_path: Path) -> None:
+    """A mutated file is refused, or holds exactly what was written."""
+    path, rng = tmp_path / "a.arrow", random.Random(2)
+    originals = []
+    for spec in SPECS:
+        signatures = written(path, spec)
+        originals.append((spec, signatures, path.read_bytes()))
+    refused = 0
+    for _ in range(20_000 if full else 2_000):
+        spec, signatures, good = rng.choice(originals)
+        data = bytearray(good)
+        for _ in range(rng.randint(1, 4)):
+            if rng.random() < 0.8:
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            else:
+                del data[rng.randrange(len(data)) :]
+                data += b"\0"
+        path.write_bytes(bytes(data))
+        try:
+            found = read_signatures(path, spec)
+        except NearkinError:
+            refused += 1
+            continue
+        assert (found.signatures == signatures).all()
+        assert found.ids.to_pylist() == [f"doc {i}" for i in range(50)]
+    assert refused > 500
