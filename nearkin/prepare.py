@@ -66,6 +66,8 @@ def spec_for(columns: Columns, measure: str | None, spec: Spec | None = None, **
     """A Spec that goes with the columns: the given one, or one of the measure."""
     if spec is None:
         vectors = columns.vector is not None
+        if measure == "cosine" and not vectors:
+            raise UsageError("measure cosine compares vectors: name their column with --vector, or vector=")
         unit = {"unit": "vector", "n": columns.dimensions} if vectors else {}
         spec = Spec(measure=measure or ("cosine" if vectors else "jaccard"), **{**fields, **unit})
     if measure is not None and measure != spec.measure:

@@ -1,12 +1,17 @@
 """Keys never show."""
 
+import json
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from nearkin.errors import KeyRequiredError, UsageError
+import nearkin as nk
+from nearkin.cli.app import run
+from nearkin.errors import IncompatibleError, KeyRequiredError, UsageError
 from nearkin.keys import HashKey
+from nearkin.sketch.materials import Materials
 from nearkin.spec import Spec
 
 SECRET = bytes(range(16))
@@ -61,3 +66,84 @@ def test_spec_names_the_key() -> None:
         spec.require_key(None)
     with pytest.raises(UsageError, match="siphash is keyed"):
         Spec(key_id=key.id)
+
+
+def crafted_copy(words: list[str], spec: Spec, edits: int) -> list[str]:
+    """A near-copy whose edits hit the shingles that own most slots, with words whose shingles displace further minima."""
+
+    def agreeing(candidates: list[list[str]]) -> np.ndarray:
+        signatures = nk.sketch([" ".join(c) for c in [words, *candidates]], spec)
+        return (signatures[1:] == signatures[0]).sum(axis=1)
+
+    best = list(words)
+    for edit in range(edits):
+        candidates = []
+        for at in range(len(words)):
+            if best[at] == words[at]:
+                for word in range(6):
+                    candidates.append([*best[:at], f"q{edit}x{at}y{word}", *best[at + 1 :]])
+        best = candidates[int(np.argmin(agreeing(candidates)))]
+    return best
+
+
+def test_an_attacker_who_knows_the_hash_dodges_it_and_is_caught_by_a_key() -> None:
+    rng = np.random.default_rng(3)
+    words = [f"w{x}" for x in rng.integers(0, 5000, 160)]
+    public = Spec()
+    copy = crafted_copy(words, public, 5)
+    texts = [" ".join(words), " ".join(copy)]
+    grams = [{tuple(w[i : i + 3]) for i in range(len(w) - 2)} for w in (words, copy)]
+    similarity = len(grams[0] & grams[1]) / len(grams[0] | grams[1])
+    assert similarity >= 0.8
+    assert nk.estimate(*nk.sketch(texts, public)) < 0.7
+    banded = {"threshold": 0.8, "bands": 13, "rows": 7}
+    assert nk.dedup(texts, spec=public, **banded).kept.tolist() == [True, True]
+
+    key, _ = HashKey.generate()
+    keyed = Spec(base_hash="siphash", key_id=key.id)
+    assert nk.estimate(*nk.sketch(texts, keyed, materials=Materials(key))) > similarity - 0.12
+    # A band may miss a pair at the threshold by chance, so ask for a recall that leaves none.
+    sure = {"threshold": 0.8, "bands": 30, "rows": 4}
+    assert nk.dedup(texts, spec=keyed, key=key, **sure).kept.sum() == 1
+
+
+def test_a_keyed_run_needs_its_key_and_never_shows_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    key, line = HashKey.generate()
+    (tmp_path / "key").write_text(line + "\n")
+    (tmp_path / "docs.jsonl").write_text('{"text": "one two three four"}\n{"text": "one two three four five"}\n')
+    out = tmp_path / "out"
+    common = ["dedup", str(tmp_path / "docs.jsonl"), "--save-signatures", "--threshold", "0.6"]
+    assert run([*common, "--key-file", str(tmp_path / "key"), "--out", str(out)]) == 0
+    written = b"".join(path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file())
+    said = "".join(capfd.readouterr()).encode()
+    assert key.id.encode() in written
+    assert line.encode() not in written + said
+    assert bytes.fromhex(line) not in written + said
+    record = json.loads((out / "run.json").read_bytes())
+    assert record["spec"]["base_hash"] == "siphash"
+    assert record["counts"]["kept"] == 1
+    # The saved run is an input only with its key.
+    assert run(["dedup", str(out), "--out", str(tmp_path / "again")]) == 2
+    assert f"give the key {key.id}" in capfd.readouterr().err
+    other, other_line = HashKey.generate()
+    (tmp_path / "other").write_text(other_line)
+    assert run(["dedup", str(out), "--key-file", str(tmp_path / "other"), "--out", str(tmp_path / "again2")]) == 2
+    assert other.id in capfd.readouterr().err
+    assert run(["dedup", str(out), "--key-file", str(tmp_path / "key"), "--out", str(tmp_path / "again3")]) == 0
+
+
+def test_another_key_is_another_fingerprint() -> None:
+    specs = [Spec(base_hash="siphash", key_id=HashKey.generate()[0].id) for _ in range(2)]
+    assert specs[0].fingerprint != specs[1].fingerprint
+    with pytest.raises(IncompatibleError, match="key_id"):
+        specs[0].require(specs[1], "a file")
+
+
+def test_the_key_comes_from_an_environment_variable_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, line = HashKey.generate()
+    monkeypatch.setenv("NEARKIN_TEST_KEY", line)
+    (tmp_path / "docs.jsonl").write_text('{"text": "one two three four"}\n')
+    signatures = tmp_path / "s.arrow"
+    assert run(["sketch", str(tmp_path / "docs.jsonl"), "--key-file", "env:NEARKIN_TEST_KEY", "--out", str(signatures)]) == 0
+    assert line.encode() not in signatures.read_bytes()
+    assert run(["sketch", str(tmp_path / "docs.jsonl"), "--key-file", "env:NOT_SET", "--out", str(tmp_path / "t.arrow")]) == 2

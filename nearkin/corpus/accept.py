@@ -174,7 +174,7 @@ def as_vectors(values: pa.Array, name: str, dimensions: int | None = None) -> Co
         raise UsageError(f"column {name!r} is {values.type}, not lists of numbers; choose another one with --vector")
     lengths = pc.fill_null(pc.list_value_length(values), -1).to_numpy(zero_copy_only=False)
     if dimensions is None:
-        dimensions = max(1, int(np.bincount(np.maximum(lengths, 0)).argmax())) if len(lengths) else 1
+        dimensions = max(1, most_common(lengths))
     reasons = dict.fromkeys(np.flatnonzero(lengths < 0).tolist(), f"null {name}")
     wrong = np.flatnonzero((lengths >= 0) & (lengths != dimensions))
     reasons.update({at: f"{name} has {lengths[at]} numbers, not {dimensions}" for at in wrong.tolist()})
@@ -185,6 +185,17 @@ def as_vectors(values: pa.Array, name: str, dimensions: int | None = None) -> Co
         numbers[fit] = flat.astype(np.float32).reshape(len(fit), dimensions)
     reasons.update(_vector_faults(numbers, fit, name))
     return Column(pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), dimensions), reasons)
+
+
+def most_common(lengths: "np.ndarray | list[int]") -> int:
+    """The length that occurs most, the smallest of them if there are several; 0 for none. Lengths below 0 do not count.
+
+    Examples:
+        >>> most_common([3, 3, 2, 2, 3, -1]), most_common([])
+        (3, 0)
+    """
+    counted = np.maximum(np.asarray(lengths, np.int64), 0)
+    return int(np.bincount(counted[counted > 0]).argmax()) if (counted > 0).any() else 0
 
 
 def vector_fault(value: object, name: str, dimensions: int | None) -> str | None:

@@ -1,13 +1,14 @@
 """JSON lines: one object a line, kept ones written back byte for byte."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus.accept import MAX_DOCUMENT, content_type, raw_prefix, vector_fault
+from nearkin.corpus.accept import MAX_DOCUMENT, content_type, most_common, raw_prefix, vector_fault
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.files import InputFile
 from nearkin.corpus.formats import Piece, compressed_sink, fresh_name
@@ -146,6 +147,11 @@ class _Parser:
     def piece(self, next_row: int) -> Piece:
         """What was collected; starts anew."""
         columns, values = self._columns, self._values
+        if columns.vector and columns.dimensions is None and values:
+            lengths = [len(value[columns.vector]) for value in values]
+            columns = replace(columns, dimensions=most_common(lengths))
+            fit = [at for at, length in enumerate(lengths) if length == columns.dimensions]
+            values, self._rows = [values[at] for at in fit], [self._rows[at] for at in fit]
         arrays = {columns.content: pa.array([value[columns.source] for value in values], content_type(columns))}
         if columns.id is not None:
             arrays["id"] = pa.array([_as_text(value[columns.id]) for value in values], pa.large_string())

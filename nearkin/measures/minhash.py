@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from nearkin.errors import UsageError
 from nearkin.lsh.bands import Form, slot_form, truncated_form
 from nearkin.lsh.curve import Banding, fixed_banding, margin_for, solve_banding
 from nearkin.measures.base import Payload, PayloadBuilder, Request, Stored, WeightedPayloads
@@ -74,8 +73,7 @@ class _MinHash:
     def form(self, banding: Banding, keys: np.ndarray | None) -> Form:
         if not self.spec.truncated:
             return slot_form(banding.rows)
-        if keys is None:
-            raise UsageError("b-bit signatures cannot be banded anew: their band keys were made of whole slots; sketch again")
+        assert keys is not None
         return truncated_form(self.spec.k, self.spec.slot_bits, keys)
 
     def distance(self, similarity: np.ndarray) -> None:

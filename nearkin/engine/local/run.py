@@ -18,7 +18,7 @@ from nearkin.engine.local.pairs import PairSpool, ScoredWriter, read_scored
 from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES, Settings
-from nearkin.errors import RunError
+from nearkin.errors import RunError, UsageError
 from nearkin.lsh.bands import whole_keys
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, measure_of
@@ -61,6 +61,12 @@ class LocalRun:
         return self.settings.banding(self.measure, (self.work.done("sketch") or {}).get("documents", 0))
 
     def _banded(self) -> Banded:
+        bands, rows = self.banding.bands, self.banding.rows
+        if self.settings.spec.truncated and (keyed := (self.work.done("sketch") or {})["keyed"]) != [bands, rows]:
+            raise UsageError(
+                f"b-bit signatures cannot be banded anew: theirs are {keyed[0]} × {keyed[1]}, this asks for {bands} × {rows}; "
+                f"give --bands {keyed[0]} --rows {keyed[1]}, or sketch the inputs again"
+            )
         return Banded.of(self.measure, self.banding, self.documents(), self.settings.threshold)
 
     def _keyed(self) -> sketching.Keyed | None:
@@ -80,6 +86,8 @@ class LocalRun:
                 )
                 repeated = separate_repeated_ids(self.documents(), self.corpus.names) if self.columns.id else 0
                 facts.update(self._sketch_facts(), repeated_ids=repeated)
+                if self.settings.spec.truncated:
+                    facts["keyed"] = [self.banding.bands, self.banding.rows]
 
     def _sketch_facts(self) -> dict[str, Any]:
         documents = self.documents()
@@ -100,7 +108,9 @@ class LocalRun:
 
     def documents(self) -> Documents:
         """What the sketch stage left."""
-        bands = self.banding.bands if self.settings.spec.truncated else 0
+        bands = 0
+        if self.settings.spec.truncated:
+            bands, _ = (self.work.done("sketch") or {}).get("keyed", (self.banding.bands, 0))
         return Documents(self.work.path / "sketch", self.settings.spec, bands)
 
     def collapse(self) -> None:

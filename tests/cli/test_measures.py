@@ -1,0 +1,149 @@
+"""Every measure through the command line."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.cli.app import run
+from nearkin.corpus.signatures import read_signatures
+
+NEAR = 40
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents with a text and a vector: copies of the first ones are near by text, by vector, or by both."""
+    rng = np.random.default_rng(8)
+    texts = [" ".join(f"w{x}" for x in rng.integers(0, 3000, 90)) for _ in range(300)]
+    vectors = rng.normal(size=(300, 16))
+    for i in range(NEAR):
+        words = texts[i].split()
+        words[i] = "edited"
+        texts.append(" ".join(words))
+        vectors = np.vstack([vectors, vectors[i] + rng.normal(scale=0.02, size=16)])
+    rows = [None if i == 5 else [*map(float, vector)] for i, vector in enumerate(vectors)]
+    rows[6] = rows[6][:15]  # type: ignore[index]
+    rows[7] = [0.0] * 16
+    folder = tmp_path_factory.mktemp("measures")
+    table = pa.table(
+        {"id": [f"d{i:03}" for i in range(len(texts))], "text": texts, "v": pa.array(rows, pa.list_(pa.float32()))}
+    )
+    pq.write_table(table, folder / "docs.parquet")
+    (folder / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    return folder
+
+
+def summary(arguments: list[str | Path], capfd: pytest.CaptureFixture[str]) -> dict[str, object]:
+    assert run([*map(str, arguments), "--json"]) == 0, capfd.readouterr().err
+    found: dict[str, object] = json.loads(capfd.readouterr().out)
+    return found
+
+
+OPTIONS = {
+    "simhash by cosine": ["--measure", "simhash", "--threshold", "0.8"],
+    "simhash by distance": ["--measure", "simhash", "--distance", "12"],
+    "simhash by tf-idf": ["--measure", "simhash", "--weights", "tfidf", "--k", "128", "--threshold", "0.8"],
+    "weighted": ["--measure", "weighted-jaccard", "--threshold", "0.8"],
+    "one bit": ["--slot-bits", "1", "--threshold", "0.8"],
+    "another hash": ["--base-hash", "murmur3", "--threshold", "0.8"],
+    "tables": ["--tables", "2", "--bands", "8", "--rows", "6", "--threshold", "0.8"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_text(name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    found = summary(["dedup", corpus / "docs.parquet", "--id", "id", *OPTIONS[name], "--out", out], capfd)
+    counts = found["counts"]
+    assert isinstance(counts, dict)
+    assert NEAR - 6 <= counts["removed_near"] <= NEAR
+    assert counts["kept"] + counts["removed"] == 340
+    pairs = pq.read_table(out / "pairs.parquet")
+    assert ("distance" in pairs.column_names) == (name == "simhash by distance")
+    assert "<svg" in (out / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("file", ["docs.parquet", "docs.jsonl"])
+@pytest.mark.parametrize("asked", [["--threshold", "0.98"], ["--distance", "60"]])
+def test_vectors(file: str, asked: list[str], corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    found = summary(["dedup", corpus / file, "--id", "id", "--vector", "v", *asked, "--out", out], capfd)
+    counts = found["counts"]
+    assert isinstance(counts, dict)
+    assert counts["removed_near"] == NEAR - 3
+    assert counts["rejected"] == 3
+    reasons = [json.loads(line)["reason"] for line in (out / "rejected.jsonl").read_text().splitlines()]
+    assert sorted(reasons) == ["null v", "v has 15 numbers, not 16", "v is zero, so it has no direction"]
+
+
+def test_frequencies_are_kept_and_used_again(corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    common = ["--id", "id", *OPTIONS["simhash by tf-idf"]]
+    first = summary(["dedup", corpus / "docs.parquet", *common, "--out", tmp_path / "a"], capfd)
+    table = tmp_path / "a" / "frequencies.arrow"
+    again = summary(["dedup", corpus / "docs.jsonl", *common, "--frequencies", table, "--out", tmp_path / "b"], capfd)
+    assert first["spec_fingerprint"] == again["spec_fingerprint"]
+    clusters = [pq.read_table(tmp_path / name / "clusters.parquet") for name in "ab"]
+    assert clusters[0].equals(clusters[1])
+    file = tmp_path / "s.arrow"
+    options = ["--measure", "simhash", "--weights", "tfidf", "--k", "128"]
+    summary(["sketch", corpus / "docs.parquet", *options, "--out", file], capfd)
+    assert read_signatures(file).spec.frequencies == first["spec"]["frequencies"]  # type: ignore[index]
+    assert Path(f"{file}.frequencies.arrow").exists()
+
+
+@pytest.mark.parametrize("name", ["simhash by cosine", "simhash by tf-idf", "weighted"])
+def test_a_saved_run_is_banded_anew(name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    common = ["--id", "id", *OPTIONS[name], "--save-signatures"]
+    summary(["dedup", corpus / "docs.parquet", *common, "--out", tmp_path / "a"], capfd)
+    found = summary(["dedup", tmp_path / "a", "--threshold", "0.99", "--out", tmp_path / "b"], capfd)
+    assert found["counts"]["removed_near"] < NEAR - 6  # type: ignore[index]
+
+
+def test_a_saved_run_of_cut_slots_keeps_its_bands(corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    banded = ["--bands", "20", "--rows", "5", "--threshold", "0.8"]
+    common = ["--id", "id", "--slot-bits", "2", *banded, "--save-signatures"]
+    first = summary(["dedup", corpus / "docs.parquet", *common, "--out", tmp_path / "a"], capfd)
+    again = summary(["dedup", tmp_path / "a", *banded, "--out", tmp_path / "b"], capfd)
+    assert first["counts"] == again["counts"]
+    assert run(["dedup", str(tmp_path / "a"), "--bands", "10", "--rows", "5", "--out", str(tmp_path / "c")]) == 2
+    assert "cannot be banded anew: theirs are 20 × 5" in capfd.readouterr().err
+
+
+WRONG = [
+    (["--measure", "cosine"], "name their column with --vector"),
+    (["--vector", "v", "--text", "text"], "--text text and --vector v exclude each other"),
+    (["--vector", "text"], "not lists of numbers"),
+    (["--vector", "v", "--measure", "jaccard"], "does not go with unit='vector'"),
+    (["--distance", "3"], "distance 3 is of signs"),
+    (["--measure", "simhash", "--distance", "99"], "distance 99 is outside 0 to 63"),
+    (["--measure", "simhash", "--slot-bits", "8"], "slot_bits=8 is not one of 1"),
+    (["--slot-bits", "3"], "slot_bits=3"),
+    (["--weights", "tfidf"], "is of measure simhash"),
+    (["--measure", "simhash", "--weights", "given"], "weights='given' is not one of tf, tfidf"),
+    (["--measure", "simhash", "--frequencies", "x.arrow"], "need weights='tfidf'"),
+    (["--key-file", "missing"], "cannot be read"),
+    (["--key-file", "x", "--base-hash", "fnv1a"], "exclude each other"),
+    (["--base-hash", "md5"], "base_hash='md5'"),
+    (["--base-hash", "siphash"], "siphash is keyed"),
+    (["--tables", "0"], "tables=0"),
+    (["--k", "100"], "k=100 is not a multiple of 8"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG, ids=[" ".join(options) for options, _ in WRONG])
+def test_wrong_usage(options: list[str], message: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["dedup", str(corpus / "docs.parquet"), *options, "--out", str(tmp_path / "out")]) == 2
+    said = capfd.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_vectors_are_not_read_from_delimited_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("v\n1\n")
+    assert run(["dedup", str(tmp_path / "a.csv"), "--vector", "v", "--out", str(tmp_path / "out")]) == 2
+    assert "cannot hold vectors" in capfd.readouterr().err
