@@ -27,3 +27,7 @@ class MissingExtraError(NearkinError, ImportError):
 
 class WireError(NearkinError, ValueError):
     """Bytes that are no signature of the Spec they are read for; `nearkin.sketch.wire` tells the faults apart."""
+
+
+class RebuildDueError(NearkinError, RuntimeError):
+    """A counting signature has forgotten too much to be right; it must be rebuilt from the elements that are left."""

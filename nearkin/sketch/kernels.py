@@ -262,3 +262,93 @@ def number_occurrences(hashes: np.ndarray, offsets: np.ndarray, out: np.ndarray)
         for i in range(ordered.shape[0]):
             repeat = repeat + U64(1) if i > 0 and ordered[i] == ordered[i - 1] else U64(0)
             out[start + i] = ordered[i] if repeat == U64(0) else mix64(ordered[i] + repeat * STREAM_A)
+
+
+@kernel
+def element_values(h: np.uint64, rounds: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """What one element alone puts into each slot: of `binned` (rounds, completion a) or `classic` (no rounds; a, b)."""
+    k = out.shape[0]
+    high = h >> U64(32)
+    if rounds.shape[0] == 0:
+        for j in range(k):
+            out[j] = min(U32((a[j] * high + b[j]) >> U64(32)), EMPTY - U32(1))
+        return
+    tag = U32(rounds.shape[0]) << TAG_SHIFT
+    for j in range(k):
+        out[j] = tag | (U32(U32(high) * U32(a[j])) >> VALUE_SHIFT)
+    for r in range(rounds.shape[0]):
+        x = h * rounds[r]
+        j = ((x >> U64(32)) * U64(k)) >> U64(32)
+        out[j] = min(out[j], (U32(r) << TAG_SHIFT) | (U32(x ^ (x >> U64(32))) >> VALUE_SHIFT))
+
+
+@kernel
+def count_up(
+    value: np.uint32, h: np.uint64, values: np.ndarray, owners: np.ndarray, counts: np.ndarray, bound: np.uint32
+) -> np.uint32:
+    """Adds an element to one slot's list, in the order of (value, element); returns the slot's bound, lower if it was full."""
+    if value >= bound:
+        return bound
+    depth = values.shape[0]
+    at = 0
+    while at < depth and (values[at] < value or (values[at] == value and counts[at] > 0 and owners[at] < h)):
+        at += 1
+    if at < depth and values[at] == value and owners[at] == h and counts[at] > 0:
+        counts[at] += 1
+        return bound
+    crowded = value if at == depth else values[depth - 1]
+    for i in range(depth - 1, at, -1):
+        values[i], owners[i], counts[i] = values[i - 1], owners[i - 1], counts[i - 1]
+    if at < depth:
+        values[at], owners[at], counts[at] = value, h, 1
+    if crowded >= bound:
+        return bound
+    # What is held lies below the bound: others of the crowded one's value go with it.
+    while depth > 0 and values[depth - 1] >= crowded:
+        values[depth - 1], counts[depth - 1] = EMPTY, 0
+        depth -= 1
+    return crowded
+
+
+@kernel
+def count_down(
+    value: np.uint32, h: np.uint64, values: np.ndarray, owners: np.ndarray, counts: np.ndarray, bound: np.uint32
+) -> bool:
+    """Takes an element from one slot's list; False if it should be there and is not."""
+    if value >= bound:
+        return True
+    depth = values.shape[0]
+    for at in range(depth):
+        if values[at] == value and owners[at] == h and counts[at] > 0:
+            counts[at] -= 1
+            if counts[at] == 0:
+                for i in range(at, depth - 1):
+                    values[i], owners[i], counts[i] = values[i + 1], owners[i + 1], counts[i + 1]
+                values[depth - 1], counts[depth - 1] = EMPTY, 0
+            return True
+    return False
+
+
+@kernel
+def change_counts(
+    hashes: np.ndarray,
+    step: int,
+    rounds: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    values: np.ndarray,
+    owners: np.ndarray,
+    counts: np.ndarray,
+    bounds: np.ndarray,
+) -> int:
+    """Adds (step 1) or discards (-1) elements of a counting signature; returns how many, fewer if one was not there."""
+    k = values.shape[0]
+    own = np.empty(k, np.uint32)
+    for i in range(hashes.shape[0]):
+        element_values(hashes[i], rounds, a, b, own)
+        for j in range(k):
+            if step > 0:
+                bounds[j] = count_up(own[j], hashes[i], values[j], owners[j], counts[j], bounds[j])
+            elif not count_down(own[j], hashes[i], values[j], owners[j], counts[j], bounds[j]):
+                return i
+    return hashes.shape[0]

@@ -1,0 +1,123 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearkin.errors import RebuildDueError, UsageError
+from nearkin.sketch.bottom import BottomK
+from nearkin.sketch.counting import CountingMinHash
+from nearkin.sketch.minhash import SCHEMES, scheme_of, splitmix64
+from nearkin.spec import Spec
+
+ELEMENTS = splitmix64(77, 60)
+steps = st.lists(st.tuples(st.booleans(), st.integers(0, 59)), max_size=150)
+
+
+def signature(held: Counter[int], spec: Spec) -> np.ndarray:
+    slots = np.full(spec.k, 0xFFFFFFFF, np.uint32)
+    scheme_of(spec).update(np.array(sorted(held), np.uint64), slots)
+    return slots
+
+
+@settings(max_examples=150)
+@given(steps, st.sampled_from(sorted(SCHEMES)), st.integers(1, 4))
+def test_never_a_wrong_signature(steps: list[tuple[bool, int]], scheme: str, depth: int) -> None:
+    """After any adding and discarding: the signature of what is there, or an error that says a rebuild is due."""
+    spec = Spec(k=16, scheme=scheme)
+    sketch, held = CountingMinHash(spec, depth), Counter[int]()
+    for adding, i in steps:
+        h = int(ELEMENTS[i])
+        if adding:
+            sketch.add_hashes(ELEMENTS[i : i + 1])
+            held[h] += 1
+        elif held[h]:
+            sketch.discard_hashes(ELEMENTS[i : i + 1])
+            held[h] -= 1
+            held += Counter()
+        true = signature(held, spec)
+        known = np.ones(16, bool)
+        known[sketch.underflowed] = False
+        assert (sketch._values[known, 0] == true[known]).all()
+        if known.all():
+            assert (sketch.snapshot() == true).all()
+            assert not sketch.rebuild_due
+        else:
+            with pytest.raises(RebuildDueError, match="rebuild with the elements that are left"):
+                sketch.snapshot()
+    assert len(sketch) == held.total()
+    rest = np.array(list(held.elements()), np.uint64)
+    assert (sketch.rebuild(rest).snapshot() == signature(held, spec)).all()
+
+
+def test_depth_decides_how_much_may_go() -> None:
+    spec, elements = Spec(k=64), splitmix64(3, 2000)
+    due = []
+    for depth in (1, 4, 16):
+        sketch = CountingMinHash(spec, depth).add_hashes(elements)
+        gone = 0
+        while not sketch.rebuild_due:
+            sketch.discard_hashes(elements[gone : gone + 20])
+            gone += 20
+        due.append(gone)
+    assert due[0] < due[1] < due[2]
+    assert due[0] <= 100
+    assert due[2] >= 1000
+
+
+def test_what_was_not_added_cannot_be_discarded() -> None:
+    sketch = CountingMinHash(Spec(k=16)).add("one two three four five")
+    before = sketch.snapshot()
+    with pytest.raises(UsageError, match="is not there"):
+        sketch.discard("something else entirely")
+    assert (sketch.snapshot() == before).all()
+    assert len(sketch) == 3
+
+
+@pytest.mark.parametrize("spec", [Spec(slot_bits=8), Spec(measure="simhash"), Spec(measure="weighted-jaccard")])
+def test_only_whole_slots_of_sets_are_counted(spec: Spec) -> None:
+    with pytest.raises(UsageError, match="count with measure jaccard"):
+        CountingMinHash(spec)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 1000, 50_000])
+def test_cardinality(size: int) -> None:
+    estimates = [BottomK.of(splitmix64(seed, size), 256).cardinality for seed in range(30)]
+    error = 0.0 if size < 256 else 1 / np.sqrt(254)
+    assert abs(np.mean(estimates) - size) <= 4 * error * size / np.sqrt(30)
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "shared"), [(500, 800, 300), (300, 30_000, 270), (2000, 2000, 1500), (50, 20_000, 25)]
+)
+def test_relations_of_sets(small: int, large: int, shared: int) -> None:
+    k, trials = 512, 40
+    found: dict[str, list[float]] = {"jaccard": [], "intersection": [], "containment": []}
+    for seed in range(trials):
+        pool = splitmix64(1000 + seed, small + large - shared)
+        a, b = BottomK.of(pool[:small], k), BottomK.of(pool[small - shared :], k)
+        found["jaccard"].append(a.jaccard(b))
+        found["intersection"].append(a.intersection(b))
+        contained = a.containment_in(b)
+        if not np.isnan(contained):
+            found["containment"].append(contained)
+    union = small + large - shared
+    j, c = shared / union, shared / small
+    assert abs(np.mean(found["jaccard"]) - j) < 4 * np.sqrt(j * (1 - j) / k / trials) + 1e-9
+    assert abs(np.mean(found["intersection"]) - shared) < 0.2 * shared + 5
+    known = max(1.0, min(small, k) * min(1.0, k / large))
+    assert abs(np.mean(found["containment"]) - c) < 4 * np.sqrt(c * (1 - c) / known / len(found["containment"])) + 0.02
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.lists(st.integers(0, 2**64 - 1), max_size=40))
+def test_merge_is_union(a: list[int], b: list[int]) -> None:
+    x, y = (BottomK.of(np.array(v, np.uint64), 8) for v in (a, b))
+    assert x.merge(y) == BottomK.of(np.array(a + b, np.uint64), 8) == y.merge(x)
+    assert x.merge(x) == x
+    assert hash(x.merge(y)) == hash(y.merge(x))
+
+
+def test_sketches_of_different_size_do_not_mix() -> None:
+    with pytest.raises(UsageError, match="k=8 and k=16"):
+        BottomK.of(ELEMENTS, 8).jaccard(BottomK.of(ELEMENTS, 16))
