@@ -18,6 +18,12 @@ _HOMES = {
     "PairsResult": "nearkin.api",
     "Spec": "nearkin.spec",
     "MinHashBuilder": "nearkin.sketch.builder",
+    "CountingMinHash": "nearkin.sketch.counting",
+    "BottomK": "nearkin.sketch.bottom",
+    "HammingIndex": "nearkin.lsh.hamming",
+    "HashKey": "nearkin.keys",
+    "DocumentFrequencies": "nearkin.sketch.materials",
+    "Materials": "nearkin.sketch.materials",
     "estimate": "nearkin.sketch.minhash",
     "synth": "nearkin.evaluate.synth",
     "SynthSettings": "nearkin.evaluate.synth",
@@ -25,6 +31,9 @@ _HOMES = {
     "UsageError": "nearkin.errors",
     "RunError": "nearkin.errors",
     "IncompatibleError": "nearkin.errors",
+    "KeyRequiredError": "nearkin.errors",
+    "RebuildDueError": "nearkin.errors",
+    "WireError": "nearkin.errors",
 }
 
 __all__ = [*_HOMES, "__version__"]
@@ -54,8 +63,21 @@ sys.modules[__name__].__class__ = _Package
 
 if TYPE_CHECKING:
     from nearkin.api import DedupResult, PairsResult, dedup, pairs, report, sketch
-    from nearkin.errors import IncompatibleError, NearkinError, RunError, UsageError
+    from nearkin.errors import (
+        IncompatibleError,
+        KeyRequiredError,
+        NearkinError,
+        RebuildDueError,
+        RunError,
+        UsageError,
+        WireError,
+    )
     from nearkin.evaluate.synth import SynthSettings, synth
+    from nearkin.keys import HashKey
+    from nearkin.lsh.hamming import HammingIndex
+    from nearkin.sketch.bottom import BottomK
     from nearkin.sketch.builder import MinHashBuilder
+    from nearkin.sketch.counting import CountingMinHash
+    from nearkin.sketch.materials import DocumentFrequencies, Materials
     from nearkin.sketch.minhash import estimate
     from nearkin.spec import Spec

@@ -20,7 +20,7 @@ from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Progress, Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.jobs import RUN, read_run, write_result
+from nearkin.jobs import RUN, pair_table, read_run, require_relation, write_result
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
 from nearkin.prepare import spec_for, with_dimensions
@@ -170,7 +170,7 @@ class PairsResult:
     """Verified pairs.
 
     Attributes:
-        pairs: id_a, id_b, similarity (exact), estimate.
+        pairs: id_a, id_b, similarity (exact), estimate (and distance); or id_a, id_b, containment, jaccard.
         statistics: What each stage recorded.
     """
 
@@ -250,6 +250,7 @@ def pairs(
     spec: Spec | None = None,
     key: HashKey | None = None,
     frequencies: DocumentFrequencies | None = None,
+    relation: str = "similarity",
     expand_exact: bool = False,
     work: str | Path | None = None,
     progress: Progress | None = None,
@@ -258,6 +259,8 @@ def pairs(
     """All verified pairs of near-duplicates; see `dedup` for the arguments.
 
     Args:
+        relation: `similarity`; or `containment`: documents (id_a) whose shingles are in larger ones (id_b), from a share of
+            `threshold` on.
         expand_exact: List every member of a group of exact duplicates, not one for all.
 
     Examples:
@@ -269,9 +272,13 @@ def pairs(
     asked = {"threshold": threshold, "distance": distance, **settings}
     finished = _start(data, columns, measure, spec, materials, asked, work, progress)
     run = finished.run
-    run.to_pairs()
-    batches = tables.expanded_pair_batches(run) if expand_exact else tables.pair_batches(run)
-    found = pa.Table.from_batches(batches, tables.pairs_schema(run))
+    require_relation(relation)
+    if relation == "similarity":
+        run.to_pairs()
+    else:
+        run.to_exact_groups()
+    schema, batches = pair_table(run, relation, expand_exact)
+    found = pa.Table.from_batches(batches, schema)
     return PairsResult(ResultTable(found), dict(run.work.manifest["stages"]))
 
 

@@ -27,6 +27,7 @@ from nearkin.corpus import (
 from nearkin.corpus.signatures import SignatureWriter
 from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.containment import find_contained
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work import MANIFEST, WorkFolder, disk, dump, write_atomically
@@ -309,9 +310,19 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
+RELATIONS = ("similarity", "containment")
+
+
+def require_relation(relation: str) -> None:
+    """It is one that `pairs` knows."""
+    if relation not in RELATIONS:
+        raise UsageError(f"relation={relation!r} is not one of {', '.join(RELATIONS)}")
+
+
 @contextmanager
-def pairs_run(job: Job, progress: Progress) -> Iterator[LocalRun]:
-    """A run up to scored pairs; its work folder goes away at the end, or stays for --resume after a failure."""
+def pairs_run(job: Job, progress: Progress, relation: str = "similarity") -> Iterator[LocalRun]:
+    """A run up to what pairs are found from; its work folder goes away at the end, or stays for --resume after a failure."""
+    require_relation(relation)
     saved = Saved.find(job.inputs)
     if saved is not None:
         job = _over_saved(job, saved)
@@ -319,22 +330,34 @@ def pairs_run(job: Job, progress: Progress) -> Iterator[LocalRun]:
     if job.partial.exists() and not (job.resume or job.overwrite):
         raise UsageError(f"{job.partial} was left by a run; continue it with --resume, or start again with --overwrite")
     corpus = saved.corpus(job.on_error) if saved else FileCorpus.open(job.inputs, job.on_error, job.settings.memory // 32)
-    work = _claim(job, "pairs", corpus)
+    work = _claim(job, f"pairs by {relation}", corpus)
     if saved is not None:
         _take_signatures(saved, work)
     run = LocalRun(corpus, job.columns, job.settings, work, progress, job.materials)
-    run.to_pairs()
+    if relation == "similarity":
+        run.to_pairs()
+    else:
+        run.to_exact_groups()
     yield run
     work.remove()
 
 
-def pairs_job(job: Job, expand_exact: bool, progress: Progress) -> dict[str, Any]:
+def pair_table(run: LocalRun, relation: str, expand_exact: bool) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The table that `pairs` makes of a run."""
+    if relation == "containment":
+        if expand_exact:
+            raise UsageError("relation containment lists exact groups by one member; leave out --expand-exact")
+        return tables.CONTAINED, tables.contained_batches(find_contained(run), run.documents().ids)
+    return tables.pairs_schema(run), tables.expanded_pair_batches(run) if expand_exact else tables.pair_batches(run)
+
+
+def pairs_job(job: Job, expand_exact: bool, progress: Progress, relation: str = "similarity") -> dict[str, Any]:
     """Writes all verified pairs into `job.out` (parquet); exact groups by one member unless expanded."""
-    with PeakMemory() as memory, pairs_run(job, progress) as run:
-        batches = tables.expanded_pair_batches(run) if expand_exact else tables.pair_batches(run)
+    with PeakMemory() as memory, pairs_run(job, progress, relation) as run:
+        schema, batches = pair_table(run, relation, expand_exact)
         staged = run.work.path / "pairs.parquet"
         with disk(job.out.parent):
-            rows = tables.write_batches(staged, tables.pairs_schema(run), batches)
+            rows = tables.write_batches(staged, schema, batches)
             staged.replace(job.out)
         stages = run.work.manifest["stages"]
     return {"out": str(job.out), "pairs": rows, "stages": stages, "peak_memory": memory.peak, **job.identity("pairs")}

@@ -37,6 +37,7 @@ def pairs(
     block_by: o.BlockBy = None,
     max_bucket: o.MaxBucket = 100,
     fanout: o.Fanout = 100,
+    relation: Annotated[str, typer.Option(help="similarity, or containment: documents inside larger ones.")] = "similarity",
     expand_exact: Annotated[bool, typer.Option("--expand-exact", help="List every member of exact groups.")] = False,
     memory: o.Memory = o.MEMORY,
     workers: o.Workers = None,
@@ -54,6 +55,8 @@ def pairs(
         nearkin pairs docs.parquet --out pairs.parquet
 
         nearkin pairs docs.parquet --threshold 0.5 --bands 42 --rows 3 --out pairs.parquet
+
+        nearkin pairs docs.parquet --relation containment --threshold 0.9 --out contained.parquet
 
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """
@@ -74,7 +77,9 @@ def pairs(
             verify=verify, block_by=block_by, max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory), workers=threads,
         )  # fmt: skip
         flags = (False, False, resume, overwrite, on_error)
-        summary = pairs_job(Job(tuple(inputs), out, columns, settings, *flags, materials=materials), expand_exact, shown)
+        summary = pairs_job(
+            Job(tuple(inputs), out, columns, settings, *flags, materials=materials), expand_exact, shown, relation
+        )
     finally:
         shown.close()
     if json:

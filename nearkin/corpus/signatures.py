@@ -136,7 +136,10 @@ def _read(path: Path, source: pa.MemoryMappedFile, wanted: Spec | None) -> Signa
     for i in range(last + 1):
         found = reader.get_batch_with_custom_metadata(i)
         found.batch.validate(full=True)
-        sums.append(batch_checksum(found.batch) if i < last else whole_checksum(sums))
+        try:
+            sums.append(batch_checksum(found.batch) if i < last else whole_checksum(sums))
+        except ValueError as error:
+            raise ChecksumError(f"{path} is damaged: buffers of batch {i} have impossible sizes; sketch it again") from error
         given = (found.custom_metadata or {}).get(CHECKSUM, b"").decode()
         if given != sums[-1] or (i == last and len(found.batch)):
             raise ChecksumError(f"{path} is damaged: the checksum of batch {i} does not match; sketch it again")

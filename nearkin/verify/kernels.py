@@ -246,3 +246,66 @@ def all_weighted_pairs(
                 both[found], union[found] = sums[e], joint
                 found += 1
     return found
+
+
+@kernel
+def smallest_hashes(hashes: np.ndarray, starts: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+    """The first hashes (sets are sorted) of some documents of a batch into out (rows, m); shorter sets leave the rest alone."""
+    for i in range(rows.shape[0]):
+        start = starts[rows[i]]
+        for j in range(min(out.shape[1], starts[rows[i] + 1] - start)):
+            out[i, j] = hashes[start + j]
+
+
+@kernel
+def contained_pairs(
+    first: int,
+    hashes: np.ndarray,
+    starts: np.ndarray,
+    inside: np.ndarray,
+    keys: np.ndarray,
+    firsts: np.ndarray,
+    posted: np.ndarray,
+    crowded: np.ndarray,
+    searched: np.ndarray,
+    margins: np.ndarray,
+    sizes: np.ndarray,
+    blocks: np.ndarray,
+) -> np.ndarray:
+    """Pairs int64 (2, m) of a searched document and one of a batch that holds enough of its smallest hashes.
+
+    Sorted sets are merged with the sorted keys; postings of key q are posted[firsts[q] : firsts[q + 1]], places among the
+    searched documents. A document is contained in one that has more shingles, or as many and a greater ordinal.
+    """
+    hits = np.zeros(searched.shape[0], np.int64)
+    touched = np.empty(searched.shape[0], np.int64)
+    room, found = 1024, 0
+    out = np.empty((2, room), np.int64)
+    for d in range(starts.shape[0] - 1):
+        b = first + d
+        if not inside[b]:
+            continue
+        count = 0
+        for i in range(starts[d], starts[d + 1]):
+            q = np.searchsorted(keys, hashes[i])
+            if q == keys.shape[0] or keys[q] != hashes[i] or crowded[q]:
+                continue
+            for p in range(firsts[q], firsts[q + 1]):
+                row = posted[p]
+                if hits[row] == 0:
+                    touched[count] = row
+                    count += 1
+                hits[row] += 1
+        for t in range(count):
+            row = touched[t]
+            a, enough = searched[row], hits[row] >= margins[row]
+            hits[row] = 0
+            larger = sizes[b] > sizes[a] or (sizes[b] == sizes[a] and b > a)
+            if enough and larger and blocks[a] == blocks[b]:
+                if found == room:
+                    grown = np.empty((2, 2 * room), np.int64)
+                    grown[:, :room] = out
+                    out, room = grown, 2 * room
+                out[0, found], out[1, found] = a, b
+                found += 1
+    return out[:, :found].copy()

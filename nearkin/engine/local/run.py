@@ -242,10 +242,14 @@ class LocalRun:
         """What stage 5 left."""
         return Clustering.load(self.work)
 
-    def to_pairs(self) -> None:
-        """Everything up to scored pairs."""
+    def to_exact_groups(self) -> None:
+        """Everything up to exact duplicates."""
         self.sketch()
         self.collapse()
+
+    def to_pairs(self) -> None:
+        """Everything up to scored pairs."""
+        self.to_exact_groups()
         self.candidates()
         self.verify()
 

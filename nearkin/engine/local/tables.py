@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from nearkin.cluster.clusters import unpack
 from nearkin.engine.local.clustering import KINDS, Clustering
+from nearkin.engine.local.containment import Contained
 from nearkin.engine.local.run import LocalRun
 from nearkin.verify.exact import Overlaps
 
@@ -31,6 +32,24 @@ PAIRS = pa.schema(
         ("estimate", pa.float32()),
     ]
 )
+
+
+CONTAINED = pa.schema(
+    [
+        ("id_a", pa.large_string()),
+        ("id_b", pa.large_string()),
+        ("containment", pa.float64()),
+        ("jaccard", pa.float64()),
+    ]
+)
+
+
+def contained_batches(found: Contained, ids: pa.ChunkedArray) -> Iterator[pa.RecordBatch]:
+    """Contained documents (a) and those that contain them (b), ordered by ordinals."""
+    for start in range(0, len(found.a), ROWS):
+        part = Contained(*(np.asarray(column[start : start + ROWS]) for column in found))
+        names = [_whole(ids.take(pa.array(ordinals))) for ordinals in (part.a, part.b)]
+        yield pa.record_batch([*names, pa.array(part.containment), pa.array(part.jaccard)], schema=CONTAINED)
 
 
 def cluster_batches(ids: pa.ChunkedArray, result: Clustering) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,167 @@
+"""Documents that are contained in larger ones: the smallest hashes of each are looked up among all shingles of the others.
+
+If a share c of document A's shingles is in B, each of A's m smallest shingle hashes is in B with probability c, however large
+B is; so A's hits in B are binomial, and a margin at the quantile of the asked recall decides who is compared exactly. (Jaccard
+similarity, and so MinHash, goes to nothing as B grows.)
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nearkin.cluster.clusters import pack
+from nearkin.corpus import Batch
+from nearkin.engine.local import verifying
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.work import map_file
+from nearkin.errors import UsageError
+from nearkin.lsh.curve import margin_for
+from nearkin.measures.base import PayloadBuilder
+from nearkin.threads import Borrowed, ordered_map
+from nearkin.verify import kernels
+from nearkin.verify.exact import distinct
+
+SMALLEST = 64
+"""m: a document's hashes that are looked up."""
+BYTES_PER_HASH = 64
+"""Anonymous bytes that one of them costs while it is looked up."""
+FIELDS = {"a": np.int64, "b": np.int64, "shared": np.int64, "size": np.int64, "union": np.int64}
+WORST = 0.9999
+
+
+class Contained(NamedTuple):
+    """Verified pairs, ordered by (a, b): document a is contained in b."""
+
+    a: np.ndarray
+    """int64 (m,): ordinals of contained documents."""
+    b: np.ndarray
+    """int64 (m,): of those that contain them; no smaller."""
+    shared: np.ndarray
+    """int64 (m,): |A ∩ B|."""
+    size: np.ndarray
+    """int64 (m,): |A|."""
+    union: np.ndarray
+    """int64 (m,): |A ∪ B|."""
+
+    @property
+    def containment(self) -> np.ndarray:
+        """float64 (m,): |A ∩ B| / |A|."""
+        return np.asarray(self.shared / self.size)
+
+    @property
+    def jaccard(self) -> np.ndarray:
+        """float64 (m,): |A ∩ B| / |A ∪ B|."""
+        return np.asarray(self.shared / self.union)
+
+
+def find_contained(run: LocalRun) -> Contained:
+    """The stage: searched and verified, or read back if it is done; exact duplicates by one of them."""
+    if run.settings.spec.measure != "jaccard":
+        raise UsageError(f"relation containment compares shingle sets: measure jaccard, not {run.settings.spec.measure}")
+    folder = run.work.path / "contained"
+    if run.work.done("containment") is None:
+        with run.work.stage("containment") as facts:
+            run.work.folder("contained")
+            found, counted = _Search(run).run()
+            for name, column in zip(Contained._fields, found, strict=True):
+                column.astype(FIELDS[name]).tofile(folder / name)
+            facts.update(counted)
+    return Contained(*(map_file(folder / name, dtype) for name, dtype in FIELDS.items()))
+
+
+@dataclass
+class _Search:
+    run_: LocalRun
+
+    def run(self) -> tuple[Contained, dict[str, Any]]:
+        run = self.run_
+        active = np.flatnonzero(run.active())
+        sizes, smallest = self._smallest(active)
+        room = max(1, run.settings.memory // 3 // BYTES_PER_HASH // SMALLEST)
+        hot, found = 0, [np.empty((2, 0), np.int64)]
+        for start in range(0, len(active), room):
+            searched = active[start : start + room]
+            pairs, skipped = self._look_up(searched, smallest[start : start + room], sizes, active)
+            hot += skipped
+            found.append(pairs)
+        candidates = np.concatenate(found, axis=1)
+        verified = self._verify(candidates)
+        return verified, {"candidates": candidates.shape[1], "pairs": len(verified.a), "hot_shingles": hot}
+
+    def _builders(self) -> "Borrowed[PayloadBuilder]":
+        return Borrowed(self.run_.measure.payload_builder)
+
+    def _smallest(self, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """int64 (documents,): distinct shingles of each; uint64 (active, m): its smallest, the rest all ones."""
+        run, builders = self.run_, self._builders()
+        sizes = np.zeros(len(run.documents()), np.int64)
+        smallest = np.full((len(active), SMALLEST), np.uint64(2**64 - 1))
+        run.progress.stage("smallest hashes", len(sizes))
+
+        def sets(batch: Batch) -> tuple[Batch, np.ndarray, np.ndarray]:
+            payload = builders.use(lambda tool: tool.build(batch.documents[run.columns.content]))
+            return batch, payload.sizes, payload.columns[0]
+
+        for batch, counts, hashes in ordered_map(sets, run.corpus.batches(run.columns), run.settings.workers):
+            sizes[batch.first : batch.first + len(counts)] = counts
+            low, high = np.searchsorted(active, [batch.first, batch.first + len(counts)])
+            starts = np.concatenate([[0], np.cumsum(counts)])
+            kernels.smallest_hashes(hashes, starts, active[low:high] - batch.first, smallest[low:high])
+            run.progress.advance(len(counts))
+        return sizes, smallest
+
+    def _look_up(
+        self, searched: np.ndarray, smallest: np.ndarray, sizes: np.ndarray, active: np.ndarray
+    ) -> tuple[np.ndarray, int]:
+        """Candidate pairs (2, m) of some documents with all, and how many of their hashes too many share."""
+        run, builders = self.run_, self._builders()
+        used = np.minimum(sizes[searched], SMALLEST)
+        rows = np.repeat(np.arange(len(searched)), used)
+        hashes = smallest[np.arange(SMALLEST) < used[:, None]]
+        order = np.argsort(hashes, kind="stable")
+        keys = distinct(hashes)
+        firsts = np.searchsorted(hashes[order], np.append(keys, np.uint64(2**64 - 1)))
+        firsts[-1] = len(hashes)
+        posted = rows[order]
+        crowded = np.diff(firsts) > run.settings.max_bucket
+        lost = np.bincount(posted[np.repeat(crowded, np.diff(firsts))], minlength=len(searched))
+        margins = self._margins(used - lost)
+        blocks, inside = np.asarray(run.work.load("blocks")), np.zeros(len(sizes), bool)
+        inside[active] = True
+        run.progress.stage("look up", len(sizes))
+
+        def hits(batch: Batch) -> tuple[np.ndarray, int]:
+            payload = builders.use(lambda tool: tool.build(batch.documents[run.columns.content]))
+            starts = np.concatenate([[0], np.cumsum(payload.sizes)])
+            found = kernels.contained_pairs(
+                batch.first, payload.columns[0], starts, inside, keys, firsts, posted, crowded, searched, margins, sizes, blocks
+            )
+            return found, len(batch.rows)
+
+        parts = [np.empty((2, 0), np.int64)]
+        for found, count in ordered_map(hits, run.corpus.batches(run.columns), run.settings.workers):
+            parts.append(found)
+            run.progress.advance(count)
+        return np.concatenate(parts, axis=1), int(crowded.sum())
+
+    def _margins(self, used: np.ndarray) -> np.ndarray:
+        """Hits that a candidate needs, by how many hashes are looked up; never reached where there is none."""
+        settings = self.run_.settings
+        table = [margin_for(m, settings.threshold, min(settings.recall, WORST)) for m in range(SMALLEST + 1)]
+        table[0] = SMALLEST + 1
+        return np.maximum(np.array(table, np.int64)[used], 1)
+
+    def _verify(self, candidates: np.ndarray) -> Contained:
+        run = self.run_
+        a, b = candidates
+        wanted = distinct(np.concatenate([a, b]))
+        where = (run.corpus, run.columns, wanted, run.measure, run.settings.workers, run.work, run.progress)
+        payloads = verifying.Payloads.build(*where)
+        overlaps = payloads.compare(pack(a, b))
+        place, starts = payloads.stored.place, payloads.stored.starts
+        size = np.diff(starts)[place[a]] if len(a) else np.empty(0, np.int64)
+        shared, union = overlaps.shared.astype(np.int64), overlaps.joint.astype(np.int64)
+        enough = np.flatnonzero(shared >= run.settings.threshold * size)
+        order = enough[np.lexsort((b[enough], a[enough]))]
+        return Contained(*(column[order] for column in (a, b, shared, size, union)))

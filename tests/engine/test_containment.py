@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run
+from nearkin.errors import UsageError
+
+
+def shingles(text: str) -> set[tuple[str, ...]]:
+    words = text.split()
+    return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))}
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """Long documents; short ones that quote them whole, with edits, or not at all; equal ones; a tiny one."""
+    rng = np.random.default_rng(12)
+    words = np.array([f"w{i}" for i in range(5000)])
+    long = [list(rng.choice(words, rng.integers(600, 2500))) for _ in range(60)]
+    out = [" ".join(document) for document in long]
+    for i in range(120):
+        host = long[i % 60]
+        size = int(rng.integers(20, 200))
+        at = int(rng.integers(0, len(host) - size))
+        quote = host[at : at + size]
+        for _ in range(i % 5):
+            quote[int(rng.integers(size))] = f"edit{i}"
+        out.append(" ".join([*quote, *rng.choice(words, i % 3 * 10)]))
+    return [*out, out[70], " ".join(long[3][10:13]), "", "one"]
+
+
+def brute_force(texts: list[str], threshold: float, skip: set[int]) -> dict[tuple[int, int], tuple[float, float]]:
+    sets = [shingles(text) if text else set() for text in texts]
+    found = {}
+    for a, x in enumerate(sets):
+        for b, y in enumerate(sets):
+            larger = (len(y), b) > (len(x), a)
+            if a != b and x and larger and not {a, b} & skip and len(x & y) >= threshold * len(x):
+                found[a, b] = (len(x & y) / len(x), len(x & y) / len(x | y))
+    return found
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.8, 1.0])
+def test_against_brute_force(threshold: float, texts: list[str]) -> None:
+    found = nk.pairs(texts, relation="containment", threshold=threshold, recall=0.99).pairs.arrow.to_pylist()
+    got = {(int(row["id_a"]), int(row["id_b"])): (row["containment"], row["jaccard"]) for row in found}
+    # The two equal documents are represented by one of them: whichever the pairs do not name.
+    named = {i for pair in got for i in pair}
+    want = brute_force(texts, threshold, {70, 180} - named or {180})
+    assert got.items() <= want.items()
+    assert len(got) >= 0.97 * len(want) > 5
+
+
+def test_partitions_and_workers_do_not_matter(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    one = nk.pairs(texts, relation="containment", workers=1).pairs.arrow
+    monkeypatch.setattr("nearkin.engine.local.containment.BYTES_PER_HASH", 10**6)
+    many = nk.pairs(texts, relation="containment", workers=2).pairs.arrow
+    assert one.equals(many)
+
+
+def test_crowded_shingles_are_counted(texts: list[str]) -> None:
+    found = nk.pairs(texts + ["a b c d e f g h " + text for text in texts], relation="containment", max_bucket=2)
+    assert found.statistics["containment"]["hot_shingles"] > 0
+
+
+def test_command_line(texts: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for i, text in enumerate(texts):
+        (tmp_path / f"{i:03}.txt").write_text(text)
+    out = tmp_path / "contained.parquet"
+    asked = ["pairs", str(tmp_path / "*.txt"), "--relation", "containment", "--threshold", "0.9", "--out", str(out)]
+    assert run(asked) == 0
+    table = pq.read_table(out)
+    assert table.column_names == ["id_a", "id_b", "containment", "jaccard"]
+    assert len(table) > 30
+    assert run([*asked[:3], "overlap", *asked[4:], "--overwrite"]) == 2
+    assert "relation='overlap' is not one of similarity, containment" in capfd.readouterr().err
+    assert run([*asked, "--overwrite", "--measure", "simhash"]) == 2
+    assert "measure jaccard, not simhash" in capfd.readouterr().err
+    assert run([*asked, "--overwrite", "--expand-exact"]) == 2
+
+
+def test_nothing_contains_what_is_empty() -> None:
+    assert len(nk.pairs(["", "a b c d"], relation="containment").pairs) == 0
+    with pytest.raises(UsageError, match="relation='x'"):
+        nk.pairs(["a"], relation="x")
