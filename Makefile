@@ -26,7 +26,7 @@ test-full: $(DEV)  ## the same suites at full size
 	$(BIN)/python -m pytest --full
 
 coverage: $(DEV)
-	NUMBA_DISABLE_JIT=0 $(BIN)/python -m pytest --cov=nearkin --cov-report=term --cov-fail-under=90
+	$(BIN)/python -m pytest --cov=nearkin --cov-report=term --cov-fail-under=90
 
 lint: $(DEV)
 	$(BIN)/ruff check .
