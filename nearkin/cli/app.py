@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearkin.cli import bench, dedup, demo, info, merge, pairs, sketch, synth
+from nearkin.cli import bench, dedup, demo, hashlab, info, merge, pairs, sketch, synth
 from nearkin.errors import NearkinError, UsageError
 from nearkin.release import VERSION
 
@@ -75,7 +75,18 @@ def nearkin(
     """Near-duplicate detection: shingled, sketched, banded, verified, clustered."""
 
 
-for command in (dedup.dedup, pairs.pairs, sketch.sketch, merge.merge, info.info, synth.synth, demo.demo, bench.bench):
+COMMANDS = (
+    dedup.dedup,
+    pairs.pairs,
+    sketch.sketch,
+    merge.merge,
+    info.info,
+    synth.synth,
+    demo.demo,
+    bench.bench,
+    hashlab.hashlab,
+)
+for command in COMMANDS:
     app.command()(interruptible(command))
 
 

@@ -198,3 +198,35 @@ def draws(seed: np.uint64, keys: np.ndarray, out: np.ndarray) -> None:
     """A uniform number in [0, 1) for each key."""
     for i in range(keys.shape[0]):
         out[i] = np.float64(mix64(mix64(seed) ^ (U64(keys[i]) * GOLDEN)) >> U64(11)) / 9007199254740992.0
+
+
+@kernel
+def affine_61(a: np.uint64, x: np.uint64, b: np.uint64) -> np.uint64:
+    """(a·x + b) mod 2⁶¹ − 1 with a 128-bit product, a, b, x < 2⁶¹ − 1: no wrap-around before the modulus."""
+    a_low, a_high, x_low, x_high = a & U32(0xFFFFFFFF), a >> U64(32), x & U32(0xFFFFFFFF), x >> U64(32)
+    low, middle, other, high = a_low * x_low, a_low * x_high, a_high * x_low, a_high * x_high
+    carry = ((low >> U64(32)) + (middle & U32(0xFFFFFFFF)) + (other & U32(0xFFFFFFFF))) >> U64(32)
+    high += (middle >> U64(32)) + (other >> U64(32)) + carry
+    low = a * x
+    prime = (U64(1) << U64(61)) - U64(1)
+    total = (low & prime) + ((low >> U64(61)) | (high << U64(3)))
+    total = (total & prime) + (total >> U64(61)) + b
+    total = (total & prime) + (total >> U64(61))
+    return total - prime if total >= prime else total
+
+
+@kernel
+def affine_minhash(values: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """Minima of k affine functions over values below 2⁶¹ − 1, uint64 (k,)."""
+    for j in range(out.shape[0]):
+        lowest = U64(0xFFFFFFFFFFFFFFFF)
+        for i in range(values.shape[0]):
+            lowest = min(lowest, affine_61(a[j], values[i], b[j]))
+        out[j] = lowest
+
+
+@kernel
+def affine_each(values: np.ndarray, a: np.uint64, b: np.uint64, out: np.ndarray) -> None:
+    """One affine function of each value."""
+    for i in range(values.shape[0]):
+        out[i] = affine_61(a, values[i], b)

@@ -1,7 +1,7 @@
 """The end of a run on a terminal: a compact summary, and clusters worth looking at."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -171,3 +171,13 @@ def _packages(cluster: Cluster) -> frozenset[str]:
     """First folders of the ids of the kept document and the examples."""
     ids = (cluster.id, *(example.id for example in cluster.examples))
     return frozenset(name.partition(":")[0].partition("/")[0] for name in ids)
+
+
+def plain_table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of text, all columns but the first to the right."""
+    table = Table(title=title, title_justify="left", box=None)
+    for i, name in enumerate(names):
+        table.add_column(name, justify="right" if i else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table

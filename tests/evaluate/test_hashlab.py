@@ -1,0 +1,63 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearkin.cli.app import run
+from nearkin.evaluate import kernels
+from nearkin.evaluate.hashlab import AFFINE, KINDS, PRIME, SHA, accuracies, avalanches, throughputs, trial_sets, words_of_text
+from nearkin.sketch.minhash import SCHEMES
+from nearkin.spec import FAMILIES
+
+below = st.integers(0, PRIME - 1)
+
+
+@given(below, below, below)
+def test_affine_functions_do_not_wrap_around(a: int, x: int, b: int) -> None:
+    assert int(kernels.affine_61(np.uint64(a), np.uint64(x), np.uint64(b))) == (a * x + b) % PRIME
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sets_have_the_similarity_they_say(kind: str) -> None:
+    a, b, similarity = trial_sets(kind, 3, words_of_text())
+    assert len(set(a) & set(b)) / len(set(a) | set(b)) == similarity
+
+
+def test_strong_families_are_as_good_as_random_and_affine_ones_are_not(full: bool) -> None:
+    found = list(accuracies(400 if full else 60))
+    assert {(row.family, row.scheme) for row in found} == {
+        *((family, scheme) for family in (*FAMILIES, SHA) for scheme in SCHEMES),
+        (AFFINE, "classic"),
+    }
+    for row in found:
+        if row.family != AFFINE:
+            assert abs(row.bias) < 5 * row.bias_error, row
+            assert row.variance < 1.8, row
+    structured = [row for row in found if row.family == AFFINE and row.sets != "words"]
+    assert all(row.bias < -8 * row.bias_error for row in structured)
+
+
+def test_avalanche_tells_weak_mixing() -> None:
+    found = {row.family: row for row in avalanches(500)}
+    for family in ("xxh3", "murmur3", "siphash", SHA):
+        assert abs(found[family].mean - 0.5) < 0.01
+        assert found[family].worst < 0.12
+    assert found["fnv1a"].worst > 0.4
+    assert found[AFFINE].worst > 0.3
+
+
+def test_throughput_of_every_family() -> None:
+    rates = {row.family: row for row in throughputs(2)}
+    assert set(rates) == {*FAMILIES, SHA, AFFINE}
+    assert all(row.words > 0 for row in rates.values())
+
+
+def test_command(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["hashlab", "--trials", "3", "--samples", "20", "--runs", "2", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert set(found) == {"throughput", "accuracy", "avalanche"}
+    assert run(["hashlab", "--trials", "3", "--samples", "20", "--runs", "2"]) == 0
+    assert "Avalanche" in capfd.readouterr().out
+    assert run(["hashlab", "--trials", "1"]) == 2
