@@ -18,6 +18,7 @@ from nearkin.measures import measure_of
 from nearkin.shingle import Shingler, kernels, text_buffers
 from nearkin.shingle.tables import tables_for
 from nearkin.sketch.materials import Materials
+from nearkin.sketch.sketcher import Keyer
 from nearkin.sketch.wire import write_record
 from nearkin.spec import UNICODE_VERSION, Spec
 
@@ -108,7 +109,9 @@ def case_of(spec: Spec) -> dict[str, Any]:
     texts = pa.array(list(TEXTS.values()), pa.large_string())
     bands, rows = shape_of(spec)
     measure = measure_of(spec, materials_of(spec))
-    sketches = measure.sketcher(lambda slots: whole_keys(slots, bands, rows)).sketch(texts)
+    sketches = measure.sketcher(
+        Keyer(bands, lambda slots, _: whole_keys(slots, bands, rows)) if spec.truncated else None
+    ).sketch(texts)
     keys, salted = (band_keys(spec, sketches.signatures, sketches.keys, salt) for salt in (0, SALT))
     documents = [
         {

@@ -33,6 +33,7 @@ def dedup(
     bands: o.Bands = None,
     rows: o.Rows = None,
     tables: o.Tables = 1,
+    probes: o.Probes = 0,
     verify: o.Verify = "exact",
     cluster: Annotated[str, typer.Option(help="leaders (no chains) or components (union-find).")] = "leaders",
     floor: Annotated[float | None, typer.Option(help="components: lowest similarity to the kept one.")] = None,
@@ -84,8 +85,8 @@ def dedup(
         columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)
         settings = Settings(
             spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
-            verify=verify, cluster=cluster, floor=floor, keep=keep, empty=empty, block_by=block_by, source=source,
-            max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory), workers=threads,
+            probes=probes, verify=verify, cluster=cluster, floor=floor, keep=keep, empty=empty, block_by=block_by,
+            source=source, max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory), workers=threads,
         )  # fmt: skip
         flags = (annotate, save_signatures, resume, overwrite, on_error)
         summary = dedup_job(Job(tuple(inputs), out, columns, settings, *flags, materials=materials), shown)

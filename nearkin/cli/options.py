@@ -36,6 +36,7 @@ KeyFile = Annotated[
 BaseHash = Annotated[str | None, typer.Option("--base-hash", help="xxh3, murmur3 or fnv1a.  [default: xxh3]")]
 SlotBits = Annotated[int | None, typer.Option("--slot-bits", help="Bits kept of a MinHash slot: 32, 16, 8, 4, 2 or 1.")]
 Tables = Annotated[int, typer.Option("--tables", help="Independent tables of disjoint MinHash slots.", metavar="L")]
+Probes = Annotated[int, typer.Option("--probes", help="MinHash: slots of a band probed by their runner-up.", metavar="P")]
 Threshold = Annotated[float, typer.Option("--threshold", help="Similarity from which two documents are near-duplicates.")]
 Recall = Annotated[float, typer.Option("--recall", help="Asked share of the pairs at the threshold to be found.")]
 Shingle = Annotated[str, typer.Option("--shingle", help="words:N or chars:N.")]

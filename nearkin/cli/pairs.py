@@ -33,6 +33,7 @@ def pairs(
     bands: o.Bands = None,
     rows: o.Rows = None,
     tables: o.Tables = 1,
+    probes: o.Probes = 0,
     verify: o.Verify = "exact",
     block_by: o.BlockBy = None,
     max_bucket: o.MaxBucket = 100,
@@ -74,7 +75,8 @@ def pairs(
         columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)
         settings = Settings(
             spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
-            verify=verify, block_by=block_by, max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory), workers=threads,
+            probes=probes, verify=verify, block_by=block_by, max_bucket=max_bucket, fanout=fanout,
+            memory=parse_size(memory), workers=threads,
         )  # fmt: skip
         flags = (False, False, resume, overwrite, on_error)
         summary = pairs_job(

@@ -52,6 +52,7 @@ class Settings:
         bands: b, or None to solve for it.
         rows: r, or None to solve for it.
         tables: Independent tables of disjoint MinHash slots: b bands each, or b a multiple of them.
+        probes: Slots of each band that are probed by their runner-up minima, from both sides: MinHash only.
         verify: `exact`, `estimate` or `none`.
         cluster: `leaders` or `components`.
         floor: For components: lowest similarity to the kept document (default threshold − 0.2).
@@ -72,6 +73,7 @@ class Settings:
     bands: int | None = None
     rows: int | None = None
     tables: int = 1
+    probes: int = 0
     verify: str = "exact"
     cluster: str = "leaders"
     floor: float | None = None
@@ -106,6 +108,8 @@ class Settings:
             )
         if self.tables < 1:
             raise UsageError(f"tables={self.tables} is not at least 1")
+        if self.probes < 0:
+            raise UsageError(f"probes={self.probes} is below 0")
         if self.workers < 1 or self.max_bucket < 2 or self.fanout < 1:
             raise UsageError("workers and fanout are at least 1, max_bucket at least 2")
         self.policy  # noqa: B018  (a bad expression is an error now, not after an hour)
@@ -115,7 +119,7 @@ class Settings:
 
     def banding(self, measure: Measure, documents: int) -> Banding:
         """The asked bands and rows, or those solved for threshold and recall; signs are banded for a corpus size."""
-        asked = (self.threshold, self.recall, self.bands, self.rows, self.tables)
+        asked = (self.threshold, self.recall, self.bands, self.rows, self.tables, self.probes)
         return measure.banding(Request(*asked, documents))
 
     @property

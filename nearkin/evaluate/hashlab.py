@@ -137,7 +137,7 @@ class Sets(NamedTuple):
 
 def as_bytes(numbers: range) -> list[bytes]:
     """Integers as 8 bytes each."""
-    return [x.to_bytes(8, "little") for x in numbers]
+    return [x.to_bytes(NUMBER, "little") for x in numbers]
 
 
 def trial_sets(kind: str, trial: int, words: list[bytes]) -> Sets:

@@ -50,6 +50,13 @@ def whole_keys(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
     return np.ascontiguousarray(out.T)
 
 
+def probing_keys(slots: np.ndarray, runners: np.ndarray, bands: int, rows: int, probes: int) -> np.ndarray:
+    """uint64 (n, b·(1 + P)): keys of whole slots, and with each of a band's first P replaced by its runner-up; no block."""
+    out = np.empty((len(slots), bands * (1 + probes)), np.uint64)
+    kernels.probe_keys(slots, runners, rows, probes, out)
+    return out
+
+
 def even_slabs(starts: np.ndarray, ends: np.ndarray, pairs: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Runs of buckets that together have about so many pairs."""
     if not len(starts):

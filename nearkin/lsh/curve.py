@@ -27,6 +27,35 @@ def candidate_probability(collision: np.ndarray | float, bands: int, rows: int) 
     return 1 - (1 - collision**rows) ** bands
 
 
+def band_probability(collision: np.ndarray | float, rows: int, probes: int = 0, one_sided: bool = False) -> np.ndarray | float:
+    """P(a band brings two documents together), with probes of MinHash slots by their runner-up minima.
+
+    With P probes a document is posted (or looks up) P more keys, each with one of the band's first P slots replaced by the
+    slot's second smallest element. In the order of the union's values each element is in both sets with probability J, else in
+    one of them, so the smallest ones decide: a slot agrees with J; one's runner-up meets the other's minimum with
+    (1 − J)·J/2 either way, and the runner-ups meet with (1 − J)²·J/2.
+
+    Args:
+        collision: J.
+        rows: r.
+        probes: P, at most r.
+        one_sided: Only one of the two probes.
+
+    Examples:
+        >>> [round(band_probability(0.8, 7, *probing), 3) for probing in ((), (7, True), (7,))]
+        [0.21, 0.357, 0.621]
+    """
+    whole = collision**rows
+    if probes == 0:
+        return whole
+    either = (1 - collision) * collision / 2
+    if one_sided:
+        return whole + probes * collision ** (rows - 1) * either
+    single = probes * collision ** (rows - 1) * (2 * either + (1 - collision) * either)
+    crossed = probes * (probes - 1) * collision ** max(rows - 2, 0) * either**2
+    return whole + single + crossed
+
+
 def similarity_at(probability: float, bands: int, rows: int) -> float:
     """The collision probability at which a pair becomes a candidate with the given probability.
 
@@ -52,11 +81,11 @@ def steepest_point(bands: int, rows: int) -> float:
     return 0.0 if rows == 1 else float(((1 - 1 / rows) / (bands - 1 / rows)) ** (1 / rows))
 
 
-def expected_candidates(bands: int, rows: int) -> float:
+def expected_candidates(bands: int, rows: int, probes: int = 0) -> float:
     """Share of unrelated pairs (Beta(1, 20) similarities) that become candidates: what settings of equal recall cost."""
     s = (np.arange(400) + 0.5) / 400
     density = UNRELATED_PAIRS * (1 - s) ** (UNRELATED_PAIRS - 1)
-    return float(np.mean(candidate_probability(s, bands, rows) * density))
+    return float(np.mean((1 - (1 - band_probability(s, rows, probes)) ** bands) * density))
 
 
 def pass_probability(k: int, agreements: int, collision: float) -> float:
@@ -97,6 +126,7 @@ class Banding:
         k: Slots of the signature.
         margin: Agreeing slots that a candidate needs to be compared exactly.
         collision: Chance that a slot agrees at the threshold.
+        probes: Slots of a band that are probed, from both sides.
     """
 
     bands: int
@@ -104,10 +134,11 @@ class Banding:
     k: int
     margin: int
     collision: float
+    probes: int = 0
 
     def candidate_probability(self, collision: float) -> float:
         """P(candidate) of pairs whose slots agree with that chance."""
-        return float(candidate_probability(collision, self.bands, self.rows))
+        return float(1 - (1 - band_probability(collision, self.rows, self.probes)) ** self.bands)
 
     @property
     def candidate_recall(self) -> float:
@@ -120,19 +151,20 @@ class Banding:
         return self.candidate_recall * pass_probability(self.k, self.margin, self.collision)
 
 
-def fixed_banding(collision: float, recall: float, k: int, bands: int, rows: int) -> Banding:
+def fixed_banding(collision: float, recall: float, k: int, bands: int, rows: int, probes: int = 0) -> Banding:
     """The caller's bands and rows, with the margin that keeps the asked recall where they can reach it at all."""
+    probes = min(probes, rows)
     if bands < 1 or rows < 1 or bands * rows > k:
         raise UsageError(
             f"bands={bands} × rows={rows} needs {bands * rows} slots but a signature has k={k}; "
             f"use fewer, or --k {math.ceil(max(bands * rows, 1) / 8) * 8}"
         )
-    reached = float(candidate_probability(collision, bands, rows))
+    reached = Banding(bands, rows, k, 0, collision, probes).candidate_recall
     passed = min(recall / reached, MAX_PASS) if reached > recall else MAX_PASS
-    return Banding(bands, rows, k, margin_for(k, collision, passed), collision)
+    return Banding(bands, rows, k, margin_for(k, collision, passed), collision, probes)
 
 
-def solve_banding(collision: float, recall: float, k: int, tables: int = 1) -> Banding:
+def solve_banding(collision: float, recall: float, k: int, tables: int = 1, probes: int = 0) -> Banding:
     """Among all (b, r) with b·r ≤ k that reach the asked recall, the one with the fewest expected candidates.
 
     Args:
@@ -140,6 +172,7 @@ def solve_banding(collision: float, recall: float, k: int, tables: int = 1) -> B
         recall: Asked share of the pairs at the threshold to be found.
         k: Slots of a signature.
         tables: Independent tables of disjoint slots; b is a multiple of them.
+        probes: Slots of each band that are probed from both sides, at most r.
 
     Raises:
         UsageError: No setting reaches it; says what does.
@@ -155,9 +188,9 @@ def solve_banding(collision: float, recall: float, k: int, tables: int = 1) -> B
         raise UsageError(f"recall {recall} is outside 0 to 1 (exclusive); 0.95 is usual")
     best: tuple[float, int, int] | None = None
     for rows in range(1, k + 1):
-        bands = _fewest_bands(collision, recall / MAX_PASS, rows, k // rows)
+        bands = _fewest_bands(collision, recall / MAX_PASS, rows, k // rows, min(probes, rows))
         if bands is not None and (bands := -(-bands // tables) * tables) * rows <= k:
-            cost = expected_candidates(bands, rows)
+            cost = expected_candidates(bands, rows, min(probes, rows))
             if best is None or cost < best[0]:
                 best = (cost, bands, rows)
     if best is None:
@@ -166,17 +199,21 @@ def solve_banding(collision: float, recall: float, k: int, tables: int = 1) -> B
             f"recall {recall} at threshold {collision} is out of reach with k={k} slots (at most {reachable:.4f}); "
             "raise --k, or ask for less recall"
         )
-    return fixed_banding(collision, recall, k, best[1], best[2])
+    return fixed_banding(collision, recall, k, best[1], best[2], probes)
 
 
-def _fewest_bands(collision: float, recall: float, rows: int, most: int) -> int | None:
+def _fewest_bands(collision: float, recall: float, rows: int, most: int, probes: int) -> int | None:
     """The smallest b ≤ most with P(candidate) ≥ recall; more bands of the same rows only add candidates."""
-    if candidate_probability(collision, most, rows) < recall:
+
+    def reached(bands: int) -> float:
+        return float(1 - (1 - band_probability(collision, rows, probes)) ** bands)
+
+    if reached(most) < recall:
         return None
     low, high = 1, most
     while low < high:
         middle = (low + high) // 2
-        if candidate_probability(collision, middle, rows) >= recall:
+        if reached(middle) >= recall:
             high = middle
         else:
             low = middle + 1

@@ -91,6 +91,21 @@ def sign_band(signatures: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None
 
 
 @kernel
+def probe_keys(slots: np.ndarray, runners: np.ndarray, rows: int, probes: int, out: np.ndarray) -> None:
+    """Keys without a block, uint64 (n, b·(1 + P)): of each band whole, then with slot p of it replaced by its runner-up."""
+    step = 1 + probes
+    for i in range(out.shape[0]):
+        for band in range(out.shape[1] // step):
+            first = band * rows
+            for p in range(step):
+                h = start_key(U64(0), band)
+                for j in range(rows):
+                    slot = runners[i, first + j] if j == p - 1 else slots[i, first + j]
+                    h = fold(h, U64(slot))
+                out[i, band * step + p] = mix64(h)
+
+
+@kernel
 def salt_keys(keys: np.ndarray, salts: np.ndarray, out: np.ndarray) -> None:
     """Keys made without a block, (n, b), to keys of blocks, (b, n)."""
     for band in range(out.shape[0]):
@@ -292,6 +307,7 @@ def bucket_pairs(
     out: np.ndarray,
 ) -> int:
     """All pairs of each bucket, once over all bands, scored by agreeing slots; those within the margin go to out.
+    (With probes a document may be in a bucket twice, and a pair come up again.)
 
     A pair that an earlier band holds is skipped, unless both documents were in a bucket that was capped (hot): that
     bucket may not have yielded it. Pairs are packed, the smaller ordinal on top. `histogram` counts candidates by agreements.
@@ -302,6 +318,8 @@ def bucket_pairs(
             a = ordinals[x]
             for y in range(x + 1, ends[c]):
                 b = ordinals[y]
+                if a == b:
+                    continue
                 if seen_before(signatures, table, a, b, band, form) and not (hot[a] and hot[b]):
                     continue
                 same = agreements(signatures, a, b, form)

@@ -7,7 +7,7 @@ chosen with the corpus size in view.
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -150,7 +150,7 @@ def solve_signs(threshold: float, recall: float, bits: int, documents: int) -> S
     best: tuple[float, SignBanding] | None = None
     reached = 0.0
     for rows in range(least, min(bits, 64) + 1):
-        most = SignBanding(MOST_TABLES, rows, bits, 0, collision, documents)
+        most = SignBanding(MOST_TABLES, rows, bits, 0, collision, documents=documents)
         reached = max(reached, most.candidate_recall)
         if most.candidate_recall < recall / MAX_PASS:
             continue
@@ -170,11 +170,11 @@ def _fewest(rows: int, bits: int, collision: float, recall: float, documents: in
     low, high = 1, MOST_TABLES
     while low < high:
         middle = (low + high) // 2
-        if SignBanding(middle, rows, bits, 0, collision, documents).candidate_recall >= recall / MAX_PASS:
+        if SignBanding(middle, rows, bits, 0, collision, documents=documents).candidate_recall >= recall / MAX_PASS:
             high = middle
         else:
             low = middle + 1
-    return SignBanding(low, rows, bits, 0, collision, documents)
+    return SignBanding(low, rows, bits, 0, collision, documents=documents)
 
 
 def with_margin(banding: SignBanding, recall: float) -> SignBanding:
@@ -182,7 +182,7 @@ def with_margin(banding: SignBanding, recall: float) -> SignBanding:
     reached = banding.candidate_recall
     passed = min(recall / reached, MAX_PASS) if reached > recall else MAX_PASS
     margin = margin_for(banding.k, banding.collision, passed)
-    return SignBanding(banding.bands, banding.rows, banding.k, margin, banding.collision, banding.documents)
+    return replace(banding, margin=margin)
 
 
 def work_of(banding: SignBanding) -> float:
@@ -198,7 +198,7 @@ def fixed_signs(threshold: float, recall: float, bits: int, documents: int, band
     """The caller's bands and rows."""
     if not (1 <= rows <= bits and 1 <= bands <= 1 << 12):
         raise UsageError(f"bands={bands} × rows={rows} does not fit signatures of {bits} bits: rows are 1 to {bits} of them")
-    return with_margin(SignBanding(bands, rows, bits, 0, sign_collision(threshold), documents), recall)
+    return with_margin(SignBanding(bands, rows, bits, 0, sign_collision(threshold), documents=documents), recall)
 
 
 def block_bits(bits: int, distance: int, blocks: int) -> "list[np.ndarray]":
@@ -233,7 +233,7 @@ def block_banding(bits: int, distance: int, documents: int, blocks: int | None =
         if count <= bits and tables <= MOST_TABLES:
             rows = min(len(table) for table in block_bits(bits, distance, count))
             chance = 1 - distance / bits
-            found.append(SignBanding(tables, rows, bits, bits - distance, chance, documents, count))
+            found.append(SignBanding(tables, rows, bits, bits - distance, chance, documents=documents, blocks=count))
     if not found:
         raise UsageError(f"distance {distance} needs more than {MOST_TABLES} tables; ask for a smaller one, or use --threshold")
     return min(found, key=lambda banding: banding.bands * (documents * KEY_COST + documents**2 / 2.0 ** (banding.rows + 1)))

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from nearkin.lsh.bands import Form
 from nearkin.lsh.curve import Banding
-from nearkin.sketch.sketcher import KeysOf, Sketches
+from nearkin.sketch.sketcher import Keyer, Sketches
 from nearkin.spec import Spec
 from nearkin.verify.exact import Overlaps
 from nearkin.verify.weighted import WeightedBuilder
@@ -66,6 +66,7 @@ class Request(NamedTuple):
     bands: int | None = None
     rows: int | None = None
     tables: int = 1
+    probes: int = 0
     documents: int = 0
 
 
@@ -80,8 +81,8 @@ class Measure(Protocol):
     def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
         """Type and width (None: one number a row) of the payload's columns."""
 
-    def sketcher(self, keys_of: KeysOf | None = None) -> DocumentSketcher:
-        """A new one; `keys_of` for signatures that do not hold whole slots."""
+    def sketcher(self, keyer: Keyer | None = None) -> DocumentSketcher:
+        """A new one; `keyer` makes band keys that do not follow from MinHash signatures."""
 
     def payload_builder(self) -> PayloadBuilder:
         """A new one."""

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from nearkin.errors import UsageError
 from nearkin.lsh.bands import Form, slot_form, truncated_form
 from nearkin.lsh.curve import Banding, fixed_banding, margin_for, solve_banding
 from nearkin.measures.base import Payload, PayloadBuilder, Request, Stored, WeightedPayloads
 from nearkin.shingle import Shingler
 from nearkin.sketch.materials import NOTHING, Materials
-from nearkin.sketch.sketcher import KeysOf, Sketcher
+from nearkin.sketch.sketcher import Keyer, Sketcher
 from nearkin.spec import Spec
 from nearkin.threads import ordered_map
 from nearkin.verify import weighted
@@ -35,8 +36,8 @@ class _MinHash:
     spec: Spec
     materials: Materials = NOTHING
 
-    def sketcher(self, keys_of: KeysOf | None = None) -> Sketcher:
-        return Sketcher(self.spec, self.materials, keys_of)
+    def sketcher(self, keyer: Keyer | None = None) -> Sketcher:
+        return Sketcher(self.spec, self.materials, keyer)
 
     def collision(self, similarity: np.ndarray) -> np.ndarray:
         return similarity
@@ -56,11 +57,13 @@ class _MinHash:
 
     def banding(self, request: Request) -> Banding:
         k = self.spec.k
+        if request.probes and self.spec.truncated:
+            raise UsageError("b-bit signatures are not probed: leave out --probes, or keep whole slots")
         if request.bands is not None and request.rows is not None:
             bands = request.bands * request.tables
-            found = fixed_banding(request.threshold, request.recall, k, bands, request.rows)
+            found = fixed_banding(request.threshold, request.recall, k, bands, request.rows, request.probes)
         else:
-            found = solve_banding(request.threshold, request.recall, k, request.tables)
+            found = solve_banding(request.threshold, request.recall, k, request.tables, request.probes)
         return found if self.chance == 0 else self._with_margin(found, request)
 
     def _with_margin(self, banding: Banding, request: Request) -> Banding:

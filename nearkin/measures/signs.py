@@ -14,7 +14,7 @@ from nearkin.measures.base import DocumentSketcher, Payload, PayloadBuilder, Req
 from nearkin.shingle import Shingler
 from nearkin.sketch.hyperplanes import VectorSketcher, matrix_of
 from nearkin.sketch.materials import NOTHING, Materials
-from nearkin.sketch.sketcher import KeysOf, Sketcher
+from nearkin.sketch.sketcher import Keyer, Sketcher
 from nearkin.spec import Spec
 from nearkin.verify import vectors, weighted
 from nearkin.verify.exact import Overlaps
@@ -45,8 +45,8 @@ class _Signs:
         return self.spec.k * sign_collision(similarity)
 
     def banding(self, request: Request) -> Banding:
-        if request.tables != 1:
-            raise UsageError("tables= is of MinHash: signs take as many tables as the recall needs")
+        if request.tables != 1 or request.probes:
+            raise UsageError("tables= and probes= are of MinHash: signs take as many tables as the recall needs")
         if request.bands is not None and request.rows is not None:
             sizes = (self.spec.k, request.documents, request.bands, request.rows)
             return fixed_signs(request.threshold, request.recall, *sizes)
@@ -68,7 +68,7 @@ class SimHash(_Signs):
     def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
         return ((np.uint64, None), (np.float64, None))
 
-    def sketcher(self, keys_of: KeysOf | None = None) -> DocumentSketcher:
+    def sketcher(self, keyer: Keyer | None = None) -> DocumentSketcher:
         return Sketcher(self.spec, self.materials)
 
     def payload_builder(self) -> PayloadBuilder:
@@ -92,7 +92,7 @@ class Cosine(_Signs):
     def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
         return ((np.float32, self.spec.n),)
 
-    def sketcher(self, keys_of: KeysOf | None = None) -> DocumentSketcher:
+    def sketcher(self, keyer: Keyer | None = None) -> DocumentSketcher:
         return VectorSketcher(self.spec)
 
     def payload_builder(self) -> PayloadBuilder:
@@ -133,7 +133,7 @@ class Hamming:
     def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
         return ((np.uint64, self.spec.signature_width),)
 
-    def sketcher(self, keys_of: KeysOf | None = None) -> DocumentSketcher:
+    def sketcher(self, keyer: Keyer | None = None) -> DocumentSketcher:
         return self.signs.sketcher()
 
     def payload_builder(self) -> PayloadBuilder:
@@ -169,8 +169,8 @@ class Hamming:
         return self.spec.k * similarity
 
     def banding(self, request: Request) -> Banding:
-        if request.bands is not None or request.tables != 1:
-            raise UsageError("--distance finds every pair by its own tables; leave out --bands, --rows and --tables")
+        if request.bands is not None or request.tables != 1 or request.probes:
+            raise UsageError("--distance finds every pair by its own tables; leave out --bands, --rows, --tables and --probes")
         return block_banding(self.spec.k, self.most, max(request.documents, 1))
 
     def form(self, banding: Banding, keys: np.ndarray | None) -> Form:

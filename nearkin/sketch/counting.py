@@ -15,7 +15,7 @@ from nearkin.errors import RebuildDueError, UsageError
 from nearkin.keys import HashKey
 from nearkin.shingle import Shingler
 from nearkin.sketch import kernels
-from nearkin.sketch.minhash import Binned, Classic, scheme_of
+from nearkin.sketch.minhash import multipliers
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.spec import Spec
 
@@ -130,12 +130,3 @@ class CountingMinHash:
     def _hashes(self, text: str) -> np.ndarray:
         documents = pa.array([text], pa.large_string())
         return np.concatenate([shingles.hashes.copy() for _, shingles in iterate_shingles(self._shingler, documents)])
-
-
-def multipliers(spec: Spec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(rounds, a, b) of a scheme as one: `classic` has no rounds, the completion of `binned` no b."""
-    scheme = scheme_of(spec)
-    if isinstance(scheme, Classic):
-        return np.empty(0, np.uint64), scheme.a, scheme.b
-    assert isinstance(scheme, Binned)
-    return scheme.rounds, scheme.completion.astype(np.uint64), np.empty(0, np.uint64)

@@ -352,3 +352,34 @@ def change_counts(
             elif not count_down(own[j], hashes[i], values[j], owners[j], counts[j], bounds[j]):
                 return i
     return hashes.shape[0]
+
+
+@kernel
+def two_smallest(
+    hashes: np.ndarray,
+    offsets: np.ndarray,
+    rounds: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+) -> None:
+    """Each slot's minimum, and that of the elements other than the one which made it: uint32 (n, k) each.
+
+    `rounds`, `a`, `b` as in `element_values`; a slot with fewer elements is all ones.
+    """
+    k = first.shape[1]
+    own, owners = np.empty(k, np.uint32), np.empty(k, np.uint64)
+    for d in range(first.shape[0]):
+        low, next_low = first[d], second[d]
+        low[:] = EMPTY
+        next_low[:] = EMPTY
+        for i in range(offsets[d], offsets[d + 1]):
+            h = hashes[i]
+            element_values(h, rounds, a, b, own)
+            for j in range(k):
+                value = own[j]
+                if value < low[j]:
+                    next_low[j], low[j], owners[j] = low[j], value, h
+                elif value < next_low[j] and owners[j] != h:
+                    next_low[j] = value

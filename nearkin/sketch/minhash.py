@@ -99,6 +99,15 @@ def standard_error(similarity: float, k: int) -> float:
     return float(np.sqrt(similarity * (1 - similarity) / k))
 
 
+def multipliers(spec: Spec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(rounds, a, b) of a scheme as one: `classic` has no rounds, the completion of `binned` no b."""
+    scheme = scheme_of(spec)
+    if isinstance(scheme, Classic):
+        return np.empty(0, np.uint64), scheme.a, scheme.b
+    assert isinstance(scheme, Binned)
+    return scheme.rounds, scheme.completion.astype(np.uint64), np.empty(0, np.uint64)
+
+
 class FillShares(NamedTuple):
     """Drift metrics of binned signatures."""
 

@@ -1,7 +1,7 @@
 """Documents to signatures: the sketcher of every measure whose documents are text."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ import pyarrow as pa
 from nearkin.shingle import Shingler, Shingles, text_buffers
 from nearkin.sketch import kernels
 from nearkin.sketch.materials import NOTHING, Materials
-from nearkin.sketch.minhash import scheme_of
+from nearkin.sketch.minhash import multipliers, scheme_of
 from nearkin.sketch.simhash import Signs
 from nearkin.spec import Spec
 
@@ -30,7 +30,15 @@ class Sketches(NamedTuple):
     """uint64 (n, b): band keys without a block, where the signature does not hold whole slots."""
 
 
-KeysOf: TypeAlias = Callable[[np.ndarray], np.ndarray]
+class Keyer(NamedTuple):
+    """Makes band keys while slots are at hand."""
+
+    columns: int
+    """Keys of a document."""
+    make: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    """Whole slots and runner-up minima, uint32 (n, k) each, to keys uint64 (n, columns)."""
+    runners: bool = False
+    """Whether it looks at runner-up minima; else it is handed the slots twice."""
 
 
 class Scheme(Protocol):
@@ -53,7 +61,7 @@ class Sketcher:
     Args:
         spec: Of text.
         materials: What the Spec names but does not hold.
-        keys_of: Of b-bit signatures: whole slots uint32 (n, k) to band keys (n, b), called before slots are cut.
+        keyer: Makes band keys of MinHash before slots are cut, or with the runner-up minima that signatures do not hold.
 
     Examples:
         >>> sketcher = Sketcher(Spec(k=16))
@@ -64,11 +72,11 @@ class Sketcher:
         16
     """
 
-    def __init__(self, spec: Spec, materials: Materials = NOTHING, keys_of: KeysOf | None = None) -> None:
+    def __init__(self, spec: Spec, materials: Materials = NOTHING, keyer: Keyer | None = None) -> None:
         self.spec = spec
         self.shingler = Shingler(spec, materials.secret)
         self.scheme = scheme_for(spec, materials)
-        self.keys_of = keys_of
+        self.keyer = keyer
 
     def sketch(self, documents: pa.Array) -> Sketches:
         """Signatures, shingle counts and stream fingerprints of text (large_string) or token lists."""
@@ -79,20 +87,28 @@ class Sketcher:
         for start, plain in iterate_shingles(self.shingler, documents):
             shingles = occurrences(plain) if spec.measure == "weighted-jaccard" else plain
             rows = slice(start, start + len(shingles.offsets) - 1)
-            if spec.truncated:
-                keys.append(self._truncated(shingles, signatures[rows]))
+            if spec.truncated or self.keyer:
+                keys.append(self._keyed(shingles, signatures[rows]))
             else:
                 self.scheme.sketch(shingles, signatures[rows])
             kernels.stream_fingerprints(plain.hashes, plain.offsets, out.fingerprints[rows])
             out.shingles[rows] = np.diff(shingles.offsets)
-        return out._replace(keys=np.concatenate(keys)) if keys and self.keys_of else out
+        return out._replace(keys=np.concatenate([np.empty((0, self.keyer.columns), np.uint64), *keys])) if self.keyer else out
 
-    def _truncated(self, shingles: Shingles, signatures: np.ndarray) -> np.ndarray:
-        """Band keys of whole slots, then only their lowest bits (Li, König, *b-Bit Minwise Hashing*, WWW 2010)."""
+    def _keyed(self, shingles: Shingles, signatures: np.ndarray) -> np.ndarray:
+        """Keys of whole slots; then only their lowest bits, if so (Li, König, *b-Bit Minwise Hashing*, WWW 2010)."""
         slots = np.empty((len(signatures), self.spec.k), np.uint32)
-        self.scheme.sketch(shingles, slots)
-        kernels.truncate(slots, self.spec.slot_bits, signatures)
-        return np.empty((len(slots), 0), np.uint64) if self.keys_of is None else self.keys_of(slots)
+        runners = slots
+        if self.keyer is not None and self.keyer.runners:
+            runners = np.empty_like(slots)
+            kernels.two_smallest(shingles.hashes, shingles.offsets, *multipliers(self.spec), slots, runners)
+        else:
+            self.scheme.sketch(shingles, slots)
+        if self.spec.truncated:
+            kernels.truncate(slots, self.spec.slot_bits, signatures)
+        else:
+            signatures[:] = slots
+        return np.empty((len(slots), 0), np.uint64) if self.keyer is None else self.keyer.make(slots, runners)
 
 
 def occurrences(shingles: Shingles) -> Shingles:

@@ -110,7 +110,7 @@ def test_a_saved_run_of_cut_slots_keeps_its_bands(corpus: Path, tmp_path: Path, 
     again = summary(["dedup", tmp_path / "a", *banded, "--out", tmp_path / "b"], capfd)
     assert first["counts"] == again["counts"]
     assert run(["dedup", str(tmp_path / "a"), "--bands", "10", "--rows", "5", "--out", str(tmp_path / "c")]) == 2
-    assert "cannot be banded anew: theirs are 20 × 5" in capfd.readouterr().err
+    assert "its keys were made for bands, rows, probes = [20, 5, 0]" in capfd.readouterr().err
 
 
 WRONG = [

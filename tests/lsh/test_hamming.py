@@ -108,7 +108,7 @@ def test_blocks_trade_tables_for_bucket_size() -> None:
 def test_banding_of_signs_reaches_what_it_says(bits: int, bands: int, rows: int, similarity: float) -> None:
     """Runs of bits and overlapping samples: simulated with independent bits."""
     collision = sign_collision(similarity)
-    banding = SignBanding(bands, rows, bits, 0, collision, 1000)
+    banding = SignBanding(bands, rows, bits, 0, collision, documents=1000)
     assert banding.sampled == (bands * rows > bits)
     rng, trials = np.random.default_rng(bands), 20_000
     differing = np.packbits(rng.random((trials, bits)) >= collision, axis=1, bitorder="little").view("<u8")

@@ -243,7 +243,7 @@ def test_independent_tables(tables: int) -> None:
 def test_tables_need_slots_of_their_own() -> None:
     with pytest.raises(UsageError, match="needs 160 slots"):
         nk.dedup(["a"], bands=8, rows=10, tables=2)
-    with pytest.raises(UsageError, match="tables= is of MinHash"):
+    with pytest.raises(UsageError, match="tables= and probes= are of MinHash"):
         nk.dedup(["a"] * 3, measure="simhash", bands=2, rows=3, tables=2)
 
 

@@ -16,6 +16,7 @@ from nearkin.lsh.bands import Form, even_slabs, make_keys
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
 from nearkin.threads import ordered_map
+from nearkin.verify.exact import distinct
 
 PAIRS_AT_ONCE = 1 << 20
 BYTES_PER_KEY = 48
@@ -68,15 +69,16 @@ class Banded(NamedTuple):
 
 
 def write_band_keys(documents: Documents, blocks: np.ndarray, banded: Banded, work: WorkFolder, workers: int) -> None:
-    """`keys/BB`, uint64 (n,) for each band."""
+    """`keys/BB`, uint64 (n·(1 + probes),) for each band: the keys of a document one after the other."""
+    per = 1 + banded.banding.probes
     folder = work.folder("keys")
 
     def keys_of(bounds: tuple[int, int]) -> np.ndarray:
         start, end = bounds
-        out = np.empty((banded.banding.bands, end - start), np.uint64)
+        out = np.empty((banded.banding.bands * per, end - start), np.uint64)
         whole = documents.signatures if documents.keys is None else documents.keys
         make_keys(banded.form, np.ascontiguousarray(whole[start:end]), np.ascontiguousarray(blocks[start:end]), out)
-        return out
+        return out.reshape(-1, per, end - start).transpose(0, 2, 1).reshape(-1, per * (end - start))
 
     files = [(folder / f"{band:04d}").open("wb") for band in range(banded.banding.bands)]
     try:
@@ -97,14 +99,16 @@ class CandidateFinder:
         self.banding, self.form = banded.banding, banded.form
         self.margin = 0 if settings.verify == "none" else self.banding.margin
         self.join = max(self.margin, banded.join)
-        self.active = active
+        self.per = 1 + self.banding.probes
+        self.active = np.repeat(active, self.per) if self.per > 1 else active
         self.rank = work.load("rank")
         self.keys = work.path / "keys"
         self.hot = np.zeros(len(documents), bool)
-        self.ordinal_bits = max(1, (len(documents) - 1).bit_length())
+        entries = len(self.active)
+        self.ordinal_bits = max(1, (entries - 1).bit_length())
         self.counts = CandidateCounts.none(settings.spec.k)
         room = max(1, settings.memory // 4 // BYTES_PER_KEY)
-        self.part_bits = max(0, (len(documents) - 1) // room).bit_length()
+        self.part_bits = max(0, (entries - 1) // room).bit_length()
 
     def run(self, spool: PairSpool, progress: Progress) -> CandidateCounts:
         """All bands; surviving candidates go to the spool."""
@@ -140,6 +144,8 @@ class CandidateFinder:
         packed.sort()
         bounds = np.empty((2, count // 2 + 1), np.int64)
         found = kernels.find_buckets(packed, keys, self.ordinal_bits, bounds[0], bounds[1])
+        if self.per > 1:
+            packed //= np.uint64(self.per)
         return packed, bounds[0, :found], bounds[1, :found]
 
     def _cold(self, band: int, ordinals: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -152,6 +158,7 @@ class CandidateFinder:
         return out[:found].copy(), histogram
 
     def _hot(self, band: int, members: np.ndarray) -> np.ndarray:
+        members = distinct(members) if self.per > 1 else members
         ordered = members[np.argsort(self.rank[members])]
         leaders, out = np.empty(self.settings.fanout, np.uint64), np.empty(2 * len(members), np.uint64)
         found = kernels.hot_bucket_pairs(

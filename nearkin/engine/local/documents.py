@@ -25,21 +25,21 @@ ARRAYS: dict[str, tuple[type[np.generic], int | None]] = {
 }
 """Type and columns of the fixed-width facts beside signatures."""
 KEYS = "band-keys"
-"""Of b-bit signatures: keys that were made while slots were whole."""
+"""Keys that were made while slots, or their runners-up, were at hand."""
 
 
-def arrays_of(spec: Spec, bands: int) -> dict[str, tuple[type[np.generic], int | None]]:
+def arrays_of(spec: Spec, keys: int) -> dict[str, tuple[type[np.generic], int | None]]:
     """File name, type and columns of all fixed-width facts of a Spec's documents."""
     arrays = {"signatures": (spec.signature_type, spec.signature_width), **ARRAYS}
-    return {**arrays, KEYS: (np.uint64, bands)} if spec.truncated else arrays
+    return {**arrays, KEYS: (np.uint64, keys)} if keys else arrays
 
 
 class Documents:
     """Documents in corpus order (ordinals); arrays are mapped files, so they cost no anonymous memory."""
 
-    def __init__(self, folder: Path, spec: Spec, bands: int = 0) -> None:
+    def __init__(self, folder: Path, spec: Spec, keys: int = 0) -> None:
         self.folder = folder
-        found = {name: map_file(folder / name, *form) for name, form in arrays_of(spec, bands).items()}
+        found = {name: map_file(folder / name, *form) for name, form in arrays_of(spec, keys).items()}
         self.signatures, self.shingles, self.fingerprints = found["signatures"], found["shingles"], found["fingerprints"]
         self.lengths, self.files, self.rows = found["lengths"], found["files"], found["rows"]
         self.keys = found.get(KEYS)

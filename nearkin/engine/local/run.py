@@ -19,11 +19,12 @@ from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES, Settings
 from nearkin.errors import RunError, UsageError
-from nearkin.lsh.bands import whole_keys
+from nearkin.lsh.bands import probing_keys, whole_keys
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import fill_shares
+from nearkin.sketch.sketcher import Keyer
 from nearkin.verify.exact import Overlaps, distinct
 
 BYTES_PER_PAIR = 32
@@ -61,19 +62,33 @@ class LocalRun:
         return self.settings.banding(self.measure, (self.work.done("sketch") or {}).get("documents", 0))
 
     def _banded(self) -> Banded:
-        bands, rows = self.banding.bands, self.banding.rows
-        if self.settings.spec.truncated and (keyed := (self.work.done("sketch") or {})["keyed"]) != [bands, rows]:
+        keyed = (self.work.done("sketch") or {}).get("keyed")
+        if (keyed or self._keeps_keys) and keyed != self._key_shape:
+            made = f"made for bands, rows, probes = {keyed}" if keyed else "not made"
             raise UsageError(
-                f"b-bit signatures cannot be banded anew: theirs are {keyed[0]} × {keyed[1]}, this asks for {bands} × {rows}; "
-                f"give --bands {keyed[0]} --rows {keyed[1]}, or sketch the inputs again"
+                f"this run cannot be banded anew: its keys were {made}, and this asks for {self._key_shape}; give the same "
+                "--bands, --rows and --probes, or sketch the inputs again"
             )
         return Banded.of(self.measure, self.banding, self.documents(), self.settings.threshold)
 
-    def _keyed(self) -> sketching.Keyed | None:
-        if not self.settings.spec.truncated:
+    def _keyer(self) -> Keyer | None:
+        spec, banding = self.settings.spec, self.banding if self._keeps_keys else None
+        if banding is None:
             return None
-        banding = self.banding
-        return sketching.Keyed(banding.bands, lambda slots: whole_keys(slots, banding.bands, banding.rows))
+        bands, rows, probes = banding.bands, banding.rows, banding.probes
+        if probes:
+            return Keyer(bands * (1 + probes), lambda slots, runners: probing_keys(slots, runners, bands, rows, probes), True)
+        assert spec.truncated
+        return Keyer(bands, lambda slots, _: whole_keys(slots, bands, rows))
+
+    @property
+    def _keeps_keys(self) -> bool:
+        """Whether band keys are made while sketching, for they do not follow from what is kept."""
+        return self.settings.spec.truncated or self.settings.probes > 0
+
+    @property
+    def _key_shape(self) -> list[int]:
+        return [self.banding.bands, self.banding.rows, self.banding.probes]
 
     def sketch(self) -> None:
         """Stage 1: signatures, fingerprints, ids and columns that ride along."""
@@ -82,12 +97,12 @@ class LocalRun:
             self.progress.stage("sketch", None)
             with self.work.stage("sketch") as facts:
                 sketching.sketch_corpus(
-                    self.corpus, self.columns, self.measure, self.work, self.settings.workers, self.progress, self._keyed()
+                    self.corpus, self.columns, self.measure, self.work, self.settings.workers, self.progress, self._keyer()
                 )
                 repeated = separate_repeated_ids(self.documents(), self.corpus.names) if self.columns.id else 0
                 facts.update(self._sketch_facts(), repeated_ids=repeated)
-                if self.settings.spec.truncated:
-                    facts["keyed"] = [self.banding.bands, self.banding.rows]
+                if self._keeps_keys:
+                    facts["keyed"] = self._key_shape
 
     def _sketch_facts(self) -> dict[str, Any]:
         documents = self.documents()
@@ -108,10 +123,8 @@ class LocalRun:
 
     def documents(self) -> Documents:
         """What the sketch stage left."""
-        bands = 0
-        if self.settings.spec.truncated:
-            bands, _ = (self.work.done("sketch") or {}).get("keyed", (self.banding.bands, 0))
-        return Documents(self.work.path / "sketch", self.settings.spec, bands)
+        bands, _, probes = (self.work.done("sketch") or {}).get("keyed", self._key_shape if self._keeps_keys else (0, 0, 0))
+        return Documents(self.work.path / "sketch", self.settings.spec, bands * (1 + probes))
 
     def collapse(self) -> None:
         """Stage 2: keep order, exact duplicates."""

@@ -20,7 +20,7 @@ from nearkin.engine.local.documents import KEYS, arrays_of
 from nearkin.engine.local.work import WorkFolder, dump, write_atomically
 from nearkin.engine.progress import Progress
 from nearkin.measures import Measure
-from nearkin.sketch.sketcher import KeysOf, Sketches
+from nearkin.sketch.sketcher import Keyer, Sketches
 from nearkin.threads import Borrowed, ordered_map
 
 SEGMENT_SECONDS = 5.0
@@ -35,13 +35,6 @@ class Sketched(NamedTuple):
     ids: pa.Array
     sketches: Sketches
     lengths: np.ndarray
-
-
-class Keyed(NamedTuple):
-    """Band keys made while sketching."""
-
-    bands: int
-    keys_of: KeysOf
 
 
 Arrays: TypeAlias = dict[str, tuple[type[np.generic], int | None]]
@@ -71,13 +64,13 @@ def text_lengths(documents: pa.Array) -> np.ndarray:
 
 
 def sketch_corpus(
-    corpus: Corpus, columns: Columns, measure: Measure, work: WorkFolder, workers: int, progress: Progress, keyed: Keyed | None
+    corpus: Corpus, columns: Columns, measure: Measure, work: WorkFolder, workers: int, progress: Progress, keyer: Keyer | None
 ) -> None:
-    """Runs the stage, going on from its checkpoint if there is one; `keyed` makes the keys that cut slots could not."""
+    """Runs the stage, going on from its checkpoint if there is one; `keyer` makes the keys that signatures could not."""
     folder = work.folder("sketch")
     (folder / "columns").mkdir(exist_ok=True)
     position = read_checkpoint(folder)
-    sketchers = Borrowed(lambda: measure.sketcher(keyed.keys_of if keyed else None))
+    sketchers = Borrowed(lambda: measure.sketcher(keyer))
 
     def sketch(batch: Batch) -> Sketched:
         documents = batch.documents[columns.content]
@@ -86,7 +79,7 @@ def sketch_corpus(
 
     progress.advance(position.documents)
     batches = corpus.batches(columns, (position.file, position.row), position.documents)
-    arrays = arrays_of(measure.spec, keyed.bands if keyed else 0)
+    arrays = arrays_of(measure.spec, keyer.columns if keyer else 0)
     with SketchWriter(folder, arrays, position, corpus.names) as writer:
         for done in ordered_map(sketch, batches, workers):
             writer.add(done)

@@ -1,0 +1,144 @@
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nearkin as nk
+from nearkin.errors import UsageError
+from nearkin.lsh.bands import probing_keys, whole_keys
+from nearkin.lsh.curve import band_probability, fixed_banding, solve_banding
+from nearkin.lsh.probing import perturbations, probe_words
+from nearkin.shingle import Shingles
+from nearkin.sketch import kernels
+from nearkin.sketch.minhash import SCHEMES, multipliers, scheme_of, splitmix64
+from nearkin.sketch.sketcher import Keyer, Sketcher
+from nearkin.spec import Spec
+
+
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=7), st.integers(0, 200))
+def test_perturbations_come_in_the_order_of_their_scores(margins: list[float], count: int) -> None:
+    found = perturbations(np.array(margins), count)
+    everything = [s for n in range(1, len(margins) + 1) for s in combinations(range(len(margins)), n)]
+    assert len(found) == min(count, len(everything))
+    assert len(set(found)) == len(found)
+    scores = [sum(margins[i] ** 2 for i in s) for s in found]
+    want = sorted(sum(margins[i] ** 2 for i in s) for s in everything)[: len(found)]
+    assert scores == pytest.approx(want)
+
+
+def test_probes_flip_what_they_say() -> None:
+    assert probe_words(0b11, np.array([2.0, 1.0]), 10) == [0b11, 0b01, 0b10, 0b00]
+    assert probe_words(5, np.array([]), 3) == [5]
+    with pytest.raises(UsageError, match="below 0"):
+        perturbations(np.array([1.0]), -1)
+
+
+@pytest.mark.parametrize("scheme", sorted(SCHEMES))
+@pytest.mark.parametrize("size", [0, 1, 2, 5, 60, 300])
+def test_runner_up_is_the_minimum_of_the_others(scheme: str, size: int) -> None:
+    spec = Spec(k=16, scheme=scheme)
+    hashes = np.concatenate([splitmix64(size, size), splitmix64(size, size // 2)])
+    first, second = np.empty((1, 16), np.uint32), np.empty((1, 16), np.uint32)
+    kernels.two_smallest(hashes, np.array([0, len(hashes)]), *multipliers(spec), first, second)
+    whole = np.full((1, 16), 0xFFFFFFFF, np.uint32)
+    scheme_of(spec).sketch(Shingles(hashes, np.array([0, len(hashes)])), whole)
+    assert (first == whole).all()
+    alone = np.full((size, 16), 0xFFFFFFFF, np.uint32)
+    for i in range(size):
+        scheme_of(spec).update(hashes[i : i + 1], alone[i])
+    ordered = np.sort(np.vstack([alone, np.full((2, 16), 0xFFFFFFFF, np.uint32)]), axis=0)
+    assert (second[0] == ordered[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "probes", "one_sided"), [(7, 0, False), (7, 7, False), (7, 7, True), (5, 2, False), (1, 1, False)]
+)
+@pytest.mark.parametrize("similarity", [0.6, 0.8])
+def test_bands_meet_as_often_as_they_should(rows: int, probes: int, one_sided: bool, similarity: float) -> None:
+    trials, size, bands = 600, 300, 128 // rows
+    shared = round(2 * size * similarity / (1 + similarity))
+    true = shared / (2 * size - shared)
+    spec, functions = Spec(scheme="classic"), multipliers(Spec(scheme="classic"))
+    met = 0
+    for trial in range(trials // bands + 20):
+        pool = splitmix64(1000 + trial, 2 * size - shared)
+        keys = []
+        for hashes in (pool[:size], pool[size - shared :]):
+            slots, runners = np.empty((1, spec.k), np.uint32), np.empty((1, spec.k), np.uint32)
+            kernels.two_smallest(hashes, np.array([0, size]), *functions, slots, runners)
+            keys.append(probing_keys(slots, runners, bands, rows, probes).reshape(bands, 1 + probes))
+        for x, y in zip(*keys, strict=True):
+            met += bool(set(x.tolist()) & set(y[:1].tolist() if one_sided else y.tolist()))
+    total = (trials // bands + 20) * bands
+    want = float(band_probability(true, rows, probes, one_sided))
+    assert abs(met / total - want) < 4 * np.sqrt(want * (1 - want) / total) + 0.01
+
+
+def test_keys_without_probes_are_those_of_whole_slots() -> None:
+    slots = np.random.default_rng(1).integers(0, 2**32, (5, 32), np.uint32)
+    assert (probing_keys(slots, slots, 4, 8, 0) == whole_keys(slots, 4, 8)).all()
+    probing = probing_keys(slots, slots + np.uint32(1), 4, 8, 3).reshape(5, 4, 4)
+    assert (probing[:, :, 0] == whole_keys(slots, 4, 8)).all()
+    assert len(set(probing[0, 0].tolist())) == 4
+
+
+def test_two_sided_probing_reaches_the_recall_of_two_tables() -> None:
+    for threshold in (0.7, 0.8, 0.9):
+        one = solve_banding(threshold, 0.9, 128)
+        probed = fixed_banding(threshold, 0.9, 128, one.bands, one.rows, one.rows).candidate_recall
+        assert probed >= 1 - (1 - one.candidate_recall) ** 2
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    rng = np.random.default_rng(4)
+    out = [" ".join(f"w{x}" for x in rng.integers(0, 4000, 150)) for _ in range(600)]
+    for i in range(500):
+        words = out[i].split()
+        for at in rng.choice(150, 5, replace=False):
+            words[at] = f"e{i}"
+        out.append(" ".join(words))
+    return out
+
+
+def test_probing_in_the_pipeline(texts: list[str]) -> None:
+    """More pairs than the same bands without probes find, all of them true, whatever the memory and the workers."""
+    common = {"threshold": 0.8, "bands": 4, "rows": 9, "recall": 0.9999}
+    plain, probed = (nk.pairs(texts, probes=probes, **common) for probes in (0, 9))
+    true = {(r["id_a"], r["id_b"], r["similarity"]) for r in nk.pairs(texts, threshold=0.8).pairs.arrow.to_pylist()}
+    a, b = ({(r["id_a"], r["id_b"], r["similarity"]) for r in found.pairs.arrow.to_pylist()} for found in (plain, probed))
+    assert a < b <= true
+    assert len(b) / len(true) > 1 - (1 - len(a) / len(true)) ** 2
+    again = nk.pairs(texts, probes=9, workers=1, max_bucket=5, **common).pairs.arrow.to_pylist()
+    assert {(r["id_a"], r["id_b"], r["similarity"]) for r in again} <= true
+
+
+def test_probing_with_exact_and_hot_groups(texts: list[str]) -> None:
+    copies = [texts[0]] * 30 + [f"{texts[1]} tail{i}" for i in range(150)] + texts[2:50]
+    result = nk.dedup(copies, threshold=0.8, probes=3, bands=10, rows=6, max_bucket=20)
+    assert result.statistics["removed_exact"] == 29
+    assert result.kept.sum() <= 52
+
+
+def test_what_cannot_be_probed_says_so() -> None:
+    with pytest.raises(UsageError, match="b-bit signatures are not probed"):
+        nk.dedup(["a"], spec=Spec(slot_bits=8), probes=2)
+    with pytest.raises(UsageError, match="probes=-1"):
+        nk.dedup(["a"], probes=-1)
+    with pytest.raises(UsageError, match="are of MinHash"):
+        nk.dedup(["a"], measure="simhash", bands=2, rows=3, probes=1)
+
+
+def test_keys_are_made_in_batches() -> None:
+    keyer = Keyer(8, lambda slots, runners: probing_keys(slots, runners, 4, 4, 1), runners=True)
+    documents = pa.array(["one two three four five", "", "six"], pa.large_string())
+    sketches = Sketcher(Spec(k=16), keyer=keyer).sketch(documents)
+    assert sketches.keys is not None
+    assert sketches.keys.shape == (3, 8)
+    assert (sketches.signatures == Sketcher(Spec(k=16)).sketch(documents).signatures).all()
+    empty = Sketcher(Spec(k=16), keyer=keyer).sketch(documents[:0])
+    assert empty.keys is not None
+    assert empty.keys.shape == (0, 8)
