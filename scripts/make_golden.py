@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.keys import HashKey
-from nearkin.lsh.bands import Form, make_keys, sign_form, slot_form, whole_keys
+from nearkin.lsh import kernels as lsh
+from nearkin.lsh.bands import make_keys, sign_form, slot_form, whole_keys
 from nearkin.lsh.signs import masks_of
 from nearkin.measures import measure_of
 from nearkin.shingle import Shingler, kernels, text_buffers
@@ -89,13 +90,13 @@ def band_keys(spec: Spec, signatures: np.ndarray, kept: np.ndarray | None, salt:
     """uint64 (b, n): bands of 7 slots, one for each 8, or runs of 16 bits."""
     bands, rows = shape_of(spec)
     keys, salts = np.empty((bands, len(signatures)), np.uint64), np.full(len(signatures), salt, np.uint64)
-    if spec.truncated:
-        form, signatures = Form(None, np.empty((0, 0))), kept  # type: ignore[arg-type, assignment]
+    if kept is not None:
+        lsh.salt_keys(kept, salts, keys)
     elif spec.measure == "simhash":
-        form = sign_form(masks_of([np.arange(i * rows, i * rows + rows) for i in range(bands)], spec.k))
+        masks = masks_of([np.arange(i * rows, i * rows + rows) for i in range(bands)], spec.k)
+        make_keys(sign_form(masks), signatures, salts, keys)
     else:
-        form = slot_form(rows)
-    make_keys(form, signatures, salts, keys)
+        make_keys(slot_form(rows), signatures, salts, keys)
     return keys
 
 

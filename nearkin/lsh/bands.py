@@ -34,13 +34,11 @@ def truncated_form(slots: int, bits: int, keys: np.ndarray) -> Form:
 
 
 def make_keys(form: Form, signatures: np.ndarray, salts: np.ndarray, out: np.ndarray) -> None:
-    """Keys of each band into out, uint64 (b, n); of cut slots, `signatures` are their keys without a block, (n, b)."""
+    """Keys of each band into out, uint64 (b, n), of whole slots or signs."""
     if isinstance(form.kind, SlotForm):
         kernels.slot_keys(signatures, salts, form.kind, out)
-    elif isinstance(form.kind, SignForm):
-        kernels.sign_keys(signatures, salts, form.table, out)
     else:
-        kernels.salt_keys(signatures, salts, out)
+        kernels.sign_keys(signatures, salts, form.table, out)
 
 
 def whole_keys(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:

@@ -76,8 +76,11 @@ def write_band_keys(documents: Documents, blocks: np.ndarray, banded: Banded, wo
     def keys_of(bounds: tuple[int, int]) -> np.ndarray:
         start, end = bounds
         out = np.empty((banded.banding.bands * per, end - start), np.uint64)
-        whole = documents.signatures if documents.keys is None else documents.keys
-        make_keys(banded.form, np.ascontiguousarray(whole[start:end]), np.ascontiguousarray(blocks[start:end]), out)
+        salts = np.ascontiguousarray(blocks[start:end])
+        if documents.keys is None:
+            make_keys(banded.form, np.ascontiguousarray(documents.signatures[start:end]), salts, out)
+        else:
+            kernels.salt_keys(np.ascontiguousarray(documents.keys[start:end]), salts, out)
         return out.reshape(-1, per, end - start).transpose(0, 2, 1).reshape(-1, per * (end - start))
 
     files = [(folder / f"{band:04d}").open("wb") for band in range(banded.banding.bands)]
