@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, count_reasons
+from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, count_reasons, with_dimensions
 from nearkin.corpus.convert import to_table, to_texts, to_vectors
 from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.local.staged import to_final_clusters
 from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Progress, Silent
 from nearkin.engine.settings import Settings
@@ -23,7 +24,7 @@ from nearkin.errors import MissingExtraError, UsageError
 from nearkin.jobs import RUN, pair_table, read_run, require_relation, write_result
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
-from nearkin.prepare import spec_for, with_dimensions
+from nearkin.prepare import spec_for
 from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.data import ReportData
 from nearkin.report.page import render
@@ -140,6 +141,8 @@ class DedupResult:
             UsageError: Below the run's threshold, for pairs under it were never verified.
         """
         settings = self._run.settings
+        if settings.then is not None:
+            raise UsageError(f"a run with a second measure (then={settings.then!r}) is not elected again; run it anew")
         if not settings.threshold <= threshold <= 1:
             raise UsageError(
                 f"threshold {threshold} is outside {settings.threshold} (the run's) to 1; run again for a lower one"
@@ -221,7 +224,7 @@ def dedup(
         work: Folder for temporary files, the system's by default.
         progress: Who is told.
         **settings: Further fields of `nearkin.engine.settings.Settings`: recall, bands, rows, verify, cluster, floor, keep,
-            empty, block_by, source, memory, workers …
+            empty, block_by, source, then, memory, workers …
 
     Examples:
         >>> result = dedup(["the cat sat on the mat", "The cat sat on the mat!", "a dog"])
@@ -233,8 +236,7 @@ def dedup(
     columns, materials = _columns(text, tokens, vector, id), Materials(key, frequencies)
     asked = {"threshold": threshold, "distance": distance, **settings}
     finished = _start(data, columns, measure, spec, materials, asked, work, progress)
-    finished.run.to_clusters()
-    return DedupResult(finished, finished.run.clustering())
+    return DedupResult(finished, to_final_clusters(finished.run))
 
 
 def pairs(

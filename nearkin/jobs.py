@@ -30,6 +30,7 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.containment import find_contained
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.local.staged import second_pair_batches, to_final_clusters
 from nearkin.engine.local.work import MANIFEST, WorkFolder, disk, dump, write_atomically
 from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress
@@ -141,8 +142,7 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
         if saved is not None:
             _take_signatures(saved, work)
         run = LocalRun(corpus, job.columns, job.settings, work, progress, job.materials)
-        run.to_clusters()
-        result = run.clustering()
+        result = to_final_clusters(run)
         wanted = Wanted(run, result, job.quoted)
         staging = work.folder("result")
         _write_outputs(job, corpus, run, result, wanted, staging)
@@ -225,6 +225,9 @@ def _write_tables(run: LocalRun, result: Clustering, folder: Path) -> None:
     tables.write_batches(folder / "clusters.parquet", tables.CLUSTERS, tables.cluster_batches(documents.ids, result))
     tables.write_batches(folder / "pairs.parquet", tables.pairs_schema(run), tables.pair_batches(run))
     shutil.copyfile(run.work.path / "sketch" / REJECTED, folder / REJECTED)
+    if run.settings.second is not None:
+        path = folder / f"pairs-{run.settings.second.measure}.parquet"
+        tables.write_batches(path, tables.PAIRS, second_pair_batches(run))
 
 
 def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Path) -> Path:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nearkin.corpus import Columns, Corpus, FileCorpus
+from nearkin.corpus import Columns, FileCorpus, with_dimensions
 from nearkin.engine.local.frequencies import count_frequencies
 from nearkin.engine.progress import Progress
 from nearkin.errors import UsageError
@@ -45,21 +45,6 @@ class Prepared(NamedTuple):
     columns: Columns
     spec: Spec
     materials: Materials
-
-
-def with_dimensions(corpus: Corpus, columns: Columns) -> Columns:
-    """The columns with the length of a vector: what most of the first ones have.
-
-    Raises:
-        UsageError: There is none.
-    """
-    if columns.vector is None or columns.dimensions is not None:
-        return columns
-    corpus.check(columns)
-    for batch in corpus.batches(columns):
-        if len(batch.rows):
-            return replace(columns, dimensions=batch.documents["vector"].type.list_size)
-    raise UsageError(f"column {columns.vector!r} holds no vector; choose another one with --vector")
 
 
 def spec_for(columns: Columns, measure: str | None, spec: Spec | None = None, **fields: Any) -> Spec:

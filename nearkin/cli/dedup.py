@@ -43,6 +43,9 @@ def dedup(
     empty: Annotated[str, typer.Option(help="keep or drop documents without shingles; they never match.")] = "keep",
     block_by: o.BlockBy = None,
     source: Annotated[str | None, typer.Option(help="Report the share removed by this column.", metavar="COL")] = None,
+    then: Annotated[
+        str | None, typer.Option(help="A second measure over what is kept, as cosine:COL:0.95.", metavar="MEASURE")
+    ] = None,
     annotate: Annotated[bool, typer.Option("--annotate", help="Keep all rows and add the cluster columns.")] = False,
     save_signatures: Annotated[
         bool, typer.Option("--save-signatures", help="Keep signatures: the run can be re-banded.")
@@ -68,6 +71,8 @@ def dedup(
 
         nearkin dedup docs.parquet --vector embedding --threshold 0.95 --out deduped/
 
+        nearkin dedup docs.parquet --then cosine:embedding:0.95 --out deduped/
+
         nearkin dedup deduped-with-signatures/ --threshold 0.9 --out stricter/
     """
     from nearkin.cluster.keep import KeepPolicy
@@ -86,7 +91,7 @@ def dedup(
         settings = Settings(
             spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
             probes=probes, verify=verify, cluster=cluster, floor=floor, keep=keep, empty=empty, block_by=block_by,
-            source=source, max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory), workers=threads,
+            source=source, then=then, max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory), workers=threads,
         )  # fmt: skip
         flags = (annotate, save_signatures, resume, overwrite, on_error)
         summary = dedup_job(Job(tuple(inputs), out, columns, settings, *flags, materials=materials), shown)

@@ -5,6 +5,7 @@ from nearkin.corpus.corpora import FileCorpus, TableCorpus
 from nearkin.corpus.kept import write_kept
 from nearkin.corpus.manifest import describe, first_change
 from nearkin.corpus.quarantine import Quarantine, count_reasons
+from nearkin.corpus.vectors import with_dimensions
 
 __all__ = [
     "CONTENTS",
@@ -20,5 +21,6 @@ __all__ = [
     "first_change",
     "make_ids",
     "positions",
+    "with_dimensions",
     "write_kept",
 ]

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.errors import UsageError
@@ -41,6 +41,32 @@ def ride_along(policy: KeepPolicy, block_by: str | None, source: str | None) -> 
     return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
+class Then(NamedTuple):
+    """A second measure over what the first one keeps."""
+
+    measure: str
+    column: str
+    threshold: float
+
+    @classmethod
+    def parse(cls, text: str) -> "Then":
+        """From the command line's form.
+
+        Examples:
+            >>> Then.parse("cosine:embedding:0.95")
+            Then(measure='cosine', column='embedding', threshold=0.95)
+        """
+        measure, _, rest = text.partition(":")
+        column, _, number = rest.rpartition(":")
+        try:
+            threshold = float(number)
+        except ValueError:
+            threshold = 0.0
+        if measure != "cosine" or not column or not 0 < threshold <= 1:
+            raise UsageError(f"then={text!r} is not of the form cosine:COLUMN:0.95")
+        return cls(measure, column, threshold)
+
+
 @dataclass(frozen=True)
 class Settings:
     """Parameters that decide the result of a run, and the two (memory, workers) that do not.
@@ -60,6 +86,7 @@ class Settings:
         empty: Whether documents without shingles are kept or dropped; they never match.
         block_by: Only documents with the same value of this column are compared.
         source: Column by which the report counts removals.
+        then: A second measure over what the first one keeps, as `cosine:COLUMN:THRESHOLD`.
         max_bucket: Documents from which a bucket is clustered inside itself instead of yielding all its pairs.
         fanout: Leaders that a member of such a bucket is compared with.
         memory: Bytes of anonymous memory for the whole run.
@@ -81,6 +108,7 @@ class Settings:
     empty: str = "keep"
     block_by: str | None = None
     source: str | None = None
+    then: str | None = None
     max_bucket: int = 100
     fanout: int = 100
     memory: int = 4_000_000_000
@@ -112,6 +140,7 @@ class Settings:
             raise UsageError(f"probes={self.probes} is below 0")
         if self.workers < 1 or self.max_bucket < 2 or self.fanout < 1:
             raise UsageError("workers and fanout are at least 1, max_bucket at least 2")
+        self.second  # noqa: B018
         self.policy  # noqa: B018  (a bad expression is an error now, not after an hour)
         measure = measure_of(self.spec, distance=self.distance)
         if self.bands is not None or self.spec.measure in ("jaccard", "weighted-jaccard"):
@@ -121,6 +150,11 @@ class Settings:
         """The asked bands and rows, or those solved for threshold and recall; signs are banded for a corpus size."""
         asked = (self.threshold, self.recall, self.bands, self.rows, self.tables, self.probes)
         return measure.banding(Request(*asked, documents))
+
+    @property
+    def second(self) -> "Then | None":
+        """The second measure, parsed."""
+        return None if self.then is None else Then.parse(self.then)
 
     @property
     def policy(self) -> KeepPolicy:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.engine.local.clustering import EXACT, NEAR, Clustering
+from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
 from nearkin.lsh.curve import Banding
@@ -62,7 +62,7 @@ class Wanted:
 
 def largest_clusters(result: Clustering, clusters: int = CLUSTERS) -> list[tuple[int, list[int]]]:
     """(kept, some removed members) of the largest clusters; near duplicates first, the least similar of them."""
-    removed = np.flatnonzero((result.kind == EXACT) | (result.kind == NEAR))
+    removed = np.flatnonzero(np.isin(result.kind, (EXACT, NEAR, VECTOR)))
     if not len(removed):
         return []
     leaders = np.asarray(result.leader[removed]).astype(np.int64)
@@ -115,6 +115,7 @@ def _parameters(run: LocalRun) -> Parameters:
         settings.keep,
         spec.measure,
         settings.distance,
+        settings.then,
         () if run.brute_force or settings.distance is not None else s_curve(run.measure, run.banding),
     )
 
@@ -136,11 +137,12 @@ def _counts(run: LocalRun, result: Clustering) -> Counts:
         rejected=facts["rejected"],
         repeated_ids=facts.get("repeated_ids", 0),
         clusters=counts["kept"],
+        removed_vector=counts["vector"],
     )
 
 
 def _cluster_sizes(result: Clustering) -> tuple[SizeCount, ...]:
-    removed = (result.kind == EXACT) | (result.kind == NEAR)
+    removed = np.isin(result.kind, (EXACT, NEAR, VECTOR))
     members = np.bincount(np.asarray(result.leader)[removed].astype(np.int64))
     sizes, clusters = np.unique(members[members > 0] + 1, return_counts=True)
     return tuple(SizeCount(*pair) for pair in zip(sizes.tolist(), clusters.tolist(), strict=True))
@@ -223,6 +225,8 @@ def _windows(text: str, spec: Spec) -> list[str]:
 def _warnings(run: LocalRun) -> list[str]:
     out = []
     facts, settings = run.work.done("sketch") or {}, run.settings
+    if (then := run.work.done("then")) is not None and then["rejected"]:
+        out.append(f"{then['rejected']:,} kept documents have no vector to compare by {settings.then}; they stay")
     if repeated := facts.get("repeated_ids"):
         out.append(f"{repeated:,} rows share an id with another; #<path>:<row> was appended to each of them")
     if not run.brute_force and settings.verify != "exact":
@@ -245,6 +249,7 @@ def statistics(data: ReportData) -> dict[str, Any]:
         "rejected": counts.rejected,
         "removed_exact": counts.removed_exact,
         "removed_near": counts.removed_near,
+        "removed_vector": counts.removed_vector,
         "empty": counts.empty,
         "clusters": counts.clusters,
         "repeated_ids": counts.repeated_ids,

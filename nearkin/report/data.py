@@ -33,6 +33,7 @@ class Parameters:
         keep: The expression that decides which member is kept.
         measure: As `jaccard`.
         distance: Hamming distance that was asked for instead of a threshold.
+        then: A second measure, as `cosine:embedding:0.95`.
         curve: P(candidate) at similarities from 0 to 1 in even steps; empty where every pair was compared, or found.
     """
 
@@ -48,6 +49,7 @@ class Parameters:
     keep: str
     measure: str = "jaccard"
     distance: int | None = None
+    then: str | None = None
     curve: tuple[float, ...] = ()
 
 
@@ -64,6 +66,7 @@ class Counts:
         rejected: Rows in quarantine.
         repeated_ids: Rows whose id occurs more than once.
         clusters: Groups of a kept document and at least one removed one.
+        removed_vector: Removed as similar to a kept one by the second measure.
     """
 
     read: int
@@ -74,6 +77,7 @@ class Counts:
     rejected: int = 0
     repeated_ids: int = 0
     clusters: int = 0
+    removed_vector: int = 0
 
     @property
     def removed_empty(self) -> int:
@@ -83,7 +87,7 @@ class Counts:
             >>> Counts(read=10, kept=6, removed_exact=1, removed_near=1, empty=1, rejected=1).removed_empty
             1
         """
-        return self.read - self.kept - self.removed_exact - self.removed_near - self.rejected
+        return self.read - self.kept - self.removed_exact - self.removed_near - self.removed_vector - self.rejected
 
     @property
     def removed(self) -> int:

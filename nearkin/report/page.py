@@ -164,6 +164,7 @@ def fates(data: ReportData) -> list[Fate]:
         ("kept", "Kept", "unique, or chosen from its cluster", counts.kept),
         ("exact", "Exact duplicates", "the same words in the same order as a kept document", counts.removed_exact),
         ("near", "Near duplicates", similar, counts.removed_near),
+        ("vector", "Near by vector", f"similar to a kept document by {data.parameters.then}", counts.removed_vector),
         ("empty", "Empty", "no words; dropped as asked", counts.removed_empty),
         ("rejected", "Quarantined", "could not be read", counts.rejected),
     ]

@@ -11,8 +11,12 @@ from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.settings import Settings
 from nearkin.verify.exact import Overlaps
 
-KINDS = ("unique", "kept", "exact", "near", "empty")
-UNIQUE, KEPT, EXACT, NEAR, EMPTY = range(len(KINDS))
+KINDS = ("unique", "kept", "exact", "near", "empty", "vector")
+"""`vector`: near by the second measure of a run."""
+UNIQUE, KEPT, EXACT, NEAR, EMPTY, VECTOR = range(len(KINDS))
+
+
+COLUMNS = ("leader", "similarity", "kind", "kept")
 
 
 @dataclass(frozen=True)
@@ -31,15 +35,15 @@ class Clustering:
     kind: np.ndarray
     kept: np.ndarray
 
-    def save(self, work: WorkFolder) -> None:
+    def save(self, work: WorkFolder, prefix: str = "") -> None:
         """Into the work folder."""
-        for name in ("leader", "similarity", "kind", "kept"):
-            work.save(name, getattr(self, name))
+        for name in COLUMNS:
+            work.save(prefix + name, getattr(self, name))
 
     @classmethod
-    def load(cls, work: WorkFolder) -> "Clustering":
+    def load(cls, work: WorkFolder, prefix: str = "") -> "Clustering":
         """As saved, mapped."""
-        return cls(*(work.load(name) for name in ("leader", "similarity", "kind", "kept")))
+        return cls(*(work.load(prefix + name) for name in COLUMNS))
 
     def counts(self) -> dict[str, int]:
         """Documents by kind, kept and removed."""

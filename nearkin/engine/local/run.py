@@ -42,6 +42,7 @@ class LocalRun:
         work: Where stages leave their results.
         progress: Who is told.
         materials: What the Spec names but does not hold.
+        order_of: Keep order of the documents, uint32 (n,), in the policy's place.
     """
 
     corpus: Corpus
@@ -50,6 +51,7 @@ class LocalRun:
     work: WorkFolder
     progress: Progress
     materials: Materials = NOTHING
+    order_of: Callable[[Documents], np.ndarray] | None = None
 
     @cached_property
     def measure(self) -> Measure:
@@ -131,7 +133,9 @@ class LocalRun:
         if self.work.done("collapse") is None:
             self.progress.stage("collapse", None)
             with self.work.stage("collapse") as facts:
-                facts.update(collapse.collapse(self.documents(), self.settings, self.work))
+                documents = self.documents()
+                order = None if self.order_of is None else self.order_of(documents)
+                facts.update(collapse.collapse(documents, self.settings, self.work, order))
 
     @property
     def brute_force(self) -> bool:
