@@ -21,6 +21,7 @@ _HOMES = {
     "CountingMinHash": "nearkin.sketch.counting",
     "BottomK": "nearkin.sketch.bottom",
     "HammingIndex": "nearkin.lsh.hamming",
+    "simhash": "nearkin.sketch.simhash",
     "HashKey": "nearkin.keys",
     "DocumentFrequencies": "nearkin.sketch.materials",
     "Materials": "nearkin.sketch.materials",
@@ -80,4 +81,5 @@ if TYPE_CHECKING:
     from nearkin.sketch.counting import CountingMinHash
     from nearkin.sketch.materials import DocumentFrequencies, Materials
     from nearkin.sketch.minhash import estimate
+    from nearkin.sketch.simhash import simhash
     from nearkin.spec import Spec

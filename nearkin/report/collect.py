@@ -12,6 +12,7 @@ from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
 from nearkin.lsh.curve import Banding
+from nearkin.lsh.signs import SignBanding
 from nearkin.measures import Measure
 from nearkin.report.data import (
     BINS,
@@ -116,6 +117,7 @@ def _parameters(run: LocalRun) -> Parameters:
         spec.measure,
         settings.distance,
         settings.then,
+        round(run.banding.expected_bucket, 3) if isinstance(run.banding, SignBanding) and not run.brute_force else None,
         () if run.brute_force or settings.distance is not None else s_curve(run.measure, run.banding),
     )
 

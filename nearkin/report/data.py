@@ -34,6 +34,7 @@ class Parameters:
         measure: As `jaccard`.
         distance: Hamming distance that was asked for instead of a threshold.
         then: A second measure, as `cosine:embedding:0.95`.
+        expected_bucket: Of signs: documents that are expected to share a band's bucket by chance, at this corpus' size.
         curve: P(candidate) at similarities from 0 to 1 in even steps; empty where every pair was compared, or found.
     """
 
@@ -50,6 +51,7 @@ class Parameters:
     measure: str = "jaccard"
     distance: int | None = None
     then: str | None = None
+    expected_bucket: float | None = None
     curve: tuple[float, ...] = ()
 
 

@@ -208,6 +208,8 @@ def _similarity(data: ReportData) -> dict[str, Any] | None:
 def _settings(data: ReportData) -> list[tuple[str, str]]:
     chosen = data.parameters
     banding = f"{chosen.bands} bands of {chosen.rows} rows" if chosen.bands else "none: every pair was compared"
+    if chosen.expected_bucket is not None:
+        banding = f"{chosen.bands} bands of {chosen.rows} bits; {chosen.expected_bucket:.3g} documents expected in a bucket"
     rows = [
         ("Measure", chosen.measure),
         ("Threshold", f"{chosen.threshold}" if chosen.distance is None else f"Hamming distance {chosen.distance}"),

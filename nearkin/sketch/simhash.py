@@ -5,13 +5,18 @@ signatures agree in a bit with probability 1 − θ/π, θ being the angle betwe
 """
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
+from nearkin.errors import UsageError
+from nearkin.hashing.families import hash_values, key_of
+from nearkin.keys import HashKey
 from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
 from nearkin.sketch.materials import DocumentFrequencies
 from nearkin.sketch.minhash import splitmix64
+from nearkin.spec import Spec
 
 LEAST_TABLE = 64
 
@@ -65,6 +70,35 @@ class Signs:
     def weighted(self, hashes: np.ndarray, weights: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         """As `sketch`, of features with weights of their own: int64, or float64 (then sums depend on the order given)."""
         kernels.weighted_signs(hashes, weights, offsets, self.streams, out)
+
+
+def simhash(features: Mapping[str, float], spec: Spec, secret: HashKey | None = None) -> np.ndarray:
+    """The signature of one document's features with weights of the caller's own, uint64 (k / 64,).
+
+    Args:
+        features: Names and weights, 0 or more; taken in the order of the names' hashes, so that theirs does not matter.
+        spec: Of measure simhash with weights `given`.
+        secret: The key, if the Spec names one.
+
+    Examples:
+        >>> spec = Spec(measure="simhash", weights="given")
+        >>> a, b = simhash({"cat": 3.0, "sat": 2.0}, spec), simhash({"sat": 2.0, "cat": 3.0, "it": 0.0}, spec)
+        >>> bool(a == b)
+        True
+    """
+    if spec.measure != "simhash" or spec.weights != "given":
+        raise UsageError(
+            f"a Spec of given weights is measure='simhash', weights='given', not {spec.measure!r}, {spec.weights!r}"
+        )
+    if wrong := [name for name, weight in features.items() if not 0 <= weight < math.inf]:
+        raise UsageError(f"the weight of {wrong[0]!r} is {features[wrong[0]]}, not a number from 0")
+    names = [name.encode() for name in features]
+    hashes = hash_values(names, key_of(spec.base_hash, spec.hash_seed, spec.require_key(secret)))
+    order = np.argsort(hashes, kind="stable")
+    weights = np.fromiter(features.values(), np.float64, len(features))[order]
+    out = np.empty((1, spec.signature_width), np.uint64)
+    Signs(spec.k, spec.seed).weighted(hashes[order], weights, np.array([0, len(features)]), out)
+    return np.asarray(out[0])
 
 
 class WeightTable:

@@ -1,0 +1,419 @@
+"""What each lever costs and gives: the tables of docs/levers.md.
+
+python -m benchmarks.levers                 quick sizes, to the terminal
+python -m benchmarks.levers --full --write  full sizes; writes benchmarks/levers.json and the tables of docs/levers.md
+"""
+
+import argparse
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.pages import described
+from nearkin.evaluate.bench import machine, seconds_of
+from nearkin.lsh import kernels as lsh
+from nearkin.lsh.bands import probing_keys
+from nearkin.lsh.curve import band_probability
+from nearkin.lsh.hamming import all_pairs
+from nearkin.lsh.probing import perturbations
+from nearkin.measures import Request
+from nearkin.measures.minhash import Jaccard
+from nearkin.sketch import kernels as sketching
+from nearkin.sketch.counting import CountingMinHash
+from nearkin.sketch.hyperplanes import ROWS, VectorSketcher, hyperplanes
+from nearkin.sketch.materials import DocumentFrequencies
+from nearkin.sketch.minhash import Binned, multipliers, splitmix64
+from nearkin.sketch.simhash import Signs
+from nearkin.sketch.sketcher import Sketcher, iterate_shingles
+from nearkin.spec import SLOT_BITS, Spec
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "levers.md"
+SET = 200
+"""Elements of a set in the simulations: about what a document of 1.5 kB has."""
+
+
+class Table(NamedTuple):
+    """One table of the page."""
+
+    name: str
+    note: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+    def markdown(self) -> str:
+        """As the page shows it."""
+        lines = [f"| {' | '.join(row)} |" for row in (self.columns, ("---",) * len(self.columns), *self.rows)]
+        return f"{self.note}\n\n" + "\n".join(lines) + "\n"
+
+
+def pairs_of_sets(similarity: float, pairs: int, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Hashes of 2·pairs sets of SET elements, two by two of a Jaccard similarity near the asked one, offsets, and that."""
+    shared = round(2 * SET * similarity / (1 + similarity))
+    pool = splitmix64(seed, pairs * (2 * SET - shared)).reshape(pairs, -1)
+    both = np.stack([pool[:, :SET], pool[:, SET - shared :]], axis=1)
+    return both.reshape(-1), np.arange(2 * pairs + 1) * SET, shared / (2 * SET - shared)
+
+
+def slots_of(hashes: np.ndarray, offsets: np.ndarray, k: int) -> np.ndarray:
+    """Binned slots, uint32 (n, k)."""
+    scheme = Binned(k, 1)
+    out = np.empty((len(offsets) - 1, k), np.uint32)
+    sketching.binned_minhash(hashes, offsets, scheme.rounds, scheme.completion, out)
+    return out
+
+
+def bits(full: bool) -> Table:
+    """Figure: bytes a document, error of the estimate, recall and precision at 0.8, by the bits kept of a slot."""
+    pairs = 20_000 if full else 2_000
+    grid = np.linspace(0.5, 1.0, 26)
+    rows = []
+    for kept in SLOT_BITS:
+        measure = Jaccard(Spec(slot_bits=kept))
+        errors, found, truth = [], [], []
+        for i, similarity in enumerate(grid):
+            hashes, offsets, true = pairs_of_sets(float(similarity), pairs // len(grid) + 1, 100 + i)
+            slots = slots_of(hashes, offsets, 128)
+            signatures = np.empty((len(slots), 128 * kept // 8), np.uint8)
+            if kept == 32:
+                signatures = slots
+            else:
+                sketching.truncate(slots, kept, signatures)
+            form = measure.form(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64))
+            first = np.arange(0, len(slots), 2, dtype=np.uint64)
+            packed, agreeing = (first << np.uint64(32)) | (first + np.uint64(1)), np.empty(len(first), np.int64)
+            lsh.pair_agreements(packed, signatures, form.kind, agreeing)
+            estimated = (agreeing / 128 - measure.chance) / (1 - measure.chance)
+            errors.append(estimated - true)
+            found.append(estimated >= 0.8)
+            truth.append(np.full(len(first), true >= 0.8))
+        error, hit, right = np.concatenate(errors), np.concatenate(found), np.concatenate(truth)
+        near = np.abs(grid.repeat(pairs // len(grid) + 1) - 0.8) < 0.03
+        rows.append(
+            (
+                f"{kept}",
+                f"{128 * kept // 8}",
+                f"{np.sqrt(np.mean(error[near] ** 2)):.4f}",
+                f"{measure.standard_error(0.8):.4f}",
+                f"{(hit & right).sum() / right.sum():.3f}",
+                f"{(hit & right).sum() / hit.sum():.3f}",
+            )
+        )
+    note = (
+        f"k = 128, binned, {pairs:,} pairs of sets of {SET} elements with similarities spread evenly over 0.5 to 1, judged "
+        "by the estimate alone at 0.8."
+    )
+    columns = ("bits", "bytes a document", "error at 0.8", "√(E(1 − E)/k)/(1 − 2⁻ᵇ)", "recall", "precision")
+    return Table("bits", note, columns, rows)
+
+
+def keys_of(hashes: np.ndarray, offsets: np.ndarray, bands: int, rows: int, probes: int) -> np.ndarray:
+    """uint64 (n, b, 1 + P)."""
+    spec = Spec(k=256)
+    slots, runners = np.empty((2, len(offsets) - 1, spec.k), np.uint32)
+    sketching.two_smallest(hashes, offsets, *multipliers(spec), slots, runners)
+    return probing_keys(slots, runners, bands, rows, probes).reshape(len(slots), bands, 1 + probes)
+
+
+def met(posted: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """bool: pairs for which a band of one shares a key with that of the other."""
+    return np.asarray((posted[:, :, :, None] == asked[:, :, None, :]).any(axis=(1, 2, 3)))
+
+
+def minhash_probes(full: bool) -> Table:
+    """Recall against probes, candidates and memory."""
+    pairs, bands, rows = 20_000 if full else 2_000, 9, 10
+    settings = [(0, "none", 1), *((p, side, 1) for p in (3, 10) for side in ("one-sided", "two-sided")), (0, "none", 2)]
+    found: dict[tuple[int, str, int], list[float]] = {setting: [] for setting in settings}
+    for similarity in (0.7, 0.8, 0.9, 0.3):
+        hashes, offsets, _ = pairs_of_sets(similarity, pairs, round(similarity * 1000))
+        for setting in settings:
+            probes, side, tables = setting
+            keys = keys_of(hashes, offsets, bands * tables, rows, probes)
+            a, b = keys[::2], keys[1::2]
+            found[setting].append(float(met(a if side == "two-sided" else a[:, :, :1], b).mean()))
+    out = []
+    for probes, side, tables in settings:
+        held = bands * tables * (1 + probes if side == "two-sided" else 1)
+        looked = bands * tables * (1 + probes)
+        recall = found[probes, side, tables]
+        name = f"{side}, {probes} probes" if probes else f"L = {tables}" if tables > 1 else "no probes"
+        theory = 1 - (1 - float(band_probability(0.8, rows, probes, side == "one-sided"))) ** (bands * tables)
+        slots = 512 * tables
+        out.append(
+            (name, *(f"{r:.3f}" for r in recall[:3]), f"{theory:.3f}", f"{recall[3]:.1e}", f"{held}", f"{looked}", f"{slots}")
+        )
+    note = (
+        f"b × r = {bands} × {rows} of k = 128 slots (L = 2: of 256), {pairs:,} pairs of sets at each similarity. Candidates: "
+        "share of pairs at J = 0.3, which nobody wants, that become one."
+    )
+    columns = (
+        "",
+        "recall at 0.7",
+        "0.8",
+        "0.9",
+        "0.8 in theory",
+        "candidates at 0.3",
+        "keys posted",
+        "keys looked up",
+        "bytes of signature",
+    )
+    return Table("minhash-probes", note, columns, out)
+
+
+def hyperplane_probes(full: bool) -> Table:
+    """Recall of one table of hyperplanes against query-directed probes."""
+    count, d, rows, bands = 4_000 if full else 400, 64, 16, 4
+    rng = np.random.default_rng(6)
+    planes = hyperplanes(d, bands * rows, 1).astype(np.float64)
+    planes /= np.linalg.norm(planes, axis=0)
+    out = []
+    for probes in (0, 4, 16, 64):
+        recalls = []
+        for similarity in (0.7, 0.8, 0.9):
+            a, across = rng.normal(size=(2, count, d))
+            across -= a * (np.vecdot(a, across) / np.vecdot(a, a))[:, None]
+            across *= (np.linalg.norm(a, axis=1) / np.linalg.norm(across, axis=1))[:, None]
+            b = similarity * a + np.sqrt(1 - similarity**2) * across
+            x, y = a @ planes, b @ planes
+            recalls.append(np.mean([probed(x[i], y[i], bands, rows, probes) for i in range(count)]))
+        looked = bands * (1 + probes)
+        out.append((f"{probes}", *(f"{r:.3f}" for r in recalls), f"{looked * 2.0**-rows:.1e}", f"{bands}", f"{looked}"))
+    note = (
+        f"{bands} bands of {rows} bits over vectors of {d} dimensions, {count:,} pairs at each cosine; the query's buckets are "
+        "probed in the order of their margins (Lv et al. 2007). Candidates: chance of a vector at a right angle."
+    )
+    columns = ("probes a band", "recall at cosine 0.7", "0.8", "0.9", "candidates at 0", "keys posted", "keys looked up")
+    return Table("hyperplane-probes", note, columns, out)
+
+
+def probed(stored: np.ndarray, query: np.ndarray, bands: int, rows: int, probes: int) -> bool:
+    """Whether a query meets a stored vector in some band."""
+    for band in range(bands):
+        part = slice(band * rows, (band + 1) * rows)
+        differing = tuple(np.flatnonzero((stored[part] > 0) != (query[part] > 0)).tolist())
+        if not differing or differing in perturbations(np.abs(query[part]), probes):
+            return True
+    return False
+
+
+def rate(work: Callable[[], object], amount: float, runs: int) -> str:
+    """Median amount a second, and the runs' spread."""
+    work()
+    rates = sorted(amount / seconds for seconds in seconds_of(work, runs))
+    return f"{rates[len(rates) // 2]:,.0f} ({rates[0]:,.0f} to {rates[-1]:,.0f})"
+
+
+def documents(count: int) -> pa.Array:
+    """Texts of about 1.5 kB."""
+    rng = np.random.default_rng(2)
+    words = np.array(["".join(chr(97 + c) for c in rng.integers(0, 26, rng.integers(2, 10))) for _ in range(20_000)])
+    return pa.array([" ".join(rng.choice(words, 230)) for _ in range(count)], pa.large_string())
+
+
+def rates(full: bool) -> Table:
+    """One thread."""
+    runs = 5 if full else 3
+    texts = documents(5000)
+    size = texts.nbytes / 1e6
+    rows = []
+    for name, spec, goal in (
+        ("MinHash, k = 128", Spec(), ""),
+        ("MinHash of 1 bit", Spec(slot_bits=1), ""),
+        ("weighted Jaccard", Spec(measure="weighted-jaccard"), ""),
+        ("SimHash, 64 bits", Spec(measure="simhash"), "≥ 120"),
+        ("SimHash, 128 bits", Spec(measure="simhash", k=128), ""),
+        ("MinHash, keyed (SipHash)", None, ""),
+    ):
+        sketcher = keyed_sketcher() if spec is None else Sketcher(spec)
+        rows.append((name, "MB/s of text", rate(lambda s=sketcher: s.sketch(texts), size, runs), goal))
+    shingles = next(part for _, part in iterate_shingles(Sketcher(Spec()).shingler, texts.slice(0, 400)))
+    weights = DocumentFrequencies(
+        10**6, np.unique(shingles.hashes)[:50_000], np.full(min(50_000, len(np.unique(shingles.hashes))), 7, np.uint32)
+    )
+    signs, out = Signs(64, 1, weights), np.empty((len(shingles.offsets) - 1, 1), np.uint64)
+    rows.append(
+        (
+            "SimHash by tf-idf, of shingles",
+            "million shingles/s",
+            rate(lambda: signs.sketch(shingles, out), len(shingles.hashes) / 1e6, runs),
+            "",
+        )
+    )
+    counting, hashes = CountingMinHash(Spec()), splitmix64(5, 2000)
+    rows.append(
+        ("counting signature, add and discard", "thousand shingles/s",
+         rate(lambda: counting.add_hashes(hashes).discard_hashes(hashes), 2 * len(hashes) / 1e3, runs), "")
+    )  # fmt: skip
+    rng = np.random.default_rng(1)
+    n = 100_000
+    pairs = (rng.integers(0, n, 4_000_000, np.uint64) << np.uint64(32)) | rng.integers(0, n, 4_000_000, np.uint64)
+    agreeing = np.empty(len(pairs), np.int64)
+    for kept in (1, 4, 32):
+        measure = Jaccard(Spec(slot_bits=kept))
+        kind = measure.form(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64)).kind
+        words = rng.integers(0, 256, (n, 16 * kept), np.uint8).view(Spec(slot_bits=kept).signature_type)
+
+        def work(words: np.ndarray = words, kind: NamedTuple = kind) -> None:
+            lsh.pair_agreements(pairs, words, kind, agreeing)
+
+        rows.append(
+            (
+                f"estimate of pairs, {kept} bits, k = 128",
+                "million pairs/s",
+                rate(work, len(pairs) / 1e6, runs),
+                "≥ 100" if kept == 1 else "",
+            )
+        )
+    rows += hyperplane_rates(runs)
+    return Table("rates", "One thread, warm; median of the runs (least to most).", ("", "unit", "rate", "goal"), rows)
+
+
+def keyed_sketcher() -> Sketcher:
+    """Under a key."""
+    from nearkin.keys import HashKey
+    from nearkin.sketch.materials import Materials
+
+    key = HashKey(bytes(range(16)))
+    return Sketcher(Spec(base_hash="siphash", key_id=key.id), Materials(key))
+
+
+def hyperplane_rates(runs: int) -> Iterator[tuple[str, ...]]:
+    """Signatures against the plain matrix product, GFLOP/s of the product."""
+    d, k, n = 384, 512, 20_000
+    vectors = np.random.default_rng(1).normal(size=(n, d)).astype(np.float32)
+    planes, sketcher = hyperplanes(d, k, 1), VectorSketcher(Spec(measure="cosine", unit="vector", n=d, k=k))
+    work = 2 * n * d * k / 1e9
+
+    def plain() -> None:
+        for start in range(0, n, ROWS):
+            vectors[start : start + ROWS] @ planes
+
+    both = [(plain, "plain matrix product (float32)"), (lambda: sketcher.sketch_matrix(vectors), "hyperplane signatures")]
+    medians = []
+    for job, name in both:
+        job()
+        seconds = sorted(seconds_of(job, 2 * runs + 1))
+        medians.append(work / seconds[len(seconds) // 2])
+        share = f"{medians[1] / medians[0]:.0%} of the plain product" if len(medians) == 2 else ""
+        yield (
+            f"{name}, d = {d}, k = {k}",
+            "GFLOP/s",
+            f"{medians[-1]:,.1f}" + (f", {share}" if share else ""),
+            "≥ 60 %" if share else "",
+        )
+
+
+def hamming(full: bool) -> Table:
+    """All pairs within distance 3 among random fingerprints and planted ones."""
+    n, planted = (10_000_000, 10_000) if full else (1_000_000, 1_000)
+    rng = np.random.default_rng(1)
+    words = splitmix64(11, n)
+    a, b = rng.permutation(n)[: 2 * planted].reshape(2, -1)
+    flips = np.zeros(planted, np.uint64)
+    for _ in range(3):
+        flips |= np.uint64(1) << rng.integers(0, 64, planted).astype(np.uint64)
+    words[b] = words[a] ^ flips
+    all_pairs(words[:1000], 3)
+    out = []
+    for workers in (1, 2):
+        held = []
+        seconds = seconds_of(lambda w=workers, h=held: h.append(all_pairs(words, 3, workers=w)), 1)[0]
+        found = set(zip(held[0].a.tolist(), held[0].b.tolist(), strict=True))
+        hits = sum((min(x, y), max(x, y)) in found for x, y in zip(a.tolist(), b.tolist(), strict=True))
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        out.append((f"{workers}", f"{seconds:.1f} s", f"{len(found):,}", f"{hits / planted:.4f}", f"{memory:.2f} GB"))
+    note = (
+        f"{n:,} fingerprints of 64 bits, {planted:,} planted pairs within distance 3. Goal: 120 s, 4 GB, recall 1 on one core."
+    )
+    return Table("hamming", note, ("threads", "wall", "pairs found", "recall of planted ones", "largest resident set"), out)
+
+
+def rounds(full: bool) -> Table:
+    """Root-mean-square error of the binned estimate by the number of rounds, over √(J(1 − J)/k)."""
+    pairs = 20_000 if full else 2_000
+    out = []
+    for similarity in (0.5, 0.8):
+        for size in (20, 64, 200, 1000):
+            shared = round(2 * size * similarity / (1 + similarity))
+            true = shared / (2 * size - shared)
+            pool = splitmix64(size, pairs * (2 * size - shared)).reshape(pairs, -1)
+            hashes = np.stack([pool[:, :size], pool[:, size - shared :]], axis=1).reshape(-1)
+            offsets = np.arange(2 * pairs + 1) * size
+            row = []
+            for count in range(1, 7):
+                scheme, slots = Binned(128, 1), np.empty((2 * pairs, 128), np.uint32)
+                multiplier = splitmix64(1, count) | np.uint64(1)
+                sketching.binned_minhash(hashes, offsets, multiplier, scheme.completion, slots)
+                error = (slots[::2] == slots[1::2]).mean(axis=1) - true
+                row.append(f"{np.sqrt((error**2).mean() / (true * (1 - true) / 128)):.3f}")
+            out.append((f"{size}", f"{true:.2f}", *row))
+    note = (
+        f"k = 128, {pairs:,} pairs of sets; error of the estimate over that of k random functions, √(J(1 − J)/k): below 1 is "
+        "better. R = 4 is format 1."
+    )
+    return Table("rounds", note, ("set size", "J", *(f"R = {r}" for r in range(1, 7))), out)
+
+
+def streaming(full: bool) -> Table:
+    """How many elements a counting signature may lose before a rebuild is due."""
+    out = []
+    for depth in (2, 4, 8, 16):
+        gone = []
+        for seed in range(20 if full else 5):
+            elements = splitmix64(500 + seed, 1000)
+            sketch, count = CountingMinHash(Spec(), depth).add_hashes(elements), 0
+            while not sketch.rebuild_due:
+                sketch.discard_hashes(elements[count : count + 10])
+                count += 10
+            gone.append(count)
+        out.append((f"{depth}", f"{128 * (depth * 20 + 4):,}", f"{np.median(gone) / 1000:.0%}"))
+    note = "Of 1,000 elements, k = 128: the share that may be discarded, in any order, before some slot is unknown (median)."
+    return Table("streaming", note, ("depth", "bytes", "discarded when a rebuild is due"), out)
+
+
+TABLES = (bits, minhash_probes, hyperplane_probes, rates, hamming, rounds, streaming)
+
+
+def write_page(tables: Sequence[Table], where: str) -> None:
+    """Between the marks of the page."""
+    page = PAGE.read_text("utf-8")
+    for table in tables:
+        begin, end = f"<!-- {table.name} -->\n", f"<!-- /{table.name} -->"
+        before, _, rest = page.partition(begin)
+        _, _, after = rest.partition(end)
+        page = f"{before}{begin}{table.markdown()}{end}{after}"
+    before, _, rest = page.partition("<!-- machine -->\n")
+    _, _, after = rest.partition("<!-- /machine -->")
+    PAGE.write_text(f"{before}<!-- machine -->\n{where}<!-- /machine -->{after}", "utf-8")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("tables", nargs="*", help="only these")
+    asked = parser.parse_args()
+    found = []
+    for make in TABLES:
+        if not asked.tables or make.__name__ in asked.tables:
+            found.append(make(asked.full))
+            print(f"{found[-1].name}\n{found[-1].markdown()}", flush=True)
+    if asked.write:
+        record = {"machine": machine(), "tables": [table._asdict() for table in found]}
+        (HERE / "levers.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        write_page(found, described(machine()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
