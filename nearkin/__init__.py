@@ -25,7 +25,8 @@ _HOMES = {
     "HashKey": "nearkin.keys",
     "DocumentFrequencies": "nearkin.sketch.materials",
     "Materials": "nearkin.sketch.materials",
-    "estimate": "nearkin.sketch.minhash",
+    "estimate": "nearkin.measures.estimates",
+    "frequencies": "nearkin.api",
     "synth": "nearkin.evaluate.synth",
     "SynthSettings": "nearkin.evaluate.synth",
     "NearkinError": "nearkin.errors",
@@ -63,7 +64,7 @@ sys.modules[__name__].__class__ = _Package
 
 
 if TYPE_CHECKING:
-    from nearkin.api import DedupResult, PairsResult, dedup, pairs, report, sketch
+    from nearkin.api import DedupResult, PairsResult, dedup, frequencies, pairs, report, sketch
     from nearkin.errors import (
         IncompatibleError,
         KeyRequiredError,
@@ -76,10 +77,10 @@ if TYPE_CHECKING:
     from nearkin.evaluate.synth import SynthSettings, synth
     from nearkin.keys import HashKey
     from nearkin.lsh.hamming import HammingIndex
+    from nearkin.measures.estimates import estimate
     from nearkin.sketch.bottom import BottomK
     from nearkin.sketch.builder import MinHashBuilder
     from nearkin.sketch.counting import CountingMinHash
     from nearkin.sketch.materials import DocumentFrequencies, Materials
-    from nearkin.sketch.minhash import estimate
     from nearkin.sketch.simhash import simhash
     from nearkin.spec import Spec

@@ -14,6 +14,7 @@ from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, count_reaso
 from nearkin.corpus.convert import to_table, to_texts, to_vectors
 from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.frequencies import count_frequencies
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.staged import to_final_clusters
@@ -348,6 +349,38 @@ def sketch(texts: Any, spec: Spec | None = None, *, materials: Materials = NOTHI
     parts = [chunk.slice(at, SKETCH_ROWS) for chunk in chunks for at in range(0, len(chunk), SKETCH_ROWS)]
     done = ordered_map(lambda part: sketchers.use(lambda tool: tool.sketch(part).signatures), parts, workers)
     return np.concatenate([np.empty((0, spec.signature_width), spec.signature_type), *done])
+
+
+def frequencies(
+    data: Any,
+    *,
+    text: str | None = None,
+    tokens: str | None = None,
+    spec: Spec | None = None,
+    key: HashKey | None = None,
+    work: str | Path | None = None,
+    workers: int = 2,
+) -> DocumentFrequencies:
+    """In how many documents each shingle occurs: what tf-idf weights are made of.
+
+    Args:
+        data: As for `dedup`.
+        text: Text column (default `text`).
+        tokens: Column of token lists, instead of text.
+        spec: Of the shingles.
+        key: That a keyed Spec names.
+        work: Folder for temporary files, the system's by default.
+        workers: Threads.
+
+    Examples:
+        >>> counted = frequencies(["the cat sat", "the cat lay"], spec=Spec(n=1))
+        >>> spec = Spec(measure="simhash", n=1, weights="tfidf", frequencies=counted.fingerprint)
+        >>> sketch(["the cat sat"], spec, materials=Materials(frequencies=counted)).shape
+        (1, 1)
+    """
+    where = Path(work or tempfile.gettempdir())
+    columns = _columns(text, tokens, None, None)
+    return count_frequencies(_corpus(data), columns, spec or Spec(), Materials(key), workers, where, Silent())
 
 
 def report(source: DedupResult | str | Path, out: str | Path | None = None) -> Path:

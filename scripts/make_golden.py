@@ -18,6 +18,7 @@ from nearkin.lsh.signs import masks_of
 from nearkin.measures import measure_of
 from nearkin.shingle import Shingler, kernels, text_buffers
 from nearkin.shingle.tables import tables_for
+from nearkin.sketch.hyperplanes import VectorSketcher
 from nearkin.sketch.materials import Materials
 from nearkin.sketch.sketcher import Keyer
 from nearkin.sketch.wire import write_record
@@ -72,6 +73,10 @@ SPECS = [
     Spec(measure="simhash"),
     Spec(measure="simhash", k=128, seed=3),
 ]
+
+
+VECTOR_SPEC = Spec(measure="cosine", unit="vector", n=3, k=128)
+VECTORS = [[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], [2.0, 4.0, 6.0], [0.5, -0.25, 0.0], [1e-30, 2e30, -3.0]]
 
 
 def materials_of(spec: Spec) -> Materials:
@@ -136,6 +141,13 @@ def case_of(spec: Spec) -> dict[str, Any]:
     return {"spec": fields, "fingerprint": spec.fingerprint, "bands": bands, "rows": rows, "documents": documents}
 
 
+def vector_case() -> dict[str, Any]:
+    """Vectors and their signatures; words in hexadecimal."""
+    signatures = VectorSketcher(VECTOR_SPEC).sketch_matrix(np.array(VECTORS, np.float32)).signatures
+    words = [[f"{word:016x}" for word in row] for row in signatures.tolist()]
+    return {"spec": json.loads(VECTOR_SPEC.to_json()), "vectors": VECTORS, "signatures": words}
+
+
 def unicode_ranges() -> dict[str, Any]:
     """Inclusive ranges of code points by kind, and `frozen`: those that normalisation and lower case leave alone whatever a
     newer Unicode says (unassigned, private, surrogates, controls)."""
@@ -160,7 +172,9 @@ def write(name: str, value: dict[str, Any]) -> None:
 
 def main() -> None:
     """Writes both files."""
-    write("vectors.json", {"texts": TEXTS, "key": KEY_HEX, "salt": f"{SALT:016x}", "cases": [case_of(spec) for spec in SPECS]})
+    cases = [case_of(spec) for spec in SPECS]
+    known = {"key": KEY_HEX, "salt": f"{SALT:016x}"}
+    write("vectors.json", {"texts": TEXTS, **known, "cases": cases, "vector_case": vector_case()})
     write(f"unicode-{UNICODE_VERSION}.json", unicode_ranges())
 
 

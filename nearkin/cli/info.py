@@ -48,7 +48,7 @@ def _file_facts(path: Path) -> dict[str, Any]:
         "spec": json.loads(found.spec.to_json()),
         "spec_fingerprint": found.spec.fingerprint,
     }
-    if found.spec.scheme == "binned":
+    if found.spec.scheme == "binned" and not found.spec.truncated:
         shares = fill_shares(found.signatures)
         facts["empty_bin_rate"], facts["completed_slot_rate"] = round(shares.later_round, 6), round(shares.completed, 6)
     return facts

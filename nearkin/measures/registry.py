@@ -19,7 +19,5 @@ def measure_of(spec: Spec, materials: Materials = NOTHING, distance: int | None 
         if distance is not None:
             raise UsageError(f"distance {distance} is of signs: choose measure simhash or cosine, or give a threshold")
         return (Jaccard if spec.measure == "jaccard" else WeightedJaccard)(spec, materials)
-    if spec.weights == "given":
-        raise UsageError("a corpus is weighted by tf or tfidf; signatures of features with weights= given are nk.simhash's")
     signs = SimHash(spec, materials) if spec.measure == "simhash" else Cosine(spec, materials)
     return signs if distance is None else Hamming(signs, distance)

@@ -69,6 +69,10 @@ class SimHash(_Signs):
         return ((np.uint64, None), (np.float64, None))
 
     def sketcher(self, keyer: Keyer | None = None) -> DocumentSketcher:
+        if self.spec.weights == "given":
+            raise UsageError(
+                "documents are weighted by tf or tfidf; signatures of features with weights given are nk.simhash's"
+            )
         return Sketcher(self.spec, self.materials)
 
     def payload_builder(self) -> PayloadBuilder:

@@ -72,10 +72,11 @@ class VectorSketcher:
         out = Sketches(np.empty((n, self.spec.signature_width), np.uint64), np.ones(n, np.uint32), fingerprints(vectors))
         for start in range(0, n, ROWS):
             part = vectors[start : start + ROWS]
-            lengths = np.sqrt(np.vecdot(part, part))
+            # What overflows is infinite or no number, so its sign is computed exactly.
+            with np.errstate(over="ignore", invalid="ignore"):
+                lengths, projections = np.sqrt(np.vecdot(part, part)), part @ self._planes
             lengths[lengths < TINY] = np.inf
-            signs = out.signatures[start : start + ROWS]
-            kernels.pack_signs(part @ self._planes, part, self._planes, lengths, self._reach, signs)
+            kernels.pack_signs(projections, part, self._planes, lengths, self._reach, out.signatures[start : start + ROWS])
         return out
 
 

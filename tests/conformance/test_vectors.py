@@ -46,6 +46,7 @@ def test_vectors_have_not_changed() -> None:
     assert kept["texts"] == make.TEXTS
     for spec, case in zip(make.SPECS, kept["cases"], strict=True):
         assert make.case_of(spec) == case, spec
+    assert make.vector_case() == kept["vector_case"]
     assert json.loads(UNICODE.read_text("utf-8")) == make.unicode_ranges()
 
 
