@@ -200,8 +200,12 @@ def most_common(lengths: "np.ndarray | list[int]") -> int:
 
 def vector_fault(value: object, name: str, dimensions: int | None) -> str | None:
     """Why a parsed value is no vector, or None."""
-    if not isinstance(value, list) or not all(isinstance(x, int | float) and not isinstance(x, bool) for x in value):
+    if not isinstance(value, list) or not set(map(type, value)) <= {int, float}:
         return f"{name} is not a list of numbers"
+    with np.errstate(over="ignore"):
+        numbers = np.array(value, np.float64).astype(np.float32)
+    if len(numbers) == (dimensions or len(numbers)) and np.isfinite(numbers).all() and numbers.any():
+        return None
     return as_vectors(pa.array([value], pa.list_(pa.float64())), name, dimensions).reasons.get(0)
 
 
