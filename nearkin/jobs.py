@@ -382,6 +382,8 @@ class SketchJob:
 
 def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
     """Writes signatures of files; rejected rows are counted by reason."""
+    if (Path(job.inputs[0]) / RUN).is_file():
+        raise UsageError(f"{job.inputs[0]} is the output of a run; sketch the inputs that it was made from")
     claim_file(job.out, job.overwrite)
     corpus = FileCorpus.open(job.inputs, job.on_error)
     corpus.check(job.columns)

@@ -112,6 +112,12 @@ def test_a_second_measure_is_not_elected_again() -> None:
         nk.dedup(table_of(3), id="id", then="cosine:v:0.97").rethreshold(0.9)
 
 
+def test_empty_documents_match_nothing_by_vector_either() -> None:
+    data = {"text": ["", "a b c d", "e f g h"], "v": [[1.0, 2.0], [1.0, 2.0], [2.0, 4.0]]}
+    result = nk.dedup(data, then="cosine:v:0.9")
+    assert result.clusters["kind"].to_pylist() == ["empty", "kept", "vector"]
+
+
 def test_nothing_left_for_the_second_measure() -> None:
     data = {"text": ["a b c d", "a b c d"], "v": [[1.0, 2.0], [1.0, 2.0]]}
     result = nk.dedup(data, then="cosine:v:0.9")

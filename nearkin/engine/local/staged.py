@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from nearkin.cluster.clusters import leaders, pack
 from nearkin.corpus import Batch, Columns, Corpus, with_dimensions
-from nearkin.engine.local.clustering import EXACT, KEPT, NEAR, UNIQUE, VECTOR, Clustering, Grouped, look_up
+from nearkin.engine.local.clustering import EMPTY, EXACT, KEPT, NEAR, UNIQUE, VECTOR, Clustering, Grouped, look_up
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.tables import pair_batches
@@ -137,7 +137,7 @@ def _run_second(run: LocalRun, first: Clustering) -> Second:
     then = run.settings.second
     assert then is not None
     documents = run.documents()
-    survivors = np.flatnonzero(np.asarray(first.kept))
+    survivors = np.flatnonzero(np.asarray(first.kept) & (np.asarray(first.kind) != EMPTY))
     places = places_of(documents.files, documents.rows)
     corpus = Subset(run.corpus, places[survivors])
     columns = with_dimensions(corpus, vector_columns(run, then.column))
