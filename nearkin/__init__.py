@@ -27,6 +27,7 @@ _HOMES = {
     "Materials": "nearkin.sketch.materials",
     "estimate": "nearkin.measures.estimates",
     "frequencies": "nearkin.api",
+    "tune": "nearkin.plan.tune",
     "synth": "nearkin.evaluate.synth",
     "SynthSettings": "nearkin.evaluate.synth",
     "NearkinError": "nearkin.errors",
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from nearkin.keys import HashKey
     from nearkin.lsh.hamming import HammingIndex
     from nearkin.measures.estimates import estimate
+    from nearkin.plan.tune import tune
     from nearkin.sketch.bottom import BottomK
     from nearkin.sketch.builder import MinHashBuilder
     from nearkin.sketch.counting import CountingMinHash

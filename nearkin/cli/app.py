@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearkin.cli import bench, dedup, demo, hashlab, info, merge, pairs, sketch, synth
+from nearkin.cli import bench, dedup, demo, hashlab, info, merge, pairs, sketch, synth, tune
 from nearkin.errors import NearkinError, UsageError
 from nearkin.release import VERSION
 
@@ -84,6 +84,7 @@ COMMANDS = (
     synth.synth,
     demo.demo,
     bench.bench,
+    tune.tune,
     hashlab.hashlab,
 )
 for command in COMMANDS:

@@ -117,6 +117,16 @@ def columns(text: str | None, tokens: str | None, vector: str | None, id_column:
     return Columns(text=text or (None if given else "text"), tokens=tokens, vector=vector, id=id_column, extra=extra)
 
 
+def numbers(text: str, option: str) -> tuple[int, ...]:
+    """Whole numbers, separated by commas."""
+    from nearkin.errors import UsageError
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise UsageError(f"{option} {text!r} is not of the form 1,2,4")
+    return tuple(map(int, parts))
+
+
 def workers_or_cores(workers: int | None) -> int:
     """Asked threads, else one for each core this process may use."""
     return workers or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))

@@ -10,6 +10,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from nearkin.plan.tune import Tuning
+from nearkin.report.curves import name_of
 from nearkin.report.data import Cluster, ReportData
 from nearkin.report.diff import Kind, Span, diff_words, focus
 from nearkin.report.page import bytes_text, fates, percent, similarity_text, telling_example
@@ -181,3 +183,31 @@ def plain_table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]])
     for row in rows:
         table.add_row(*map(Text, row))
     return table
+
+
+def tuning_table(tuning: Tuning, show: int) -> Table:
+    """Operating points, cheapest first."""
+    names = ("b × r", "recall", "P=0.1 % at", "50 %", "99 %", "(1/b)^(1/r)", "steepest", "slope", "candidates/document", "keys")
+    rows = [
+        (
+            name_of(point),
+            f"{point.recall:.4f}",
+            *(number(similarity) for similarity in point.similarities),
+            number(point.classic_threshold),
+            number(point.steepest),
+            number(point.slope),
+            f"{point.candidates:,.4g}",
+            str(point.keys),
+        )
+        for point in tuning.points[:show]
+    ]
+    about = (
+        f"{tuning.spec.measure}, k = {tuning.spec.k}: recall {tuning.recall} at {tuning.threshold}, "
+        f"{tuning.distribution.documents:,} documents ({tuning.distribution.source})"
+    )
+    return plain_table(about, names, rows)
+
+
+def number(value: float) -> str:
+    """Three decimals; nothing where there is none."""
+    return "" if math.isnan(value) else f"{value:.3f}"

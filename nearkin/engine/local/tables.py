@@ -1,7 +1,6 @@
 """The result tables: clusters and pairs, as batches small enough for any corpus."""
 
 from collections.abc import Iterator
-from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 from nearkin.cluster.clusters import unpack
 from nearkin.engine.local.clustering import KINDS, Clustering
 from nearkin.engine.local.containment import Contained
+from nearkin.engine.local.expand import Groups
 from nearkin.engine.local.run import LocalRun
 from nearkin.verify.exact import Overlaps
 
@@ -101,36 +101,17 @@ def _pair_batch(
 
 def expanded_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
     """As `pair_batches`, with every member of an exact group in the place of its representative, and the groups' own pairs."""
-    groups = _exact_groups(run.work.load("representative"))
+    groups = Groups.read(np.asarray(run.work.load("representative")))
     alone = np.zeros(0, np.int64)
     scored, ids = run.scored(), run.documents().ids
-    for members in groups.values():
-        own = np.array([(a << 32) | b for a, b in combinations(members.tolist(), 2)], np.uint64)
+    for own in groups.own_pairs():
         ones = np.ones(len(own))
         yield _pair_batch(run, ids, Overlaps(own, alone, alone), ones, ones)
-    for batch, part in zip(pair_batches(run, 1 << 12), _slices(scored, 1 << 12), strict=True):
-        a, b = unpack(np.asarray(part.pairs))
-        crossed = [
-            (min(x, y) << 32 | max(x, y), row)
-            for row, (p, q) in enumerate(zip(a.tolist(), b.tolist(), strict=True))
-            for x, y in product(groups.get(p, [p]), groups.get(q, [q]))
-        ]
-        pairs = np.array([pair for pair, _ in crossed], np.uint64)
-        rows = np.array([row for _, row in crossed], np.int64)
-        similarity = batch["similarity"].to_numpy()[rows]
-        yield _pair_batch(run, ids, Overlaps(pairs, alone, alone), similarity, batch["estimate"].to_numpy()[rows])
-
-
-def _slices(scored: Overlaps, rows: int) -> Iterator[Overlaps]:
-    for start in range(0, len(scored.pairs), rows):
-        yield scored.where(slice(start, start + rows))
-
-
-def _exact_groups(representative: np.ndarray) -> dict[int, np.ndarray]:
-    members = np.flatnonzero(np.isin(representative, representative[representative != np.arange(len(representative))]))
-    order = members[np.argsort(representative[members], kind="stable")]
-    heads, starts = np.unique(representative[order], return_index=True)
-    return dict(zip(heads.tolist(), np.split(order, starts[1:]), strict=True)) if len(heads) else {}
+    for start in range(0, len(scored.pairs), ROWS):
+        part = scored.where(slice(start, start + ROWS))
+        similarity, estimate = part.similarity, run.estimate(np.asarray(part.pairs))
+        for pairs, rows in groups.crossed(*unpack(np.asarray(part.pairs))):
+            yield _pair_batch(run, ids, Overlaps(pairs, alone, alone), similarity[rows], estimate[rows])
 
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -1,0 +1,1 @@
+"""From a service level to parameters."""

@@ -1,0 +1,144 @@
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nearkin.cli.app import run
+from nearkin.corpus import Columns, TableCorpus
+from nearkin.corpus.convert import to_table
+from nearkin.errors import UsageError
+from nearkin.lsh.curve import candidate_probability
+from nearkin.measures import measure_of
+from nearkin.plan.observe import observe
+from nearkin.plan.tune import Distribution, OperatingPoint, find_similarity, point_of, tune
+from nearkin.spec import MEASURES, Spec
+
+NOBODY = Distribution.assumed(2)
+
+
+def point(bands: int, rows: int, threshold: float = 0.5, k: int = 1024) -> OperatingPoint:
+    return point_of(measure_of(Spec(k=k)), threshold, bands, rows, 1, 0, NOBODY)
+
+
+def test_known_answers() -> None:
+    assert round(point(42, 3, 0.5).recall, 3) == 0.996
+    assert round(point(42, 3, 0.05).recall, 3) == 0.005
+    assert [round(point(b, r).classic_threshold, 3) for b, r in ((20, 5), (16, 8), (8, 16))] == [0.549, 0.707, 0.878]
+    assert [round(point(b, 5).similarities[1], 3) for b in (20, 40)] == [0.509, 0.444]
+
+
+@pytest.mark.parametrize(("bands", "rows"), [(20, 5), (50, 10), (13, 7), (100, 6)])
+def test_two_thirds_and_the_slope_at_the_classic_threshold(bands: int, rows: int) -> None:
+    found = point(bands, rows)
+    s = found.classic_threshold
+    assert candidate_probability(s, bands, rows) == pytest.approx(1 - 1 / math.e, abs=0.015)
+    slope = (candidate_probability(s + 1e-6, bands, rows) - candidate_probability(s - 1e-6, bands, rows)) / 2e-6
+    assert slope == pytest.approx(rows / (math.e * s), rel=0.05)
+    assert found.slope >= slope - 1e-3
+
+
+def test_doubling_rows_and_squaring_bands_keeps_the_threshold_and_halves_the_width() -> None:
+    once, twice = point(9, 4), point(81, 8)
+    assert once.classic_threshold == pytest.approx(twice.classic_threshold)
+    widths = [1 / found.slope for found in (once, twice)]
+    assert widths[0] / widths[1] == pytest.approx(2, rel=0.1)
+
+
+def test_the_search_finds_42_by_3_or_better() -> None:
+    found = tune(0.5, 0.99, at_most={0.05: 0.006})
+    best = found.best
+    assert best.recall >= 0.99
+    assert candidate_probability(0.05, best.bands, best.rows) <= 0.006
+    assert best.candidates <= point_of(measure_of(Spec()), 0.5, 42, 3, 1, 0, found.distribution).candidates
+
+
+@pytest.mark.parametrize("measure", sorted(MEASURES))
+def test_every_measure(measure: str) -> None:
+    spec = Spec(measure="cosine", unit="vector", n=8) if measure == "cosine" else Spec(measure=measure)
+    found = tune(0.95, 0.9, spec=spec, documents=100_000)
+    assert all(one.recall >= 0.9 for one in found.points)
+    assert [one.candidates for one in found.points] == sorted(one.candidates for one in found.points)
+    grid = np.linspace(0, 1, 50)
+    curve = found.curve(found.best, grid)
+    assert (np.diff(curve) >= -1e-12).all()
+    _, middle, high = found.best.similarities
+    assert not middle > high
+    assert found.curve(found.best, np.array([middle]))[0] == pytest.approx(0.5, abs=1e-6)
+
+
+def test_tables_and_probes_are_choices_too() -> None:
+    found = tune(0.8, 0.99, tables=(1, 2), probes=(0, 3))
+    kinds = {(one.tables, one.probes > 0) for one in found.points}
+    assert kinds == {(1, False), (2, False), (1, True), (2, True)}
+    for one in found.points:
+        assert one.bands % one.tables == 0
+        assert one.keys == one.bands * (1 + one.probes)
+
+
+def test_budget() -> None:
+    assert tune(budget=300).spec.k == 72
+    assert tune(spec=Spec(slot_bits=1), budget=16).spec.k == 128
+    with pytest.raises(UsageError, match="32 bytes do"):
+        tune(budget=10)
+
+
+def test_what_is_out_of_reach_or_range_says_so() -> None:
+    with pytest.raises(UsageError, match="out of reach with k=8"):
+        tune(0.1, 0.99, spec=Spec(k=8))
+    with pytest.raises(UsageError, match=r"at most \{0.7: 0.001\}"):
+        tune(0.8, 0.95, at_most={0.7: 0.001})
+    with pytest.raises(UsageError, match="threshold 0 is outside"):
+        tune(0)
+    with pytest.raises(UsageError, match="recall 1 is outside"):
+        tune(0.8, 1)
+
+
+def test_root_finding() -> None:
+    assert math.isnan(find_similarity(lambda s: 0.4 + s / 10, 0.3))
+    assert math.isnan(find_similarity(lambda s: s / 10, 0.3))
+    assert find_similarity(lambda s: s, 0.25) == pytest.approx(0.25)
+
+
+def texts(count: int) -> list[str]:
+    rng = np.random.default_rng(2)
+    out = [" ".join(f"w{x}" for x in rng.integers(0, 60, 50)) for _ in range(count // 2)]
+    return out + [text + " more words here" for text in out]
+
+
+def test_a_sample_of_the_corpus_decides_what_candidates_cost() -> None:
+    corpus, measure = TableCorpus(to_table(texts(400))), measure_of(Spec(n=1))
+    found = observe(corpus, Columns(), measure, sample=1000)
+    assert found.documents == 400
+    assert found.pairs.sum() == pytest.approx(399)
+    assert 0.9 < found.pairs[found.similarities > 0.85].sum() < 1.1
+    smaller = observe(corpus, Columns(), measure, sample=100)
+    assert smaller.pairs.sum() == pytest.approx(399)
+    again = observe(corpus, Columns(), measure, sample=100)
+    assert (smaller.pairs == again.pairs).all()
+    assert found.scaled(4000).pairs.sum() == pytest.approx(3999)
+    best = tune(0.9, 0.9, spec=Spec(n=1), distribution=found).best
+    assert best.candidates >= 0.8
+    with pytest.raises(UsageError, match="1 documents have no pair"):
+        observe(TableCorpus(to_table(["alone"])), Columns(), measure)
+
+
+def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", "--threshold", "0.8", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["points"][0]["bands"] * found["points"][0]["rows"] <= 128
+    assert run(["tune", "--threshold", "0.7", "--plot", str(tmp_path / "a.svg"), "--probes", "0,2"]) == 0
+    shown = capfd.readouterr().out
+    assert "100 %" in shown
+    assert "<svg" in (tmp_path / "a.svg").read_text()
+    assert run(["tune", "--plot", str(tmp_path / "a.png")]) == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts(200)))
+    capfd.readouterr()
+    assert run(["tune", str(tmp_path / "docs.jsonl"), "--shingle", "words:1", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["documents"] == 200
+    assert run(["tune", "--measure", "cosine", "--threshold", "0.9", "--documents", "100000", "--json"]) == 0
+    for wrong in (["--plot", "a.pdf"], ["--at-most", "x"], ["--tables", "a"], ["--budget", "1"], ["--threshold", "2"]):
+        assert run(["tune", *wrong]) == 2
+        assert "Traceback" not in capfd.readouterr().err
