@@ -100,7 +100,7 @@ def observed(
 
     unit, n = parse_shingle(shingle)
     given = {"unit": unit, "n": n, "k": k, "slot_bits": slot_bits}
-    fields = {name: value for name, value in given.items() if value is not None}
+    fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     columns = o.columns(text, tokens, vector, None, ())
     if not inputs:
         if measure == "cosine":

@@ -187,7 +187,7 @@ def plain_table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]])
 
 def tuning_table(tuning: Tuning, show: int) -> Table:
     """Operating points, cheapest first."""
-    names = ("b × r", "recall", "P=0.1 % at", "50 %", "99 %", "(1/b)^(1/r)", "steepest", "slope", "candidates/document", "keys")
+    names = ("b × r", "recall", "0.1 %", "50 %", "99 %", "(1/b)^1/r", "steepest", "slope", "cand./doc", "keys")
     rows = [
         (
             name_of(point),
