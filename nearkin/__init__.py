@@ -28,6 +28,7 @@ _HOMES = {
     "estimate": "nearkin.measures.estimates",
     "frequencies": "nearkin.api",
     "tune": "nearkin.plan.tune",
+    "explain": "nearkin.evaluate.explain",
     "synth": "nearkin.evaluate.synth",
     "SynthSettings": "nearkin.evaluate.synth",
     "NearkinError": "nearkin.errors",
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         UsageError,
         WireError,
     )
+    from nearkin.evaluate.explain import explain
     from nearkin.evaluate.synth import SynthSettings, synth
     from nearkin.keys import HashKey
     from nearkin.lsh.hamming import HammingIndex

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 from nearkin.corpus import Columns, FileCorpus, with_dimensions
 from nearkin.engine.local.frequencies import count_frequencies
 from nearkin.engine.progress import Progress
+from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
-from nearkin.jobs import FREQUENCIES, Saved
+from nearkin.evaluate.explain import Explanation, explain, find_documents, in_run
+from nearkin.jobs import FREQUENCIES, RUN, Saved, read_run
 from nearkin.keys import HashKey
 from nearkin.sketch.materials import DocumentFrequencies, Materials
 from nearkin.spec import KEYED, Spec
@@ -100,3 +102,21 @@ def prepare(
         counted = count_frequencies(corpus, columns, spec, materials, workers, folder, progress)
     spec = replace(spec, weights="tfidf", frequencies=counted.fingerprint)
     return Prepared(columns, spec, Materials(asked.secret, counted))
+
+
+def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) -> Explanation:
+    """Two documents of a finished run, by their ids: the stages again, and what became of them.
+
+    Raises:
+        UsageError: The folder holds no run, its inputs have changed, or it has no such document.
+    """
+    record = read_run(folder / RUN)
+    saved = Saved(folder, record)
+    counted = DocumentFrequencies.read(folder / FREQUENCIES, saved.spec) if saved.spec.frequencies else None
+    settings = Settings(spec=saved.spec, **record["parameters"])
+    columns = Columns(**{**record["columns"], "extra": tuple(record["columns"]["extra"])})
+    first, second = find_documents(saved.corpus("quarantine"), columns, folder / "clusters.parquet", (a, b))
+    documents = record["stages"]["sketch"]["documents"]
+    materials = Materials(secret, counted)
+    found = explain(first[0], second[0], settings=settings, materials=materials, names=(a, b), documents=documents)
+    return in_run(found, (first[1], second[1]), compared_all=not record["bands"])

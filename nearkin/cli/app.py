@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearkin.cli import bench, dedup, demo, hashlab, info, merge, pairs, sketch, synth, tune
+from nearkin.cli import bench, dedup, demo, explain, hashlab, info, merge, pairs, sketch, synth, tune
 from nearkin.errors import NearkinError, UsageError
 from nearkin.release import VERSION
 
@@ -85,6 +85,7 @@ COMMANDS = (
     demo.demo,
     bench.bench,
     tune.tune,
+    explain.explain,
     hashlab.hashlab,
 )
 for command in COMMANDS:

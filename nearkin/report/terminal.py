@@ -96,18 +96,26 @@ def print_clusters(data: ReportData, console: Console, top: int = 10) -> None:
     for rank, cluster in enumerate(most_interesting(data.clusters, top), 1):
         console.print()
         console.print(Rule(Text(f"{rank}  {cluster.members:,} documents"), align="left", style="dim"))
-        console.print(_side_by_side(cluster, STYLED if console.is_terminal else PLAIN))
+        console.print(side_by_side_table(cluster, console.is_terminal, ("kept", "removed")))
 
 
-def _side_by_side(cluster: Cluster, marks: tuple[_Mark, _Mark]) -> Table:
+def side_by_side_table(cluster: Cluster, styled: bool, labels: tuple[str, str]) -> Table:
+    """The kept document beside a removed one, differences highlighted.
+
+    Args:
+        cluster: Its telling example is shown.
+        styled: By colour and line, else as `[-left-]` and `{+right+}`.
+        labels: What the two are.
+    """
+    marks = STYLED if styled else PLAIN
     example = telling_example(cluster)
     table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="")
-    table.add_column(Text.assemble(("kept\n", "dim"), (visible(cluster.id), "bold")), ratio=1, overflow="fold")
+    table.add_column(Text.assemble((f"{labels[0]}\n", "dim"), (visible(cluster.id), "bold")), ratio=1, overflow="fold")
     if example is None:
         table.add_row(_excerpt([(Kind.EQUAL, visible(cluster.text))], marks[0]))
         return table
     similar = similarity_text(example.similarity)
-    removed = Text.assemble((f"removed, {similar} similar\n", "dim"), (visible(example.id), "bold"))
+    removed = Text.assemble((f"{labels[1]}, {similar} similar\n", "dim"), (visible(example.id), "bold"))
     table.add_column(removed, ratio=1, overflow="fold")
     spans = _from_first_change(focus(diff_words(visible(cluster.text), visible(example.text)), CONTEXT))
     left = _excerpt([(span.kind, span.left) for span in spans], marks[0])

@@ -1,0 +1,85 @@
+"""`nearkin explain`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nearkin.cli import options as o
+
+
+def explain(
+    a: Annotated[str, typer.Argument(help="A file, a text, or with --run an id.")],
+    b: Annotated[str, typer.Argument(help="Another one.")],
+    run: Annotated[Path | None, typer.Option(help="Two documents of this run.", metavar="DIR")] = None,
+    measure: o.Measure = None,
+    threshold: o.Threshold = 0.8,
+    recall: o.Recall = 0.95,
+    shingle: o.Shingle = "words:3",
+    k: o.K = None,
+    bands: o.Bands = None,
+    rows: o.Rows = None,
+    key_file: o.KeyFile = None,
+    html: Annotated[Path | None, typer.Option(help="Write the differences as a page.", metavar="FILE")] = None,
+    json: o.Json = False,
+) -> None:
+    """Why two documents are matched or not: similarity, shared bands and shingles, differences, and the stage that decided.
+
+    Examples:
+
+        nearkin explain left.txt right.txt
+
+        nearkin explain "the cat sat on the mat" "the cat sat on the mat today"
+
+        nearkin explain doc-17 doc-42 --run deduped/
+    """
+    from nearkin.engine.settings import Settings
+    from nearkin.keys import HashKey
+    from nearkin.prepare import Asked, explain_in_run
+    from nearkin.sketch.materials import Materials
+    from nearkin.spec import parse_shingle
+
+    secret = None if key_file is None else HashKey.read(key_file)
+    if run is not None:
+        found = explain_in_run(run, a, b, secret)
+    else:
+        from nearkin.corpus import Columns
+        from nearkin.evaluate.explain import explain as explained
+
+        unit, n = parse_shingle(shingle)
+        fields: dict[str, Any] = {"unit": unit, "n": n} | ({} if k is None else {"k": k})
+        spec = Asked(measure, fields, secret=secret).spec(Columns())
+        settings = Settings(spec=spec, threshold=threshold, recall=recall, bands=bands, rows=rows)
+        names = (short(a), short(b))
+        found = explained(text_of(a), text_of(b), settings=settings, materials=Materials(secret), names=names)
+    if html is not None:
+        from nearkin.report.explained import page
+
+        html.write_text(page(found), "utf-8")
+    if json:
+        o.print_json(found.to_dict())
+        return
+    from rich.console import Console
+
+    from nearkin.report.explained import print_explanation
+
+    print_explanation(found, Console())
+
+
+def text_of(argument: str) -> str:
+    """The content of a file of that name, else the argument itself."""
+    from nearkin.errors import UsageError
+
+    try:
+        path = Path(argument)
+        return path.read_text("utf-8") if path.is_file() else argument
+    except OSError:
+        return argument
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{argument} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+
+
+def short(argument: str) -> str:
+    """A name for it."""
+    line = " ".join(argument.split())
+    return line if len(line) <= 60 else line[:57] + "…"

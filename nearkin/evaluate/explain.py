@@ -1,0 +1,276 @@
+"""Why two documents were matched, or were not: everything that the pipeline looks at, for one pair."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nearkin.corpus import Columns, Corpus
+from nearkin.engine.settings import Settings
+from nearkin.errors import UsageError
+from nearkin.lsh.bands import make_keys
+from nearkin.lsh.kernels import pair_agreements
+from nearkin.measures import Measure, measure_of
+from nearkin.measures.base import Stored
+from nearkin.shingle import Shingler
+from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.verify.exact import SetBuilder
+
+SHOWN = 20
+WORD = re.compile(r"\w+")
+PAIR = np.ones(1, np.uint64)
+"""Documents 0 and 1, packed."""
+VERDICTS = ("exact", "match", "empty", "not a candidate", "below the margin", "below the threshold")
+
+
+@dataclass(frozen=True)
+class Shingles:
+    """What two texts share, in shingles.
+
+    Attributes:
+        sizes: Distinct shingles of each.
+        shared: Of both.
+        examples: Some that both have, only the first, only the second; as text, lower-cased.
+    """
+
+    sizes: tuple[int, int]
+    shared: int
+    examples: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+    @property
+    def jaccard(self) -> float:
+        """|A ∩ B| / |A ∪ B|; 0 for two empty ones."""
+        union = sum(self.sizes) - self.shared
+        return self.shared / union if union else 0.0
+
+    @property
+    def containment(self) -> tuple[float, float]:
+        """How much of the first is in the second, and the other way round."""
+        a, b = self.sizes
+        return (self.shared / a if a else 0.0, self.shared / b if b else 0.0)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Two documents through the stages of a run.
+
+    Attributes:
+        names: What they are called.
+        texts: What was compared.
+        measure: As `jaccard`.
+        threshold: Similarity from which documents are near-duplicates.
+        similarity: Exact.
+        estimate: From the signatures.
+        agreeing: Slots (or bits) that agree.
+        slots: Of how many.
+        margin: How many a candidate needs to be compared exactly.
+        shared_bands: Bands that agree whole.
+        bands: Of how many.
+        rows: Of so many slots each.
+        probability: That a pair of this similarity becomes a candidate.
+        shingles: What they share.
+        verdict: One of VERDICTS.
+        why: In words.
+        run: The two documents in a run (kind, cluster, similarity to its kept one), if one was asked about.
+    """
+
+    names: tuple[str, str]
+    texts: tuple[str, str]
+    measure: str
+    threshold: float
+    similarity: float
+    estimate: float
+    agreeing: int
+    slots: int
+    margin: int
+    shared_bands: int
+    bands: int
+    rows: int
+    probability: float
+    shingles: Shingles
+    verdict: str
+    why: str
+    run: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        shingles = {**asdict(self.shingles), "jaccard": self.shingles.jaccard, "containment": self.shingles.containment}
+        return {**asdict(self), "shingles": shingles}
+
+
+@dataclass(frozen=True)
+class _Pair:
+    texts: tuple[str, str]
+    settings: Settings
+    materials: Materials
+    documents: int
+
+    @cached_property
+    def measure(self) -> Measure:
+        return measure_of(self.settings.spec, self.materials, self.settings.distance)
+
+    @cached_property
+    def column(self) -> pa.Array:
+        return pa.array(self.texts, pa.large_string())
+
+    def whole(self) -> "_Pair":
+        """With whole slots, for bands are made of them."""
+        spec = self.settings.spec
+        return replace(self, settings=replace(self.settings, spec=replace(spec, slot_bits=32))) if spec.truncated else self
+
+    def similarity(self) -> float:
+        payload = self.measure.payload_builder().build(self.column)
+        starts = np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64)
+        stored = Stored(np.arange(2, dtype=np.uint32), starts, payload.columns)
+        return float(self.measure.compare(PAIR, stored).similarity[0])
+
+
+def explain(
+    a: str,
+    b: str,
+    *,
+    settings: Settings | None = None,
+    materials: Materials = NOTHING,
+    names: tuple[str, str] = ("a", "b"),
+    documents: int = 1_000_000,
+) -> Explanation:
+    """Two texts through the stages, as in a corpus that is banded.
+
+    Args:
+        a: A text.
+        b: Another one.
+        settings: The request; defaults otherwise.
+        materials: What its Spec names but does not hold.
+        names: What the texts are called.
+        documents: Corpus size that signs are banded for.
+
+    Examples:
+        >>> found = explain("the cat sat on the mat", "the cat sat on the mat today")
+        >>> found.verdict, found.similarity, found.shingles.containment
+        ('match', 0.8, (1.0, 0.8))
+    """
+    settings = settings or Settings()
+    if settings.spec.unit == "vector":
+        raise UsageError("vectors have no words to explain; compare them with nk.estimate and their cosine")
+    pair = _Pair((a, b), settings, materials, documents)
+    measure, whole = pair.measure, pair.whole()
+    sketches = whole.measure.sketcher().sketch(pair.column)
+    banding = settings.banding(measure, documents)
+    form = whole.measure.form(banding, None)
+    keys, agreeing = np.empty((banding.bands, 2), np.uint64), np.empty(1, np.int64)
+    make_keys(form, sketches.signatures, np.zeros(2, np.uint64), keys)
+    pair_agreements(PAIR, sketches.signatures, form.kind, agreeing)
+    similarity = pair.similarity()
+    chance = banding.candidate_probability(float(measure.collision(np.array(similarity))))
+    found = Explanation(
+        names,
+        (a, b),
+        settings.spec.measure,
+        settings.threshold,
+        similarity,
+        float(whole.measure.estimate(PAIR, agreeing).similarity[0]),
+        int(agreeing[0]),
+        settings.spec.k,
+        banding.margin,
+        int((keys[:, 0] == keys[:, 1]).sum()),
+        banding.bands,
+        banding.rows,
+        float(chance),
+        shingles_of(a, b, settings, materials),
+        "",
+        "",
+    )
+    exact = bool((sketches.fingerprints[0] == sketches.fingerprints[1]).all())
+    return judged(found, exact, bool((sketches.shingles == 0).any()))
+
+
+def judged(found: Explanation, exact: bool, empty: bool) -> Explanation:
+    """With the verdict of the stage that decided."""
+    near = found.similarity >= found.threshold
+    least = f"the threshold {found.threshold:g}"
+    if empty:
+        verdict, why = "empty", "one of them has no word, and such documents match nothing"
+    elif exact:
+        verdict, why = "exact", "the same words in the same order: exact duplicates"
+    elif found.shared_bands == 0:
+        chance = f"a pair of similarity {found.similarity:.3f} becomes a candidate with probability {found.probability:.3f}"
+        verdict, why = "not a candidate", f"none of {found.bands} bands agrees; {chance}"
+    elif found.agreeing < found.margin:
+        verdict = "below the margin"
+        why = f"{found.agreeing} of {found.slots} slots agree, fewer than the {found.margin} that an exact comparison needs"
+    elif not near:
+        verdict, why = "below the threshold", f"compared exactly: {found.similarity:.4f} is below {least}"
+    else:
+        verdict, why = "match", f"compared exactly: {found.similarity:.4f} is at least {least}"
+    if near and verdict in ("not a candidate", "below the margin"):
+        why += "; it would have been a match (ask for more --recall)"
+    return replace(found, verdict=verdict, why=why)
+
+
+def shingles_of(a: str, b: str, settings: Settings, materials: Materials) -> Shingles:
+    """Counts by the hashes of the Spec, examples by the words as they are read."""
+    sets = SetBuilder(Shingler(settings.spec, materials.secret)).sets(pa.array([a, b], pa.large_string()))
+    first, second = np.split(sets.hashes, [int(sets.sizes[0])])
+    shared = len(np.intersect1d(first, second, assume_unique=True))
+    x, y = (Counter(windows(text, settings)) for text in (a, b))
+    both, left, right = (tuple(some)[:SHOWN] for some in (x & y, x - y, y - x))
+    return Shingles((len(first), len(second)), shared, (both, left, right))
+
+
+def windows(text: str, settings: Settings) -> list[str]:
+    """Shingles as text, lower-cased; close to what is hashed (normalisation apart)."""
+    spec = settings.spec
+    units = WORD.findall(text.lower()) if spec.unit == "words" else list(" ".join(text.lower().split()))
+    joint = " " if spec.unit == "words" else ""
+    return [joint.join(units[i : i + spec.n]) for i in range(max(1, len(units) - spec.n + 1))] if units else []
+
+
+def find_documents(corpus: Corpus, columns: Columns, clusters: Path, ids: tuple[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    """Text and row of the clusters table of two documents of a run.
+
+    Raises:
+        UsageError: The run has no such document.
+    """
+    table = pq.read_table(clusters)
+    found: list[tuple[str, dict[str, Any]]] = []
+    for name in ids:
+        at = pc.index(table["id"], name).as_py()
+        if at < 0:
+            raise UsageError(f"the run has no document {name!r}; its ids are in {clusters}")
+        found.append((_text_at(corpus, columns, at), table.slice(at, 1).to_pylist()[0]))
+    return found
+
+
+def _text_at(corpus: Corpus, columns: Columns, ordinal: int) -> str:
+    for batch in corpus.batches(columns):
+        if ordinal < batch.first + len(batch.rows):
+            value = batch.documents[columns.content][ordinal - batch.first].as_py()
+            return value if isinstance(value, str) else " ".join(map(str, value))
+    raise UsageError(f"the corpus ends before document {ordinal}; has it changed since the run?")
+
+
+def in_run(found: Explanation, rows: tuple[Mapping[str, Any], Mapping[str, Any]], compared_all: bool) -> Explanation:
+    """What became of the two in a run, with the reason where it is another than the stages'."""
+    a, b = rows
+    why = found.why
+    if compared_all and found.verdict in ("not a candidate", "below the margin"):
+        near = found.similarity >= found.threshold
+        verdict = "match" if near else "below the threshold"
+        why = f"the run compared every pair exactly: {found.similarity:.4f}"
+        found = replace(found, verdict=verdict)
+    if a["cluster"] == b["cluster"]:
+        why += f"; both are in the cluster of {a['cluster']}"
+    elif found.verdict in ("match", "exact"):
+        moved = [row for row in rows if not row["kept"]]
+        why += "".join(f"; {row['id']} joined {row['cluster']}, at {row['similarity']:.4f}" for row in moved)
+        if not moved:
+            why += "; both are kept, for each was compared with other kept documents first"
+    return replace(found, why=why, run=rows)
