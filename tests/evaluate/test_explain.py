@@ -32,7 +32,7 @@ def test_each_verdict() -> None:
         "empty": explain(BASE, "..."),
         "not a candidate": explain(BASE, edited(60)),
         "below the margin": explain(BASE, edited(13), settings=Settings(bands=64, rows=2)),
-        "below the threshold": explain(BASE, edited(4)),
+        "below the threshold": explain(BASE, edited(5)),
     }
     assert set(found) == set(VERDICTS)
     for verdict, one in found.items():
