@@ -41,7 +41,7 @@ def hyperplanes(dimensions: int, bits: int, seed: int) -> np.ndarray:
 def matrix_of(vectors: pa.Array) -> np.ndarray:
     """float32 (n, d) view of a fixed_size_list<float> array without nulls."""
     values = vectors.flatten().to_numpy(zero_copy_only=False)
-    return np.ascontiguousarray(values, np.float32).reshape(len(vectors), -1)
+    return np.ascontiguousarray(values, np.float32).reshape(len(vectors), vectors.type.list_size)
 
 
 class VectorSketcher:

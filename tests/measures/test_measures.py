@@ -148,6 +148,22 @@ def test_vectors(count: int, vectors: np.ndarray) -> None:
         assert math.isclose(row["similarity"], min(exact, 1.0), rel_tol=1e-12)
 
 
+def test_batches_without_a_candidate() -> None:
+    rng = np.random.default_rng(2)
+    many = rng.normal(size=(20_000, 8)).astype(np.float32)
+    many[1::1000] = many[::1000]
+    many[1] += np.float32(0.01)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(many.reshape(-1)), 8)
+    found = nk.dedup({"v": column}, vector="v", threshold=0.999, recall=0.9)
+    assert found.statistics["removed_exact"] == 19
+    assert found.statistics["removed_near"] >= 1
+    texts = [f"{i} {i * 7} {i * 13} {i * 31}" for i in range(20_000)]
+    texts[9001] = texts[9000] + " more"
+    for measure in ("jaccard", "weighted-jaccard", "simhash"):
+        spec = nk.Spec(measure=measure, n=1, **({"k": 128} if measure == "simhash" else {}))
+        assert nk.dedup(texts, spec=spec, threshold=0.75, recall=0.9).statistics["removed_near"] >= 1
+
+
 def test_vectors_of_every_kind_of_column(vectors: np.ndarray, tmp_path: Path) -> None:
     some = vectors[:100]
     lists = some.astype(np.float64).tolist()
