@@ -242,10 +242,11 @@ class ReportData:
         counts = self.counts
         documents = "document" if counts.read == 1 else "documents"
         are = "is" if counts.kept == 1 else "are"
+        vector = f", {counts.removed_vector:,} more by vector" if counts.removed_vector else ""
         duplicates = "duplicate" if counts.removed_near == 1 else "duplicates"
         return (
             f"Of {counts.read:,} {documents} {counts.kept:,} {are} kept; "
-            f"{counts.removed_exact:,} exact and {counts.removed_near:,} near {duplicates} removed."
+            f"{counts.removed_exact:,} exact and {counts.removed_near:,} near {duplicates} removed{vector}."
         )
 
     @property

@@ -160,9 +160,10 @@ def fates(data: ReportData) -> list[Fate]:
     similar = f"similar to a kept document, at least {data.parameters.threshold} by {data.parameters.verify} comparison"
     if data.parameters.verify == "none":
         similar = "shares a band with a kept document (not verified)"
+    same = "vector" if data.parameters.measure == "cosine" else "words in the same order"
     rows = [
         ("kept", "Kept", "unique, or chosen from its cluster", counts.kept),
-        ("exact", "Exact duplicates", "the same words in the same order as a kept document", counts.removed_exact),
+        ("exact", "Exact duplicates", f"the same {same} as a kept document", counts.removed_exact),
         ("near", "Near duplicates", similar, counts.removed_near),
         ("vector", "Near by vector", f"similar to a kept document by {data.parameters.then}", counts.removed_vector),
         ("empty", "Empty", "no words; dropped as asked", counts.removed_empty),
