@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearkin.cli import bench, dedup, demo, explain, hashlab, info, merge, pairs, sketch, synth, tune
+from nearkin.cli import audit, bench, dedup, demo, explain, hashlab, info, merge, pairs, sketch, synth, tune
 from nearkin.errors import NearkinError, UsageError
 from nearkin.release import VERSION
 
@@ -86,6 +86,7 @@ COMMANDS = (
     bench.bench,
     tune.tune,
     explain.explain,
+    audit.audit,
     hashlab.hashlab,
 )
 for command in COMMANDS:

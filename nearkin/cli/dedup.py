@@ -47,6 +47,7 @@ def dedup(
         str | None, typer.Option(help="A second measure over what is kept, as cosine:COL:0.95.", metavar="MEASURE")
     ] = None,
     annotate: Annotated[bool, typer.Option("--annotate", help="Keep all rows and add the cluster columns.")] = False,
+    audit: Annotated[bool, typer.Option("--audit", help="Measure precision and recall on the corpus afterwards.")] = False,
     save_signatures: Annotated[
         bool, typer.Option("--save-signatures", help="Keep signatures: the run can be re-banded.")
     ] = False,
@@ -78,7 +79,7 @@ def dedup(
     from nearkin.cluster.keep import KeepPolicy
     from nearkin.engine.settings import Settings, parse_size, ride_along
     from nearkin.jobs import Job, dedup_job
-    from nearkin.prepare import prepare
+    from nearkin.prepare import audit_run, prepare
 
     options = o.SpecOptions(
         shingle, normalise, stem, scheme, k, seed, measure, slot_bits, base_hash, weights, frequencies, key_file
@@ -95,6 +96,8 @@ def dedup(
         )  # fmt: skip
         flags = (annotate, save_signatures, resume, overwrite, on_error)
         summary = dedup_job(Job(tuple(inputs), out, columns, settings, *flags, materials=materials), shown)
+        if audit:
+            summary["audit"] = audit_run(out, shown, materials.secret, workers=threads).to_dict()
     finally:
         shown.close()
     show(summary, json)

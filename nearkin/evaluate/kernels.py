@@ -230,3 +230,52 @@ def affine_each(values: np.ndarray, a: np.uint64, b: np.uint64, out: np.ndarray)
     """One affine function of each value."""
     for i in range(values.shape[0]):
         out[i] = affine_61(a, values[i], b)
+
+
+@kernel
+def similar_pairs(
+    first: int,
+    hashes: np.ndarray,
+    starts: np.ndarray,
+    keys: np.ndarray,
+    firsts: np.ndarray,
+    posted: np.ndarray,
+    searched: np.ndarray,
+    sets: np.ndarray,
+    set_starts: np.ndarray,
+    threshold: float,
+) -> np.ndarray:
+    """Pairs int64 (4, m): searched document, document of a batch, |A∩B|, |A∪B|, with |A∩B| ≥ t·|A∪B|.
+
+    Sorted sets; postings of key q (a hash in the prefix of a searched document) are posted[firsts[q] : firsts[q + 1]], places
+    among the searched ones, whose sets are sets[set_starts[row] : set_starts[row + 1]].
+    """
+    touched = np.full(searched.shape[0], -1, np.int64)
+    room, found = 256, 0
+    out = np.empty((4, room), np.int64)
+    for d in range(starts.shape[0] - 1):
+        b = first + d
+        for i in range(starts[d], starts[d + 1]):
+            q = np.searchsorted(keys, hashes[i])
+            if q == keys.shape[0] or keys[q] != hashes[i]:
+                continue
+            for p in range(firsts[q], firsts[q + 1]):
+                row = posted[p]
+                if touched[row] == b or searched[row] == b:
+                    continue
+                touched[row] = b
+                x, x_end, y, y_end = set_starts[row], set_starts[row + 1], starts[d], starts[d + 1]
+                sizes, shared = (x_end - x) + (y_end - y), 0
+                while x < x_end and y < y_end:
+                    left, right = sets[x], hashes[y]
+                    shared += np.int64(left == right)
+                    x += np.int64(left <= right)
+                    y += np.int64(right <= left)
+                if shared >= threshold * (sizes - shared):
+                    if found == room:
+                        grown = np.empty((4, 2 * room), np.int64)
+                        grown[:, :room] = out
+                        out, room = grown, 2 * room
+                    out[0, found], out[1, found], out[2, found], out[3, found] = searched[row], b, shared, sizes - shared
+                    found += 1
+    return out[:, :found].copy()

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from types import UnionType
 from typing import Any, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from nearkin.errors import UsageError
+from nearkin.evaluate.audit import Audit
 
 BINS = 50
 EDGES = np.arange(BINS + 1) / BINS
@@ -211,6 +213,7 @@ class ReportData:
         hot_buckets: Buckets that were clustered inside themselves.
         rejected: Quarantined rows by reason.
         clusters: The largest clusters, largest first. The page shows twenty.
+        audit: Measured recall and precision, if the run was audited.
         warnings: Sentences.
 
     Examples:
@@ -235,6 +238,7 @@ class ReportData:
     rejected: tuple[ReasonCount, ...] = ()
     clusters: tuple[Cluster, ...] = ()
     warnings: tuple[str, ...] = ()
+    audit: Audit | None = None
 
     @property
     def headline(self) -> str:
@@ -290,6 +294,8 @@ class ReportData:
 
 def _restore(kind: Any, value: Any) -> Any:
     """The value of an annotated type from its plain form: dataclasses, named tuples and tuples, nested."""
+    if get_origin(kind) is UnionType:
+        return None if value is None else _restore(get_args(kind)[0], value)
     if is_dataclass(kind):
         return _restore_dataclass(kind, value)
     if get_origin(kind) is tuple:

@@ -179,6 +179,7 @@ def _sections(data: ReportData) -> list[tuple[str, str]]:
         ("warnings", "Warnings", data.all_warnings),
         ("removed", "Removed", True),
         ("charts", "Similarities", data.cluster_sizes or data.estimated.total or data.verified.total),
+        ("audit", "Audit", data.audit),
         ("sources", "Sources", data.sources),
         ("clusters", "Clusters", data.clusters),
         ("hot", "Hot buckets", data.hot_buckets),

@@ -10,6 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from nearkin.evaluate.audit import Audit, Share
 from nearkin.plan.tune import Tuning
 from nearkin.report.curves import name_of
 from nearkin.report.data import Cluster, ReportData
@@ -219,3 +220,22 @@ def tuning_table(tuning: Tuning, show: int) -> Table:
 def number(value: float) -> str:
     """Three decimals; nothing where there is none."""
     return "" if math.isnan(value) else f"{value:.3f}"
+
+
+def share_text(share: Share) -> str:
+    """As `0.953 (0.941 to 0.963 of 1,204)`."""
+    return f"{share.value:.3f} ({share.low:.3f} to {share.high:.3f} of {share.total:,})" if share.total else "none"
+
+
+def print_audit(found: Audit, console: Console) -> None:
+    """Both measures, recall by similarity, and what follows."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_row(Text("precision of removals", style="dim"), share_text(found.precision))
+    table.add_row(Text("recall of pairs", style="dim"), f"{share_text(found.recall)}, asked {found.asked:g} at the threshold")
+    table.add_row(
+        Text("sample", style="dim"), f"{found.sampled:,} documents, {found.exact:,} exact pairs apart, {found.seconds:.1f} s"
+    )
+    console.print(table)
+    rows = [(f"{b.low:.2f} to {b.high:.2f}", share_text(b.recall), f"{b.predicted:.3f}") for b in found.bins]
+    console.print(plain_table("Recall by similarity, 95 % interval", ("similarity", "recall", "predicted"), rows))
+    console.print(Text(found.advice, style="bold"))

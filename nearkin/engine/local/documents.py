@@ -72,7 +72,7 @@ class Documents:
         """uint64 (n,): a hash of the block column's value as text; documents of different blocks are never compared."""
         if column is None:
             return np.zeros(len(self), np.uint64)
-        return np.concatenate([_block_hashes(chunk) for chunk in self.columns[column].chunks] or [np.empty(0, np.uint64)])
+        return np.concatenate([block_hashes(chunk) for chunk in self.columns[column].chunks] or [np.empty(0, np.uint64)])
 
     def chunks(self) -> Iterator[tuple[int, int]]:
         """Ranges of ordinals small enough to work on at a time."""
@@ -96,7 +96,7 @@ def _as_text(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema([(name, pa.large_string()) for name in table.column_names]))
 
 
-def _block_hashes(values: pa.Array) -> np.ndarray:
+def block_hashes(values: pa.Array) -> np.ndarray:
     encoded = values.cast(pa.large_string()).dictionary_encode()
     codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
     table = [int.from_bytes(hashlib.sha256(v.as_py().encode()).digest()[:8], "little") for v in encoded.dictionary]

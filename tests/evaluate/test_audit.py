@@ -1,0 +1,178 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearkin.cli.app import run
+from nearkin.engine.progress import Silent
+from nearkin.errors import UsageError
+from nearkin.evaluate.audit import Share, least, sample_by_kind
+from nearkin.prepare import audit_run
+
+
+@given(st.integers(0, 500), st.integers(1, 500))
+def test_the_interval_holds_the_share(hits: int, more: int) -> None:
+    share = Share.of(hits, hits + more)
+    assert 0 <= share.low <= share.value <= share.high <= 1
+
+
+def test_wilson_against_published_values() -> None:
+    # Newcombe (1998), table I: 81/263 and 15/148.
+    assert [round(x, 4) for x in (Share.of(81, 263).low, Share.of(81, 263).high)] == [0.2553, 0.3662]
+    assert [round(x, 4) for x in (Share.of(15, 148).low, Share.of(15, 148).high)] == [0.0624, 0.1605]
+    assert Share.of(0, 0).value == 1
+
+
+@given(st.integers(1, 1000), st.sampled_from([0.1, 0.29, 0.5, 0.7, 0.8, 0.9, 1.0]))
+def test_the_prefix_is_never_too_short(size: int, threshold: float) -> None:
+    needed = next(shared for shared in range(1, size + 1) if shared >= threshold * size - 1e-9)
+    assert least(size, threshold) == needed
+
+
+def texts() -> list[str]:
+    rng = np.random.default_rng(6)
+    vocabulary = [f"w{i}" for i in range(2000)]
+    out = [" ".join(rng.choice(vocabulary, rng.integers(60, 140))) for _ in range(5600)]
+    for i in range(900):
+        words = out[i].split()
+        for at in rng.choice(len(words), 1 + i % 7, replace=False):
+            words[at] = f"e{i}"
+        out.append(" ".join(words))
+    return [*out, *out[:50], ""]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("audit")
+    some = texts()
+    pq.write_table(pa.table({"id": [f"d{i}" for i in range(len(some))], "text": some}), folder / "docs.parquet")
+    return folder
+
+
+def true_pairs(some: list[str], threshold: float) -> set[tuple[int, int]]:
+    sets = [{tuple(t.split()[i : i + 3]) for i in range(len(t.split()) - 2)} for t in some]
+    owners: dict[tuple[str, ...], list[int]] = {}
+    for i, own in enumerate(sets):
+        for gram in own:
+            owners.setdefault(gram, []).append(i)
+    near = {(a, b) for group in owners.values() for a in group for b in group if a < b}
+    return {(a, b) for a, b in near if len(sets[a] & sets[b]) >= threshold * len(sets[a] | sets[b])}
+
+
+def finished(corpus: Path, name: str, *options: str) -> Path:
+    out = corpus / name
+    asked = [
+        "dedup",
+        str(corpus / "docs.parquet"),
+        "--id",
+        "id",
+        "--threshold",
+        "0.7",
+        *options,
+        "--out",
+        str(out),
+        "--overwrite",
+    ]
+    assert run(asked) == 0
+    return out
+
+
+def test_recall_is_that_of_brute_force(corpus: Path) -> None:
+    """Everything is sampled, so the audit's pairs are all there are."""
+    out = finished(corpus, "poor", "--bands", "6", "--rows", "10")
+    found = audit_run(out, Silent(), sample=100_000)
+    some = texts()
+    everything = true_pairs(some, 0.7)
+    exact = {(a, b) for a, b in everything if some[a] == some[b]}
+    assert found.sampled == len(some) - 1
+    assert found.exact == len(exact)
+    assert found.recall.total == len(everything) - len(exact)
+    ids = pq.read_table(out / "pairs.parquet").select(["id_a", "id_b"]).to_pylist()
+    text_of = {frozenset((some[int(r["id_a"][1:])], some[int(r["id_b"][1:])])) for r in ids}
+    hits = sum(frozenset((some[a], some[b])) in text_of for a, b in everything - exact)
+    assert found.recall.hits == hits
+    assert found.recall.value < 0.7
+    assert "recall is below the asked 0.95: leave out --bands and --rows" in found.advice
+    assert found.precision.value == 1
+    assert sum(b.recall.total for b in found.bins) == found.recall.total
+    for one in found.bins:
+        if one.recall.total > 30:
+            assert abs(one.recall.value - one.predicted) < 0.2
+
+
+def test_a_sample_tells_about_all(corpus: Path) -> None:
+    out = finished(corpus, "good")
+    found = audit_run(out, Silent(), sample=600, seed=3)
+    assert 550 <= found.sampled <= 650
+    assert found.recall.low > 0.85
+    again = audit_run(out, Silent(), sample=600, seed=3, workers=1)
+    assert again.to_dict() | {"seconds": 0} == found.to_dict() | {"seconds": 0}
+    short = audit_run(out, Silent(), sample=600, budget=0.0)
+    assert short.sampled == 200
+    record = json.loads((out / "run.json").read_bytes())
+    assert record["audit"]["sampled"] == 200
+    assert 'id="audit-heading"' in (out / "report.html").read_text("utf-8")
+
+
+def test_audit_at_once(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    asked = ["dedup", str(corpus / "docs.parquet"), "--id", "id", "--audit", "--json", "--out", str(corpus / "at-once")]
+    assert run(asked) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["audit"]["sampled"] > 900
+    assert json.loads((corpus / "at-once" / "run.json").read_bytes())["audit"] == found["audit"]
+
+
+def test_sample_keeps_proportions() -> None:
+    kinds = ["unique"] * 800 + ["kept"] * 100 + ["near"] * 100 + ["empty"] * 50
+    chosen = sample_by_kind(pa.table({"kind": kinds}), 100, 1)
+    assert len(chosen) == 100
+    assert sum(i < 800 for i in chosen.tolist()) == 80
+    assert max(chosen) < 1000
+
+
+def test_command(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = finished(corpus, "command")
+    assert run(["audit", str(out), "--sample", "200", "--budget", "60s", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["sampled"] in range(190, 211)
+    assert run(["audit", str(out), "--sample", "200"]) == 0
+    assert "precision of removals" in capfd.readouterr().out
+    assert run(["audit", str(out), "--budget", "soon"]) == 2
+    assert run(["audit", str(corpus)]) == 2
+    signs = finished(corpus, "signs", "--measure", "simhash", "--distance", "3")
+    assert run(["audit", str(signs)]) == 2
+    assert "takes runs of measure jaccard" in capfd.readouterr().err
+
+
+def test_a_changed_input_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "docs.jsonl").write_text('{"text": "a b c d"}\n{"text": "a b c d e"}\n')
+    assert run(["dedup", str(tmp_path / "docs.jsonl"), "--out", str(tmp_path / "out")]) == 0
+    (tmp_path / "docs.jsonl").write_text('{"text": "x"}\n')
+    assert run(["audit", str(tmp_path / "out")]) == 2
+    assert "docs.jsonl" in capfd.readouterr().err
+
+
+def test_no_removal_and_no_pair(tmp_path: Path) -> None:
+    (tmp_path / "docs.jsonl").write_text('{"text": "a b c d"}\n{"text": "e f g h"}\n')
+    assert run(["dedup", str(tmp_path / "docs.jsonl"), "--out", str(tmp_path / "out")]) == 0
+    found = audit_run(tmp_path / "out", Silent())
+    assert found.precision.total == found.recall.total == 0
+    assert "no pair at the threshold" in found.advice
+
+
+def test_blocks_are_not_compared(tmp_path: Path) -> None:
+    rows = [{"text": "a b c d e f g h", "b": b} for b in "xxy"] + [{"text": "a b c d e f g h i", "b": "y"}]
+    (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = ["dedup", str(tmp_path / "docs.jsonl"), "--block-by", "b", "--out", str(tmp_path / "out")]
+    assert run(asked) == 0
+    found = audit_run(tmp_path / "out", Silent())
+    assert (found.recall.hits, found.recall.total) == (1, 1)
+
+
+def test_an_audit_of_something_else(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not the output"):
+        audit_run(tmp_path, Silent())
