@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearkin.cli import audit, bench, dedup, demo, explain, hashlab, info, merge, pairs, sketch, synth, tune
+from nearkin.cli import audit, bench, dedup, demo, eval, explain, hashlab, info, merge, pairs, sketch, synth, tune
 from nearkin.errors import NearkinError, UsageError
 from nearkin.release import VERSION
 
@@ -87,6 +87,7 @@ COMMANDS = (
     tune.tune,
     explain.explain,
     audit.audit,
+    eval.eval,
     hashlab.hashlab,
 )
 for command in COMMANDS:

@@ -1,11 +1,13 @@
 """S-curves of operating points: as text for a terminal, as SVG or PNG for a file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from nearkin.errors import UsageError
+from nearkin.evaluate.golden import Scores
 from nearkin.plan.tune import OperatingPoint, Tuning
 
 WIDTH, HEIGHT = 64, 16
@@ -54,21 +56,46 @@ def draw_file(tuning: Tuning, points: Sequence[OperatingPoint], path: Path) -> N
     Raises:
         UsageError: It is another one.
     """
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"plot {path} is not named {' or '.join('*' + suffix for suffix in SUFFIXES)}")
-    import matplotlib
-
-    matplotlib.use("Agg")
-    # Text as text and a fixed salt: the same curves are the same bytes.
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "nearkin"})
-    from matplotlib.figure import Figure
-
     similarities = np.linspace(0, 1, POINTS)
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = _figure(path)
     for point in points:
         axes.plot(similarities, tuning.curve(point, similarities), label=name_of(point))
     axes.axvline(tuning.threshold, linestyle=":", color="black", label=f"threshold {tuning.threshold:g}")
     axes.set(xlabel="similarity", ylabel="P(candidate)", xlim=(0, 1), ylim=(0, 1.02))
     axes.legend()
+    _save(figure, path)
+
+
+def draw_scores(found: Sequence[tuple[Mapping[str, Any], Scores]], path: Path) -> None:
+    """Precision over recall, a point with its intervals for each setting, as SVG or PNG.
+
+    Raises:
+        UsageError: The file has another suffix.
+    """
+    figure, axes = _figure(path)
+    for settings, scores in found:
+        x, y = scores.recall, scores.precision
+        across, up = [[x.value - x.low], [x.high - x.value]], [[y.value - y.low], [y.high - y.value]]
+        label = ", ".join(f"{name}={value}" for name, value in settings.items())
+        axes.errorbar([x.value], [y.value], xerr=across, yerr=up, marker="o", linestyle="none", label=label)
+    axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1.02), ylim=(0, 1.02))
+    axes.legend()
+    _save(figure, path)
+
+
+def _figure(path: Path) -> tuple[Any, Any]:
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"plot {path} is not named {' or '.join('*' + suffix for suffix in SUFFIXES)}")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    # Text as text and a fixed salt: the same plot is the same bytes.
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "nearkin"})
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _save(figure: Any, path: Path) -> None:
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})

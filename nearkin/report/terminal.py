@@ -1,9 +1,9 @@
 """The end of a run on a terminal: a compact summary, and clusters worth looking at."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.rule import Rule
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.evaluate.audit import Audit, Share
+from nearkin.evaluate.golden import Estimate, Scores
 from nearkin.plan.tune import Tuning
 from nearkin.report.curves import name_of
 from nearkin.report.data import Cluster, ReportData
@@ -239,3 +240,24 @@ def print_audit(found: Audit, console: Console) -> None:
     rows = [(f"{b.low:.2f} to {b.high:.2f}", share_text(b.recall), f"{b.predicted:.3f}") for b in found.bins]
     console.print(plain_table("Recall by similarity, 95 % interval", ("similarity", "recall", "predicted"), rows))
     console.print(Text(found.advice, style="bold"))
+
+
+def scores_table(found: Sequence[tuple[Mapping[str, Any], Scores]]) -> Table:
+    """A row for each setting."""
+    names = ("settings", "precision", "recall", "F1", "adj. Rand", "B³ precision", "B³ recall")
+    rows = [
+        (
+            "\n".join(f"{name}={value}" for name, value in settings.items()),
+            interval_text(scores.precision),
+            interval_text(scores.recall),
+            f"{scores.f1:.3f}",
+            *(interval_text(one) for one in (scores.rand, scores.bcubed_precision, scores.bcubed_recall)),
+        )
+        for settings, scores in found
+    ]
+    return plain_table(f"{found[0][1].documents:,} labelled documents; 95 % intervals", names, rows)
+
+
+def interval_text(one: Share | Estimate) -> str:
+    """The value, and its interval on a line below."""
+    return f"{one.value:.3f}\n{one.low:.3f}–{one.high:.3f}"
