@@ -1,7 +1,7 @@
 """A result against labelled pairs or clusters: pairwise precision and recall, adjusted Rand index, B-cubed.
 
 Sources: Hubert, Arabie, *Comparing partitions* (1985); Bagga, Baldwin, *Entity-based cross-document coreferencing using the
-vector space model* (1998): B-cubed; Wilson (1927) for shares; percentile bootstrap over labelled clusters for the other intervals.
+vector space model* (1998): B-cubed; Wilson (1927) for shares; percentile bootstrap over labelled clusters for the others.
 """
 
 import csv

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.evaluate.audit import Audit, Share
-from nearkin.evaluate.golden import Estimate, Scores
+from nearkin.evaluate.golden import Scores
 from nearkin.plan.tune import Tuning
 from nearkin.report.curves import name_of
 from nearkin.report.data import Cluster, ReportData
@@ -243,21 +243,21 @@ def print_audit(found: Audit, console: Console) -> None:
 
 
 def scores_table(found: Sequence[tuple[Mapping[str, Any], Scores]]) -> Table:
-    """A row for each setting."""
-    names = ("settings", "precision", "recall", "F1", "adj. Rand", "B³ precision", "B³ recall")
-    rows = [
-        (
-            "\n".join(f"{name}={value}" for name, value in settings.items()),
-            interval_text(scores.precision),
-            interval_text(scores.recall),
-            f"{scores.f1:.3f}",
-            *(interval_text(one) for one in (scores.rand, scores.bcubed_precision, scores.bcubed_recall)),
-        )
-        for settings, scores in found
-    ]
-    return plain_table(f"{found[0][1].documents:,} labelled documents; 95 % intervals", names, rows)
-
-
-def interval_text(one: Share | Estimate) -> str:
-    """The value, and its interval on a line below."""
-    return f"{one.value:.3f}\n{one.low:.3f}–{one.high:.3f}"
+    """Six figures of each setting."""
+    rows = []
+    for settings, scores in found:
+        name = ", ".join(f"{name}={value}" for name, value in settings.items())
+        for figure, one in (
+            ("precision", scores.precision),
+            ("recall", scores.recall),
+            ("F1", scores.f1),
+            ("Rand index, adjusted", scores.rand),
+            ("B-cubed precision", scores.bcubed_precision),
+            ("B-cubed recall", scores.bcubed_recall),
+        ):
+            value = one if isinstance(one, float) else one.value
+            interval = "" if isinstance(one, float) else f"{one.low:.3f} to {one.high:.3f}"
+            rows.append((name, figure, f"{value:.3f}", interval))
+            name = ""
+    about = f"{found[0][1].documents:,} labelled documents"
+    return plain_table(about, ("settings", "figure", "value", "95 % interval"), rows)
