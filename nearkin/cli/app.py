@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearkin.cli import audit, bench, dedup, demo, eval, explain, hashlab, info, merge, pairs, sketch, synth, tune
+from nearkin.cli import audit, bench, dedup, demo, eval, experiment, explain, hashlab, info, merge, pairs, sketch, synth, tune
 from nearkin.errors import NearkinError, UsageError
 from nearkin.release import VERSION
 
@@ -88,6 +88,7 @@ COMMANDS = (
     explain.explain,
     audit.audit,
     eval.eval,
+    experiment.experiment,
     hashlab.hashlab,
 )
 for command in COMMANDS:

@@ -1,0 +1,47 @@
+import json
+
+import pytest
+
+from nearkin.cli.app import run
+from nearkin.evaluate.experiment import BANDINGS, experiment, generate, growth, table, true_pairs
+
+
+def test_the_classic_table() -> None:
+    found = table()
+    assert [(row.bands, row.rows) for row in found] == [*BANDINGS, (0, 0)]
+    recalls = [row.recall for row in found]
+    assert recalls == sorted(recalls)
+    assert recalls[0] < 0.2
+    assert recalls[-2] == recalls[-1] == 1.0
+    assert all(row.precision == 1.0 for row in found)
+    assert [row.candidates for row in found] == sorted(row.candidates for row in found)
+    assert found[-1].candidates == 4950
+    assert found[2].threshold == pytest.approx(0.549, abs=1e-3)
+    for row in found:
+        assert row.reduction == pytest.approx(1 - row.candidates / 4950)
+
+
+def test_planted_pairs_are_the_similar_ones() -> None:
+    texts = generate(100, 25, 1)
+    assert len(texts) == 100
+    assert all(len(text.split()) == 80 for text in texts)
+    pairs = true_pairs(texts, 0.5)
+    assert pairs <= {(i, 75 + i) for i in range(25)}
+    assert len(pairs) >= 20
+
+
+def test_growth_is_that_of_the_similar_pairs() -> None:
+    small, large = growth((100, 1000))
+    assert large.pairs > 100 * small.pairs
+    assert large.candidates < 20 * small.candidates
+    assert large.brute is not None
+
+
+def test_command(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["experiment", "bands", "--largest", "1000"]) == 0
+    assert "every pair" in capfd.readouterr().out
+    assert run(["experiment", "bands", "--largest", "100", "--json"]) == 0
+    assert len(json.loads(capfd.readouterr().out)["rows"]) == 6
+    assert run(["experiment", "rows"]) == 2
+    assert run(["experiment", "--largest", "5"]) == 2
+    assert experiment((100,), 2).rows != experiment((100,), 1).rows
