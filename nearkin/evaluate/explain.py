@@ -22,6 +22,7 @@ from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import Stored
 from nearkin.shingle import Shingler
 from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.spec import Spec
 from nearkin.verify.exact import SetBuilder
 
 SHOWN = 20
@@ -220,14 +221,13 @@ def shingles_of(a: str, b: str, settings: Settings, materials: Materials) -> Shi
     sets = SetBuilder(Shingler(settings.spec, materials.secret)).sets(pa.array([a, b], pa.large_string()))
     first, second = np.split(sets.hashes, [int(sets.sizes[0])])
     shared = len(np.intersect1d(first, second, assume_unique=True))
-    x, y = (Counter(windows(text, settings)) for text in (a, b))
+    x, y = (Counter(windows(text, settings.spec)) for text in (a, b))
     both, left, right = (tuple(some)[:SHOWN] for some in (x & y, x - y, y - x))
     return Shingles((len(first), len(second)), shared, (both, left, right))
 
 
-def windows(text: str, settings: Settings) -> list[str]:
+def windows(text: str, spec: Spec) -> list[str]:
     """Shingles as text, lower-cased; close to what is hashed (normalisation apart)."""
-    spec = settings.spec
     units = WORD.findall(text.lower()) if spec.unit == "words" else list(" ".join(text.lower().split()))
     joint = " " if spec.unit == "words" else ""
     return [joint.join(units[i : i + spec.n]) for i in range(max(1, len(units) - spec.n + 1))] if units else []

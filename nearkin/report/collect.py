@@ -1,6 +1,5 @@
 """From a finished local run to what its report shows."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
+from nearkin.evaluate.explain import windows as windows_of
 from nearkin.lsh.curve import Banding
 from nearkin.lsh.signs import SignBanding
 from nearkin.measures import Measure
@@ -38,7 +38,6 @@ EXCERPT = 4000
 CLUSTERS = 20
 EXAMPLES = 3
 HOT_BUCKETS = 20
-WORD = re.compile(r"\w+")
 PAIRS_AT_ONCE = 1 << 20
 CURVE_POINTS = 200
 
@@ -202,7 +201,7 @@ def _hot_bucket(bucket: list[int], wanted: Wanted, documents: Documents, run: Lo
 
 def shingles_of_slots(text: str, slots: np.ndarray, spec: Spec, materials: Materials = NOTHING) -> tuple[str, ...]:
     """The shingles, as text, whose hashes are the minima of these slots: what a bucket's members have in common."""
-    windows = _windows(text, spec)
+    windows = list(dict.fromkeys(windows_of(text[: 4 * EXCERPT], spec)))
     if not windows:
         return ()
     data, offsets = text_buffers(pa.array(windows, pa.large_string()))
@@ -213,15 +212,6 @@ def shingles_of_slots(text: str, slots: np.ndarray, spec: Spec, materials: Mater
         return ()
     found = slot_sources(hashes, slots, spec)
     return tuple(dict.fromkeys(windows[alone[i]] for i in found.tolist()))
-
-
-def _windows(text: str, spec: Spec) -> list[str]:
-    """Pieces of the text that are one shingle each, in a bounded prefix."""
-    text = text[: 4 * EXCERPT].lower()
-    units = WORD.findall(text) if spec.unit == "words" else list(" ".join(text.split()))
-    joint = " " if spec.unit == "words" else ""
-    last = max(1, len(units) - spec.n + 1)
-    return list(dict.fromkeys(joint.join(units[i : i + spec.n]) for i in range(last))) if units else []
 
 
 def _warnings(run: LocalRun) -> list[str]:
