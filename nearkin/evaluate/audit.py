@@ -33,7 +33,7 @@ from nearkin.sketch.materials import Materials
 from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.threads import Borrowed, ordered_map
-from nearkin.verify.exact import SetBuilder, distinct, inside
+from nearkin.verify.exact import PrefixIndex, SetBuilder, distinct, inside
 
 QUANTILE = 1.959963984540054
 BIN = 0.05
@@ -311,6 +311,7 @@ class _Scan:
         rows = np.repeat(np.arange(len(prefixes)), [len(prefix) for prefix in prefixes])
         order = np.argsort(hashes, kind="stable")
         keys = distinct(hashes)
+        prefix = PrefixIndex.of(keys)
         firsts = np.append(np.searchsorted(hashes[order], keys), len(hashes)).astype(np.int64)
         first_time = not len(self.groups)
         prints, blocks, parts = [np.empty((0, 2), np.uint64)], [np.empty(0, np.uint64)], [np.empty((4, 0), np.int64)]
@@ -319,7 +320,7 @@ class _Scan:
         def look(batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
             own, own_starts = self._sets(batch)
             found = kernels.similar_pairs(
-                batch.first, own, own_starts, keys, firsts, rows[order], searched, sets, starts, threshold
+                batch.first, own, own_starts, keys, *prefix, firsts, rows[order], searched, sets, starts, threshold
             )
             return found, *(self._facts(batch) if first_time else (prints[0], blocks[0])), len(batch.rows)
 

@@ -5,7 +5,7 @@ A token is a word of the vocabulary (24 bits), a typo's number << 24 (7 bits, 0 
 
 import numpy as np
 
-from nearkin.hashing.kernels import mix64
+from nearkin.hashing.kernels import find_sorted, mix64
 from nearkin.jit import kernel
 
 U8 = np.uint8
@@ -238,6 +238,8 @@ def similar_pairs(
     hashes: np.ndarray,
     starts: np.ndarray,
     keys: np.ndarray,
+    index: np.ndarray,
+    shift: np.uint64,
     firsts: np.ndarray,
     posted: np.ndarray,
     searched: np.ndarray,
@@ -247,7 +249,8 @@ def similar_pairs(
 ) -> np.ndarray:
     """Pairs int64 (4, m): searched document, document of a batch, |A∩B|, |A∪B|, with |A∩B| ≥ t·|A∪B|.
 
-    Sorted sets; postings of key q (a hash in the prefix of a searched document) are posted[firsts[q] : firsts[q + 1]], places
+    Sets and keys are sorted, `index` and `shift` as in `find_sorted`. Postings of key q (a hash in the prefix of a searched
+    document) are posted[firsts[q] : firsts[q + 1]], places
     among the searched ones, whose sets are sets[set_starts[row] : set_starts[row + 1]].
     """
     touched = np.full(searched.shape[0], -1, np.int64)
@@ -256,8 +259,8 @@ def similar_pairs(
     for d in range(starts.shape[0] - 1):
         b = first + d
         for i in range(starts[d], starts[d + 1]):
-            q = np.searchsorted(keys, hashes[i])
-            if q == keys.shape[0] or keys[q] != hashes[i]:
+            q = find_sorted(hashes[i], keys, index, shift)
+            if q < 0:
                 continue
             for p in range(firsts[q], firsts[q + 1]):
                 row = posted[p]

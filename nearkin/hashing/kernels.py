@@ -484,3 +484,12 @@ def _hash_slices(data: Any, offsets: Any, key: Any, out: Any) -> Callable[..., A
 def hash_each(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.ndarray) -> None:
     """The base hash of each slice data[offsets[i] : offsets[i + 1]]; no byte outside of it is read."""
     hash_slices(data, offsets, key, out)
+
+
+@kernel
+def find_sorted(h: np.uint64, keys: np.ndarray, index: np.ndarray, shift: np.uint64) -> np.int64:
+    """Where a hash stands among sorted ones, or −1; index[p] is where those of top bits p = h >> shift begin."""
+    at, end = index[h >> shift], index[(h >> shift) + U64(1)]
+    while at < end and keys[at] < h:
+        at += 1
+    return at if at < end and keys[at] == h else np.int64(-1)

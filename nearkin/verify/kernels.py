@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from nearkin.hashing.kernels import find_sorted
 from nearkin.jit import kernel
 
 U64 = np.uint64
@@ -264,6 +265,8 @@ def contained_pairs(
     starts: np.ndarray,
     inside: np.ndarray,
     keys: np.ndarray,
+    index: np.ndarray,
+    shift: np.uint64,
     firsts: np.ndarray,
     posted: np.ndarray,
     crowded: np.ndarray,
@@ -274,8 +277,9 @@ def contained_pairs(
 ) -> np.ndarray:
     """Pairs int64 (2, m) of a searched document and one of a batch that holds enough of its smallest hashes.
 
-    Sorted sets are merged with the sorted keys; postings of key q are posted[firsts[q] : firsts[q + 1]], places among the
-    searched documents. A document is contained in one that has more shingles, or as many and a greater ordinal.
+    Sets and keys are sorted, `index` and `shift` as in `find_sorted`. Postings of key q are posted[firsts[q] : firsts[q + 1]],
+    places among the searched documents. A document is contained in one that has more shingles, or as many and a greater
+    ordinal.
     """
     hits = np.zeros(searched.shape[0], np.int64)
     touched = np.empty(searched.shape[0], np.int64)
@@ -287,8 +291,8 @@ def contained_pairs(
             continue
         count = 0
         for i in range(starts[d], starts[d + 1]):
-            q = np.searchsorted(keys, hashes[i])
-            if q == keys.shape[0] or keys[q] != hashes[i] or crowded[q]:
+            q = find_sorted(hashes[i], keys, index, shift)
+            if q < 0 or crowded[q]:
                 continue
             for p in range(firsts[q], firsts[q + 1]):
                 row = posted[p]

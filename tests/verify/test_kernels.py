@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nearkin.hashing.kernels import find_sorted
 from nearkin.verify import kernels
+from nearkin.verify.exact import PrefixIndex
 
 words = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 5), st.integers(2**63, 2**63 + 9))
 
@@ -74,3 +76,13 @@ def test_all_pairs_is_brute_force(threshold: float) -> None:
     }
     assert set(found.pairs.tolist()) == want
     assert len(found.pairs) == len(want)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 5, 1000])
+def test_sorted_hashes_are_found_by_their_prefix(size: int) -> None:
+    keys = np.unique(np.random.default_rng(size).integers(0, 2**63, size, np.uint64) << np.uint64(1))
+    prefixes = PrefixIndex.of(keys)
+    wanted = [*keys.tolist(), 0, 1, 2**64 - 1, *(keys + np.uint64(1)).tolist()]
+    for h in wanted:
+        at = int(find_sorted(np.uint64(h), keys, *prefixes))
+        assert at == (int(np.searchsorted(keys, np.uint64(h))) if h in keys else -1)

@@ -20,7 +20,7 @@ from nearkin.lsh.curve import margin_for
 from nearkin.measures.base import PayloadBuilder
 from nearkin.threads import Borrowed, ordered_map
 from nearkin.verify import kernels
-from nearkin.verify.exact import distinct
+from nearkin.verify.exact import PrefixIndex, distinct
 
 SMALLEST = 64
 """m: a document's hashes that are looked up."""
@@ -121,8 +121,8 @@ class _Search:
         hashes = smallest[np.arange(SMALLEST) < used[:, None]]
         order = np.argsort(hashes, kind="stable")
         keys = distinct(hashes)
-        firsts = np.searchsorted(hashes[order], np.append(keys, np.uint64(2**64 - 1)))
-        firsts[-1] = len(hashes)
+        prefixes = PrefixIndex.of(keys)
+        firsts = np.append(np.searchsorted(hashes[order], keys), len(hashes)).astype(np.int64)
         posted = rows[order]
         crowded = np.diff(firsts) > run.settings.max_bucket
         lost = np.bincount(posted[np.repeat(crowded, np.diff(firsts))], minlength=len(searched))
@@ -134,9 +134,8 @@ class _Search:
         def hits(batch: Batch) -> tuple[np.ndarray, int]:
             payload = builders.use(lambda tool: tool.build(batch.documents[run.columns.content]))
             starts = np.concatenate([[0], np.cumsum(payload.sizes)])
-            found = kernels.contained_pairs(
-                batch.first, payload.columns[0], starts, inside, keys, firsts, posted, crowded, searched, margins, sizes, blocks
-            )
+            where = (batch.first, payload.columns[0], starts, inside, keys, *prefixes, firsts, posted, crowded)
+            found = kernels.contained_pairs(*where, searched, margins, sizes, blocks)
             return found, len(batch.rows)
 
         parts = [np.empty((2, 0), np.int64)]
