@@ -149,7 +149,7 @@ class DedupResult:
                 f"threshold {threshold} is outside {settings.threshold} (the run's) to 1; run again for a lower one"
             )
         floor = None if settings.floor is None else min(settings.floor, threshold)
-        distance = None if settings.distance is None else round((1 - threshold) * settings.spec.k)
+        distance = None if settings.distance is None else int((1 - threshold) * settings.spec.k + 1e-9)
         other = {"threshold": threshold, "distance": distance, "floor": floor, **self._asked_banding()}
         run = replace(self._run, settings=replace(settings, **other))
         return DedupResult(_Finished(run, self._finished._folder), run.elect())

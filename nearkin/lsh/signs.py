@@ -220,6 +220,9 @@ def block_bits(bits: int, distance: int, blocks: int) -> "list[np.ndarray]":
 def block_banding(bits: int, distance: int, documents: int, blocks: int | None = None) -> SignBanding:
     """The block scheme for a distance: the number of blocks that costs least for a corpus of so many documents.
 
+    Numbers whose buckets are expected to overflow (FULL_BUCKET) are taken only if there is no other: a bucket that is clustered
+    inside itself no longer yields all its pairs.
+
     Examples:
         >>> [(n, block_banding(64, 3, n).bands, block_banding(64, 3, n).rows) for n in (1000, 10_000_000)]
         [(1000, 4, 16), (10000000, 10, 25)]
@@ -236,4 +239,9 @@ def block_banding(bits: int, distance: int, documents: int, blocks: int | None =
             found.append(SignBanding(tables, rows, bits, bits - distance, chance, documents=documents, blocks=count))
     if not found:
         raise UsageError(f"distance {distance} needs more than {MOST_TABLES} tables; ask for a smaller one, or use --threshold")
-    return min(found, key=lambda banding: banding.bands * (documents * KEY_COST + documents**2 / 2.0 ** (banding.rows + 1)))
+
+    def cost(banding: SignBanding) -> tuple[float, float]:
+        compared = documents**2 / 2.0 ** (banding.rows + 1)
+        return max(banding.expected_bucket, FULL_BUCKET), banding.bands * (documents * KEY_COST + compared)
+
+    return min(found, key=cost)

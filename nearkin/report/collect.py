@@ -228,6 +228,12 @@ def _warnings(run: LocalRun) -> list[str]:
             f"bands × rows = {run.banding.bands} × {run.banding.rows} reach recall {run.banding.recall:.3f} at "
             f"the threshold, less than the asked {settings.recall}; leave them out to have them solved"
         )
+    hot = (run.work.done("candidates") or {}).get("hot_buckets", 0)
+    if settings.distance is not None and hot:
+        out.append(
+            f"{hot:,} buckets held more than {settings.max_bucket} documents and were clustered inside themselves, so pairs "
+            f"within distance {settings.distance} may be missing; raise --max-bucket for every one of them"
+        )
     return out
 
 

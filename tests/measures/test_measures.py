@@ -101,15 +101,13 @@ def test_estimates_alone(name: str, verify: str, texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("extra", [0, 6000])
-@pytest.mark.parametrize("distance", [3, 8])
+@pytest.mark.parametrize("distance", [3, 8, 11])
 def test_distance(distance: int, extra: int, texts: list[str]) -> None:
     """Every pair of documents within the Hamming distance, whether compared each with each or by blocks."""
     rng = np.random.default_rng(1)
     documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(extra))]
     spec = Spec(measure="simhash")
-    found = nk.pairs(
-        documents, measure="simhash", distance=distance, max_bucket=1000, expand_exact=True
-    ).pairs.arrow.to_pylist()
+    found = nk.pairs(documents, measure="simhash", distance=distance, expand_exact=True).pairs.arrow.to_pylist()
     words = nk.sketch(documents, spec)[:, 0]
     far = np.bitwise_count(words[:, None] ^ words[None, :])
     a, b = np.nonzero(np.triu(far <= distance, 1))
@@ -117,6 +115,14 @@ def test_distance(distance: int, extra: int, texts: list[str]) -> None:
     assert {(r["id_a"], r["id_b"], r["distance"]) for r in found} == want
     assert all(r["similarity"] == r["estimate"] == 1 - r["distance"] / 64 for r in found)
     assert len(want) > 20
+
+
+def test_a_distance_whose_buckets_overflow_is_warned_about(texts: list[str]) -> None:
+    rng = np.random.default_rng(1)
+    documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(6000))]
+    for most, said in ((5, True), (100, False)):
+        warnings = nk.dedup(documents, measure="simhash", distance=8, max_bucket=most).report_data.all_warnings
+        assert any("may be missing; raise --max-bucket" in warning for warning in warnings) == said
 
 
 @pytest.fixture(scope="module")
