@@ -14,9 +14,8 @@ from nearkin.shingle import Shingler
 from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.sketcher import Keyer, Sketcher
 from nearkin.spec import Spec
-from nearkin.threads import ordered_map
 from nearkin.verify import weighted
-from nearkin.verify.exact import Inverted, Overlaps, SetBuilder, Sets, compare_all, overlaps, slabs
+from nearkin.verify.exact import Overlaps, SetBuilder, overlaps
 from nearkin.verify.weighted import WeightedBuilder, WeightedSets
 
 
@@ -108,9 +107,9 @@ class Jaccard(_MinHash):
         return overlaps(pairs, stored.place, stored.starts, *stored.columns)
 
     def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
-        index = Inverted.of(Sets(payload.columns[0], payload.sizes))
-        parts = ordered_map(lambda slab: compare_all(index, *slab, blocks, threshold), slabs(len(payload.sizes)), workers)
-        return Overlaps.concatenate(list(parts))
+        hashes = payload.columns[0]
+        sets = WeightedSets(hashes, np.ones(len(hashes)), payload.sizes)
+        return weighted.compare_all(sets, blocks, threshold, False, workers)
 
 
 @dataclass(frozen=True)

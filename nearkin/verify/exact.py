@@ -1,4 +1,4 @@
-"""Exact Jaccard similarity on recomputed shingle sets, for candidate pairs and, in small corpora, for all pairs."""
+"""Exact Jaccard similarity on recomputed shingle sets, for candidate pairs."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -133,26 +133,6 @@ def overlaps(pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, hashes: n
     return out
 
 
-class Inverted(NamedTuple):
-    """Postings of every shingle: brute force that only touches pairs which share something."""
-
-    starts: np.ndarray
-    terms: np.ndarray
-    firsts: np.ndarray
-    postings: np.ndarray
-
-    @classmethod
-    def of(cls, sets: Sets) -> "Inverted":
-        """From the sets of all documents."""
-        _, terms = np.unique(sets.hashes, return_inverse=True)
-        documents = np.repeat(np.arange(len(sets.sizes), dtype=np.int64), sets.sizes)
-        order = np.argsort(terms, kind="stable")
-        count = int(terms.max()) + 1 if len(terms) else 0
-        firsts = np.searchsorted(terms[order], np.arange(count + 1)).astype(np.int64)
-        starts = np.concatenate([[0], np.cumsum(sets.sizes)]).astype(np.int64)
-        return cls(starts, terms.astype(np.int64), firsts, documents[order])
-
-
 def slabs(n: int) -> Iterator[tuple[int, int]]:
     """Ranges of documents whose pairs with all earlier ones fit PAIRS_AT_ONCE."""
     start = 0
@@ -162,12 +142,3 @@ def slabs(n: int) -> Iterator[tuple[int, int]]:
             end += 1
         yield start, end
         start = end
-
-
-def compare_all(index: Inverted, first: int, last: int, blocks: np.ndarray, threshold: float) -> Overlaps:
-    """Every pair of documents d in [first, last) and e < d of one block that reaches the threshold: brute force, recall 1."""
-    room = sum(range(first, last))
-    out = Overlaps(np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64))
-    counts = np.empty(last, np.int32)
-    found = kernels.all_pairs(first, last, *index, blocks, threshold, counts, *out)
-    return Overlaps(*(column[:found].copy() for column in out))

@@ -1,11 +1,32 @@
 """Exact comparison kernels: shingle hashes to sorted sets, pairs of sets to overlaps."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from nearkin.hashing.kernels import find_sorted
 from nearkin.jit import kernel
 
 U64 = np.uint64
+
+
+class Inverted(NamedTuple):
+    """Postings of every shingle: brute force that only touches pairs which share something."""
+
+    starts: np.ndarray
+    """int64 (n + 1,): document d has the terms starts[d] to starts[d + 1]."""
+    terms: np.ndarray
+    """int64: numbers of shingles, in the order of their hashes."""
+    firsts: np.ndarray
+    """int64: term t is posted at firsts[t] to firsts[t + 1]."""
+    postings: np.ndarray
+    """int64: documents, ascending inside a term."""
+    weights: np.ndarray
+    """float64: of each of `terms`."""
+    posted: np.ndarray
+    """float64: of each of `postings`."""
+    totals: np.ndarray
+    """float64 (n,): see `total_weights`."""
 
 
 @kernel
@@ -103,48 +124,6 @@ def overlaps(
 
 
 @kernel
-def count_shared(document: int, postings: np.ndarray, firsts: np.ndarray, terms: np.ndarray, counts: np.ndarray) -> None:
-    """Adds to counts[d] the shingles that document shares with each earlier document d (postings in ordinal order)."""
-    for t in range(terms.shape[0]):
-        term = U64(terms[t])
-        at, stop = U64(firsts[term]), U64(firsts[term + U64(1)])
-        while at < stop and postings[at] < document:
-            counts[postings[at]] += 1
-            at += U64(1)
-
-
-@kernel
-def all_pairs(
-    first: int,
-    last: int,
-    starts: np.ndarray,
-    terms: np.ndarray,
-    firsts: np.ndarray,
-    postings: np.ndarray,
-    blocks: np.ndarray,
-    threshold: float,
-    counts: np.ndarray,
-    out: np.ndarray,
-    both: np.ndarray,
-    union: np.ndarray,
-) -> int:
-    """Every pair (d, e), e < d, first ≤ d < last, of one block with |A∩B| ≥ t·|A∪B|; out has room for all of them."""
-    found = 0
-    for d in range(first, last):
-        counts[:d] = 0
-        count_shared(d, postings, firsts, terms[starts[d] : starts[d + 1]], counts)
-        size = starts[d + 1] - starts[d]
-        for e in range(d):
-            shared = np.int64(counts[e])
-            joint = size + (starts[e + 1] - starts[e]) - shared
-            if shared > 0 and blocks[d] == blocks[e] and shared >= threshold * joint:
-                out[found] = (U64(e) << U64(32)) | U64(d)
-                both[found], union[found] = shared, joint
-                found += 1
-    return found
-
-
-@kernel
 def count_each(hashes: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, out: np.ndarray, counts: np.ndarray) -> int:
     """Sorted distinct hashes of each document and how often each occurs, one document after the other; returns the total."""
     total = 0
@@ -212,40 +191,35 @@ def weighted_overlaps(
 
 
 @kernel
-def all_weighted_pairs(
+def all_pairs(
     first: int,
     last: int,
-    starts: np.ndarray,
-    terms: np.ndarray,
-    firsts: np.ndarray,
-    postings: np.ndarray,
-    weights: np.ndarray,
-    posted: np.ndarray,
-    totals: np.ndarray,
+    index: Inverted,
     blocks: np.ndarray,
     threshold: float,
     product: bool,
-    sums: np.ndarray,
     out: np.ndarray,
     both: np.ndarray,
     union: np.ndarray,
 ) -> int:
-    """As `all_pairs`, over weights (of each document's terms) and `posted` (of each posting)."""
-    found = 0
+    """Every pair (d, e), e < d, first ≤ d < last, of one block with shared ≥ t·joint weight; out has room for all of them."""
+    starts, terms, firsts, postings = index.starts, index.terms, index.firsts, index.postings
+    weights, posted, totals = index.weights, index.posted, index.totals
+    sums, found = np.empty(last, np.float64), 0
     for d in range(first, last):
         sums[:d] = 0
         for t in range(starts[d], starts[d + 1]):
-            term = terms[t]
-            at, stop = firsts[term], firsts[term + 1]
+            at, stop = U64(firsts[terms[t]]), U64(firsts[terms[t] + 1])
             while at < stop and postings[at] < d:
                 sums[postings[at]] += weights[t] * posted[at] if product else min(weights[t], posted[at])
-                at += 1
+                at += U64(1)
         for e in range(d):
-            joint = joint_weight(sums[e], totals[d], totals[e], product)
-            if sums[e] > 0 and blocks[d] == blocks[e] and sums[e] >= threshold * joint:
-                out[found] = (U64(e) << U64(32)) | U64(d)
-                both[found], union[found] = sums[e], joint
-                found += 1
+            if sums[e] > 0 and blocks[d] == blocks[e]:
+                joint = joint_weight(sums[e], totals[d], totals[e], product)
+                if sums[e] >= threshold * joint:
+                    out[found] = (U64(e) << U64(32)) | U64(d)
+                    both[found], union[found] = sums[e], joint
+                    found += 1
     return found
 
 

@@ -13,7 +13,8 @@ from nearkin.shingle import Shingler
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.threads import ordered_map
 from nearkin.verify import kernels
-from nearkin.verify.exact import Inverted, Overlaps, Sets, slabs
+from nearkin.verify.exact import Overlaps, slabs
+from nearkin.verify.kernels import Inverted
 
 
 class WeightedSets(NamedTuple):
@@ -73,18 +74,26 @@ def compare(pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, stored: We
     return out
 
 
+def invert(stored: WeightedSets, product: bool) -> Inverted:
+    """Postings of all documents."""
+    _, terms = np.unique(stored.hashes, return_inverse=True)
+    documents = np.repeat(np.arange(len(stored.sizes), dtype=np.int64), stored.sizes)
+    order = np.argsort(terms, kind="stable")
+    firsts = np.concatenate([[0], np.cumsum(np.bincount(terms))]).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(stored.sizes)]).astype(np.int64)
+    weights = np.ascontiguousarray(stored.weights, np.float64)
+    totals = totals_of(starts, weights, product)
+    return Inverted(starts, terms.astype(np.int64), firsts, documents[order], weights, weights[order], totals)
+
+
 def compare_all(stored: WeightedSets, blocks: np.ndarray, threshold: float, product: bool, workers: int) -> Overlaps:
-    """Every pair of one block that reaches the threshold: brute force, recall 1."""
-    index = Inverted.of(Sets(stored.hashes, stored.sizes))
-    order = np.argsort(index.terms, kind="stable")
-    posted, totals = stored.weights[order], totals_of(index.starts, stored.weights, product)
+    """Every pair of one block that reaches the threshold: brute force, recall 1. Sets are weighted ones of weight 1."""
+    index = invert(stored, product)
 
     def slab(bounds: tuple[int, int]) -> Overlaps:
         room = sum(range(*bounds))
         out = Overlaps(np.empty(room, np.uint64), np.empty(room), np.empty(room))
-        sums = np.empty(bounds[1])
-        weights = (stored.weights, posted, totals)
-        found = kernels.all_weighted_pairs(*bounds, *index, *weights, blocks, threshold, product, sums, *out)
+        found = kernels.all_pairs(*bounds, index, blocks, threshold, product, *out)
         return Overlaps(*(column[:found].copy() for column in out))
 
     return Overlaps.concatenate(list(ordered_map(slab, slabs(len(stored.sizes)), workers)))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from nearkin.hashing.kernels import find_sorted
 from nearkin.verify import kernels
 from nearkin.verify.exact import PrefixIndex
+from nearkin.verify.weighted import WeightedSets, compare_all
 
 words = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 5), st.integers(2**63, 2**63 + 9))
 
@@ -61,14 +62,13 @@ def test_distinct_sets() -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.5, 1.0])
-def test_all_pairs_is_brute_force(threshold: float) -> None:
-    from nearkin.verify.exact import Inverted, Overlaps, Sets, compare_all
-
+@pytest.mark.parametrize("at_once", [700, 1 << 21])
+def test_all_pairs_is_brute_force(threshold: float, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nearkin.verify.exact.PAIRS_AT_ONCE", at_once)
     sets = [*random_sets(60, 25, 4), {1, 2, 3}, {1, 2, 3}]
     blocks = np.array([i % 2 for i in range(62)], np.uint64)
     hashes, starts = flat(sets)
-    index = Inverted.of(Sets(hashes, np.diff(starts)))
-    found = Overlaps.concatenate([compare_all(index, low, high, blocks, threshold) for low, high in ((0, 20), (20, 62))])
+    found = compare_all(WeightedSets(hashes, np.ones(len(hashes)), np.diff(starts)), blocks, threshold, False, 2)
     want = {
         a << 32 | b
         for a, b in combinations(range(62), 2)
