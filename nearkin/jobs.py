@@ -85,7 +85,7 @@ class Job:
     @property
     def partial(self) -> Path:
         """Where the run works until it is finished."""
-        return self.out.with_name(self.out.name + ".partial")
+        return partial_of(self.out)
 
     def identity(self, command: str) -> dict[str, Any]:
         """What a resumed run must share."""
@@ -171,16 +171,24 @@ def _take_signatures(saved: Saved, work: WorkFolder) -> None:
             facts.update(saved.record["stages"]["sketch"])
 
 
+def require_free(out: Path, resume: bool, overwrite: bool) -> None:
+    """An output folder must not exist, nor what a killed run left of it, unless it may be continued or replaced."""
+    there = next((path for path in (out, partial_of(out)) if path.exists()), None)
+    if there is not None and not (resume or overwrite):
+        raise UsageError(f"{there} exists; continue it with --resume, replace it with --overwrite, or choose another --out")
+
+
+def partial_of(out: Path) -> Path:
+    """Where a run works until it is finished."""
+    return out.with_name(out.name + ".partial")
+
+
 def _finished(job: Job) -> dict[str, Any] | None:
     """The summary of an output that is complete, when resuming; an error when it is in the way."""
-    if not job.out.exists() and not job.partial.exists():
+    require_free(job.out, job.resume, job.overwrite)
+    if job.overwrite or not job.out.exists():
         return None
-    if job.overwrite:
-        return None
-    if not job.resume:
-        there = job.out if job.out.exists() else job.partial
-        raise UsageError(f"{there} exists; continue it with --resume, replace it with --overwrite, or choose another --out")
-    if job.partial.exists() or not job.out.exists():
+    if job.partial.exists():
         return None
     return read_run(job.out / RUN)
 

@@ -67,6 +67,8 @@ SPECS = [
     Spec(k=16, base_hash="fnv1a"),
     Spec(k=16, base_hash="siphash", key_id=KEY.id),
     Spec(n=1, k=64, slot_bits=1),
+    Spec(k=16, slot_bits=2),
+    Spec(k=16, slot_bits=4),
     Spec(k=16, slot_bits=8),
     Spec(k=16, slot_bits=16),
     Spec(measure="weighted-jaccard", n=1, k=16),

@@ -78,7 +78,7 @@ def dedup(
     """
     from nearkin.cluster.keep import KeepPolicy
     from nearkin.engine.settings import Settings, parse_size, ride_along
-    from nearkin.jobs import Job, dedup_job
+    from nearkin.jobs import Job, dedup_job, require_free
     from nearkin.prepare import audit_run, prepare
 
     options = o.SpecOptions(
@@ -86,6 +86,7 @@ def dedup(
     )
     asked, policy = options.asked(), KeepPolicy.parse(keep)
     columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source))
+    require_free(out, resume, overwrite)
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
         columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)

@@ -62,7 +62,7 @@ def pairs(
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """
     from nearkin.engine.settings import Settings, parse_size
-    from nearkin.jobs import Job, pairs_job
+    from nearkin.jobs import Job, claim_file, pairs_job
     from nearkin.prepare import prepare
 
     options = o.SpecOptions(
@@ -70,6 +70,7 @@ def pairs(
     )
     asked = options.asked()
     columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,))
+    claim_file(out, overwrite)
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
         columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)

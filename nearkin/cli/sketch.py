@@ -37,13 +37,14 @@ def sketch(
 
         nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow
     """
-    from nearkin.jobs import SketchJob, sketch_job
+    from nearkin.jobs import SketchJob, claim_file, sketch_job
     from nearkin.prepare import prepare
 
     options = o.SpecOptions(
         shingle, normalise, stem, scheme, k, seed, measure, slot_bits, base_hash, weights, frequencies, key_file
     )
     asked, columns = options.asked(), o.columns(text, tokens, vector, id_column, ())
+    claim_file(out, overwrite)
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
         columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)
