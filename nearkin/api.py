@@ -25,7 +25,7 @@ from nearkin.errors import MissingExtraError, UsageError
 from nearkin.jobs import RUN, pair_table, read_run, require_relation, write_result
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
-from nearkin.prepare import spec_for
+from nearkin.prepare import Counting, count_cut, spec_for
 from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.data import ReportData
 from nearkin.report.page import render
@@ -203,6 +203,8 @@ def dedup(
     spec: Spec | None = None,
     key: HashKey | None = None,
     frequencies: DocumentFrequencies | None = None,
+    cut: DocumentFrequencies | None = None,
+    max_df: float | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
     **settings: Any,
@@ -222,6 +224,8 @@ def dedup(
         spec: How documents become signatures.
         key: That a keyed Spec names.
         frequencies: Document frequencies that a Spec of tf-idf weights names.
+        cut: The shingles to leave out that a Spec names.
+        max_df: Leave out the shingles that more than this share of the documents have.
         work: Folder for temporary files, the system's by default.
         progress: Who is told.
         **settings: Further fields of `nearkin.engine.settings.Settings`: recall, bands, rows, verify, cluster, floor, keep,
@@ -234,9 +238,9 @@ def dedup(
         >>> result.clusters["kind"].to_pylist()
         ['exact', 'kept', 'unique']
     """
-    columns, materials = _columns(text, tokens, vector, id), Materials(key, frequencies)
+    columns, materials = _columns(text, tokens, vector, id), Materials(key, frequencies, cut)
     asked = {"threshold": threshold, "distance": distance, **settings}
-    finished = _start(data, columns, measure, spec, materials, asked, work, progress)
+    finished = _start(data, columns, measure, spec, materials, asked, max_df, work, progress)
     return DedupResult(finished, to_final_clusters(finished.run))
 
 
@@ -253,6 +257,8 @@ def pairs(
     spec: Spec | None = None,
     key: HashKey | None = None,
     frequencies: DocumentFrequencies | None = None,
+    cut: DocumentFrequencies | None = None,
+    max_df: float | None = None,
     relation: str = "similarity",
     expand_exact: bool = False,
     work: str | Path | None = None,
@@ -271,9 +277,9 @@ def pairs(
         >>> found.pairs.arrow.select(["id_a", "id_b", "similarity"]).to_pylist()
         [{'id_a': '0000000000', 'id_b': '0000000002', 'similarity': 0.8}]
     """
-    columns, materials = _columns(text, tokens, vector, id), Materials(key, frequencies)
+    columns, materials = _columns(text, tokens, vector, id), Materials(key, frequencies, cut)
     asked = {"threshold": threshold, "distance": distance, **settings}
-    finished = _start(data, columns, measure, spec, materials, asked, work, progress)
+    finished = _start(data, columns, measure, spec, materials, asked, max_df, work, progress)
     run = finished.run
     require_relation(relation)
     if relation == "similarity":
@@ -299,6 +305,7 @@ def _start(
     spec: Spec | None,
     materials: Materials,
     settings: dict[str, Any],
+    max_df: float | None,
     work: str | Path | None,
     progress: Progress | None,
 ) -> _Finished:
@@ -309,8 +316,13 @@ def _start(
     columns = with_dimensions(corpus, columns)
     asked = Settings(spec=spec_for(columns, measure, spec), **settings)
     folder = tempfile.TemporaryDirectory(prefix="nearkin-", dir=work)
+    shown = progress or Silent()
+    if max_df is not None:
+        counting = Counting(corpus, columns, asked.spec, materials, asked.workers, Path(folder.name), shown)
+        cut = count_cut(max_df, counting)
+        materials, asked = replace(materials, cut=cut), asked.with_spec(replace(asked.spec, cut=cut.fingerprint))
     work_folder = WorkFolder.create(Path(folder.name) / "work", {})
-    run = LocalRun(corpus, replace(columns, extra=asked.extra_columns), asked, work_folder, progress or Silent(), materials)
+    run = LocalRun(corpus, replace(columns, extra=asked.extra_columns), asked, work_folder, shown, materials)
     return _Finished(run, folder)
 
 
@@ -329,7 +341,7 @@ def sketch(texts: Any, spec: Spec | None = None, *, materials: Materials = NOTHI
         texts: A list of str, or a column: Arrow, pandas, polars, `datasets`; no Python strings are made where it is Arrow.
             For a Spec of vectors, a column of them or a matrix (n, d).
         spec: How documents become signatures.
-        materials: The key and the document frequencies that the Spec names.
+        materials: The key and the tables that the Spec names.
         workers: Threads.
 
     Returns:
@@ -361,7 +373,7 @@ def frequencies(
     work: str | Path | None = None,
     workers: int = 2,
 ) -> DocumentFrequencies:
-    """In how many documents each shingle occurs: what tf-idf weights are made of.
+    """In how many documents each shingle occurs: what tf-idf weights are made of, and cut lists (`above`).
 
     Args:
         data: As for `dedup`.

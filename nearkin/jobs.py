@@ -48,8 +48,6 @@ from nearkin.threads import Borrowed, ordered_map
 
 RUN = "run.json"
 SIGNATURES = "signatures"
-FREQUENCIES = "frequencies.arrow"
-"""Of a run with tf-idf weights: what its Spec names."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class Job:
         overwrite: Replace an output that exists.
         on_error: `quarantine` or `fail`, for rows and files that cannot be read.
         quoted: How many of the largest clusters are quoted in run.json (the page shows twenty).
-        materials: The key and the document frequencies that the Spec names; in no record.
+        materials: The key and the tables that the Spec names; the key is in no record.
     """
 
     inputs: tuple[str, ...]
@@ -301,8 +299,7 @@ def _finish(job: Job, work: WorkFolder, staging: Path, summary: dict[str, Any], 
     with disk(staging):
         (staging / "report.html").write_text(render(data), "utf-8")
         write_atomically(staging / RUN, dump(summary))
-        if (frequencies := job.materials.frequencies) is not None:
-            frequencies.write(staging / FREQUENCIES, job.settings.spec)
+        job.materials.write(staging, job.settings.spec)
         if job.save_signatures:
             (work.path / "sketch").replace(staging / SIGNATURES)
             if (work.path / "keys").exists():
@@ -408,8 +405,7 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
             documents += len(batch.rows)
             rejected.update(entry.reason.partition(":")[0] for entry in batch.rejected)
             progress.advance(len(batch.rows))
-        if job.materials.frequencies is not None:
-            job.materials.frequencies.write(job.out.with_name(f"{job.out.name}.{FREQUENCIES}"), job.spec)
+        job.materials.write(job.out.parent, job.spec, f"{job.out.name}.")
     return {
         "out": str(job.out),
         "documents": documents,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nearkin.corpus import Columns, FileCorpus, with_dimensions
+from nearkin.corpus import Columns, Corpus, FileCorpus, with_dimensions
 from nearkin.engine.local.frequencies import count_frequencies
 from nearkin.engine.local.work import disk, dump, write_atomically
 from nearkin.engine.progress import Progress
@@ -13,7 +13,7 @@ from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, Finished, audit, banding_of
 from nearkin.evaluate.explain import Explanation, explain, find_documents, in_run
-from nearkin.jobs import FREQUENCIES, RUN, Saved, read_run
+from nearkin.jobs import RUN, Saved, read_run
 from nearkin.keys import HashKey
 from nearkin.report.data import ReportData
 from nearkin.report.page import render
@@ -21,6 +21,8 @@ from nearkin.sketch.materials import DocumentFrequencies, Materials
 from nearkin.spec import KEYED, Spec
 
 CLUSTERS, REPORT = "clusters.parquet", "report.html"
+LEAST_CUT = 20
+"""A shingle of fewer documents is never boilerplate, however small the corpus."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Asked:
         fields: Of the Spec, as far as they were given.
         weights: Of simhash: `tf` or `tfidf`.
         frequencies: A file of document frequencies counted before, for `tfidf`.
+        max_df: Shingles of more than this share of the documents are left out.
+        cut_list: A file of such shingles counted before, instead.
         secret: A key: the base hash is keyed with it.
     """
 
@@ -39,6 +43,8 @@ class Asked:
     fields: Mapping[str, Any] = field(default_factory=dict)
     weights: str | None = None
     frequencies: Path | None = None
+    max_df: float | None = None
+    cut_list: Path | None = None
     secret: HashKey | None = None
 
     def spec(self, columns: Columns) -> Spec:
@@ -87,27 +93,71 @@ def prepare(
         progress: Who is told.
     """
     if (saved := Saved.find(inputs)) is not None:
-        file = saved.folder / FREQUENCIES
-        counted = DocumentFrequencies.read(file, saved.spec) if saved.spec.frequencies else None
-        return Prepared(columns, saved.spec, Materials(asked.secret, counted))
+        return Prepared(columns, saved.spec, Materials.read(saved.folder, saved.spec, asked.secret))
     corpus = FileCorpus.open(inputs, on_error)
     columns = with_dimensions(corpus, columns)
-    spec, materials = asked.spec(columns), Materials(asked.secret)
+    counting = Counting(corpus, columns, asked.spec(columns), Materials(asked.secret), workers, folder, progress)
+    _check_weights(asked, counting.spec)
+    spec, cut = _cut(asked, counting)
+    spec, frequencies = _weights(asked, counting, spec)
+    return Prepared(columns, spec, Materials(asked.secret, frequencies, cut))
+
+
+class Counting(NamedTuple):
+    """What it takes to count shingles."""
+
+    corpus: Corpus
+    columns: Columns
+    spec: Spec
+    materials: Materials
+    workers: int
+    folder: Path
+    progress: Progress
+
+
+def _cut(asked: Asked, counting: Counting) -> tuple[Spec, DocumentFrequencies | None]:
+    if asked.max_df is not None and asked.cut_list is not None:
+        raise UsageError(f"max_df={asked.max_df} and the cut list {asked.cut_list} exclude each other")
+    if asked.cut_list is not None:
+        cut = DocumentFrequencies.read(asked.cut_list, counting.spec)
+    elif asked.max_df is not None:
+        cut = count_cut(asked.max_df, counting)
+    else:
+        return counting.spec, None
+    return replace(counting.spec, cut=cut.fingerprint), cut
+
+
+def count_cut(max_df: float, counting: Counting) -> DocumentFrequencies:
+    """The shingles of more than a share of the documents, and of at least LEAST_CUT documents.
+
+    Raises:
+        UsageError: The share is none, or documents have no shingles.
+    """
+    if not 0 < max_df < 1:
+        raise UsageError(f"max_df={max_df} is outside 0 to 1 (exclusive): the share of documents from which a shingle is cut")
+    if counting.spec.unit == "vector":
+        raise UsageError(f"max_df={max_df} cuts shingles; vectors have none")
+    counted = count_frequencies(*counting, max_df)
+    return counted.above(max(max_df, (LEAST_CUT - 1) / max(counted.documents, 1)))
+
+
+def _check_weights(asked: Asked, spec: Spec) -> None:
     if asked.weights not in (None, "tf", "tfidf"):
         raise UsageError(f"weights={asked.weights!r} is not one of tf, tfidf")
     if asked.weights is not None and spec.measure != "simhash":
         raise UsageError(f"weights={asked.weights!r} is of measure simhash, not {spec.measure}")
+    if asked.weights != "tfidf" and asked.frequencies is not None:
+        raise UsageError(f"frequencies {asked.frequencies} need weights='tfidf'")
+
+
+def _weights(asked: Asked, counting: Counting, spec: Spec) -> tuple[Spec, DocumentFrequencies | None]:
     if asked.weights != "tfidf":
-        if asked.frequencies is not None:
-            raise UsageError(f"frequencies {asked.frequencies} need weights='tfidf'")
-        return Prepared(columns, spec, materials)
+        return spec, None
     if asked.frequencies is not None:
         counted = DocumentFrequencies.read(asked.frequencies, spec)
     else:
-        folder.mkdir(parents=True, exist_ok=True)
-        counted = count_frequencies(corpus, columns, spec, materials, workers, folder, progress)
-    spec = replace(spec, weights="tfidf", frequencies=counted.fingerprint)
-    return Prepared(columns, spec, Materials(asked.secret, counted))
+        counted = count_frequencies(*counting)
+    return replace(spec, weights="tfidf", frequencies=counted.fingerprint), counted
 
 
 def open_finished(folder: Path, secret: HashKey | None = None, workers: int = 2) -> tuple[Finished, dict[str, Any]]:
@@ -120,10 +170,9 @@ def open_finished(folder: Path, secret: HashKey | None = None, workers: int = 2)
     if "inputs" not in record or "parameters" not in record or not (folder / CLUSTERS).exists():
         raise UsageError(f"{folder} is not the output of nearkin dedup on files")
     saved = Saved(folder, record)
-    counted = DocumentFrequencies.read(folder / FREQUENCIES, saved.spec) if saved.spec.frequencies else None
     settings = Settings(spec=saved.spec, workers=workers, **record["parameters"])
     columns = Columns(**{**record["columns"], "extra": tuple(record["columns"]["extra"])})
-    materials = Materials(secret, counted)
+    materials = Materials.read(folder, saved.spec, secret)
     settings.spec.require_key(secret)
     documents = record["stages"]["sketch"]["documents"]
     banding = banding_of(settings, documents, compared_all=not record["bands"])

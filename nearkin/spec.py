@@ -75,6 +75,7 @@ class Spec:
             (weighted shingles), `cosine` (vectors).
         weights: Of simhash's features: `tf`, `tfidf` or `given`.
         frequencies: Fingerprint of the document frequencies behind `tfidf`.
+        cut: Fingerprint of the list of shingles that are left out because too many documents have them.
         scheme: For MinHash `binned` (one-permutation rounds, completed) or `classic` (k hash functions), for multisets also
             `icws`; `signs` for simhash, `hyperplanes` for cosine.
         k: Slots of a signature (bits for simhash and cosine); the measure's usual number by default.
@@ -104,6 +105,7 @@ class Spec:
     measure: str = "jaccard"
     weights: str | None = None
     frequencies: str | None = None
+    cut: str | None = None
     # None: what is usual for the measure, filled in below
     scheme: str = None  # type: ignore[assignment]
     k: int = None  # type: ignore[assignment]
@@ -156,6 +158,8 @@ class Spec:
             raise UsageError(f"stem={self.stem!r} needs words, not {self.unit}")
         if (self.unit == "vector") != (self.measure == "cosine"):
             raise UsageError(f"measure={self.measure!r} does not go with unit={self.unit!r}; vectors are compared by cosine")
+        if self.cut is not None and self.unit == "vector":
+            raise UsageError("a frequency cut (cut=) is of shingles; vectors have none")
         if (self.base_hash == KEYED) != (self.key_id is not None):
             raise UsageError(f"key_id={self.key_id!r} does not go with base_hash={self.base_hash!r}: siphash is keyed")
         if (self.weights == "tfidf") != (self.frequencies is not None):

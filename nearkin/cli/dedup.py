@@ -30,6 +30,8 @@ def dedup(
     key_file: o.KeyFile = None,
     weights: o.Weights = None,
     frequencies: o.Frequencies = None,
+    max_df: o.MaxDf = None,
+    cut_list: o.CutList = None,
     bands: o.Bands = None,
     rows: o.Rows = None,
     tables: o.Tables = 1,
@@ -82,7 +84,20 @@ def dedup(
     from nearkin.prepare import audit_run, prepare
 
     options = o.SpecOptions(
-        shingle, normalise, stem, scheme, k, seed, measure, slot_bits, base_hash, weights, frequencies, key_file
+        shingle,
+        normalise,
+        stem,
+        scheme,
+        k,
+        seed,
+        measure,
+        slot_bits,
+        base_hash,
+        weights,
+        frequencies,
+        max_df,
+        cut_list,
+        key_file,
     )
     asked, policy = options.asked(), KeepPolicy.parse(keep)
     columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source))

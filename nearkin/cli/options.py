@@ -29,6 +29,13 @@ Weights = Annotated[str | None, typer.Option("--weights", help="simhash: tf, or 
 Frequencies = Annotated[
     Path | None, typer.Option("--frequencies", help="tfidf: document frequencies of another run.", metavar="FILE")
 ]
+MaxDf = Annotated[
+    float | None,
+    typer.Option("--max-df", help="Leave out shingles that more than this share of the documents have.", metavar="SHARE"),
+]
+CutList = Annotated[
+    Path | None, typer.Option("--cut-list", help="Leave out the shingles of cut.arrow of another run.", metavar="FILE")
+]
 KeyFile = Annotated[
     str | None,
     typer.Option("--key-file", help="Hash with a secret key from FILE, or from env:NAME (32 hex digits).", metavar="FILE"),
@@ -85,6 +92,8 @@ class SpecOptions:
     base_hash: str | None
     weights: str | None
     frequencies: Path | None
+    max_df: float | None
+    cut_list: Path | None
     key_file: str | None
 
     def asked(self) -> Any:
@@ -102,7 +111,7 @@ class SpecOptions:
             raise UsageError(f"--base-hash {self.base_hash} and --key-file exclude each other: keyed hashing is siphash")
         secret = None if self.key_file is None else HashKey.read(self.key_file)
         given = {name: value for name, value in fields.items() if value is not None}
-        return Asked(self.measure, given, self.weights, self.frequencies, secret)
+        return Asked(self.measure, given, self.weights, self.frequencies, self.max_df, self.cut_list, secret)
 
 
 def columns(text: str | None, tokens: str | None, vector: str | None, id_column: str | None, extra: tuple[str, ...]) -> Any:

@@ -30,6 +30,8 @@ def pairs(
     key_file: o.KeyFile = None,
     weights: o.Weights = None,
     frequencies: o.Frequencies = None,
+    max_df: o.MaxDf = None,
+    cut_list: o.CutList = None,
     bands: o.Bands = None,
     rows: o.Rows = None,
     tables: o.Tables = 1,
@@ -66,7 +68,20 @@ def pairs(
     from nearkin.prepare import prepare
 
     options = o.SpecOptions(
-        shingle, normalise, stem, scheme, k, seed, measure, slot_bits, base_hash, weights, frequencies, key_file
+        shingle,
+        normalise,
+        stem,
+        scheme,
+        k,
+        seed,
+        measure,
+        slot_bits,
+        base_hash,
+        weights,
+        frequencies,
+        max_df,
+        cut_list,
+        key_file,
     )
     asked = options.asked()
     columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,))

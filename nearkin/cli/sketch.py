@@ -24,6 +24,8 @@ def sketch(
     key_file: o.KeyFile = None,
     weights: o.Weights = None,
     frequencies: o.Frequencies = None,
+    max_df: o.MaxDf = None,
+    cut_list: o.CutList = None,
     workers: o.Workers = None,
     overwrite: o.Overwrite = False,
     on_error: o.OnError = "quarantine",
@@ -41,7 +43,20 @@ def sketch(
     from nearkin.prepare import prepare
 
     options = o.SpecOptions(
-        shingle, normalise, stem, scheme, k, seed, measure, slot_bits, base_hash, weights, frequencies, key_file
+        shingle,
+        normalise,
+        stem,
+        scheme,
+        k,
+        seed,
+        measure,
+        slot_bits,
+        base_hash,
+        weights,
+        frequencies,
+        max_df,
+        cut_list,
+        key_file,
     )
     asked, columns = options.asked(), o.columns(text, tokens, vector, id_column, ())
     claim_file(out, overwrite)

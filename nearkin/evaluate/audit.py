@@ -25,15 +25,15 @@ from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
 from nearkin.evaluate import kernels
+from nearkin.hashing.prefixes import PrefixIndex
 from nearkin.lsh.curve import Banding, pass_probability
 from nearkin.measures import measure_of
-from nearkin.shingle import Shingler
 from nearkin.sketch import kernels as sketching
 from nearkin.sketch.materials import Materials
 from nearkin.sketch.minhash import splitmix64
-from nearkin.sketch.sketcher import iterate_shingles
+from nearkin.sketch.sketcher import iterate_streams
 from nearkin.threads import Borrowed, ordered_map
-from nearkin.verify.exact import PrefixIndex, SetBuilder, distinct, inside
+from nearkin.verify.exact import SetBuilder, distinct, inside
 
 QUANTILE = 1.959963984540054
 BIN = 0.05
@@ -261,7 +261,7 @@ class _Scan:
         self.documents = documents
         self.progress = progress
         self.groups, self.blocks = np.empty(0, np.int64), np.empty(0, np.uint64)
-        self._builders = Borrowed(lambda: SetBuilder(Shingler(run.settings.spec, run.materials.secret)))
+        self._builders = Borrowed(lambda: SetBuilder(run.materials.shingler(run.settings.spec)))
 
     def _sets(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Hashes and starts of a batch's sets."""
@@ -342,7 +342,7 @@ class _Scan:
         out = np.empty((len(documents), 2), np.uint64)
 
         def fill(builder: SetBuilder) -> None:
-            for start, shingles in iterate_shingles(builder.shingler, documents):
+            for start, shingles in iterate_streams(builder.shingler, documents):
                 sketching.stream_fingerprints(shingles.hashes, shingles.offsets, out[start : start + len(shingles.offsets) - 1])
 
         self._builders.use(fill)

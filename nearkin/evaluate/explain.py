@@ -20,7 +20,6 @@ from nearkin.lsh.bands import make_keys
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import Stored
-from nearkin.shingle import Shingler
 from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.spec import Spec
 from nearkin.verify.exact import SetBuilder
@@ -198,7 +197,7 @@ def judged(found: Explanation, exact: bool, empty: bool) -> Explanation:
     near = found.similarity >= found.threshold
     least = f"the threshold {found.threshold:g}"
     if empty:
-        verdict, why = "empty", "one of them has no word, and such documents match nothing"
+        verdict, why = "empty", "one of them has no shingle to compare, and such documents match nothing"
     elif exact:
         verdict, why = "exact", "the same words in the same order: exact duplicates"
     elif found.shared_bands == 0:
@@ -218,7 +217,7 @@ def judged(found: Explanation, exact: bool, empty: bool) -> Explanation:
 
 def shingles_of(a: str, b: str, settings: Settings, materials: Materials) -> Shingles:
     """Counts by the hashes of the Spec, examples by the words as they are read."""
-    sets = SetBuilder(Shingler(settings.spec, materials.secret)).sets(pa.array([a, b], pa.large_string()))
+    sets = SetBuilder(materials.shingler(settings.spec)).sets(pa.array([a, b], pa.large_string()))
     first, second = np.split(sets.hashes, [int(sets.sizes[0])])
     shared = len(np.intersect1d(first, second, assume_unique=True))
     x, y = (Counter(windows(text, settings.spec)) for text in (a, b))

@@ -101,7 +101,7 @@ class Jaccard(_MinHash):
         return ((np.uint64, None),)
 
     def payload_builder(self) -> PayloadBuilder:
-        return _SetPayloads(Shingler(self.spec, self.materials.secret))
+        return _SetPayloads(self.materials.shingler(self.spec))
 
     def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
         return overlaps(pairs, stored.place, stored.starts, *stored.columns)
@@ -125,7 +125,7 @@ class WeightedJaccard(_MinHash):
         return ((np.uint64, None), (np.float64, None))
 
     def payload_builder(self) -> PayloadBuilder:
-        return WeightedPayloads(WeightedBuilder(Shingler(self.spec, self.materials.secret)))
+        return WeightedPayloads(WeightedBuilder(self.materials.shingler(self.spec)))
 
     def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))

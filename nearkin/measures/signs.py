@@ -11,7 +11,6 @@ from nearkin.lsh.bands import Form, sign_form
 from nearkin.lsh.curve import Banding
 from nearkin.lsh.signs import SignBanding, block_banding, fixed_signs, sign_collision, solve_signs
 from nearkin.measures.base import DocumentSketcher, Payload, PayloadBuilder, Request, Stored, WeightedPayloads
-from nearkin.shingle import Shingler
 from nearkin.sketch.hyperplanes import VectorSketcher, matrix_of
 from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.sketcher import Keyer, Sketcher
@@ -78,7 +77,7 @@ class SimHash(_Signs):
     def payload_builder(self) -> PayloadBuilder:
         frequencies = self.materials.weights(self.spec)
         weights_of = None if frequencies is None else frequencies.weights_of
-        return WeightedPayloads(WeightedBuilder(Shingler(self.spec, self.materials.secret), weights_of))
+        return WeightedPayloads(WeightedBuilder(self.materials.shingler(self.spec), weights_of))
 
     def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))

@@ -29,7 +29,7 @@ from nearkin.report.data import (
     SourceCount,
     StageSeconds,
 )
-from nearkin.shingle import Shingler, text_buffers
+from nearkin.shingle import text_buffers
 from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import slot_sources
 from nearkin.spec import Spec
@@ -205,7 +205,7 @@ def shingles_of_slots(text: str, slots: np.ndarray, spec: Spec, materials: Mater
     if not windows:
         return ()
     data, offsets = text_buffers(pa.array(windows, pa.large_string()))
-    shingles = Shingler(spec, materials.secret).texts(data, offsets)
+    shingles = materials.shingler(spec).texts(data, offsets)
     alone = np.flatnonzero(np.diff(shingles.offsets) == 1)
     hashes = shingles.hashes[shingles.offsets[alone]]
     if not len(hashes):
@@ -219,6 +219,8 @@ def _warnings(run: LocalRun) -> list[str]:
     facts, settings = run.work.done("sketch") or {}, run.settings
     if (then := run.work.done("then")) is not None and then["rejected"]:
         out.append(f"{then['rejected']:,} kept documents have no vector to compare by {settings.then}; they stay")
+    if all_cut := (run.work.done("collapse") or {}).get("all_cut"):
+        out.append(f"{all_cut:,} documents are nothing but shingles that the cut leaves out; only their exact copies go")
     if repeated := facts.get("repeated_ids"):
         out.append(f"{repeated:,} rows share an id with another; #<path>:<row> was appended to each of them")
     if not run.brute_force and settings.verify != "exact":

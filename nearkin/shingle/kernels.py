@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.hashing.kernels import count_ones, hash_tokens, load_u64, trailing_zeros
+from nearkin.hashing.kernels import count_ones, find_sorted, hash_tokens, load_u64, trailing_zeros
 from nearkin.jit import kernel
 
 U8 = np.uint8
@@ -607,4 +607,24 @@ def character_shingles(
         if size > U64(0) and text[size - U64(1)] == U8(32):
             size -= U64(1)
         at = character_windows(text, size, n, key, scratch.edges, out, at)
+        out_offsets[d + 1] = at
+
+
+@kernel
+def leave_out(
+    hashes: np.ndarray,
+    offsets: np.ndarray,
+    listed: np.ndarray,
+    index: np.ndarray,
+    shift: np.uint64,
+    out: np.ndarray,
+    out_offsets: np.ndarray,
+) -> None:
+    """The shingles of each document that are not listed (`listed`, `index`, `shift` as in `find_sorted`)."""
+    at = np.int64(0)
+    out_offsets[0] = 0
+    for d in range(offsets.shape[0] - 1):
+        for i in range(offsets[d], offsets[d + 1]):
+            out[at] = hashes[i]
+            at += np.int64(find_sorted(hashes[i], listed, index, shift) < 0)
         out_offsets[d + 1] = at

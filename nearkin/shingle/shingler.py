@@ -9,6 +9,7 @@ from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
 from nearkin.keys import HashKey
 from nearkin.shingle import kernels
+from nearkin.shingle.cut import Cut
 from nearkin.shingle.kernels import Scratch
 from nearkin.shingle.markup import strip_markup
 from nearkin.shingle.stems import Stems
@@ -51,6 +52,11 @@ class Shingler:
     """Turns batches of documents into shingle hashes. One for each thread: it owns the buffers, and what it returns is a view
     that the next call overwrites.
 
+    Args:
+        spec: Of text.
+        secret: The key, if the Spec names one.
+        cut: Shingles to leave out, if the Spec names such; `texts` and `tokens` still return them, `rest` does not.
+
     Examples:
         >>> data, offsets = text_buffers(pa.array(["The cat sat.", "", "the CAT sat", "cat"], pa.large_string()))
         >>> shingles = Shingler(Spec(n=2)).texts(data, offsets)
@@ -60,13 +66,18 @@ class Shingler:
         True
     """
 
-    def __init__(self, spec: Spec, secret: HashKey | None = None) -> None:
+    def __init__(self, spec: Spec, secret: HashKey | None = None, cut: Cut | None = None) -> None:
         self.spec = spec
+        self._cut = cut
         self._tables = tables_for(tuple(step for step in spec.normalise if step != "markup"))
         self._fast = "lower" in spec.normalise and not {"digits", "punctuation"} & set(spec.normalise)
         self._key = key_of(spec.base_hash, spec.hash_seed, spec.require_key(secret))
         self._stems = Stems(spec.stem, self._key) if spec.stem else None
         self._buffers: dict[str, np.ndarray] = {}
+
+    def rest(self, shingles: Shingles) -> Shingles:
+        """What the frequency cut leaves of shingles: what documents are compared by."""
+        return shingles if self._cut is None else Shingles(*self._cut.apply(*shingles))
 
     def texts(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
         """Shingles of texts.

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
+from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import EMPTY_SLOT, scheme_of
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
@@ -24,19 +25,19 @@ class MinHashBuilder:
         (16,)
     """
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, materials: Materials = NOTHING) -> None:
         if spec.measure != "jaccard" or spec.slot_bits != 32:
             raise UsageError(
                 f"signatures of measure={spec.measure!r} with slot_bits={spec.slot_bits} cannot stream or merge: only whole "
                 "MinHash slots of sets can; use slot_bits=32"
             )
-        self.spec = spec
+        self.spec, self.materials = spec, materials
         self._slots = np.full(spec.k, EMPTY_SLOT, np.uint32)
         self._lock = Lock()
 
     def update(self, *pieces: str) -> Self:
         """Adds the shingles of each piece of text."""
-        signatures = Sketcher(self.spec).sketch(pa.array(pieces, pa.large_string())).signatures
+        signatures = Sketcher(self.spec, self.materials).sketch(pa.array(pieces, pa.large_string())).signatures
         return self._fold(signatures.min(axis=0, initial=EMPTY_SLOT))
 
     def update_hashes(self, hashes: np.ndarray) -> Self:

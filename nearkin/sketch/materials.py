@@ -1,7 +1,7 @@
-"""What a Spec names but does not hold: the secret key, and the document frequencies behind tf-idf."""
+"""What a Spec names but does not hold: the secret key, the document frequencies behind tf-idf, the frequency cut."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -11,20 +11,24 @@ import pyarrow.ipc
 
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.keys import HashKey
+from nearkin.shingle import Cut, Shingler
 from nearkin.spec import Spec
 
 ONE = 1 << 16
 """Weights of tf-idf are whole numbers of 1/65536, so that sums do not depend on their order."""
+FREQUENCIES, CUT = "frequencies.arrow", "cut.arrow"
+"""Files of a run whose Spec names them."""
 DOCUMENTS, SHINGLE, BASE = b"nearkin.documents", b"nearkin.shingle", b"nearkin.base"
 
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """In how many of a corpus' documents each shingle occurs; what tf-idf weights are made of.
+    """In how many of a corpus' documents each shingle occurs; what tf-idf weights are made of, and cut lists.
 
     Attributes:
         documents: How many documents were counted.
-        hashes: uint64 (m,), sorted: shingles that occur in two documents or more; any other one counts as occurring in one.
+        hashes: uint64 (m,), sorted: shingles that occur in two documents or more, for weights any other one counts as occurring
+            in one; of a cut list, the shingles that are left out.
         counts: uint32 (m,).
 
     Examples:
@@ -63,6 +67,16 @@ class DocumentFrequencies:
             known = self.hashes[at] == hashes
             out[known] = self.weights[at[known]]
         return out
+
+    def above(self, share: float) -> "DocumentFrequencies":
+        """Those of more than this share of the documents: a cut list.
+
+        Examples:
+            >>> DocumentFrequencies(10, np.array([5, 9], np.uint64), np.array([2, 3], np.uint32)).above(0.2).hashes.tolist()
+            [9]
+        """
+        often = self.counts > share * self.documents
+        return replace(self, hashes=self.hashes[often], counts=self.counts[often])
 
     def write(self, path: Path, spec: Spec) -> None:
         """As an Arrow file that says of which shingles it speaks."""
@@ -106,10 +120,23 @@ def idf(documents: int, counts: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Materials:
-    """The key and the table that a Spec names, given beside it; neither is part of it."""
+    """The key and the tables that a Spec names, given beside it; none is part of it."""
 
     secret: HashKey | None = None
     frequencies: DocumentFrequencies | None = None
+    cut: DocumentFrequencies | None = None
+
+    @classmethod
+    def read(cls, folder: Path, spec: Spec, secret: HashKey | None = None) -> "Materials":
+        """The tables of a Spec that `write` left in a folder, and the key."""
+        frequencies = DocumentFrequencies.read(folder / FREQUENCIES, spec) if spec.frequencies else None
+        return cls(secret, frequencies, DocumentFrequencies.read(folder / CUT, spec) if spec.cut else None)
+
+    def write(self, folder: Path, spec: Spec, prefix: str = "") -> None:
+        """The tables that the Spec names; never the key."""
+        for table, name in ((self.frequencies, FREQUENCIES), (self.cut, CUT)):
+            if table is not None:
+                table.write(folder / f"{prefix}{name}", spec)
 
     def weights(self, spec: Spec) -> DocumentFrequencies | None:
         """The document frequencies, if they are those that the Spec names; None where it names none.
@@ -117,12 +144,27 @@ class Materials:
         Raises:
             IncompatibleError: They are missing, or others.
         """
-        if spec.frequencies is None:
-            return None
-        given = self.frequencies.fingerprint if self.frequencies else None
-        if given != spec.frequencies:
-            raise IncompatibleError(f"this Spec's weights come from the document frequencies {spec.frequencies}, not {given}")
-        return self.frequencies
+        return named(self.frequencies, spec.frequencies, "weights come from the document frequencies")
+
+    def shingler(self, spec: Spec) -> Shingler:
+        """Of a Spec of text, with its key and its cut.
+
+        Raises:
+            KeyRequiredError: The key is missing, or another one.
+            IncompatibleError: The cut list is missing, or another one.
+        """
+        found = named(self.cut, spec.cut, "shingles are cut by the list")
+        return Shingler(spec, self.secret, None if found is None or not len(found.hashes) else Cut(found.hashes))
+
+
+def named(given: DocumentFrequencies | None, wanted: str | None, what: str) -> DocumentFrequencies | None:
+    """The table that a Spec names by its fingerprint, if it is the given one; None where it names none."""
+    if wanted is None:
+        return None
+    fingerprint = given.fingerprint if given else None
+    if fingerprint != wanted:
+        raise IncompatibleError(f"this Spec's {what} {wanted}, not {fingerprint}: give it beside the Spec")
+    return given
 
 
 NOTHING = Materials()

@@ -15,6 +15,8 @@ from nearkin.spec import Spec
 
 SLICE_DOCUMENTS = 512
 SLICE_BYTES = 1 << 19
+EMPTY_STREAM = 0
+"""Both words of the fingerprint of a document without shingles."""
 
 
 class Sketches(NamedTuple):
@@ -23,9 +25,9 @@ class Sketches(NamedTuple):
     signatures: np.ndarray
     """(n, w) of the Spec's signature type; MinHash: all ones for a document without shingles."""
     shingles: np.ndarray
-    """uint32 (n,): shingles with repeats; 0 marks an empty document."""
+    """uint32 (n,): shingles with repeats that are compared; 0 marks a document that matches nothing."""
     fingerprints: np.ndarray
-    """uint64 (n, 2): 128 bits of the shingle stream; equal for exact duplicates."""
+    """uint64 (n, 2): 128 bits of the shingle stream before any cut; equal for exact duplicates."""
     keys: np.ndarray | None = None
     """uint64 (n, b): band keys without a block, where the signature does not hold whole slots."""
 
@@ -74,7 +76,7 @@ class Sketcher:
 
     def __init__(self, spec: Spec, materials: Materials = NOTHING, keyer: Keyer | None = None) -> None:
         self.spec = spec
-        self.shingler = Shingler(spec, materials.secret)
+        self.shingler = materials.shingler(spec)
         self.scheme = scheme_for(spec, materials)
         self.keyer = keyer
 
@@ -84,14 +86,15 @@ class Sketcher:
         signatures = np.empty((n, spec.signature_width), spec.signature_type)
         out = Sketches(signatures, np.empty(n, np.uint32), np.empty((n, 2), np.uint64))
         keys: list[np.ndarray] = []
-        for start, plain in iterate_shingles(self.shingler, documents):
-            shingles = occurrences(plain) if spec.measure == "weighted-jaccard" else plain
+        for start, stream in iterate_streams(self.shingler, documents):
+            rest = self.shingler.rest(stream)
+            shingles = occurrences(rest) if spec.measure == "weighted-jaccard" else rest
             rows = slice(start, start + len(shingles.offsets) - 1)
             if spec.truncated or self.keyer:
                 keys.append(self._keyed(shingles, signatures[rows]))
             else:
                 self.scheme.sketch(shingles, signatures[rows])
-            kernels.stream_fingerprints(plain.hashes, plain.offsets, out.fingerprints[rows])
+            kernels.stream_fingerprints(stream.hashes, stream.offsets, out.fingerprints[rows])
             out.shingles[rows] = np.diff(shingles.offsets)
         return out._replace(keys=np.concatenate([np.empty((0, self.keyer.columns), np.uint64), *keys])) if self.keyer else out
 
@@ -119,7 +122,13 @@ def occurrences(shingles: Shingles) -> Shingles:
 
 
 def iterate_shingles(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[int, Shingles]]:
-    """(first row, shingles) of slices small enough that hashes stay in the processor's cache until they are used."""
+    """(first row, shingles that are compared) of slices of documents."""
+    for start, stream in iterate_streams(shingler, documents):
+        yield start, shingler.rest(stream)
+
+
+def iterate_streams(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[int, Shingles]]:
+    """(first row, shingles before any cut) of slices so small that hashes stay in the processor's cache until they are used."""
     if pa.types.is_large_list(documents.type):
         yield from _token_slices(shingler, documents)
         return

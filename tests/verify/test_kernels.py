@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearkin.hashing.kernels import find_sorted
+from nearkin.hashing.prefixes import PrefixIndex
 from nearkin.verify import kernels
-from nearkin.verify.exact import PrefixIndex
 from nearkin.verify.weighted import WeightedSets, compare_all
 
 words = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 5), st.integers(2**63, 2**63 + 9))

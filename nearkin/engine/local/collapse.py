@@ -20,7 +20,8 @@ def collapse(documents: Documents, settings: Settings, work: WorkFolder, order: 
     for name, array in (("order", order), ("rank", rank), ("blocks", blocks), ("representative", representative)):
         work.save(name, array)
     exact = int(np.count_nonzero(representative != np.arange(len(order), dtype=np.uint32)))
-    return {"exact": exact, "empty": int(np.count_nonzero(documents.empty))}
+    empty = int(np.count_nonzero(documents.empty))
+    return {"exact": exact, "empty": empty, "all_cut": int(np.count_nonzero(documents.matchless)) - empty}
 
 
 def exact_groups(documents: Documents, blocks: np.ndarray, rank: np.ndarray) -> np.ndarray:

@@ -16,11 +16,12 @@ from nearkin.engine.local import verifying
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work import map_file
 from nearkin.errors import UsageError
+from nearkin.hashing.prefixes import PrefixIndex
 from nearkin.lsh.curve import margin_for
 from nearkin.measures.base import PayloadBuilder
 from nearkin.threads import Borrowed, ordered_map
 from nearkin.verify import kernels
-from nearkin.verify.exact import PrefixIndex, distinct
+from nearkin.verify.exact import distinct
 
 SMALLEST = 64
 """m: a document's hashes that are looked up."""

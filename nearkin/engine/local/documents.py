@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from nearkin.engine.local.work import map_file
+from nearkin.sketch.sketcher import EMPTY_STREAM
 from nearkin.spec import Spec
 
 NULL_BLOCK = 0x6E756C6C
@@ -56,7 +57,15 @@ class Documents:
 
     @property
     def empty(self) -> np.ndarray:
-        """bool (n,): documents without a single shingle."""
+        """bool (n,): documents without a single shingle, whether or not it was cut."""
+        out = self.matchless
+        none = np.flatnonzero(out)
+        out[none] = (self.fingerprints[none] == EMPTY_STREAM).all(axis=1)
+        return out
+
+    @property
+    def matchless(self) -> np.ndarray:
+        """bool (n,): documents without a shingle to compare: empty ones, and those that are nothing but cut shingles."""
         return np.asarray(self.shingles) == 0
 
     def id_ranks(self) -> np.ndarray:

@@ -9,7 +9,6 @@ import numpy as np
 from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.engine.local.work import disk
 from nearkin.engine.progress import Progress
-from nearkin.shingle import Shingler
 from nearkin.sketch.materials import DocumentFrequencies, Materials
 from nearkin.spec import Spec
 from nearkin.threads import Borrowed, ordered_map
@@ -19,11 +18,18 @@ PART_BITS = 6
 
 
 def count_frequencies(
-    corpus: Corpus, columns: Columns, spec: Spec, materials: Materials, workers: int, folder: Path, progress: Progress
+    corpus: Corpus,
+    columns: Columns,
+    spec: Spec,
+    materials: Materials,
+    workers: int,
+    folder: Path,
+    progress: Progress,
+    share: float = 0.0,
 ) -> DocumentFrequencies:
-    """In how many documents each shingle occurs; `folder` takes the partitions for the time being."""
+    """In how many documents each shingle occurs, of those in more than a share of them; `folder` takes the partitions."""
     corpus.check(columns)
-    builders = Borrowed(lambda: SetBuilder(Shingler(spec, materials.secret)))
+    builders = Borrowed(lambda: SetBuilder(materials.shingler(spec)))
 
     def hashes_of(batch: Batch) -> tuple[np.ndarray, int]:
         documents = batch.documents[columns.content]
@@ -31,6 +37,8 @@ def count_frequencies(
 
     progress.stage("frequencies", None)
     documents = 0
+    with disk(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with disk(folder), tempfile.TemporaryDirectory(prefix="frequencies-", dir=folder) as parts:
         names = [Path(parts) / f"{part:02d}" for part in range(1 << PART_BITS)]
         bounds = np.arange(1, 1 << PART_BITS, dtype=np.uint64) << np.uint64(64 - PART_BITS)
@@ -41,12 +49,12 @@ def count_frequencies(
                     file.write(part.data)
                 documents += count
                 progress.advance(count)
-        counted = [repeated(np.fromfile(name, np.uint64)) for name in names]
+        counted = [repeated(np.fromfile(name, np.uint64), share * documents) for name in names]
     return DocumentFrequencies(documents, *(np.concatenate(column) for column in zip(*counted, strict=True)))
 
 
-def repeated(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values that occur more than once, sorted, uint64, and how often, uint32.
+def repeated(hashes: np.ndarray, times: float = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Values that occur more than once, and more than so many times, sorted, uint64, and how often, uint32.
 
     Examples:
         >>> [x.tolist() for x in repeated(np.array([7, 5, 7, 9, 9, 9], np.uint64))]
@@ -55,5 +63,5 @@ def repeated(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ordered = np.sort(hashes)
     first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else np.empty(0, np.int64)
     counts = np.diff(np.append(first, len(ordered)))
-    often = counts > 1
+    often = counts > max(1, times)
     return ordered[first[often]], counts[often].astype(np.uint32)

@@ -145,10 +145,10 @@ class LocalRun:
         return few and self.settings.bands is None
 
     def active(self) -> np.ndarray:
-        """bool (n,): representatives with at least one shingle."""
+        """bool (n,): representatives with at least one shingle to compare."""
         representative = self.work.load("representative")
         own = representative == np.arange(len(representative), dtype=np.uint32)
-        return np.asarray(own & ~self.documents().empty)
+        return np.asarray(own & ~self.documents().matchless)
 
     def candidates(self) -> None:
         """Stage 3: bands, buckets, candidates that pass the estimate's margin."""
