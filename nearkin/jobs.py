@@ -36,6 +36,7 @@ from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
+from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.measures import measure_of
 from nearkin.release import VERSION
 from nearkin.report.collect import Wanted, collect, statistics
@@ -286,6 +287,7 @@ def _summary(job: Job, run: LocalRun, corpus: FileCorpus, data: ReportData) -> d
         "inputs": run.work.manifest["inputs"],
         "counts": statistics(data),
         "stages": run.work.manifest["stages"],
+        "metrics": FleetMetrics.of_stages(run.work.manifest["stages"]).to_dict(),
         "seconds": round(data.total_seconds, 3),
         "peak_memory": data.peak_memory,
         "out": str(job.out),

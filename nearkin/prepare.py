@@ -7,20 +7,13 @@ from typing import Any, NamedTuple
 
 from nearkin.corpus import Columns, Corpus, FileCorpus, with_dimensions
 from nearkin.engine.local.frequencies import count_frequencies
-from nearkin.engine.local.work import disk, dump, write_atomically
 from nearkin.engine.progress import Progress
-from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Audit, Finished, audit, banding_of
-from nearkin.evaluate.explain import Explanation, explain, find_documents, in_run
-from nearkin.jobs import RUN, Saved, read_run
+from nearkin.jobs import Saved
 from nearkin.keys import HashKey
-from nearkin.report.data import ReportData
-from nearkin.report.page import render
 from nearkin.sketch.materials import DocumentFrequencies, Materials
 from nearkin.spec import KEYED, Spec
 
-CLUSTERS, REPORT = "clusters.parquet", "report.html"
 LEAST_CUT = 20
 """A shingle of fewer documents is never boilerplate, however small the corpus."""
 
@@ -158,57 +151,3 @@ def _weights(asked: Asked, counting: Counting, spec: Spec) -> tuple[Spec, Docume
     else:
         counted = count_frequencies(*counting)
     return replace(spec, weights="tfidf", frequencies=counted.fingerprint), counted
-
-
-def open_finished(folder: Path, secret: HashKey | None = None, workers: int = 2) -> tuple[Finished, dict[str, Any]]:
-    """A finished run with its inputs, and what run.json says.
-
-    Raises:
-        UsageError: The folder holds no run, or its inputs have changed.
-    """
-    record = read_run(folder / RUN)
-    if "inputs" not in record or "parameters" not in record or not (folder / CLUSTERS).exists():
-        raise UsageError(f"{folder} is not the output of nearkin dedup on files")
-    saved = Saved(folder, record)
-    settings = Settings(spec=saved.spec, workers=workers, **record["parameters"])
-    columns = Columns(**{**record["columns"], "extra": tuple(record["columns"]["extra"])})
-    materials = Materials.read(folder, saved.spec, secret)
-    settings.spec.require_key(secret)
-    documents = record["stages"]["sketch"]["documents"]
-    banding = banding_of(settings, documents, compared_all=not record["bands"])
-    return Finished(folder, saved.corpus("quarantine"), columns, settings, materials, banding), record
-
-
-def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) -> Explanation:
-    """Two documents of a finished run, by their ids: the stages again, and what became of them.
-
-    Raises:
-        UsageError: The folder holds no run, its inputs have changed, or it has no such document.
-    """
-    run, record = open_finished(folder, secret)
-    first, second = find_documents(run.corpus, run.columns, folder / CLUSTERS, (a, b))
-    about = {"settings": run.settings, "materials": run.materials, "documents": record["stages"]["sketch"]["documents"]}
-    found = explain(first[0], second[0], names=(a, b), **about)
-    return in_run(found, (first[1], second[1]), compared_all=run.banding is None)
-
-
-def audit_run(
-    folder: Path,
-    progress: Progress,
-    secret: HashKey | None = None,
-    *,
-    sample: int = 1000,
-    removed: int = 5000,
-    budget: float | None = None,
-    seed: int = 1,
-    workers: int = 2,
-) -> Audit:
-    """Audits a finished run, and writes the result into its run.json and report.html."""
-    run, record = open_finished(folder, secret, workers)
-    found = audit(run, progress, sample, removed, budget, seed)
-    record["audit"] = found.to_dict()
-    record["report"]["audit"] = found.to_dict()
-    with disk(folder):
-        write_atomically(folder / RUN, dump(record))
-        write_atomically(folder / REPORT, render(ReportData.from_dict(record["report"])).encode())
-    return found

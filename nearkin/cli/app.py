@@ -7,7 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from nearkin.cli import audit, bench, dedup, demo, eval, experiment, explain, hashlab, info, merge, pairs, sketch, synth, tune
+from nearkin.cli import (
+    audit,
+    bench,
+    dedup,
+    demo,
+    eval,
+    experiment,
+    explain,
+    hashlab,
+    info,
+    merge,
+    pairs,
+    shadow,
+    sketch,
+    synth,
+    tune,
+)
 from nearkin.errors import NearkinError, UsageError
 from nearkin.release import VERSION
 
@@ -88,6 +104,7 @@ COMMANDS = (
     explain.explain,
     audit.audit,
     eval.eval,
+    shadow.shadow,
     experiment.experiment,
     hashlab.hashlab,
 )

@@ -18,6 +18,7 @@ def audit(
     removed: Annotated[int, typer.Option(help="Removed documents compared with the kept one.")] = 5000,
     budget: Annotated[str | None, typer.Option(help="Begin no further part of the sample after this, as 60s.")] = None,
     seed: Annotated[int, typer.Option(help="Of the samples.")] = 1,
+    golden: Annotated[Path | None, typer.Option(help="Labels for the metric recall_on_labeled_set, as for eval.")] = None,
     key_file: o.KeyFile = None,
     workers: o.Workers = None,
     json: o.Json = False,
@@ -33,8 +34,8 @@ def audit(
         nearkin audit deduped/ --sample 5000 --budget 5m
     """
     from nearkin.errors import UsageError
+    from nearkin.finished import audit_run
     from nearkin.keys import HashKey
-    from nearkin.prepare import audit_run
 
     if sample < 1 or removed < 0:
         raise UsageError(f"sample={sample} is below 1, or removed={removed} below 0")
@@ -43,18 +44,18 @@ def audit(
     try:
         found = audit_run(
             run, shown, secret, sample=sample, removed=removed, budget=seconds(budget), seed=seed,
-            workers=o.workers_or_cores(workers),
+            workers=o.workers_or_cores(workers), golden=golden,
         )  # fmt: skip
     finally:
         shown.close()
     if json:
-        o.print_json(found.to_dict())
+        o.print_json({**found.audit.to_dict(), "metrics": found.metrics.to_dict()})
         return
     from rich.console import Console
 
     from nearkin.report.terminal import print_audit
 
-    print_audit(found, Console())
+    print_audit(found.audit, Console())
 
 
 def seconds(text: str | None) -> float | None:

@@ -34,8 +34,9 @@ def explain(
         nearkin explain doc-17 doc-42 --run deduped/
     """
     from nearkin.engine.settings import Settings
+    from nearkin.finished import explain_in_run
     from nearkin.keys import HashKey
-    from nearkin.prepare import Asked, explain_in_run
+    from nearkin.prepare import Asked
     from nearkin.sketch.materials import Materials
     from nearkin.spec import parse_shingle
 

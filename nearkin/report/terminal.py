@@ -12,6 +12,7 @@ from rich.text import Text
 
 from nearkin.evaluate.audit import Audit, Share
 from nearkin.evaluate.golden import Scores
+from nearkin.evaluate.shadow import Shadow, Side
 from nearkin.plan.tune import Tuning
 from nearkin.report.curves import name_of
 from nearkin.report.data import Cluster, ReportData
@@ -261,3 +262,41 @@ def scores_table(found: Sequence[tuple[Mapping[str, Any], Scores]]) -> Table:
             name = ""
     about = f"{found[0][1].documents:,} labelled documents"
     return plain_table(about, ("settings", "figure", "value", "95 % interval"), rows)
+
+
+def print_shadow(found: Shadow, console: Console) -> None:
+    """Two settings side by side, then the pairs that only one of them found."""
+    columns = [_side_column(side) for side in (found.live, found.shadow)]
+    rows = [(name, columns[0][name], columns[1][name]) for name in columns[0]]
+    console.print(plain_table("Two settings over the same signatures", ("", "run", "shadow"), rows))
+    console.print(
+        Text(
+            f"{found.agreement:.1%} of the pairs of either are of both; {found.only_live:,} only of the run, "
+            f"{found.only_shadow:,} only of the shadow; {found.moved:,} documents kept by one and removed by the other"
+        )
+    )
+    if found.disagreements:
+        listed = [(visible(d.id_a), visible(d.id_b), f"{d.similarity:.3f}", d.found_by, d.why) for d in found.disagreements]
+        table = plain_table(
+            "Found by one of them", ("document", "document", "similarity", "found by", "missed because"), listed
+        )
+        console.print(table)
+
+
+def _side_column(side: Side) -> dict[str, str]:
+    metrics, nothing = side.metrics, "every pair compared"
+    out = {
+        "threshold": f"{side.threshold:g}",
+        "bands × rows": f"{side.bands} × {side.rows}" if side.bands else nothing,
+        "candidates": nothing if side.candidates is None else f"{side.candidates:,}",
+        "verified pairs": f"{side.pairs:,}",
+        "documents kept": f"{side.kept:,}",
+        "recall of the pairs of either": f"{side.recall:.4f}",
+        "dropped by verification": "" if metrics.verify_drop_rate is None else percent(metrics.verify_drop_rate),
+        "largest bucket": "" if metrics.bucket_size_max is None else f"{metrics.bucket_size_max:,}",
+        "seconds": ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in side.seconds.items()),
+    }
+    if side.scores is not None:
+        out["precision, labelled"] = share_text(side.scores.precision)
+        out["recall, labelled"] = share_text(side.scores.recall)
+    return out

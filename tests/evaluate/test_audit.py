@@ -12,7 +12,7 @@ from nearkin.cli.app import run
 from nearkin.engine.progress import Silent
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Share, least, sample_by_kind
-from nearkin.prepare import audit_run
+from nearkin.finished import audit_run
 
 
 @given(st.integers(0, 500), st.integers(1, 500))
@@ -85,7 +85,7 @@ def finished(corpus: Path, name: str, *options: str) -> Path:
 def test_recall_is_that_of_brute_force(corpus: Path) -> None:
     """Everything is sampled, so the audit's pairs are all there are."""
     out = finished(corpus, "poor", "--bands", "6", "--rows", "10")
-    found = audit_run(out, Silent(), sample=100_000)
+    found = audit_run(out, Silent(), sample=100_000).audit
     some = texts()
     everything = true_pairs(some, 0.7)
     exact = {(a, b) for a, b in everything if some[a] == some[b]}
@@ -107,12 +107,12 @@ def test_recall_is_that_of_brute_force(corpus: Path) -> None:
 
 def test_a_sample_tells_about_all(corpus: Path) -> None:
     out = finished(corpus, "good")
-    found = audit_run(out, Silent(), sample=600, seed=3)
+    found = audit_run(out, Silent(), sample=600, seed=3).audit
     assert 550 <= found.sampled <= 650
     assert found.recall.low > 0.85
-    again = audit_run(out, Silent(), sample=600, seed=3, workers=1)
+    again = audit_run(out, Silent(), sample=600, seed=3, workers=1).audit
     assert again.to_dict() | {"seconds": 0} == found.to_dict() | {"seconds": 0}
-    short = audit_run(out, Silent(), sample=600, budget=0.0)
+    short = audit_run(out, Silent(), sample=600, budget=0.0).audit
     assert short.sampled == 200
     record = json.loads((out / "run.json").read_bytes())
     assert record["audit"]["sampled"] == 200
@@ -159,7 +159,7 @@ def test_a_changed_input_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture
 def test_no_removal_and_no_pair(tmp_path: Path) -> None:
     (tmp_path / "docs.jsonl").write_text('{"text": "a b c d"}\n{"text": "e f g h"}\n')
     assert run(["dedup", str(tmp_path / "docs.jsonl"), "--out", str(tmp_path / "out")]) == 0
-    found = audit_run(tmp_path / "out", Silent())
+    found = audit_run(tmp_path / "out", Silent()).audit
     assert found.precision.total == found.recall.total == 0
     assert "no pair at the threshold" in found.advice
 
@@ -169,7 +169,7 @@ def test_blocks_are_not_compared(tmp_path: Path) -> None:
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked = ["dedup", str(tmp_path / "docs.jsonl"), "--block-by", "b", "--out", str(tmp_path / "out")]
     assert run(asked) == 0
-    found = audit_run(tmp_path / "out", Silent())
+    found = audit_run(tmp_path / "out", Silent()).audit
     assert (found.recall.hits, found.recall.total) == (1, 1)
 
 

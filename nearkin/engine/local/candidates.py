@@ -1,5 +1,6 @@
 """Stage 3: band keys on disk, one partition of one band in memory at a time, buckets to candidates, scored by estimate."""
 
+from collections import Counter
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
@@ -38,15 +39,14 @@ class CandidateCounts:
 
     histogram: np.ndarray
     """int64 (k + 1,): candidates by agreeing slots."""
-    buckets: np.ndarray
-    """int64 (64,): buckets by the power of two of their size."""
+    sizes: Counter[int]
+    """Buckets by their size, those of a single document included."""
     hot: list[Bucket]
-    largest: int = 0
 
     @classmethod
     def none(cls, k: int) -> "CandidateCounts":
         """No candidate yet."""
-        return cls(np.zeros(k + 1, np.int64), np.zeros(64, np.int64), [])
+        return cls(np.zeros(k + 1, np.int64), Counter(), [])
 
     @property
     def candidates(self) -> int:
@@ -125,10 +125,11 @@ class CandidateFinder:
     def _band_part(self, band: int, keys: np.ndarray, part: int, spool: PairSpool) -> None:
         ordinals, starts, ends = self._buckets(keys, part)
         sizes = ends - starts
+        values, times = np.unique(sizes, return_counts=True)
+        self.counts.sizes.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
+        self.counts.sizes[1] += len(ordinals) - int(sizes.sum())
         if not len(sizes):
             return
-        self.counts.buckets += np.bincount(np.log2(sizes).astype(np.int64), minlength=64)
-        self.counts.largest = max(self.counts.largest, int(sizes.max()))
         hot = sizes > self.settings.max_bucket
         for pairs, histogram in ordered_map(
             lambda some: self._cold(band, ordinals, *some),

@@ -85,6 +85,7 @@ class ScoredWriter:
     """Appends scored pairs to three files."""
 
     def __init__(self, folder: Path) -> None:
+        self.pairs = 0
         self._files: dict[str, BinaryIO] = {name: (folder / name).open("wb") for name in SCORED}
 
     def __enter__(self) -> "ScoredWriter":
@@ -96,6 +97,7 @@ class ScoredWriter:
 
     def add(self, scored: Overlaps) -> None:
         """Appends in order."""
+        self.pairs += len(scored.pairs)
         for name, dtype in SCORED.items():
             self._files[name].write(np.ascontiguousarray(getattr(scored, name), dtype).data)
 

@@ -98,11 +98,11 @@ class LocalRun:
         if self.work.done("sketch") is None:
             self.progress.stage("sketch", None)
             with self.work.stage("sketch") as facts:
-                sketching.sketch_corpus(
+                latency = sketching.sketch_corpus(
                     self.corpus, self.columns, self.measure, self.work, self.settings.workers, self.progress, self._keyer()
                 )
                 repeated = separate_repeated_ids(self.documents(), self.corpus.names) if self.columns.id else 0
-                facts.update(self._sketch_facts(), repeated_ids=repeated)
+                facts.update(self._sketch_facts(), repeated_ids=repeated, build_latency=latency)
                 if self._keeps_keys:
                     facts["keyed"] = self._key_shape
 
@@ -119,6 +119,7 @@ class LocalRun:
             "rejected": position.rejected,
             "shingles": int(np.asarray(documents.shingles).sum(dtype=np.int64)),
             "text_bytes": int(np.asarray(documents.lengths).sum()),
+            "signature_bytes": documents.signatures.nbytes,
             "empty_bin_rate": round(shares[0], 6),
             "completed_slot_rate": round(shares[1], 6),
         }
@@ -165,6 +166,7 @@ class LocalRun:
             facts.update(_candidate_facts(counts))
             self.work.save("hot", finder.hot)
             facts["survivors"] = self._save_survivors(spool)
+            facts["key_bytes"] = 8 * len(documents) * banded.banding.bands * (1 + banded.banding.probes)
 
     def _save_survivors(self, spool: PairSpool) -> int:
         total = 0
@@ -184,6 +186,8 @@ class LocalRun:
             with ScoredWriter(self.work.folder("scored")) as writer:
                 score = self._first_verification(facts["documents"], writer)
             recorded.update(brute_force=self.brute_force, threshold=self.settings.threshold)
+            if not self.brute_force:
+                recorded.update(compared=len(self.survivors()), passed=writer.pairs)
             if not self.brute_force:
                 hot = np.asarray(self.work.load("hot"))
                 documents, limit = self.documents(), self._pairs_in_memory
@@ -229,6 +233,10 @@ class LocalRun:
     def estimate(self, pairs: np.ndarray) -> np.ndarray:
         """Estimated similarity of packed pairs, float64."""
         return self._estimates().compare(pairs).similarity
+
+    def agreements(self, pairs: np.ndarray) -> np.ndarray:
+        """Slots in which the signatures of packed pairs agree, int64 (m,): what the margin is about."""
+        return self._estimates().agreements(pairs)
 
     def survivors(self) -> np.ndarray:
         """Candidates that passed the margin, packed, sorted, mapped."""
@@ -281,8 +289,7 @@ def _candidate_facts(counts: CandidateCounts) -> dict[str, Any]:
     return {
         "candidates": counts.candidates,
         "histogram": counts.histogram.tolist(),
-        "buckets": np.trim_zeros(counts.buckets, "b").tolist(),
-        "largest_bucket": counts.largest,
+        "bucket_sizes": sorted([size, buckets] for size, buckets in counts.sizes.items() if buckets),
         "hot_buckets": len(counts.hot),
         "hot_members": sum(bucket.members for bucket in counts.hot),
         "hottest": [list(bucket) for bucket in hottest],

@@ -35,6 +35,7 @@ class Sketched(NamedTuple):
     ids: pa.Array
     sketches: Sketches
     lengths: np.ndarray
+    seconds: float
 
 
 Arrays: TypeAlias = dict[str, tuple[type[np.generic], int | None]]
@@ -65,25 +66,50 @@ def text_lengths(documents: pa.Array) -> np.ndarray:
 
 def sketch_corpus(
     corpus: Corpus, columns: Columns, measure: Measure, work: WorkFolder, workers: int, progress: Progress, keyer: Keyer | None
-) -> None:
-    """Runs the stage, going on from its checkpoint if there is one; `keyer` makes the keys that signatures could not."""
+) -> list[float] | None:
+    """Runs the stage, going on from its checkpoint if there is one; `keyer` makes the keys that signatures could not.
+
+    Returns:
+        Median and 99th percentile of the seconds to sketch a document; None where none was left to do.
+    """
     folder = work.folder("sketch")
     (folder / "columns").mkdir(exist_ok=True)
     position = read_checkpoint(folder)
     sketchers = Borrowed(lambda: measure.sketcher(keyer))
 
     def sketch(batch: Batch) -> Sketched:
-        documents = batch.documents[columns.content]
+        documents, began = batch.documents[columns.content], time.perf_counter()
         sketches = sketchers.use(lambda sketcher: sketcher.sketch(documents))
-        return Sketched(batch, make_ids(batch, columns, corpus.names), sketches, text_lengths(documents))
+        seconds = time.perf_counter() - began
+        return Sketched(batch, make_ids(batch, columns, corpus.names), sketches, text_lengths(documents), seconds)
 
     progress.advance(position.documents)
     batches = corpus.batches(columns, (position.file, position.row), position.documents)
     arrays = arrays_of(measure.spec, keyer.columns if keyer else 0)
+    taken: list[tuple[float, int]] = []
     with SketchWriter(folder, arrays, position, corpus.names) as writer:
         for done in ordered_map(sketch, batches, workers):
             writer.add(done)
             progress.advance(len(done.ids))
+            taken.append((done.seconds, len(done.ids)))
+    return latency(taken)
+
+
+def latency(taken: list[tuple[float, int]]) -> list[float] | None:
+    """Median and 99th percentile of the seconds that a document takes.
+
+    Args:
+        taken: Seconds and documents of batches.
+
+    Examples:
+        >>> latency([(1.0, 10), (2.0, 10), (9.0, 1)])
+        [0.2, 9.0]
+    """
+    each = sorted((seconds / documents, documents) for seconds, documents in taken if documents)
+    if not each:
+        return None
+    reached = np.cumsum([documents for _, documents in each])
+    return [round(each[int(np.searchsorted(reached, share * reached[-1]))][0], 9) for share in (0.5, 0.99)]
 
 
 def read_checkpoint(folder: Path) -> Position:

@@ -118,9 +118,13 @@ class Estimates:
 
     def compare(self, pairs: np.ndarray) -> Overlaps:
         """Estimated similarity of packed pairs."""
+        return self.measure.estimate(pairs, self.agreements(pairs))
+
+    def agreements(self, pairs: np.ndarray) -> np.ndarray:
+        """Slots (or bits) in which the signatures of packed pairs agree, int64 (m,)."""
         agreeing = np.empty(len(pairs), np.int64)
         kernels.pair_agreements(pairs, self.signatures, self.form.kind, agreeing)
-        return self.measure.estimate(pairs, agreeing)
+        return agreeing
 
 
 def by_estimate(estimates: Estimates, settings: Settings) -> Callable[[np.ndarray], Overlaps]:

@@ -1,0 +1,101 @@
+"""Two settings over the same signatures."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.cli.app import run as command
+from nearkin.engine.progress import Silent
+from nearkin.errors import UsageError
+from nearkin.evaluate.shadow import parse_against
+from nearkin.finished import shadow_run
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A banded run with signatures over a corpus with known truth."""
+    folder = tmp_path_factory.mktemp("shadow")
+    command(["synth", "--out", str(folder / "s"), "--documents", "6000", "--length", "fixed:500"])
+    line = ["dedup", str(folder / "s" / "documents"), "--id", "id", "--save-signatures", "--out", str(folder / "d")]
+    assert command(line) == 0
+    return folder
+
+
+def test_the_same_settings_agree_in_everything(saved: Path) -> None:
+    found = shadow_run(saved / "d", {}, Silent())
+    assert found.agreement == found.live.recall == found.shadow.recall == 1.0
+    assert found.only_live == found.only_shadow == found.moved == 0
+    assert found.disagreements == ()
+    assert found.live.pairs == pq.read_metadata(saved / "d" / "pairs.parquet").num_rows
+    assert found.live.candidates == found.shadow.candidates
+
+
+def test_disagreements_are_the_difference_of_the_two_runs(saved: Path) -> None:
+    other = saved / "other"
+    assert command(["dedup", str(saved / "d"), "--bands", "8", "--rows", "12", "--out", str(other)]) == 0
+    found = shadow_run(saved / "d", {"bands": 8, "rows": 12}, Silent(), listed=10_000)
+
+    def pairs(folder: Path) -> set[tuple[str, str]]:
+        table = pq.read_table(folder / "pairs.parquet", columns=["id_a", "id_b"])
+        return {tuple(sorted(pair)) for pair in zip(*(table[name].to_pylist() for name in ("id_a", "id_b")), strict=True)}
+
+    live, shadow = pairs(saved / "d"), pairs(other)
+    for name, mine, theirs in (("live", live, shadow), ("shadow", shadow, live)):
+        listed = {tuple(sorted((d.id_a, d.id_b))) for d in found.disagreements if d.found_by == name}
+        assert listed == mine - theirs
+    assert (found.only_live, found.only_shadow) == (len(live - shadow), len(shadow - live))
+    assert found.agreement == len(live & shadow) / len(live | shadow)
+    assert found.only_live > 10 * max(1, found.only_shadow)
+    assert {d.why for d in found.disagreements if d.found_by == "live"} == {"no band in common"}
+    similarities = [d.similarity for d in found.disagreements]
+    assert similarities == sorted(similarities, reverse=True)
+
+
+def test_a_lower_threshold_finds_more_and_says_why(saved: Path) -> None:
+    found = shadow_run(saved / "d", {"threshold": 0.7}, Silent())
+    assert found.shadow.recall >= 0.99
+    assert found.only_shadow > 0
+    low = [d for d in found.disagreements if d.similarity < 0.8]
+    assert low
+    assert all(d.found_by == "shadow" and d.why == "below its threshold 0.8" for d in low)
+
+
+def test_labels_give_precision_and_recall_of_both(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    truth = pq.read_table(saved / "s" / "truth.parquet").to_pylist()
+    near = [row for row in truth if row["similarity"] >= 0.85][:200]
+    labels = saved / "labels.csv"
+    labels.write_text("id_a,id_b\n" + "".join(f"{row['id_a']},{row['id_b']}\n" for row in near))
+    line = ["shadow", str(saved / "d"), "--against", "b=4,r=20", "--golden", str(labels), "--json"]
+    assert command(line) == 0
+    found = json.loads(capsys.readouterr().out)
+    live, shadow = found["live"]["scores"]["recall"], found["shadow"]["scores"]["recall"]
+    assert live["hits"] / live["total"] > shadow["hits"] / shadow["total"]
+    assert found["live"]["metrics"]["recall_on_labeled_set"] == live["hits"] / live["total"]
+
+
+def test_nothing_of_the_run_changes(saved: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (saved / "d").rglob("*")}
+    shadow_run(saved / "d", {"verify": "estimate"}, Silent())
+    assert {path: path.stat().st_mtime_ns for path in (saved / "d").rglob("*")} == before
+
+
+@pytest.mark.parametrize("text", ["k=64", "b=x", "b", "keep=length asc"])
+def test_what_cannot_differ_is_said(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_against(text)
+
+
+def test_a_run_without_signatures_is_refused(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one two three"}\n')
+    command(["dedup", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "d")])
+    assert command(["shadow", str(tmp_path / "d"), "--against", "b=2,r=2"]) == 2
+    assert "--save-signatures" in capsys.readouterr().err
+
+
+def test_the_terminal_shows_both_sides(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["shadow", str(saved / "d"), "--against", "b=8,r=12", "--show", "3"]) == 0
+    text = capsys.readouterr().out
+    assert "8 × 12" in text
+    assert "no band in common" in text
