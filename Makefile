@@ -20,9 +20,11 @@ demo: $(RUNTIME)  ## deduplicate the source code of this Python installation
 	$(BIN)/nearkin demo --out demo --overwrite
 
 test: $(DEV)  ## all tests in their quick form, doctests included
+	@bash scripts/services.sh
 	$(BIN)/python -m pytest
 
 test-full: $(DEV)  ## the same suites at full size
+	@bash scripts/services.sh
 	$(BIN)/python -m pytest --full
 
 coverage: $(DEV)

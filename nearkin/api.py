@@ -148,17 +148,8 @@ class DedupResult:
             raise UsageError(
                 f"threshold {threshold} is outside {settings.threshold} (the run's) to 1; run again for a lower one"
             )
-        floor = None if settings.floor is None else min(settings.floor, threshold)
-        distance = None if settings.distance is None else int((1 - threshold) * settings.spec.k + 1e-9)
-        other = {"threshold": threshold, "distance": distance, "floor": floor, **self._asked_banding()}
-        run = replace(self._run, settings=replace(settings, **other))
+        run = self._run.at(threshold)
         return DedupResult(_Finished(run, self._finished._folder), run.elect())
-
-    def _asked_banding(self) -> dict[str, Any]:
-        if self._run.brute_force or self._run.settings.distance is not None:
-            return {}
-        banding = self._run.banding
-        return {"bands": banding.bands, "rows": banding.rows}
 
     def write(self, folder: str | Path) -> Path:
         """The files that `nearkin dedup` writes, into a new folder; of a table, kept/documents.parquet."""

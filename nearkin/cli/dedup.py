@@ -44,7 +44,10 @@ def dedup(
     ] = "length desc",
     empty: Annotated[str, typer.Option(help="keep or drop documents without shingles; they never match.")] = "keep",
     block_by: o.BlockBy = None,
-    source: Annotated[str | None, typer.Option(help="Report the share removed by this column.", metavar="COL")] = None,
+    source: Annotated[str | None, typer.Option(help="Report removals and overlaps by this column.", metavar="COL")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Report which splits (train, test) have duplicates in others.", metavar="COL")
+    ] = None,
     then: Annotated[
         str | None, typer.Option(help="A second measure over what is kept, as cosine:COL:0.95.", metavar="MEASURE")
     ] = None,
@@ -101,7 +104,7 @@ def dedup(
         key_file,
     )
     asked, policy = options.asked(), KeepPolicy.parse(keep)
-    columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source))
+    columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source, split))
     require_free(out, resume, overwrite)
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
@@ -109,7 +112,8 @@ def dedup(
         settings = Settings(
             spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
             probes=probes, verify=verify, cluster=cluster, floor=floor, keep=keep, empty=empty, block_by=block_by,
-            source=source, then=then, max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory), workers=threads,
+            source=source, split=split, then=then, max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory),
+            workers=threads,
         )  # fmt: skip
         flags = (annotate, save_signatures, resume, overwrite, on_error)
         summary = dedup_job(Job(tuple(inputs), out, columns, settings, *flags, materials=materials), shown)

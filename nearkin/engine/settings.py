@@ -35,9 +35,9 @@ def parse_size(text: str) -> int:
     return int(float(found["number"]) * base ** " KMGT".index(found["unit"].upper() or " "))
 
 
-def ride_along(policy: KeepPolicy, block_by: str | None, source: str | None) -> tuple[str, ...]:
+def ride_along(policy: KeepPolicy, *others: str | None) -> tuple[str, ...]:
     """Columns that are read beside documents and ids, each once."""
-    named = (*policy.columns, block_by, source)
+    named = (*policy.columns, *others)
     return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
@@ -85,7 +85,8 @@ class Settings:
         keep: Which document of a cluster stays.
         empty: Whether documents without shingles are kept or dropped; they never match.
         block_by: Only documents with the same value of this column are compared.
-        source: Column by which the report counts removals.
+        source: Column by which the report counts removals and overlaps.
+        split: Column of training and test splits, whose overlap the report shows.
         then: A second measure over what the first one keeps, as `cosine:COLUMN:THRESHOLD`.
         max_bucket: Documents from which a bucket is clustered inside itself instead of yielding all its pairs.
         fanout: Leaders that a member of such a bucket is compared with.
@@ -108,6 +109,7 @@ class Settings:
     empty: str = "keep"
     block_by: str | None = None
     source: str | None = None
+    split: str | None = None
     then: str | None = None
     max_bucket: int = 100
     fanout: int = 100
@@ -168,8 +170,8 @@ class Settings:
 
     @property
     def extra_columns(self) -> tuple[str, ...]:
-        """Columns that ride along: of the keep policy, the block, the source."""
-        return ride_along(self.policy, self.block_by, self.source)
+        """Columns that ride along: of the keep policy, the block, the source, the split."""
+        return ride_along(self.policy, self.block_by, self.source, self.split)
 
     def parameters(self) -> dict[str, Any]:
         """What decides the result, JSON-able: without Spec, memory and workers."""

@@ -227,9 +227,15 @@ def shingles_of(a: str, b: str, settings: Settings, materials: Materials) -> Shi
 
 def windows(text: str, spec: Spec) -> list[str]:
     """Shingles as text, lower-cased; close to what is hashed (normalisation apart)."""
-    units = WORD.findall(text.lower()) if spec.unit == "words" else list(" ".join(text.lower().split()))
-    joint = " " if spec.unit == "words" else ""
+    units, joint = units_of(text, spec)
     return [joint.join(units[i : i + spec.n]) for i in range(max(1, len(units) - spec.n + 1))] if units else []
+
+
+def units_of(text: str, spec: Spec) -> tuple[list[str], str]:
+    """Words or characters of a text, lower-cased, and what goes between them."""
+    if spec.unit == "words":
+        return WORD.findall(text.lower()), " "
+    return list(" ".join(text.lower().split())), ""
 
 
 def find_documents(corpus: Corpus, columns: Columns, clusters: Path, ids: tuple[str, str]) -> list[tuple[str, dict[str, Any]]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from nearkin.evaluate.audit import Audit
 from nearkin.report.data import BINS, EDGES, Histogram, Parameters, SizeCount
 
 WIDTH, HEIGHT = 420, 264
@@ -29,6 +30,16 @@ class Bar(NamedTuple):
     series: str
 
 
+class Point(NamedTuple):
+    """A measured value with its interval, in units of the view box."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    label: str
+
+
 class Tick(NamedTuple):
     """A position along an axis and its label."""
 
@@ -47,6 +58,7 @@ class Chart:
         right_ticks: Along the right; empty without a second scale.
         curve: Points of the curve as an SVG `points` attribute; empty without one.
         marker: x of the vertical marker, or None.
+        points: Measured values.
     """
 
     bars: tuple[Bar, ...]
@@ -55,6 +67,7 @@ class Chart:
     right_ticks: tuple[Tick, ...] = ()
     curve: str = ""
     marker: float | None = None
+    points: tuple[Point, ...] = ()
 
 
 class SizeClass(NamedTuple):
@@ -130,6 +143,40 @@ def similarity_chart(verified: Histogram, estimated: Histogram, parameters: Para
         tuple(Tick(_plot_y(p), f"{p:.0%}") for p in (0, 0.5, 1)) if banded else (),
         _curve(parameters.curve),
         _similarity_x(parameters.threshold),
+    )
+
+
+def recall_chart(audit: Audit) -> Chart:
+    """Recall by similarity as it was measured, over what the S-curve and the margin predict."""
+    first, last = audit.bins[0].low, audit.bins[-1].high
+    lowest = min(min(b.recall.low if b.recall.total else 1.0, b.predicted) for b in audit.bins)
+    floor = min(0.9, math.floor(lowest * 10) / 10)
+    inner = WIDTH - LEFT - 12
+
+    def x(similarity: float) -> float:
+        return LEFT + inner * (similarity - first) / (last - first)
+
+    def y(share: float) -> float:
+        return _plot_y((share - floor) / (1 - floor))
+
+    middles = [((b.low + b.high) / 2, b) for b in audit.bins]
+    points = tuple(
+        Point(
+            x(middle), y(b.recall.value), y(b.recall.low), y(b.recall.high),
+            f"{b.low:.2f} to {b.high:.2f}: {b.recall.hits:,} of {b.recall.total:,} found, predicted {b.predicted:.1%}",
+        )
+        for middle, b in middles
+        if b.recall.total
+    )  # fmt: skip
+    curve = " ".join(f"{x(middle):.1f},{y(b.predicted):.1f}" for middle, b in middles)
+    levels = [floor + (1 - floor) * i / 4 for i in range(5)]
+    edges = [*(b.low for b in audit.bins), last]
+    return Chart(
+        (),
+        tuple(Tick(x(edge), f"{edge:g}") for edge in edges),
+        tuple(Tick(y(level), f"{level:.0%}" if round(level * 100, 6).is_integer() else f"{level:.1%}") for level in levels),
+        curve=curve,
+        points=points,
     )
 
 

@@ -10,13 +10,16 @@ import pyarrow.compute as pc
 from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
+from nearkin.evaluate.boilerplate import Boilerplate, TextSample, boilerplate
 from nearkin.evaluate.explain import windows as windows_of
+from nearkin.evaluate.overlap import Overlap, overlap
 from nearkin.lsh.curve import Banding
 from nearkin.lsh.signs import SignBanding
 from nearkin.measures import Measure
 from nearkin.report.data import (
     BINS,
     EDGES,
+    Borderline,
     Cluster,
     Counts,
     Example,
@@ -29,12 +32,13 @@ from nearkin.report.data import (
     SourceCount,
     StageSeconds,
 )
+from nearkin.report.whatif import NextToPart, next_to_part, what_if
 from nearkin.shingle import text_buffers
 from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import slot_sources
 from nearkin.spec import Spec
 
-EXCERPT = 4000
+EXCERPT, BORDERLINE = 4000, 1000
 CLUSTERS = 20
 EXAMPLES = 3
 HOT_BUCKETS = 20
@@ -48,12 +52,18 @@ class Wanted:
     def __init__(self, run: LocalRun, result: Clustering, clusters: int = CLUSTERS) -> None:
         self.members = largest_clusters(result, clusters)
         self.hottest: list[list[int]] = (run.work.done("candidates") or {}).get("hottest", [])[:HOT_BUCKETS]
+        self.next_to_part = next_to_part(run)
         quoted = {x for kept, shown in self.members for x in (kept, *shown)} | {bucket[2] for bucket in self.hottest}
+        quoted |= {x for pair in self.next_to_part for x in (pair.a, pair.b)}
         self.ordinals = np.array(sorted(quoted), np.int64)
         self.texts: dict[int, str] = {}
+        self.vectors = run.settings.spec.unit == "vector"
+        self.sample = TextSample(np.flatnonzero(np.asarray(result.kept)))
 
     def observe(self, first: int, documents: pa.Array) -> None:
         """Takes the excerpts of wanted documents among a batch's."""
+        if not self.vectors:
+            self.sample.observe(first, documents)
         low, high = np.searchsorted(self.ordinals, [first, first + len(documents)])
         for ordinal in self.ordinals[low:high].tolist():
             value = documents[ordinal - first].as_py()
@@ -95,7 +105,36 @@ def collect(
         rejected=tuple(ReasonCount(reason, rows) for reason, rows in sorted(rejected.items(), key=lambda x: (-x[1], x[0]))),
         clusters=_clusters(documents, result, wanted),
         warnings=tuple(_warnings(run)),
+        boilerplate=_boilerplate(run, wanted),
+        overlap=_overlap(run, run.settings.source),
+        leakage=_overlap(run, run.settings.split),
+        what_if=what_if(run),
+        borderline=_borderline(documents, wanted),
     )
+
+
+def _boilerplate(run: LocalRun, wanted: Wanted) -> Boilerplate | None:
+    if wanted.vectors:
+        return None
+    source = run.settings.source
+    sources = None if source is None else run.documents().columns[source]
+    return boilerplate(wanted.sample, run.settings.spec, run.materials, sources)
+
+
+def _overlap(run: LocalRun, column: str | None) -> Overlap | None:
+    if column is None:
+        return None
+    return overlap(column, run.documents().columns[column], run.work.load("representative"), run.scored().pairs)
+
+
+def _borderline(documents: Documents, wanted: Wanted) -> tuple[Borderline, ...]:
+    ids = documents.ids
+
+    def sides(pair: NextToPart) -> tuple[str, str, str, str]:
+        a, b = pair.a, pair.b
+        return ids[a].as_py(), ids[b].as_py(), *(wanted.texts.get(x, "")[:BORDERLINE] for x in (a, b))
+
+    return tuple(Borderline(pair.threshold, pair.similarity, *sides(pair)) for pair in wanted.next_to_part)
 
 
 def _parameters(run: LocalRun) -> Parameters:

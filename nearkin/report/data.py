@@ -1,7 +1,7 @@
 """What a run hands over to be reported: plain numbers and excerpts, with a JSON round trip (run.json holds it)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from types import UnionType
 from typing import Any, NamedTuple, Self, get_args, get_origin, get_type_hints
@@ -10,6 +10,8 @@ import numpy as np
 
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit
+from nearkin.evaluate.boilerplate import Boilerplate
+from nearkin.evaluate.overlap import Overlap
 
 BINS = 50
 EDGES = np.arange(BINS + 1) / BINS
@@ -171,6 +173,25 @@ class ReasonCount(NamedTuple):
     rows: int
 
 
+class Step(NamedTuple):
+    """What a threshold would have kept, and the pairs at or above it."""
+
+    threshold: float
+    kept: int
+    pairs: int
+
+
+class Borderline(NamedTuple):
+    """A pair just above a step's threshold: excerpts of two documents."""
+
+    threshold: float
+    similarity: float
+    id_a: str
+    id_b: str
+    text_a: str
+    text_b: str
+
+
 class Example(NamedTuple):
     """A removed member of a cluster, its similarity to the kept one, and an excerpt."""
 
@@ -214,6 +235,11 @@ class ReportData:
         rejected: Quarantined rows by reason.
         clusters: The largest clusters, largest first. The page shows twenty.
         audit: Measured recall and precision, if the run was audited.
+        boilerplate: Phrases that many kept documents have; None of vectors.
+        overlap: Documents of each source with duplicates in others; None without `--source`.
+        leakage: Documents of each split with duplicates in others; None without `--split`.
+        what_if: Higher thresholds; empty where pairs do not tell.
+        borderline: Pairs just above them.
         warnings: Sentences.
 
     Examples:
@@ -239,6 +265,11 @@ class ReportData:
     clusters: tuple[Cluster, ...] = ()
     warnings: tuple[str, ...] = ()
     audit: Audit | None = None
+    boilerplate: Boilerplate | None = None
+    overlap: Overlap | None = None
+    leakage: Overlap | None = None
+    what_if: tuple[Step, ...] = ()
+    borderline: tuple[Borderline, ...] = ()
 
     @property
     def headline(self) -> str:
@@ -255,13 +286,13 @@ class ReportData:
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """The run's warnings, and one for each source that loses more than `NOTABLE_LOSS`."""
+        """The run's warnings, one for each source that loses more than `NOTABLE_LOSS`, and one for each split that leaks."""
         losing = (
             f"{source.source} loses {source.share:.1%} of its documents ({source.removed:,} of {source.read:,})"
             for source in self.sources
             if source.share > NOTABLE_LOSS
         )
-        return (*self.warnings, *losing)
+        return (*self.warnings, *losing, *(_leaking(self.leakage) if self.leakage else ()))
 
     @property
     def total_seconds(self) -> float:
@@ -290,6 +321,13 @@ class ReportData:
     def from_json(cls, text: str | bytes) -> Self:
         """From a JSON object; raises as `from_dict`."""
         return cls.from_dict(json.loads(text))
+
+
+def _leaking(found: Overlap) -> Iterator[str]:
+    for a, b in found.leaks:
+        share = f"{found.share(a, b):.1%} of the documents of {found.column} {found.labels[a]}"
+        counts = f"{found.similar[a][b]:,} of {found.documents[a]:,}"
+        yield f"{share} have a duplicate in {found.labels[b]} ({counts})"
 
 
 def _restore(kind: Any, value: Any) -> Any:

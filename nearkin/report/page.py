@@ -1,5 +1,8 @@
-"""The report as one HTML page that loads nothing, runs nothing, and cannot be changed by what the documents say."""
+"""The report as one HTML page that loads nothing, runs its one known script, and cannot be changed by what documents say."""
 
+import base64
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -9,9 +12,10 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from nearkin.evaluate.boilerplate import LEAST_SHARE
 from nearkin.report import charts
 from nearkin.report.charts import compact
-from nearkin.report.data import EDGES, NOTABLE_LOSS, Cluster, Example, ReportData
+from nearkin.report.data import EDGES, NOTABLE_LOSS, Borderline, Cluster, Example, ReportData
 from nearkin.report.diff import MAX_CHARACTERS, Kind, diff_words, focus
 from nearkin.report.visible import visible
 
@@ -51,6 +55,23 @@ class Pair:
     others: tuple[Example, ...]
 
 
+class Compared(NamedTuple):
+    """Two documents side by side, differences marked; `right` is empty where it reads the same."""
+
+    names: tuple[str, str]
+    similarity: float
+    left: Markup
+    right: Markup
+
+
+class Parting(NamedTuple):
+    """The pairs just above a threshold."""
+
+    number: int
+    threshold: float
+    pairs: list[Compared]
+
+
 class _SimilarityRow(NamedTuple):
     label: str
     candidates: int
@@ -59,6 +80,7 @@ class _SimilarityRow(NamedTuple):
 
 def render(data: ReportData) -> str:
     """The whole page: HTML with style and charts inline, to be written as UTF-8."""
+    leaks = data.leakage.leaks if data.leakage else ()
     shown = sorted(data.sources, key=lambda source: (-source.read, source.source))
     return (
         _environment()
@@ -70,6 +92,13 @@ def render(data: ReportData) -> str:
             sections=_sections(data),
             sizes=_sizes(data),
             similarity=_similarity(data),
+            what_if=_what_if(data),
+            script=Markup(_script()),
+            script_hash=script_hash(),
+            recall_chart=charts.recall_chart(data.audit) if data.audit and data.audit.recall.total else None,
+            leaks=leaks,
+            boilerplate=data.boilerplate,
+            least_share=LEAST_SHARE,
             sources=shown[:MAX_SOURCES],
             more_sources=len(shown[MAX_SOURCES:]),
             notable=NOTABLE_LOSS,
@@ -115,6 +144,18 @@ def _shown(value: Any) -> Any:
 @cache
 def _style() -> str:
     return (_FOLDER / "page.css").read_text("utf-8")
+
+
+@cache
+def _script() -> str:
+    return (_FOLDER / "page.js").read_text("utf-8")
+
+
+@cache
+def script_hash() -> str:
+    """Of the page's one script, as a content security policy names it: nothing else may run."""
+    digest = hashlib.sha256(_script().encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
 
 
 def percent(share: float) -> str:
@@ -179,8 +220,11 @@ def _sections(data: ReportData) -> list[tuple[str, str]]:
         ("warnings", "Warnings", data.all_warnings),
         ("removed", "Removed", True),
         ("charts", "Similarities", data.cluster_sizes or data.estimated.total or data.verified.total),
+        ("what-if", "Another threshold", data.what_if),
         ("audit", "Audit", data.audit),
         ("sources", "Sources", data.sources),
+        ("leakage", "Leakage", data.leakage),
+        ("boilerplate", "Boilerplate", data.boilerplate),
         ("clusters", "Clusters", data.clusters),
         ("hot", "Hot buckets", data.hot_buckets),
         ("rejected", "Quarantine", data.rejected),
@@ -205,6 +249,22 @@ def _similarity(data: ReportData) -> dict[str, Any] | None:
     scored = {"exact": "Verified pairs", "estimate": "Pairs, by estimate"}.get(data.parameters.verify, "Pairs, not verified")
     chart = charts.similarity_chart(data.verified, data.estimated, data.parameters)
     return {"chart": chart, "rows": rows, "scored": scored}
+
+
+def _what_if(data: ReportData) -> dict[str, Any] | None:
+    """Steps as numbers for the script, and the pairs just above each."""
+    if not data.what_if:
+        return None
+    parting = [
+        Parting(number, step.threshold, [_compared(pair) for pair in data.borderline if pair.threshold == step.threshold])
+        for number, step in enumerate(data.what_if)
+    ]
+    return {"steps": json.dumps([list(step) for step in data.what_if]), "parting": parting}
+
+
+def _compared(pair: Borderline) -> Compared:
+    left, right = diff_markup(pair.text_a, pair.text_b)
+    return Compared((pair.id_a, pair.id_b), pair.similarity, left, right)
 
 
 def _settings(data: ReportData) -> list[tuple[str, str]]:
@@ -242,13 +302,18 @@ def side_by_side(cluster: Cluster) -> Pair:
     if example is None:
         return Pair(cluster, None, escape(visible(cluster.text[:MAX_CHARACTERS])), Markup(""), "", ())
     others = tuple(other for other in cluster.examples if other is not example)
-    spans = diff_words(visible(cluster.text), visible(example.text))
+    left, right = diff_markup(cluster.text, example.text)
+    return Pair(cluster, example, left, right, "" if right else _same_note(example), others)
+
+
+def diff_markup(a: str, b: str) -> tuple[Markup, Markup]:
+    """Both texts with their differences marked; the second is empty where they read the same."""
+    spans = diff_words(visible(a), visible(b))
     if all(span.kind in (Kind.EQUAL, Kind.ELIDED) for span in spans):
-        return Pair(cluster, example, escape(visible(cluster.text[:MAX_CHARACTERS])), Markup(""), _same_note(example), others)
+        return escape(visible(a[:MAX_CHARACTERS])), Markup("")
     focused = focus(spans)
     left = _marked([(span.kind, span.left) for span in focused], Markup("<del>{}</del>{}"))
-    right = _marked([(span.kind, span.right) for span in focused], Markup("<ins>{}</ins>{}"))
-    return Pair(cluster, example, left, right, "", others)
+    return left, _marked([(span.kind, span.right) for span in focused], Markup("<ins>{}</ins>{}"))
 
 
 def _same_note(example: Example) -> str:

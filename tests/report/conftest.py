@@ -2,9 +2,13 @@
 
 import pytest
 
+from nearkin.evaluate.audit import Audit, Bin, Share
+from nearkin.evaluate.boilerplate import Boilerplate, Phrase, SourceShare
+from nearkin.evaluate.overlap import Overlap
 from nearkin.lsh.curve import candidate_probability
 from nearkin.report.data import (
     BINS,
+    Borderline,
     Cluster,
     Counts,
     Example,
@@ -16,8 +20,20 @@ from nearkin.report.data import (
     SizeCount,
     SourceCount,
     StageSeconds,
+    Step,
 )
 
+AUDIT = Audit(
+    Share.of(180, 180),
+    Share.of(97, 100),
+    0.95,
+    (Bin(0.8, 0.9, Share.of(47, 50), 0.97), Bin(0.9, 1.0, Share.of(50, 50), 0.999)),
+    500,
+    12,
+    3.0,
+    1,
+    "the interval holds the asked recall",
+)
 LONG = "a sentence that both documents have in common. " * 30
 
 
@@ -49,4 +65,13 @@ def data(parameters: Parameters) -> ReportData:
         rejected=(ReasonCount("invalid UTF-8", 20),),
         clusters=clusters,
         warnings=("2 rows share an id",),
+        audit=AUDIT,
+        boilerplate=Boilerplate(700, (Phrase("we use cookies", 9, 0.4, (SourceShare("web", 0.45),), True),), 57),
+        overlap=Overlap("source", ("web", "mirror"), (800, 200), ((90, 10), (190, 5)), ((40, 1), (100, 0))),
+        leakage=Overlap("split", ("train", "test"), (900, 100), ((90, 12), (14, 0)), ((9, 3), (4, 0))),
+        what_if=(Step(0.8, 700, 300), Step(0.9, 800, 120), Step(1.0, 880, 0)),
+        borderline=(
+            Borderline(0.8, 0.801, "p", "q", "one and two", "one and three"),
+            Borderline(0.9, 0.902, "v", "w", "up and down", "up and away"),
+        ),
     )

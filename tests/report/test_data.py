@@ -39,8 +39,8 @@ def test_the_headline_agrees_in_number(data: ReportData) -> None:
 
 
 def test_a_source_that_loses_nearly_everything_is_warned_about(data: ReportData) -> None:
-    assert data.all_warnings == ("2 rows share an id", "mirror loses 95.0% of its documents (190 of 200)")
-    nine_tenths = replace(data, sources=(SourceCount("a", 10, 9), SourceCount("none", 0, 0)), warnings=())
+    assert data.all_warnings[:2] == ("2 rows share an id", "mirror loses 95.0% of its documents (190 of 200)")
+    nine_tenths = replace(data, leakage=None, sources=(SourceCount("a", 10, 9), SourceCount("none", 0, 0)), warnings=())
     assert nine_tenths.all_warnings == ()
 
 

@@ -1,5 +1,7 @@
 """The page: complete, well formed, and immune to what documents say."""
 
+import base64
+import hashlib
 import json
 import re
 import subprocess
@@ -9,8 +11,20 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nearkin.report import page
-from nearkin.report.data import Cluster, Counts, Example, HotBucket, ReasonCount, ReportData, SourceCount, StageSeconds
+from nearkin.evaluate.audit import Share
+from nearkin.evaluate.boilerplate import Boilerplate, Phrase, SourceShare
+from nearkin.report import charts, page
+from nearkin.report.data import (
+    Borderline,
+    Cluster,
+    Counts,
+    Example,
+    HotBucket,
+    ReasonCount,
+    ReportData,
+    SourceCount,
+    StageSeconds,
+)
 from nearkin.report.page import render, side_by_side
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -59,14 +73,49 @@ def test_every_section_is_there_and_the_page_is_well_formed(data: ReportData) ->
             assert str(value).removeprefix("#") in ids
     for words in (data.headline, "mirror loses 95.0%", "all rights reserved", "invalid UTF-8", "13 bands of 7 rows", "1.3 GB"):
         assert words in text
-    assert structure.tags.count("svg") == 2
+    assert structure.tags.count("svg") == 3
     assert structure.tags.count("table") == structure.tags.count("caption")
 
 
-def test_nothing_is_loaded_and_nothing_runs(data: ReportData) -> None:
+def test_nothing_is_loaded_and_one_known_script_runs(data: ReportData) -> None:
     text = render(data)
-    assert not re.search(r"https?:|url\(|@import|<script|<link|<iframe|\son\w+=", text)
-    assert "default-src 'none'" in text
+    assert not re.search(r"https?:|url\(|@import|<link|<iframe|\son\w+=", text)
+    (script,) = re.findall(r"<script[^>]*>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
+    assert not re.search(r"innerHTML|insertAdjacent|document\.write|eval|Function|fetch|import", script)
+
+
+def test_without_a_slider_nothing_runs(data: ReportData) -> None:
+    text = render(replace(data, what_if=()))
+    assert "<script" not in text
+    assert "script-src" not in text
+    assert "runs no scripts" in text
+
+
+def test_matrices_leaks_and_boilerplate_are_shown(data: ReportData) -> None:
+    text = " ".join(render(data).split())
+    assert "14.0% of the documents of split test have a duplicate in train (14 of 100)" in text
+    assert re.search(
+        r'<th scope="row" dir="auto">mirror</th><td class="n">200</td><td class="n heat"[^>]*>190<br><small>95.0%', text
+    )
+    assert "we use cookies" in text
+    assert "57 shingles were left out" in text
+    clean = replace(data, leakage=replace(data.leakage, similar=((90, 12), (0, 0))), boilerplate=Boilerplate(700, ()))
+    assert "No document of a smaller split" in render(clean)
+    assert "No shingle is in more than 1.0%" in render(clean)
+
+
+def test_recall_is_drawn_where_it_was_measured(data: ReportData) -> None:
+    chart = charts.recall_chart(data.audit)
+    assert len(chart.points) == 2
+    first, second = chart.points
+    assert first.x < second.x
+    assert second.y == pytest.approx(charts.TOP)
+    assert first.high < first.y < first.low
+    assert all(charts.TOP - 1e-9 <= y <= charts.HEIGHT - charts.BOTTOM for p in chart.points for y in (p.y, p.low, p.high))
+    none = replace(data.audit, recall=Share.of(0, 0), bins=())
+    assert "Recall by similarity</figcaption>" not in render(replace(data, audit=none))
 
 
 def hostile(data: ReportData) -> ReportData:
@@ -85,6 +134,11 @@ def hostile(data: ReportData) -> ReportData:
             Cluster(HOSTILE, HOSTILE, 2),
         ),
         warnings=(HOSTILE,),
+        audit=replace(data.audit, advice=HOSTILE),
+        boilerplate=Boilerplate(9, (Phrase(HOSTILE, 2, 0.5, (SourceShare(HOSTILE, 1.0),), False),)),
+        overlap=replace(data.overlap, column=HOSTILE, labels=(HOSTILE, HOSTILE + "2")),
+        leakage=replace(data.leakage, column=HOSTILE, labels=(HOSTILE, HOSTILE + "2")),
+        borderline=(Borderline(0.8, 0.81, HOSTILE, HOSTILE, HOSTILE + " old", "new " + HOSTILE),),
     )
 
 
@@ -94,7 +148,7 @@ def test_hostile_text_adds_no_markup(data: ReportData) -> None:
     structure = Structure(attacked)
     tame = Structure(render(ReportData.from_json(hostile(data).to_json().replace(json_of(HOSTILE), "tame words"))))
     assert structure.tags == tame.tags
-    assert "script" not in structure.tags
+    assert structure.tags.count("script") == 1
     assert "img" not in structure.tags
     assert "".join(structure.text).count("<script>alert(1)</script>") > 10
     assert "{{ 7*7 }}" in attacked
@@ -114,7 +168,7 @@ def test_an_empty_run_has_a_page(data: ReportData) -> None:
 
 
 def test_a_run_without_banding_has_no_curve(data: ReportData) -> None:
-    text = render(replace(data, parameters=replace(data.parameters, bands=0, rows=0, curve=())))
+    text = render(replace(data, audit=None, parameters=replace(data.parameters, bands=0, rows=0, curve=())))
     assert "<polyline" not in text
     assert "every pair was compared" in text
 

@@ -1,7 +1,7 @@
 """The stages over a corpus, in order, each skipped when the work folder says it is done."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -262,6 +262,17 @@ class LocalRun:
     def elect(self) -> Clustering:
         """Clusters from the scored pairs."""
         return cluster(self.scored(), Grouped.of(self.documents(), self.work), self.comparing(), self.settings)
+
+    def at(self, threshold: float) -> "LocalRun":
+        """This run at a higher threshold, to be elected again from its stored pairs."""
+        settings = self.settings
+        distance = None if settings.distance is None else int((1 - threshold) * settings.spec.k + 1e-9)
+        floor = None if settings.floor is None else min(settings.floor, threshold)
+        asked = replace(settings, threshold=threshold, distance=distance, floor=floor)
+        if not self.brute_force and distance is None:
+            # bands and rows are those of the run: they would be solved anew for another threshold
+            asked = replace(asked, bands=self.banding.bands, rows=self.banding.rows, tables=1)
+        return replace(self, settings=asked)
 
     def clustering(self) -> Clustering:
         """What stage 5 left."""

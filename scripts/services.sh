@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# What some tests need besides Python: a browser for the report page. Installed from Debian's packages when this is root;
+# otherwise the tests say what they skip.
+set -euo pipefail
+missing=()
+command -v chromium >/dev/null || missing+=(chromium)
+if [ "${#missing[@]}" -gt 0 ]; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  else
+    echo "not installed, so their tests are skipped: ${missing[*]} (sudo apt-get install ${missing[*]})" >&2
+  fi
+fi

@@ -1,0 +1,82 @@
+"""Boilerplate phrases: found whole, with their share and their sources, in words, characters and tokens."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nearkin as nk
+from nearkin.evaluate import boilerplate as module
+from nearkin.evaluate.boilerplate import TextSample, boilerplate
+from nearkin.sketch.materials import NOTHING
+
+BANNER = "we use cookies to give you the best experience on our site"
+FOOTER = "copyright by the owners all rights reserved"
+
+
+def corpus(n: int = 200) -> pa.Table:
+    """Half of the web has the banner, a quarter of everything the footer; the rest of each text is its own."""
+    rng = np.random.Generator(np.random.PCG64(3))
+    rows = []
+    for i in range(n):
+        source = "web" if i % 2 else "books"
+        own = " ".join(f"w{x}" for x in rng.integers(0, 10**7, 40))
+        text = f"{BANNER if source == 'web' and i % 4 == 1 else ''} {own} {FOOTER if i % 4 == 2 else ''}"
+        rows.append({"text": text, "source": source, "tokens": text.split()})
+    return pa.Table.from_pylist(rows)
+
+
+def test_phrases_are_found_whole_with_their_sources() -> None:
+    found = nk.dedup(corpus(), source="source").report_data.boilerplate
+    assert found is not None
+    assert found.sampled == 200
+    assert found.listed is None
+    assert {phrase.text for phrase in found.phrases} == {BANNER, FOOTER}
+    banner = next(phrase for phrase in found.phrases if phrase.text == BANNER)
+    assert banner.shingles == len(BANNER.split()) - 2
+    assert banner.share == 0.25
+    assert banner.sources == (("web", 0.5),)
+    assert not banner.cut
+
+
+def test_what_the_cut_left_out_is_marked() -> None:
+    found = nk.dedup(corpus(), max_df=0.2).report_data.boilerplate
+    assert found is not None
+    assert found.listed == len(BANNER.split()) + len(FOOTER.split()) - 4
+    assert all(phrase.cut for phrase in found.phrases)
+
+
+def test_tokens_and_characters_have_phrases_too() -> None:
+    tokens = nk.dedup(corpus().select(["tokens"]), tokens="tokens").report_data.boilerplate
+    assert tokens is not None
+    assert {phrase.text for phrase in tokens.phrases} == {BANNER, FOOTER}
+    characters = nk.dedup(corpus(), spec=nk.Spec.for_shingle("chars:8")).report_data.boilerplate
+    assert characters is not None
+    assert {phrase.text.removesuffix(" w") for phrase in characters.phrases} == {BANNER, FOOTER}
+
+
+def test_removed_documents_are_not_looked_at() -> None:
+    table = corpus(40)
+    copies = pa.concat_tables([table.slice(1, 1)] * 50)
+    found = nk.dedup(pa.concat_tables([table, copies])).report_data.boilerplate
+    assert found is not None
+    assert found.sampled == 40
+    assert max(phrase.share for phrase in found.phrases) == 0.25
+
+
+def test_vectors_have_none() -> None:
+    vectors = pa.table({"v": pa.FixedSizeListArray.from_arrays(pa.array(np.eye(4, dtype=np.float32).ravel()), 4)})
+    assert nk.dedup(vectors, vector="v").report_data.boilerplate is None
+
+
+def test_a_sample_is_the_same_however_the_corpus_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SAMPLE", 50)
+    texts, kept = corpus()["text"].combine_chunks().cast(pa.large_string()), np.arange(0, 200, 2)
+    whole, parts = TextSample(kept), TextSample(kept)
+    whole.observe(0, texts)
+    for start in range(0, 200, 7):
+        parts.observe(start, texts.slice(start, 7))
+    assert len(whole.ordinals) == 50
+    assert whole.documents == parts.documents
+    spec = nk.Spec()
+    assert boilerplate(whole, spec, NOTHING) == boilerplate(parts, spec, NOTHING)
+    assert boilerplate(TextSample(np.empty(0, np.int64)), spec, NOTHING).sampled == 0

@@ -1,0 +1,74 @@
+"""Which sources or splits have duplicates in which: against counting by hand."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nearkin as nk
+from nearkin.cluster.clusters import pack
+from nearkin.evaluate.overlap import MOST_LABELS, OTHERS, overlap
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_are_those_of_a_loop_over_documents(seed: int) -> None:
+    rng = np.random.Generator(np.random.PCG64(seed))
+    n = 60
+    labels = rng.choice(["a", "b", "c"], n).tolist()
+    representative = np.arange(n, dtype=np.uint32)
+    for _ in range(15):
+        x, y = sorted(rng.integers(0, n, 2).tolist())
+        representative[representative == representative[y]] = representative[x]
+    heads = np.unique(representative)
+    ends = rng.choice(heads, (20, 2))
+    ends = ends[ends[:, 0] != ends[:, 1]]
+    pairs = np.unique(pack(ends[:, 0], ends[:, 1]))
+    found = overlap("label", pa.chunked_array([labels]), representative, pairs)
+
+    known = {tuple(pair) for pair in ends.tolist()} | {tuple(pair[::-1]) for pair in ends.tolist()}
+    for i, a in enumerate(found.labels):
+        for j, b in enumerate(found.labels):
+            exact, similar = 0, 0
+            for d in (d for d in range(n) if labels[d] == a):
+                others = [e for e in range(n) if e != d and labels[e] == b]
+                same = any(representative[e] == representative[d] for e in others)
+                near = any((int(representative[d]), int(representative[e])) in known for e in others)
+                exact, similar = exact + same, similar + (same or near)
+            assert (found.exact[i][j], found.similar[i][j]) == (exact, similar)
+    assert sum(found.documents) == n
+
+
+def test_small_labels_are_counted_together() -> None:
+    labels = [f"s{i:02d}" for i in range(20) for _ in range(30 - i)]
+    found = overlap(
+        "s", pa.chunked_array([[*labels, None]]), np.arange(len(labels) + 1, dtype=np.uint32), np.empty(0, np.uint64)
+    )
+    assert len(found.labels) == MOST_LABELS
+    assert found.labels[-1] == OTHERS
+    assert found.labels[0] == "s00"
+    assert sum(found.documents) == len(labels) + 1
+    assert (
+        overlap("s", pa.chunked_array([pa.array([], pa.string())]), np.empty(0, np.uint32), np.empty(0, np.uint64)).labels == ()
+    )
+
+
+def test_a_split_that_leaks_is_warned_about(tmp_path: Path) -> None:
+    words = [" ".join(f"w{i}x{j}" for j in range(30)) for i in range(50)]
+    rows = [{"text": text, "split": "train"} for text in words]
+    rows += [
+        {"text": words[0], "split": "test"},
+        {"text": words[1] + " more", "split": "test"},
+        {"text": "new", "split": "test"},
+    ]
+    result = nk.dedup(pa.Table.from_pylist(rows), split="split")
+    found = result.report_data.leakage
+    assert found is not None
+    test, train = found.labels.index("test"), found.labels.index("train")
+    assert (found.similar[test][train], found.exact[test][train]) == (2, 1)
+    assert found.leaks == ((test, train),)
+    warned = "66.7% of the documents of split test have a duplicate in train (2 of 3)"
+    assert warned in result.report_data.all_warnings
+    result.write(tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "run.json").read_bytes())["report"]["leakage"]["column"] == "split"
