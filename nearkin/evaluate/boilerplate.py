@@ -14,9 +14,10 @@ from nearkin.sketch.materials import Materials
 from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.sketcher import iterate_streams
 from nearkin.spec import Spec
+from nearkin.verify.exact import distinct_sets
 
-SAMPLE = 4000
-"""Kept documents looked at."""
+SAMPLE, SAMPLE_BYTES = 4000, 3 << 20
+"""Kept documents looked at, and about how much of their text: fewer of longer ones."""
 CHARACTERS = 20_000
 """Of a document, from its beginning."""
 LEAST_SHARE, LEAST_DOCUMENTS = 0.01, 10
@@ -71,13 +72,15 @@ class TextSample:
 
     Args:
         among: int64, ascending: ordinals to draw from.
+        mean: Bytes of a document.
         seed: Of the draw.
     """
 
-    def __init__(self, among: np.ndarray, seed: int = 1) -> None:
-        if len(among) > SAMPLE:
+    def __init__(self, among: np.ndarray, mean: float = 0.0, seed: int = 1) -> None:
+        size = min(SAMPLE, int(SAMPLE_BYTES / max(min(mean, CHARACTERS), 1)))
+        if len(among) > size:
             ranks = splitmix64(seed, int(among[-1]) + 1)[among]
-            among = np.sort(among[np.argpartition(ranks, SAMPLE)[:SAMPLE]])
+            among = np.sort(among[np.argpartition(ranks, size)[:size]])
         self.ordinals = among
         self._parts: list[pa.Array] = []
 
@@ -114,8 +117,7 @@ def boilerplate(sample: TextSample, spec: Spec, materials: Materials, sources: p
     parts = [(stream.hashes.copy(), np.diff(stream.offsets)) for _, stream in iterate_streams(shingler, documents)]
     if not parts:
         return Boilerplate(0, (), None if listed is None else len(listed))
-    hashes, sizes = (np.concatenate(column) for column in zip(*parts, strict=True))
-    streams = _Streams.of(hashes, sizes)
+    streams = _Streams.of(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     labels = (
         None if sources is None else pc.fill_null(sources.take(pa.array(sample.ordinals)).cast(pa.large_string()), "(none)")
     )
@@ -153,16 +155,12 @@ class _Streams(NamedTuple):
 
     @classmethod
     def of(cls, hashes: np.ndarray, sizes: np.ndarray) -> "_Streams":
-        owner = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
-        order = np.lexsort((owner, hashes))
-        h, d = hashes[order], owner[order]
-        first = np.ones(len(h), bool)
-        first[1:] = (h[1:] != h[:-1]) | (d[1:] != d[:-1])
-        return cls(hashes, np.concatenate([[0], np.cumsum(sizes)]), h[first], d[first])
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        sets = distinct_sets(hashes, offsets)
+        return cls(hashes, offsets, sets.hashes, np.repeat(np.arange(len(sizes)), sets.sizes))
 
     def documents_with(self, value: np.uint64) -> np.ndarray:
-        low, high = np.searchsorted(self.distinct, value, "left"), np.searchsorted(self.distinct, value, "right")
-        return self.owners[low:high]
+        return self.owners[self.distinct == value]
 
 
 def _runs(streams: _Streams) -> list[_Run]:
@@ -174,8 +172,9 @@ def _runs(streams: _Streams) -> list[_Run]:
     place = np.minimum(np.searchsorted(values, streams.hashes), len(values) - 1)
     place = np.where(values[place] == streams.hashes, place, -1)
     times = np.where(place >= 0, counts[place].astype(np.int64), 0)
-    found, firsts = np.unique(place, return_index=True)
-    first_at = dict(zip(found.tolist(), firsts.tolist(), strict=True))
+    frequent = np.flatnonzero(place >= 0)
+    found, firsts = np.unique(place[frequent], return_index=True)
+    first_at = dict(zip(found.tolist(), frequent[firsts].tolist(), strict=True))
     used, out = np.zeros(len(values) + 1, bool), list[_Run]()
     for value in np.lexsort((values, -counts.astype(np.int64))).tolist():
         if used[value]:

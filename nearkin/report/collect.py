@@ -38,7 +38,7 @@ from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import slot_sources
 from nearkin.spec import Spec
 
-EXCERPT, BORDERLINE = 4000, 1000
+EXCERPT, BORDERLINE = 4000, 600
 CLUSTERS = 20
 EXAMPLES = 3
 HOT_BUCKETS = 20
@@ -58,7 +58,8 @@ class Wanted:
         self.ordinals = np.array(sorted(quoted), np.int64)
         self.texts: dict[int, str] = {}
         self.vectors = run.settings.spec.unit == "vector"
-        self.sample = TextSample(np.flatnonzero(np.asarray(result.kept)))
+        lengths = np.asarray(run.documents().lengths)
+        self.sample = TextSample(np.flatnonzero(np.asarray(result.kept)), float(lengths.mean()) if len(lengths) else 0.0)
 
     def observe(self, first: int, documents: pa.Array) -> None:
         """Takes the excerpts of wanted documents among a batch's."""

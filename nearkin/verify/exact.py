@@ -79,6 +79,17 @@ class Sets(NamedTuple):
     """int64 (n,)"""
 
 
+def distinct_sets(hashes: np.ndarray, offsets: np.ndarray) -> Sets:
+    """The distinct hashes of each document.
+
+    Examples:
+        >>> [part.tolist() for part in distinct_sets(np.array([7, 5, 7, 9], np.uint64), np.array([0, 3, 3, 4]))]
+        [[5, 7, 9], [2, 0, 1]]
+    """
+    out, sizes = np.empty(len(hashes), np.uint64), np.empty(len(offsets) - 1, np.int64)
+    return Sets(out[: kernels.distinct_sets(hashes, offsets, np.empty(1 << 16, np.int64), sizes, out)], sizes)
+
+
 class SetBuilder:
     """Documents to their exact payload; one for each thread."""
 
