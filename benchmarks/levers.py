@@ -4,12 +4,10 @@ python -m benchmarks.levers                 quick sizes, to the terminal
 python -m benchmarks.levers --full --write  full sizes; writes benchmarks/levers.json and the tables of docs/levers.md
 """
 
-import argparse
-import json
 import os
 import resource
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +16,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.pages import described
-from nearkin.evaluate.bench import machine, seconds_of
+from benchmarks.tables import Table, main
+from nearkin.evaluate.bench import seconds_of
 from nearkin.lsh import kernels as lsh
 from nearkin.lsh.bands import probing_keys
 from nearkin.lsh.curve import band_probability
@@ -40,20 +38,6 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "levers.md"
 SET = 200
 """Elements of a set in the simulations: about what a document of 1.5 kB has."""
-
-
-class Table(NamedTuple):
-    """One table of the page."""
-
-    name: str
-    note: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-
-    def markdown(self) -> str:
-        """As the page shows it."""
-        lines = [f"| {' | '.join(row)} |" for row in (self.columns, ("---",) * len(self.columns), *self.rows)]
-        return f"{self.note}\n\n" + "\n".join(lines) + "\n"
 
 
 def pairs_of_sets(similarity: float, pairs: int, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -384,36 +368,5 @@ def streaming(full: bool) -> Table:
 TABLES = (bits, minhash_probes, hyperplane_probes, rates, hamming, rounds, streaming)
 
 
-def write_page(tables: Sequence[Table], where: str) -> None:
-    """Between the marks of the page."""
-    page = PAGE.read_text("utf-8")
-    for table in tables:
-        begin, end = f"<!-- {table.name} -->\n", f"<!-- /{table.name} -->"
-        before, _, rest = page.partition(begin)
-        _, _, after = rest.partition(end)
-        page = f"{before}{begin}{table.markdown()}{end}{after}"
-    before, _, rest = page.partition("<!-- machine -->\n")
-    _, _, after = rest.partition("<!-- /machine -->")
-    PAGE.write_text(f"{before}<!-- machine -->\n{where}<!-- /machine -->{after}", "utf-8")
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("tables", nargs="*", help="only these")
-    asked = parser.parse_args()
-    found = []
-    for make in TABLES:
-        if not asked.tables or make.__name__ in asked.tables:
-            found.append(make(asked.full))
-            print(f"{found[-1].name}\n{found[-1].markdown()}", flush=True)
-    if asked.write:
-        record = {"machine": machine(), "tables": [table._asdict() for table in found]}
-        (HERE / "levers.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
-        write_page(found, described(machine()))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, TABLES, HERE / "levers.json", PAGE))

@@ -28,6 +28,7 @@ _HOMES = {
     "estimate": "nearkin.measures.estimates",
     "frequencies": "nearkin.api",
     "tune": "nearkin.plan.tune",
+    "plan": "nearkin.plan.capacity",
     "explain": "nearkin.evaluate.explain",
     "synth": "nearkin.evaluate.synth",
     "SynthSettings": "nearkin.evaluate.synth",
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from nearkin.keys import HashKey
     from nearkin.lsh.hamming import HammingIndex
     from nearkin.measures.estimates import estimate
+    from nearkin.plan.capacity import plan
     from nearkin.plan.tune import tune
     from nearkin.sketch.bottom import BottomK
     from nearkin.sketch.builder import MinHashBuilder

@@ -39,7 +39,7 @@ def source_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def _user_folder() -> Path | None:
+def user_folder() -> Path | None:
     """NEARKIN_CACHE_DIR, else the user's cache folder; None where there is neither (no HOME)."""
     if named := os.environ.get("NEARKIN_CACHE_DIR"):
         return Path(named)
@@ -80,7 +80,7 @@ def _temporary_folder(name: str) -> Path:
 def cache_folder() -> Path:
     """Where this process keeps compiled kernels."""
     name = source_hash()
-    user = _user_folder()
+    user = user_folder()
     if user is not None and _writable(user / name):
         return user / name
     return _temporary_folder(name)

@@ -1,15 +1,11 @@
 """`nearkin audit`."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nearkin.cli import options as o
-
-SECONDS = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|m|h)?")
-UNITS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 
 def audit(
@@ -43,7 +39,7 @@ def audit(
     shown = o.progress()
     try:
         found = audit_run(
-            run, shown, secret, sample=sample, removed=removed, budget=seconds(budget), seed=seed,
+            run, shown, secret, sample=sample, removed=removed, budget=o.seconds(budget, "--budget"), seed=seed,
             workers=o.workers_or_cores(workers), golden=golden,
         )  # fmt: skip
     finally:
@@ -56,14 +52,3 @@ def audit(
     from nearkin.report.terminal import print_audit
 
     print_audit(found.audit, Console())
-
-
-def seconds(text: str | None) -> float | None:
-    """From `60s`, `5m`, `1h`."""
-    from nearkin.errors import UsageError
-
-    if text is None:
-        return None
-    if (found := SECONDS.fullmatch(text.strip())) is None:
-        raise UsageError(f"budget {text!r} is not a time like 60s or 5m")
-    return float(found["number"]) * UNITS[found["unit"]]

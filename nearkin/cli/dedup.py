@@ -9,6 +9,7 @@ from nearkin.cli import options as o
 
 
 def dedup(
+    context: typer.Context,
     inputs: o.Inputs,
     out: o.Out,
     text: o.Text = None,
@@ -51,6 +52,7 @@ def dedup(
     then: Annotated[
         str | None, typer.Option(help="A second measure over what is kept, as cosine:COL:0.95.", metavar="MEASURE")
     ] = None,
+    plan: o.PlanFile = None,
     annotate: Annotated[bool, typer.Option("--annotate", help="Keep all rows and add the cluster columns.")] = False,
     audit: Annotated[bool, typer.Option("--audit", help="Measure precision and recall on the corpus afterwards.")] = False,
     save_signatures: Annotated[
@@ -87,6 +89,10 @@ def dedup(
     from nearkin.jobs import Job, dedup_job, require_free
     from nearkin.prepare import prepare
 
+    if plan is not None:
+        taken = {**context.params, **o.planned(context, plan)}
+        measure, k, scheme, slot_bits, shingle = (taken[name] for name in ("measure", "k", "scheme", "slot_bits", "shingle"))
+        threshold, recall, bands, rows, memory = (taken[name] for name in ("threshold", "recall", "bands", "rows", "memory"))
     options = o.SpecOptions(
         shingle,
         normalise,

@@ -1,6 +1,7 @@
 """Options that several commands share, and how they become a Job."""
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +74,13 @@ OnError = Annotated[str, typer.Option("--on-error", help="quarantine or fail, fo
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, the only thing on standard output.")]
 Out = Annotated[Path, typer.Option("--out", help="Where the result goes.")]
 
+PlanFile = Annotated[
+    Path | None, typer.Option("--plan", help="Take the settings that nearkin plan --out wrote.", metavar="FILE")
+]
+
 NORMALISE = "nfkc,lower"
+SECONDS = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|m|h)?")
+SECONDS_OF = {None: 1, "s": 1, "m": 60, "h": 3600}
 MEMORY = "4GB"
 
 
@@ -134,6 +141,43 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
     if not all(part.isdecimal() for part in parts):
         raise UsageError(f"{option} {text!r} is not of the form 1,2,4")
     return tuple(map(int, parts))
+
+
+def seconds(text: str | None, option: str) -> float | None:
+    """From `60s`, `5m`, `1h`."""
+    from nearkin.errors import UsageError
+
+    if text is None:
+        return None
+    if (found := SECONDS.fullmatch(text.strip())) is None:
+        raise UsageError(f"{option} {text!r} is not a time like 60s or 5m")
+    return float(found["number"]) * SECONDS_OF[found["unit"]]
+
+
+def planned(context: typer.Context, path: Path) -> dict[str, Any]:
+    """The options of a plan's file; one that was given too must say the same.
+
+    Raises:
+        UsageError: It is no plan, or contradicts an option.
+    """
+    import json
+
+    from nearkin.errors import UsageError
+
+    try:
+        settings: dict[str, Any] = json.loads(path.read_bytes())["settings"]
+    except FileNotFoundError as error:
+        raise UsageError(f"no such file: {path}") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is no plan; write one with nearkin plan --out {path.name}") from error
+    found = {name: value for name, value in settings.items() if value is not None and name in context.params}
+    for name, value in found.items():
+        given = context.params[name]
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE" and str(given) != str(value):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} {given} contradicts {value} of {path}; leave it out, or make another plan")
+    return found
 
 
 def workers_or_cores(workers: int | None) -> int:

@@ -102,6 +102,9 @@ class Measure(Protocol):
     def slots_at(self, similarity: float) -> float:
         """How many slots agree at an estimated similarity; inverse of `estimate`."""
 
+    def standard_error(self, similarity: float) -> float:
+        """Of the estimate at a similarity."""
+
     def banding(self, request: Request) -> Banding:
         """Bands and rows for a request, or the error that says what can be had."""
 

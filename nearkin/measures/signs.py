@@ -1,5 +1,6 @@
 """Cosine by signs: weighted shingles (SimHash) and vectors (random hyperplanes); or plain Hamming distance."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,11 @@ class _Signs:
 
     def slots_at(self, similarity: float) -> float:
         return self.spec.k * sign_collision(similarity)
+
+    def standard_error(self, similarity: float) -> float:
+        """π·sin(θ)·√(p(1 − p)/k), p the chance that a bit agrees: how far cos moves with the share of agreeing bits."""
+        p = sign_collision(similarity)
+        return math.pi * math.sin(math.pi * (1 - p)) * math.sqrt(p * (1 - p) / self.spec.k)
 
     def banding(self, request: Request) -> Banding:
         if request.tables != 1 or request.probes:
@@ -141,6 +147,10 @@ class Hamming:
 
     def payload_builder(self) -> PayloadBuilder:
         return _SignaturePayloads(self.signs.sketcher())
+
+    def standard_error(self, similarity: float) -> float:
+        """None: the signatures are what is compared."""
+        return 0.0
 
     def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
         a, b = stored.place[pairs >> np.uint64(32)], stored.place[pairs & np.uint64(0xFFFFFFFF)]

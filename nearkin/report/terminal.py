@@ -13,6 +13,7 @@ from rich.text import Text
 from nearkin.evaluate.audit import Audit, Share
 from nearkin.evaluate.golden import Scores
 from nearkin.evaluate.shadow import Shadow, Side
+from nearkin.plan.capacity import Line, Plan, Verdict, by_part
 from nearkin.plan.tune import Tuning
 from nearkin.report.curves import name_of
 from nearkin.report.data import Cluster, ReportData
@@ -300,3 +301,51 @@ def _side_column(side: Side) -> dict[str, str]:
         out["precision, labelled"] = share_text(side.scores.precision)
         out["recall, labelled"] = share_text(side.scores.recall)
     return out
+
+
+def print_plan(found: Plan, console: Console) -> None:
+    """Every number with its formula, then the limits and what would have to give."""
+    work = found.workload
+    about = f"{work.documents:,} documents, threshold {work.threshold:g}, recall {work.recall:g}, engine {work.engine}"
+    console.print(Text(about, style="bold"))
+    console.print(Text(f"rates: {visible(found.rates)}", style="dim"))
+    for part, lines in by_part(found):
+        table = Table(title=part, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
+        table.add_column(min_width=26)
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(style="dim")
+        for line in lines:
+            table.add_row(Text(line.name), quantity(line), Text(line.formula))
+        console.print(table)
+    for verdict in found.verdicts:
+        console.print(_verdict(verdict))
+
+
+def quantity(line: Line | Verdict, value: float | None = None) -> str:
+    """A number with its unit, as people write it.
+
+    Examples:
+        >>> [quantity(Line("", "", value, unit, "")) for value, unit in ((307.2e9, "B"), (192e6, "/s"), (31.25, ""))]
+        ['307.2 GB', '192 M/s', '31.25']
+    """
+    amount = (line.value if isinstance(line, Line) else line.needed) if value is None else value
+    if line.unit in ("B", "B/s"):
+        units = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+        scale, name = next(((scale, name) for scale, name in units if amount >= scale), units[-1])
+        return f"{amount / scale:,.4g} {name}{line.unit[1:]}"
+    if line.unit == "s" and amount >= 120:
+        return f"{amount / 60:,.1f} min" if amount < 7200 else f"{amount / 3600:,.1f} h"
+    for scale, name in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if amount >= scale:
+            return f"{amount / scale:,.4g} {name}{line.unit}"
+    return f"{amount:,.4g} {line.unit}".rstrip() if amount < 1e4 else f"{amount:,.0f} {line.unit}".rstrip()
+
+
+def _verdict(verdict: Verdict) -> Text:
+    relation = "at least" if verdict.limit == "recall" else "at most"
+    asked, needed = quantity(verdict, verdict.asked), quantity(verdict)
+    head = ("holds ", "green") if verdict.holds else ("fails ", "red")
+    text = Text.assemble(head, f"{verdict.limit}: {needed}, {relation} {asked} asked")
+    for give in verdict.gives:
+        text.append(f"\n        instead: {give}", "dim")
+    return text

@@ -1,0 +1,200 @@
+"""Plans: the published cases, limits that hold and fail, and what dedup makes of them."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run as command
+from nearkin.errors import UsageError
+from nearkin.evaluate.calibrate import _fit
+from nearkin.plan.capacity import Plan, Workload, binned_updates, plan
+from nearkin.plan.rates import STAGES, Rates, StageRate, known_rates
+
+SECONDS = {name: StageRate(1.0, 1e-6, 1e-9) for name in STAGES}
+RATES = Rates({"cores": 2, "processor": "made up"}, 2, SECONDS, 4e8, 1e10, 1e9, 1e6, "made up")
+
+
+def test_three_hundred_million_pages() -> None:
+    """The worked case: J ≥ 0.85, k = 128, 5,000 documents a second of 300 shingles, 100 GB."""
+    found = plan(300_000_000, threshold=0.85, recall=0.95, ingest=5000, signature_ram=100e9, shingles=300, rates=RATES)
+    assert round(found.value("standard error"), 3) == 0.032
+    assert found.value("signatures of 64-bit slots") == 307.2e9
+    assert found.value("signatures of 32-bit slots") == 153.6e9
+    assert found.value("signatures of 1-bit slots") == 4.8e9
+    assert found.value("classic updates") == 192e6
+    assert found.value("binned updates") == pytest.approx(5000 * binned_updates(300, 128, 4))
+    assert found.spec.slot_bits == 16
+    ram = next(verdict for verdict in found.verdicts if verdict.limit == "signature RAM")
+    assert ram.holds
+    assert ram.needed == 76.8e9
+    assert found.value("P(candidate) at the threshold") >= 0.95
+
+
+def test_a_billion_documents() -> None:
+    found = plan(1_000_000_000, bands=20, rows=6, engine="spark", rates=RATES)
+    assert found.value("signatures of 64-bit slots") == pytest.approx(1e12, rel=0.03)
+    assert found.value("signatures of 32-bit slots") == 512e9
+    assert found.value("signatures of 1-bit slots") == 16e9
+    assert found.value("postings of a document") == 20
+
+
+@pytest.mark.parametrize(("clusters", "inside"), [(1_000, 31), (10_000, 312), (100_000, 3_125), (1_000_000, 31_250)])
+@pytest.mark.parametrize("items", [1_000_000, 10_000_000])
+def test_the_index_tables(items: int, clusters: int, inside: int) -> None:
+    """2^5 buckets a band: postings of leaders alone grow with clusters, the resolved cache with items."""
+    spec = nk.Spec(measure="cosine", unit="vector", n=384)
+    asked = {"clusters": clusters, "engine": "index", "bands": 20, "rows": 5, "memory": 1e12}
+    found = plan(items, spec, RATES, **asked)
+    assert int(found.value("representatives of a bucket")) == inside
+    assert found.value("records") == clusters
+    assert found.value("postings") == 20 * clusters
+    assert found.value("buckets") == 20 * 32
+    assert found.value("resolved cache") == 93 * items
+    hot = [verdict for verdict in found.verdicts if verdict.limit == "representatives of a bucket"]
+    assert [verdict.holds for verdict in hot] == ([False] if inside > 1000 else [])
+
+
+def test_k_follows_from_an_asked_error() -> None:
+    found = plan(1000, threshold=0.8, error=0.02, rates=RATES)
+    assert found.spec.k == 400
+    assert found.value("standard error") <= 0.02
+    beyond = plan(1000, threshold=0.5, error=0.001, rates=RATES)
+    assert beyond.spec.k == 1024
+    assert not beyond.fits
+
+
+@pytest.mark.parametrize(("n", "k"), [(5, 16), (20, 128), (300, 128)])
+def test_updates_of_binned_sketches_are_those_of_a_simulation(n: int, k: int) -> None:
+    import numpy as np
+
+    rng, empty = np.random.Generator(np.random.PCG64(n)), []
+    for _ in range(400):
+        empty.append(k - len(np.unique(rng.integers(0, k, 4 * n))))
+    assert binned_updates(n, k, 4) == pytest.approx(4 * n + np.mean(empty) * n, rel=0.05)
+
+
+def test_what_does_not_fit_says_what_would() -> None:
+    found = plan(
+        300_000_000, nk.Spec(), RATES, ingest=10_000_000, signature_ram=1e9, memory=1e9, disk=1e9, seconds=60.0, threshold=0.8
+    )
+    assert not found.fits
+    failing = {verdict.limit: verdict.gives for verdict in found.verdicts if not verdict.holds}
+    assert set(failing) == {"signature RAM", "cores for the ingest", "memory", "disk", "time"}
+    assert all(failing.values())
+    assert any("154 machines" in give for give in failing["signature RAM"])
+    assert any("documents/s at 2 cores" in give for give in failing["cores for the ingest"])
+
+
+def test_given_bands_that_miss_the_recall_fail() -> None:
+    found = plan(1000, bands=4, rows=20, rates=RATES)
+    verdict = next(verdict for verdict in found.verdicts if verdict.limit == "recall")
+    assert not verdict.holds
+    assert verdict.needed < 0.1
+
+
+def test_every_line_has_a_formula_and_numbers_are_finite() -> None:
+    for engine in ("local", "spark", "index"):
+        for spec in (None, nk.Spec(measure="simhash"), nk.Spec(measure="cosine", unit="vector", n=8)):
+            found = plan(1_000_000, spec, RATES, engine=engine, ingest=100.0, threshold=0.9)
+            assert all(line.formula and math.isfinite(line.value) and line.value >= 0 for line in found.lines)
+            names = [line.name for line in found.lines]
+            assert len(set(names)) == len(names)
+            json.dumps(found.to_dict())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"engine": "gpu"}, {"documents": 0}, {"duplicates": 1.0}, {"memory": 1}, {"ingest": 0}, {"shingles": 0}, {"threshold": 0}],
+)
+def test_bad_workloads_are_said(asked: dict) -> None:
+    with pytest.raises(UsageError):
+        plan(Workload(**{"documents": 10, **asked}), rates=RATES)
+    with pytest.raises(UsageError, match="no line"):
+        plan(10, rates=RATES).value("nothing")
+
+
+def test_more_workers_share_what_grows() -> None:
+    two, four = (RATES.seconds(1e6, 1e9, workers) for workers in (2, 4))
+    assert four["sketch"] - 1 == (two["sketch"] - 1) / 2
+    assert four["cluster"] == two["cluster"]
+
+
+def test_stage_rates_come_back_from_three_corpora() -> None:
+    true = {name: StageRate(0.5, 2e-6, 3e-9 if name != "start" else 0.0) for name in STAGES}
+    corpora = [(2_000, 600_000), (100_000, 30_000_000), (10_000, 90_000_000)]
+    measured = [
+        {"documents": n, "bytes": size, "seconds": {name: rate.seconds(n, size) for name, rate in true.items()}}
+        for n, size in corpora
+    ]
+    found = _fit(measured)
+    for name in STAGES[1:]:
+        assert found[name].document == pytest.approx(2e-6, rel=0.02)
+        assert found[name].byte == pytest.approx(3e-9, rel=0.02)
+
+
+def test_a_calibration_is_preferred_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEARKIN_CACHE_DIR", str(tmp_path))
+    assert known_rates().source.startswith("shipped")
+    assert set(known_rates().stages) == set(STAGES)
+    (tmp_path / "calibration.json").write_text(RATES.to_json())
+    assert known_rates().source.startswith("calibrated on this machine")
+    assert known_rates().stages == SECONDS
+    (tmp_path / "calibration.json").write_text('{"stages": 3}')
+    with pytest.raises(UsageError, match="--calibrate"):
+        known_rates()
+
+
+def test_dedup_runs_with_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command(["synth", "--out", str(tmp_path / "s"), "--documents", "5200", "--length", "fixed:300"])
+    path, corpus = tmp_path / "plan.json", str(tmp_path / "s" / "documents")
+    line = [
+        "plan",
+        "--docs",
+        "5.2k",
+        "--threshold",
+        "0.7",
+        "--recall",
+        "0.9",
+        "--signature-ram",
+        "1MB",
+        "--out",
+        str(path),
+        "--json",
+    ]
+    capsys.readouterr()
+    assert command(line) == 0
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert settings == json.loads(path.read_bytes())["settings"]
+    assert settings["slot_bits"] == 8
+    assert command(["dedup", corpus, "--id", "id", "--plan", str(path), "--out", str(tmp_path / "d"), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["spec"]["slot_bits"] == 8
+    assert (summary["bands"], summary["rows"]) == (settings["bands"], settings["rows"])
+    assert summary["parameters"]["threshold"] == 0.7
+    assert summary["memory"] == 4_000_000_000
+
+    contradicting = ["dedup", corpus, "--plan", str(path), "--threshold", "0.8", "--out", str(tmp_path / "e")]
+    assert command(contradicting) == 2
+    assert "--threshold 0.8 contradicts 0.7" in capsys.readouterr().err
+    (tmp_path / "no.json").write_text("[]")
+    for bad in ("no.json", "missing.json"):
+        assert command(["dedup", corpus, "--plan", str(tmp_path / bad), "--out", str(tmp_path / "e")]) == 2
+
+
+def test_the_terminal_shows_formulas_and_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["plan", "--docs", "300M", "--threshold", "0.85", "--ingest", "5000/s", "--signature-ram", "100GB", "--time", "1s"]
+    assert command(line) == 0
+    text = capsys.readouterr().out
+    for words in ("307.2 GB", "192 M/s", "0.03156", "holds signature RAM", "fails time", "instead:"):
+        assert words in text
+    assert command(["plan"]) == 2
+    assert command(["plan", "--docs", "many"]) == 2
+    assert "like 5000, 300M or 1B" in capsys.readouterr().err
+
+
+def test_plan_is_a_function_of_the_library() -> None:
+    found = nk.plan(1000, rates=RATES)
+    assert isinstance(found, Plan)
