@@ -12,10 +12,11 @@ from nearkin.engine.local.work import WorkFolder, disk, dump, write_atomically
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Audit, Finished, audit, banding_of
+from nearkin.evaluate.audit import Audit, audit, banding_of
 from nearkin.evaluate.explain import Explanation, explain, find_documents, in_run
 from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.evaluate.golden import clusters_of, read_golden, score
+from nearkin.evaluate.scan import Finished
 from nearkin.evaluate.shadow import Shadow, compare
 from nearkin.jobs import RUN, SIGNATURES, Saved, read_run
 from nearkin.keys import HashKey

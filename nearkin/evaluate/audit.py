@@ -6,39 +6,26 @@ least one of any |A| − ⌈t·|A|⌉ + 1 of them (prefix filtering: Chaudhuri, 
 2007). Intervals are Wilson's (1927), 95 %.
 """
 
-import itertools
 import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearkin.corpus import Batch, Columns, Corpus
-from nearkin.engine.local.documents import block_hashes
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
-from nearkin.evaluate import kernels
-from nearkin.hashing.prefixes import PrefixIndex
+from nearkin.evaluate.scan import Finished, Found, packed, scan_of
 from nearkin.lsh.curve import Banding, pass_probability
 from nearkin.measures import measure_of
-from nearkin.sketch import kernels as sketching
-from nearkin.sketch.materials import Materials
 from nearkin.sketch.minhash import splitmix64
-from nearkin.sketch.sketcher import iterate_streams
-from nearkin.threads import Borrowed, ordered_map
-from nearkin.verify.exact import SetBuilder, distinct, inside
 
 QUANTILE = 1.959963984540054
 BIN = 0.05
-ROUND = 200
-"""Documents that one reading of the corpus is looked through for."""
 
 
 @dataclass(frozen=True)
@@ -126,33 +113,13 @@ class Audit:
         return asdict(self)
 
 
-class Finished(NamedTuple):
-    """A run to be audited."""
-
-    folder: Path
-    corpus: Corpus
-    columns: Columns
-    settings: Settings
-    materials: Materials
-    banding: Banding | None
-    """None where the run compared every pair."""
-
-
-class Found(NamedTuple):
-    """Similar pairs of sampled documents, a < b, each once."""
-
-    a: np.ndarray
-    b: np.ndarray
-    similarity: np.ndarray
-
-
 def audit(
     run: Finished, progress: Progress, sample: int = 1000, removed: int = 5000, budget: float | None = None, seed: int = 1
 ) -> Audit:
     """Measures a run.
 
     Args:
-        run: Of measure jaccard.
+        run: Without a second measure.
         progress: Who is told.
         sample: Documents compared with the whole corpus.
         removed: Removed documents compared with the kept one.
@@ -160,22 +127,22 @@ def audit(
         seed: Of the samples.
 
     Raises:
-        UsageError: The run is of another measure.
+        UsageError: The run has a second measure.
     """
-    if run.settings.spec.measure != "jaccard" or run.settings.second is not None:
-        raise UsageError("an audit recomputes Jaccard similarities: it takes runs of measure jaccard without a second measure")
+    if run.settings.second is not None:
+        raise UsageError(f"an audit is of one measure; this run has a second one (then={run.settings.then!r})")
     began = time.monotonic()
     clusters = pq.read_table(run.folder / "clusters.parquet")
     chosen = sample_by_kind(clusters, sample, seed)
-    scan = _Scan(run, len(clusters), progress)
-    precision = scan.precision(clusters, removed, seed)
+    scan = scan_of(run, len(clusters), progress)
+    precision = Share.of(*scan.precision(clusters, removed, seed))
     parts, done = [], 0
-    for start in range(0, len(chosen), ROUND):
+    for start in range(0, len(chosen), scan.at_once):
         spent = time.monotonic() - began
-        if done and budget is not None and spent * (1 + ROUND / done) > budget:
+        if done and budget is not None and spent * (1 + scan.at_once / done) > budget:
             break
-        parts.append(scan.similar_to(np.sort(chosen[start : start + ROUND])))
-        done += min(ROUND, len(chosen) - start)
+        parts.append(scan.similar_to(np.sort(chosen[start : start + scan.at_once])))
+        done += min(scan.at_once, len(chosen) - start)
     found = _united(parts)
     same = scan.groups[found.a] == scan.groups[found.b]
     blocks = scan.blocks[found.a] == scan.blocks[found.b]
@@ -224,11 +191,12 @@ def bins_of(similarity: np.ndarray, hits: np.ndarray, run: Finished) -> Iterator
 
 
 def predicted(similarity: float, run: Finished) -> float:
-    """P(candidate) × P(the estimate passes the margin)."""
+    """P(candidate) × P(the estimate passes the margin); 1 where all pairs are found."""
     banding = run.banding
-    if banding is None:
+    if banding is None or run.settings.distance is not None:
         return 1.0
-    return banding.candidate_probability(similarity) * pass_probability(banding.k, banding.margin, similarity)
+    collision = float(run.measure.collision(np.array(similarity)))
+    return banding.candidate_probability(collision) * pass_probability(banding.k, banding.margin, collision)
 
 
 def sample_by_kind(clusters: pa.Table, size: int, seed: int) -> np.ndarray:
@@ -246,148 +214,13 @@ def sample_by_kind(clusters: pa.Table, size: int, seed: int) -> np.ndarray:
 
 
 def _united(parts: list[Found]) -> Found:
-    packed = np.concatenate([np.empty(0, np.uint64), *(_packed(part.a, part.b) for part in parts)])
+    pairs = np.concatenate([np.empty(0, np.uint64), *(packed(part.a, part.b) for part in parts)])
     similarity = np.concatenate([np.empty(0), *(part.similarity for part in parts)])
-    _, first = np.unique(packed, return_index=True)
-    a, b = packed[first] >> np.uint64(32), packed[first] & np.uint64(0xFFFFFFFF)
+    _, first = np.unique(pairs, return_index=True)
+    a, b = pairs[first] >> np.uint64(32), pairs[first] & np.uint64(0xFFFFFFFF)
     return Found(a.astype(np.int64), b.astype(np.int64), similarity[first])
-
-
-class _Scan:
-    """Readings of the run's corpus."""
-
-    def __init__(self, run: Finished, documents: int, progress: Progress) -> None:
-        self.run = run
-        self.documents = documents
-        self.progress = progress
-        self.groups, self.blocks = np.empty(0, np.int64), np.empty(0, np.uint64)
-        self._builders = Borrowed(lambda: SetBuilder(run.materials.shingler(run.settings.spec)))
-
-    def _sets(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Hashes and starts of a batch's sets."""
-        documents = batch.documents[self.run.columns.content]
-        found = self._builders.use(lambda builder: builder.sets(documents))
-        return found.hashes, np.concatenate([[0], np.cumsum(found.sizes)]).astype(np.int64)
-
-    def _sets_of(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The sets of some ordinals (sorted)."""
-        hashes, sizes = [np.empty(0, np.uint64)], [np.zeros(1, np.int64)]
-        self.progress.stage("read samples", self.documents)
-        for batch in self.run.corpus.batches(self.run.columns):
-            low, high = np.searchsorted(wanted, [batch.first, batch.first + len(batch.rows)])
-            if high > low:
-                rows = pa.array(wanted[low:high] - batch.first)
-                some = self._builders.use(
-                    lambda builder, b=batch, r=rows: builder.sets(b.documents[self.run.columns.content].take(r))  # type: ignore[misc]
-                )
-                hashes.append(some.hashes)
-                sizes.append(some.sizes)
-            self.progress.advance(len(batch.rows))
-        return np.concatenate(hashes), np.cumsum(np.concatenate(sizes))
-
-    def precision(self, clusters: pa.Table, most: int, seed: int) -> Share:
-        """Removed documents (near ones: exact ones are equal by their fingerprints) compared with the kept one."""
-        kinds = clusters["kind"].to_numpy(zero_copy_only=False)
-        removed = np.flatnonzero((kinds == "near") | (kinds == "exact"))
-        ranks = splitmix64(seed + 1, len(kinds))
-        removed = np.sort(removed[np.argsort(ranks[removed])[:most]])
-        heads = pc.index_in(clusters["cluster"].take(pa.array(removed)), clusters["id"]).to_numpy().astype(np.int64)
-        wanted = distinct(np.concatenate([removed, heads]))
-        hashes, starts = self._sets_of(wanted)
-        settings, good = self.run.settings, 0
-        asked = settings.threshold if settings.cluster == "leaders" else settings.lowest_similarity
-        for a, b in zip(np.searchsorted(wanted, removed).tolist(), np.searchsorted(wanted, heads).tolist(), strict=True):
-            x, y = hashes[starts[a] : starts[a + 1]], hashes[starts[b] : starts[b + 1]]
-            shared = len(np.intersect1d(x, y, assume_unique=True))
-            good += shared >= asked * (len(x) + len(y) - shared)
-        return Share.of(good, len(removed))
-
-    def similar_to(self, searched: np.ndarray) -> Found:
-        """Every document of the corpus at or above the threshold with some ordinals (sorted)."""
-        threshold = self.run.settings.threshold
-        sets, starts = self._sets_of(searched)
-        prefixes = [sets[a : b - least(b - a, threshold) + 1] for a, b in itertools.pairwise(starts.tolist())]
-        hashes = np.concatenate([np.empty(0, np.uint64), *prefixes])
-        rows = np.repeat(np.arange(len(prefixes)), [len(prefix) for prefix in prefixes])
-        order = np.argsort(hashes, kind="stable")
-        keys = distinct(hashes)
-        prefix = PrefixIndex.of(keys)
-        firsts = np.append(np.searchsorted(hashes[order], keys), len(hashes)).astype(np.int64)
-        first_time = not len(self.groups)
-        prints, blocks, parts = [np.empty((0, 2), np.uint64)], [np.empty(0, np.uint64)], [np.empty((4, 0), np.int64)]
-        self.progress.stage("compare", self.documents)
-
-        def look(batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-            own, own_starts = self._sets(batch)
-            found = kernels.similar_pairs(
-                batch.first, own, own_starts, keys, *prefix, firsts, rows[order], searched, sets, starts, threshold
-            )
-            return found, *(self._facts(batch) if first_time else (prints[0], blocks[0])), len(batch.rows)
-
-        for found, print_, block, count in ordered_map(
-            look, self.run.corpus.batches(self.run.columns), self.run.settings.workers
-        ):
-            parts.append(found)
-            prints.append(print_)
-            blocks.append(block)
-            self.progress.advance(count)
-        if first_time:
-            self.groups, self.blocks = group_numbers(np.concatenate(prints)), np.concatenate(blocks)
-        x, y, shared, union = np.concatenate(parts, axis=1)
-        return Found(np.minimum(x, y), np.maximum(x, y), shared / np.maximum(union, 1))
-
-    def _facts(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Fingerprints of the shingle streams, and hashes of the block column."""
-        documents = batch.documents[self.run.columns.content]
-        out = np.empty((len(documents), 2), np.uint64)
-
-        def fill(builder: SetBuilder) -> None:
-            for start, shingles in iterate_streams(builder.shingler, documents):
-                sketching.stream_fingerprints(shingles.hashes, shingles.offsets, out[start : start + len(shingles.offsets) - 1])
-
-        self._builders.use(fill)
-        column = self.run.settings.block_by
-        block = np.zeros(len(documents), np.uint64) if column is None else block_hashes(batch.documents[column])
-        return out, block
-
-    def known_pairs(self, ids: pa.ChunkedArray) -> Any:
-        """(a, b) to whether the run verified the pair, by any members of their exact groups."""
-        pairs = pq.read_table(self.run.folder / "pairs.parquet", columns=["id_a", "id_b"])
-        a, b = (self.groups[pc.index_in(pairs[name], ids).to_numpy().astype(np.int64)] for name in ("id_a", "id_b"))
-        known = distinct(_packed(a, b)) if len(pairs) else np.empty(0, np.uint64)
-        return lambda x, y: inside(_packed(self.groups[x], self.groups[y]), known)
-
-
-def _packed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return (np.minimum(a, b).astype(np.uint64) << np.uint64(32)) | np.maximum(a, b).astype(np.uint64)
-
-
-def least(size: int, threshold: float) -> int:
-    """⌈t·|A|⌉, never rounded up by a product that is a little too large.
-
-    Examples:
-        >>> least(5, 0.8), least(100, 0.29)
-        (4, 29)
-    """
-    return math.ceil(threshold * size - 1e-9)
-
-
-def group_numbers(prints: np.ndarray) -> np.ndarray:
-    """int64 (n,): a number for each distinct fingerprint, uint64 (n, 2).
-
-    Examples:
-        >>> group_numbers(np.array([[5, 1], [3, 9], [5, 1], [5, 2]], np.uint64)).tolist()
-        [1, 0, 1, 2]
-    """
-    order = np.lexsort((prints[:, 1], prints[:, 0]))
-    ordered = prints[order]
-    new = np.ones(len(prints), bool)
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    out = np.empty(len(prints), np.int64)
-    out[order] = np.cumsum(new) - 1
-    return out
 
 
 def banding_of(settings: Settings, documents: int, compared_all: bool) -> Banding | None:
     """Of a run."""
-    return None if compared_all else settings.banding(measure_of(settings.spec), documents)
+    return None if compared_all else settings.banding(measure_of(settings.spec, distance=settings.distance), documents)

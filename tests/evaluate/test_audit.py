@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from nearkin.cli.app import run
 from nearkin.engine.progress import Silent
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Share, least, sample_by_kind
+from nearkin.evaluate.audit import Share, sample_by_kind
+from nearkin.evaluate.scan import EveryPairScan, least
 from nearkin.finished import audit_run
 
 
@@ -143,9 +144,6 @@ def test_command(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "precision of removals" in capfd.readouterr().out
     assert run(["audit", str(out), "--budget", "soon"]) == 2
     assert run(["audit", str(corpus)]) == 2
-    signs = finished(corpus, "signs", "--measure", "simhash", "--distance", "3")
-    assert run(["audit", str(signs)]) == 2
-    assert "takes runs of measure jaccard" in capfd.readouterr().err
 
 
 def test_a_changed_input_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -176,3 +174,48 @@ def test_blocks_are_not_compared(tmp_path: Path) -> None:
 def test_an_audit_of_something_else(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not the output"):
         audit_run(tmp_path, Silent())
+
+
+def vectors(n: int = 5200) -> np.ndarray:
+    rng = np.random.default_rng(3)
+    out = rng.standard_normal((n, 24)).astype(np.float32)
+    near = rng.choice(n // 2, 300, replace=False)
+    out[n // 2 + np.arange(300)] = out[near] + 0.2 * rng.standard_normal((300, 24)).astype(np.float32)
+    return out
+
+
+MEASURES = {
+    "weighted-jaccard": ("--measure", "weighted-jaccard"),
+    "simhash": ("--measure", "simhash", "--k", "128", "--threshold", "0.9"),
+    "distance": ("--measure", "simhash", "--distance", "6"),
+    "cosine": ("--vector", "v", "--threshold", "0.9"),
+}
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_other_measures_are_compared_with_everything(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recall of an audit of all documents is what a second run that compares every pair says."""
+    monkeypatch.setattr(EveryPairScan, "at_once", 2000)
+    some, v = texts()[:5200], vectors()
+    column = pa.FixedSizeListArray.from_arrays(pa.array(v.ravel()), 24)
+    pq.write_table(pa.table({"id": [f"d{i:04d}" for i in range(5200)], "text": some, "v": column}), tmp_path / "docs.parquet")
+    out = tmp_path / "out"
+    assert run(["dedup", str(tmp_path / "docs.parquet"), "--id", "id", *MEASURES[name], "--out", str(out)]) == 0
+    found = audit_run(out, Silent(), sample=400, seed=2).audit
+    assert found.precision.value == 1.0
+    assert found.recall.total > 0 or name != "cosine"
+    assert found.recall.high >= 0.95
+    assert found.sampled == 400
+    if name == "cosine":
+        unit = v / np.linalg.norm(v, axis=1, keepdims=True)
+        assert int((np.triu(unit @ unit.T, 1) >= 0.9).sum()) >= found.recall.total
+        everything = audit_run(out, Silent(), sample=10_000).audit
+        assert everything.recall.total == int((np.triu(unit @ unit.T, 1) >= 0.9).sum())
+
+
+def test_a_run_with_two_measures_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = [{"text": f"a b c {i}", "v": [1.0, float(i)]} for i in range(3)]
+    (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run(["dedup", str(tmp_path / "docs.jsonl"), "--then", "cosine:v:0.9", "--out", str(tmp_path / "out")]) == 0
+    assert run(["audit", str(tmp_path / "out")]) == 2
+    assert "one measure" in capfd.readouterr().err
