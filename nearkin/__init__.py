@@ -30,6 +30,8 @@ _HOMES = {
     "tune": "nearkin.plan.tune",
     "plan": "nearkin.plan.capacity",
     "explain": "nearkin.evaluate.explain",
+    "Index": "nearkin.index.index",
+    "IndexSettings": "nearkin.index.settings",
     "synth": "nearkin.evaluate.synth",
     "SynthSettings": "nearkin.evaluate.synth",
     "NearkinError": "nearkin.errors",
@@ -79,6 +81,8 @@ if TYPE_CHECKING:
     )
     from nearkin.evaluate.explain import explain
     from nearkin.evaluate.synth import SynthSettings, synth
+    from nearkin.index.index import Index
+    from nearkin.index.settings import IndexSettings
     from nearkin.keys import HashKey
     from nearkin.lsh.hamming import HammingIndex
     from nearkin.measures.estimates import estimate

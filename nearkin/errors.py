@@ -31,3 +31,11 @@ class WireError(NearkinError, ValueError):
 
 class RebuildDueError(NearkinError, RuntimeError):
     """A counting signature has forgotten too much to be right; it must be rebuilt from the elements that are left."""
+
+
+class StoreError(RunError):
+    """A store could not do what an index asked: connection lost, timeout, read-only, full. Nothing was written by that step."""
+
+
+class RacedError(StoreError):
+    """Another process changed what a step was about to change; the index looks again and tries once more."""

@@ -98,6 +98,29 @@ class Sketcher:
             out.shingles[rows] = np.diff(shingles.offsets)
         return out._replace(keys=np.concatenate([np.empty((0, self.keyer.columns), np.uint64), *keys])) if self.keyer else out
 
+    def sketch_hashes(self, hashes: np.ndarray, starts: np.ndarray, counts: np.ndarray | None = None) -> Sketches:
+        """Signatures of documents whose text is gone: of their shingle hashes, and how often each occurred.
+
+        Args:
+            hashes: uint64 (total,), after any cut.
+            starts: int64 (n + 1,).
+            counts: int64 (total,); 1 each for sets.
+
+        Returns:
+            As `sketch`, with fingerprints of zero, for they are of the order of shingles.
+        """
+        offsets = starts if counts is None else np.concatenate([[0], np.cumsum(counts)])[starts]
+        plain = Shingles(hashes if counts is None else np.repeat(hashes, counts), offsets)
+        shingles = occurrences(plain) if self.spec.measure == "weighted-jaccard" else plain
+        n = len(starts) - 1
+        signatures, keys = np.empty((n, self.spec.signature_width), self.spec.signature_type), None
+        if self.spec.truncated or self.keyer:
+            keys = self._keyed(shingles, signatures)
+        else:
+            self.scheme.sketch(shingles, signatures)
+        sizes = np.diff(offsets).astype(np.uint32)
+        return Sketches(signatures, sizes, np.zeros((n, 2), np.uint64), keys if self.keyer else None)
+
     def _keyed(self, shingles: Shingles, signatures: np.ndarray) -> np.ndarray:
         """Keys of whole slots; then only their lowest bits, if so (Li, König, *b-Bit Minwise Hashing*, WWW 2010)."""
         slots = np.empty((len(signatures), self.spec.k), np.uint32)

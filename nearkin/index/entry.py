@@ -1,0 +1,180 @@
+"""What an index keeps of a document, and what it says about one."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+REF_SHIFT, MEMBER, MOST_SIZE = 24, 1 << 23, (1 << 23) - 1
+"""A posting is ref << 24 | member << 23 | size: who it is of, whether that is no representative, and the size, which decides
+before anything is fetched whether it can be similar at all."""
+
+
+class Entry(NamedTuple):
+    """A document of an index.
+
+    A *representative* is its own leader and has postings; any other document is resolved to one. The text (or, where texts
+    are not kept, the payload of exact comparison) stays with every document, so that a cluster can be made anew when its
+    representative goes.
+    """
+
+    scope: str
+    id: str
+    ref: int
+    """Number given by the store; 0 before."""
+    digest: bytes
+    """128 bits of SHA-256 over the content."""
+    leader: str
+    """Id of the representative that it is resolved to."""
+    cluster: str
+    """Id of its cluster: it stays when another representative is elected."""
+    similarity: float
+    """To the leader, exact."""
+    size: int
+    """Rows of its payload: distinct shingles; 0 for vectors, whose size says nothing."""
+    created: float
+    seen: float
+    """Seconds of the clock: when it came, and when it was last matched."""
+    posted: bool
+    """Whether it stands in buckets: a representative, until its bucket's time is over; any document where all are posted."""
+    signature: bytes
+    text: str | None
+    payload: bytes
+    """Columns of the payload, one after the other; empty where there is text."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether others may be resolved to it."""
+        return self.leader == self.id
+
+    @property
+    def word(self) -> int:
+        """What stands in buckets for it."""
+        return self.ref << REF_SHIFT | (0 if self.is_leader else MEMBER) | min(self.size, MOST_SIZE)
+
+
+class Postings(NamedTuple):
+    """Buckets, one after the other."""
+
+    words: np.ndarray
+    """int64 (total,)"""
+    offsets: np.ndarray
+    """int64 (keys + 1,)"""
+
+
+class Written(NamedTuple):
+    """A document, and `keys`, uint64 (b,), of the buckets that it stands in, goes to, or leaves."""
+
+    entry: Entry
+    keys: np.ndarray | None
+
+
+class Event(NamedTuple):
+    """A line of the log: what was erased, or which cluster went into which. It holds no content."""
+
+    kind: str
+    """`erased` or `merged`."""
+    scope: str
+    id: str
+    into: str
+    at: float
+
+
+@dataclass
+class Changes:
+    """What one atomic step does to a store, in this order.
+
+    Attributes:
+        dropped: Documents that go, with the keys of their postings if they have any.
+        unposted: Documents that leave their buckets.
+        changed: Documents that are there, as they are to be.
+        new: Documents whose ids must not be there, but for dropped ones.
+        posted: Documents that are there and go into buckets (out of them first, if they stand there as something else).
+        needs: (scope, id) of representatives that must be there before.
+        events: For the log.
+    """
+
+    dropped: list[Written] = field(default_factory=list)
+    unposted: list[Written] = field(default_factory=list)
+    changed: list[Entry] = field(default_factory=list)
+    new: list[Written] = field(default_factory=list)
+    posted: list[Written] = field(default_factory=list)
+    needs: list[tuple[str, str]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return any((self.dropped, self.unposted, self.changed, self.new, self.posted, self.events))
+
+    @property
+    def present(self) -> Iterator[Entry]:
+        """Documents that must be there before, unchanged in number."""
+        yield from (some.entry for some in (*self.dropped, *self.unposted, *self.posted))
+        yield from self.changed
+
+
+@dataclass(frozen=True)
+class Match:
+    """A stored document that resembles a queried one.
+
+    Attributes:
+        id: Of the document.
+        cluster: Its cluster.
+        similarity: Exact.
+        shared: Bands (or probes) in common.
+    """
+
+    id: str
+    cluster: str
+    similarity: float
+    shared: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an upserted document.
+
+    Attributes:
+        kind: `new` (a cluster of its own), `exact` (this very record is a representative already), `resolved` (known, to its
+            representative), `match` (resolved now), `updated` (another text under a known id; resolved or new).
+        layer: Which layer answered: `record`, `memory`, `store` or `search`.
+        id: Of the document.
+        cluster: Of its cluster.
+        representative: Id of the document that stands for the cluster; its own for a new one.
+        similarity: To the representative, exact.
+        candidates: Documents that were compared.
+        seconds: Of each phase; of a batch, divided by its documents.
+    """
+
+    kind: str
+    layer: str
+    id: str
+    cluster: str
+    representative: str
+    similarity: float
+    candidates: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether something else in the index stands for it."""
+        return self.representative != self.id
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {**self.__dict__, "seconds": dict(self.seconds), "duplicate": self.duplicate}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Documents that one stands for.
+
+    Attributes:
+        id: Of the cluster.
+        representative: Id of the document.
+        members: (id, similarity to the representative), the representative first, then as they came.
+    """
+
+    id: str
+    representative: str
+    members: tuple[tuple[str, float], ...]

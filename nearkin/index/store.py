@@ -1,0 +1,56 @@
+"""What an index asks of a store."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from nearkin.index.entry import Changes, Entry, Event, Postings
+
+
+class Store(Protocol):
+    """Entries by id and by number, buckets of postings by key, one atomic step at a time.
+
+    Every method may raise StoreError: nothing of the step was written then, and it may be tried again.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a password."""
+
+    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
+        """Writes the header if there is none; returns the one that is there."""
+
+    def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
+        """By id."""
+
+    def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
+        """By number."""
+
+    def postings(self, keys: np.ndarray) -> Postings:
+        """The buckets of keys, uint64 (m,), each as it was filled, oldest first."""
+
+    def apply(self, changes: Changes) -> list[int]:
+        """One atomic step; returns the numbers of the new documents.
+
+        Raises:
+            RacedError: An id is there already, or something that was needed or changed is not; nothing was written.
+        """
+
+    def members(self, scope: str, leader: str) -> list[Entry]:
+        """Documents resolved to a representative, itself apart, in the order of their numbers."""
+
+    def scan(self, scope: str | None = None) -> Iterator[Entry]:
+        """All documents, or those of a scope, in the order of their numbers."""
+
+    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+        """Documents last seen before a time: all of them, or those that are posted."""
+
+    def events(self) -> Iterator[Event]:
+        """The log, oldest first."""
+
+    def counts(self) -> dict[str, int]:
+        """records, leaders, postings, evicted, bytes, …"""
+
+    def close(self) -> None:
+        """Gives back what it holds."""

@@ -1,0 +1,155 @@
+"""`memory://`: for libraries and tests; entries in lists, postings in arrays."""
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from nearkin.errors import RacedError
+from nearkin.index.entry import Changes, Entry, Event, Postings
+from nearkin.index.table import BucketTable
+
+ENTRY_BYTES = 600
+"""What Python keeps of an entry beside its text, payload and signature."""
+POSTING_BYTES = 48
+"""Of a posting, its share of a table that is half full included."""
+
+
+class MemoryStore:
+    """Everything in this process; gone with it.
+
+    Args:
+        most: Postings of a bucket.
+    """
+
+    url = "memory://"
+
+    def __init__(self, most: int) -> None:
+        self.table = BucketTable(most)
+        self._entries: dict[int, Entry] = {}
+        self._refs: dict[tuple[str, str], int] = {}
+        self._members: dict[tuple[str, str], dict[int, None]] = {}
+        self._header: dict[str, Any] | None = None
+        self._events: list[Event] = []
+        self._numbers = count(1)
+        self._lock = RLock()
+        self._bytes = 0
+
+    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            self._header = self._header or header
+            return self._header
+
+    def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
+        refs, held = self._refs, self._entries
+        return [held.get(refs.get((scope, name), 0)) for name in ids]
+
+    def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
+        return [self._entries.get(ref) for ref in refs]
+
+    def postings(self, keys: np.ndarray) -> Postings:
+        with self._lock:
+            return self.table.look_up(keys)
+
+    def apply(self, changes: Changes) -> list[int]:
+        with self._lock:
+            self._check(changes)
+            for entry, keys in (*changes.dropped, *changes.unposted):
+                if keys is not None:
+                    self.table.remove(keys, entry.ref)
+            for entry, _ in changes.dropped:
+                self._drop(entry)
+            for entry in changes.changed:
+                self._unlink(self._entries[entry.ref])
+                self._put(entry)
+            numbers = [self._add(entry, keys) for entry, keys in changes.new]
+            for entry, keys in changes.posted:
+                if keys is not None:
+                    self.table.remove(keys, entry.ref)
+                    self.table.append(keys, entry.word)
+            self._events += changes.events
+            return numbers
+
+    def _add(self, entry: Entry, keys: np.ndarray | None) -> int:
+        stored = entry._replace(ref=next(self._numbers))
+        self._put(stored)
+        self._bytes += _size(stored)
+        if keys is not None:
+            self.table.append(keys, stored.word)
+        return stored.ref
+
+    def _check(self, changes: Changes) -> None:
+        """Every condition first, so that nothing is half done."""
+        going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
+        for entry, _ in changes.new:
+            if (entry.scope, entry.id) in self._refs and (entry.scope, entry.id) not in going:
+                raise RacedError(f"{entry.id} is there already")
+        for entry in changes.present:
+            held = self._entries.get(entry.ref)
+            if held is None or held.id != entry.id:
+                raise RacedError(f"{entry.id} is not there any more")
+        for scope, name in changes.needs:
+            held = self._entries.get(self._refs.get((scope, name), 0))
+            if held is None or not held.is_leader:
+                raise RacedError(f"the representative {name} is not there any more")
+
+    def _put(self, entry: Entry) -> None:
+        self._entries[entry.ref] = entry
+        self._refs[entry.scope, entry.id] = entry.ref
+        if not entry.is_leader:
+            self._members.setdefault((entry.scope, entry.leader), {})[entry.ref] = None
+
+    def _unlink(self, entry: Entry) -> None:
+        if not entry.is_leader and (held := self._members.get((entry.scope, entry.leader))) is not None:
+            held.pop(entry.ref, None)
+            if not held:
+                del self._members[entry.scope, entry.leader]
+
+    def _drop(self, entry: Entry) -> None:
+        held = self._entries.pop(entry.ref)
+        self._unlink(held)
+        del self._refs[held.scope, held.id]
+        self._bytes -= _size(held)
+
+    @property
+    def nbytes(self) -> int:
+        """About what is held: postings as they are used, entries reckoned."""
+        return self.table.postings * POSTING_BYTES + self._bytes
+
+    def members(self, scope: str, leader: str) -> list[Entry]:
+        with self._lock:
+            return [self._entries[ref] for ref in sorted(self._members.get((scope, leader), ()))]
+
+    def scan(self, scope: str | None = None) -> Iterator[Entry]:
+        for ref in sorted(self._entries):
+            entry = self._entries.get(ref)
+            if entry is not None and scope in (None, entry.scope):
+                yield entry
+
+    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+        with self._lock:
+            found = [entry for entry in self._entries.values() if entry.seen < before and (entry.posted or not posted)]
+        yield from sorted(found, key=lambda entry: (entry.seen, entry.ref))
+
+    def events(self) -> Iterator[Event]:
+        yield from list(self._events)
+
+    def counts(self) -> dict[str, int]:
+        with self._lock:
+            leaders = sum(entry.is_leader for entry in self._entries.values())
+            return {
+                "records": len(self._entries),
+                "leaders": leaders,
+                "postings": self.table.postings,
+                "evicted": self.table.evicted,
+                "bytes": self.nbytes,
+            }
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def _size(entry: Entry) -> int:
+    return ENTRY_BYTES + len(entry.signature) + len(entry.payload) + len(entry.text or "")

@@ -1,0 +1,342 @@
+"""`sqlite:///file.db`: the embedded default. One file, write-ahead log; buckets in memory, made from it when it is opened.
+
+Random look-ups and inserts of twenty keys a document are what a B-tree is worst at, so the file holds each document's keys in
+its row, and the buckets are arrays beside it. Several processes may share a file: each step has a number, and a process that
+sees another one's steps takes them over before its own.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import numpy as np
+
+from nearkin.errors import IncompatibleError, RacedError, StoreError, UsageError
+from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry, Event, Postings, Written
+from nearkin.index.table import BucketTable
+
+SCHEMA = 1
+AT_ONCE = 500
+"""Values of one statement."""
+GONE = 100_000
+"""Steps whose removals are kept for other processes; one that is further behind reads the file again."""
+BUSY = 30.0
+COLUMNS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload"
+CREATE = f"""
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entries (
+  ref INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL, id TEXT NOT NULL, digest BLOB NOT NULL, leader TEXT NOT NULL,
+  cluster TEXT NOT NULL, similarity REAL NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL, seen REAL NOT NULL,
+  posted INTEGER NOT NULL, signature BLOB NOT NULL, text TEXT, payload BLOB NOT NULL, keys BLOB, step INTEGER NOT NULL);
+CREATE UNIQUE INDEX entries_by_id ON entries (scope, id);
+CREATE INDEX entries_by_leader ON entries (scope, leader) WHERE leader <> id;
+CREATE INDEX entries_by_step ON entries (step);
+CREATE TABLE gone (step INTEGER NOT NULL, ref INTEGER NOT NULL, keys BLOB NOT NULL);
+CREATE INDEX gone_by_step ON gone (step);
+CREATE TABLE events (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, scope TEXT NOT NULL, id TEXT NOT NULL,
+  into_id TEXT NOT NULL, at REAL NOT NULL);
+INSERT INTO meta VALUES ('step', '0'), ('forgotten', '0');
+PRAGMA user_version = {SCHEMA};
+"""
+UPDATE = """UPDATE entries SET leader = ?, cluster = ?, similarity = ?, seen = ?, posted = ?, signature = ?, step = ?
+  WHERE ref = ?"""
+LOG = "INSERT INTO events (kind, scope, id, into_id, at) VALUES (?, ?, ?, ?, ?)"
+
+
+class SqliteStore:
+    """An index in a file.
+
+    Args:
+        path: Of the file; made if it is not there, its folder too.
+        most: Postings of a bucket.
+        synchronous: `full` (an acknowledged step survives a power cut) or `normal` (a killed process).
+    """
+
+    def __init__(self, path: Path, most: int, synchronous: str = "full") -> None:
+        if synchronous not in ("full", "normal"):
+            raise UsageError(f"synchronous={synchronous!r} is neither full nor normal")
+        self.path, self.most = path, most
+        self._lock = RLock()
+        self.table = BucketTable(most)
+        self._step, self._version = 0, -1
+        with self._failing():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute(f"PRAGMA synchronous = {synchronous}")
+            self._db.execute("PRAGMA cache_size = -65536")
+            self._migrate()
+            self._load()
+
+    @classmethod
+    def of_url(cls, url: str, most: int) -> "SqliteStore":
+        """From `sqlite:///relative.db` or `sqlite:////absolute.db`, with `?synchronous=normal` if so wanted."""
+        parts = urlsplit(url)
+        path = unquote(parts.path.removeprefix("/"))
+        if parts.netloc or not path:
+            raise UsageError(f"{url!r} is not of the form sqlite:///file.db, or sqlite:////absolute/file.db")
+        options = parse_qs(parts.query)
+        if unknown := sorted(set(options) - {"synchronous"}):
+            raise UsageError(f"{url!r} has the unknown option {unknown[0]!r}; there is synchronous")
+        return cls(Path(path), most, options.get("synchronous", ["full"])[0])
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"sqlite:///{self.path}"
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What the file system or another process makes impossible, as one kind of error."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{self.path}: {error}; nothing was written, and the step may be tried again") from error
+        except OSError as error:
+            raise StoreError(f"{self.path}: {error.strerror or error}") from error
+
+    def _migrate(self) -> None:
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA:
+            raise IncompatibleError(f"{self.path} has schema {version}, this nearkin knows {SCHEMA}: upgrade nearkin")
+        if version == 0:
+            with self._writing():
+                if self._db.execute("PRAGMA user_version").fetchone()[0] == 0:
+                    for statement in CREATE.split(";"):
+                        self._db.execute(statement)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One transaction that writes; undone when its body fails."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    # -- buckets
+
+    def _load(self) -> None:
+        """All buckets, from the rows."""
+        self.table = BucketTable(self.most)
+        self._version = self._db.execute("PRAGMA data_version").fetchone()[0]
+        with self._snapshot():
+            self._step = self._number("step")
+            rows = self._db.execute("SELECT ref, leader = id, size, keys FROM entries WHERE posted ORDER BY ref")
+            for ref, leads, size, keys in rows:
+                self.table.append(np.frombuffer(keys, np.uint64), _word(ref, leads, size))
+
+    def _number(self, name: str) -> int:
+        return int(self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0])
+
+    def _catch_up(self) -> None:
+        """Takes over what other connections wrote."""
+        version = self._db.execute("PRAGMA data_version").fetchone()[0]
+        if version == self._version:
+            return
+        with self._snapshot():
+            self._take_over()
+        self._version = version
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Statements that see one state of the file."""
+        if self._db.in_transaction:
+            yield
+            return
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("COMMIT")
+
+    def _take_over(self) -> None:
+        if self._step < self._number("forgotten"):
+            self._load()
+            return
+        for ref, keys in self._db.execute("SELECT ref, keys FROM gone WHERE step > ?", (self._step,)):
+            self.table.remove(np.frombuffer(keys, np.uint64), ref)
+        rows = self._db.execute(
+            "SELECT ref, leader = id, size, keys, posted, step FROM entries WHERE step > ? AND keys IS NOT NULL ORDER BY ref",
+            (self._step,),
+        )
+        for ref, leads, size, blob, posted, _ in rows:
+            keys = np.frombuffer(blob, np.uint64)
+            self.table.remove(keys, ref)
+            if posted:
+                self.table.append(keys, _word(ref, leads, size))
+        self._step = self._number("step")
+
+    # -- the store's methods
+
+    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
+        with self._lock, self._failing():
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('header', ?)", (json.dumps(header, sort_keys=True),))
+            found: dict[str, Any] = json.loads(self._db.execute("SELECT value FROM meta WHERE name = 'header'").fetchone()[0])
+            return found
+
+    def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
+        found: dict[str, Entry] = {}
+        with self._lock, self._failing():
+            for some in _chunks(ids):
+                query = f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND id IN ({_marks(some)})"
+                found |= {row[2]: _entry(row) for row in self._db.execute(query, (scope, *some))}
+        return [found.get(name) for name in ids]
+
+    def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
+        found: dict[int, Entry] = {}
+        with self._lock, self._failing():
+            for some in _chunks(refs):
+                query = f"SELECT {COLUMNS} FROM entries WHERE ref IN ({_marks(some)})"
+                found |= {row[0]: _entry(row) for row in self._db.execute(query, some)}
+        return [found.get(ref) for ref in refs]
+
+    def postings(self, keys: np.ndarray) -> Postings:
+        with self._lock, self._failing():
+            self._catch_up()
+            return self.table.look_up(keys)
+
+    def apply(self, changes: Changes) -> list[int]:
+        with self._lock, self._failing():
+            with self._writing():
+                self._catch_up()
+                self._check(changes)
+                step = self._step + 1
+                numbers = self._write(changes, step)
+            self._step = step
+            self._post(changes, numbers)
+            return numbers
+
+    def _check(self, changes: Changes) -> None:
+        there = [(entry.ref, entry.id) for entry in changes.present]
+        for some in _chunks(there):
+            query = f"SELECT ref, id FROM entries WHERE ref IN ({_marks(some)})"
+            found = set(self._db.execute(query, [ref for ref, _ in some]))
+            if missing := set(some) - found:
+                raise RacedError(f"{next(iter(missing))[1]} is not there any more")
+        for scope in dict.fromkeys(scope for scope, _ in changes.needs):
+            names = sorted({name for of, name in changes.needs if of == scope})
+            for some_names in _chunks(names):
+                query = f"SELECT COUNT(*) FROM entries WHERE scope = ? AND leader = id AND id IN ({_marks(some_names)})"
+                if self._db.execute(query, (scope, *some_names)).fetchone()[0] < len(some_names):
+                    raise RacedError("a representative is not there any more")
+
+    def _write(self, changes: Changes, step: int) -> list[int]:
+        run = self._db
+        leaving = [
+            (step, entry.ref, keys.tobytes()) for entry, keys in (*changes.dropped, *changes.unposted) if keys is not None
+        ]
+        changed = [(e.leader, e.cluster, e.similarity, e.seen, e.posted, e.signature, step, e.ref) for e in changes.changed]
+        posted = [(keys.tobytes(), step, entry.ref) for entry, keys in changes.posted if keys is not None]
+        run.executemany("INSERT INTO gone VALUES (?, ?, ?)", leaving)
+        run.executemany("DELETE FROM entries WHERE ref = ?", [(entry.ref,) for entry, _ in changes.dropped])
+        run.executemany(UPDATE, changed)
+        run.executemany("UPDATE entries SET keys = ?, step = ? WHERE ref = ?", posted)
+        last = run.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
+        first = 1 + (last[0] if last else 0)
+        numbers = list(range(first, first + len(changes.new)))
+        try:
+            run.executemany(
+                f"INSERT INTO entries ({COLUMNS}, keys, step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [_row(number, written, step) for number, written in zip(numbers, changes.new, strict=True)],
+            )
+        except sqlite3.IntegrityError as error:
+            raise RacedError("a document is there already") from error
+        run.executemany(LOG, [tuple(event) for event in changes.events])
+        run.execute("UPDATE meta SET value = ? WHERE name = 'step'", (str(step),))
+        if step % GONE == 0:
+            run.execute("DELETE FROM gone WHERE step <= ?", (step - GONE,))
+            run.execute("UPDATE meta SET value = ? WHERE name = 'forgotten'", (str(step - GONE),))
+        return numbers
+
+    def _post(self, changes: Changes, numbers: list[int]) -> None:
+        """What was committed, into the buckets."""
+        for entry, keys in (*changes.dropped, *changes.unposted):
+            if keys is not None:
+                self.table.remove(keys, entry.ref)
+        for (entry, keys), number in zip(changes.new, numbers, strict=True):
+            if keys is not None:
+                self.table.append(keys, entry._replace(ref=number).word)
+        for entry, keys in changes.posted:
+            if keys is not None:
+                self.table.remove(keys, entry.ref)
+                self.table.append(keys, entry.word)
+
+    def members(self, scope: str, leader: str) -> list[Entry]:
+        query = f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND leader = ? AND leader <> id ORDER BY ref"
+        with self._lock, self._failing():
+            return [_entry(row) for row in self._db.execute(query, (scope, leader))]
+
+    def scan(self, scope: str | None = None) -> Iterator[Entry]:
+        last, inside = 0, "" if scope is None else "AND scope = :scope"
+        while True:
+            query = f"SELECT {COLUMNS} FROM entries WHERE ref > :last {inside} ORDER BY ref LIMIT {AT_ONCE}"
+            with self._lock, self._failing():
+                rows = self._db.execute(query, {"last": last, "scope": scope}).fetchall()
+            if not rows:
+                return
+            last = rows[-1][0]
+            yield from map(_entry, rows)
+
+    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+        query = f"SELECT {COLUMNS} FROM entries WHERE seen < ? {'AND posted' if posted else ''} ORDER BY seen, ref"
+        with self._lock, self._failing():
+            rows = self._db.execute(query, (before,)).fetchall()
+        yield from map(_entry, rows)
+
+    def events(self) -> Iterator[Event]:
+        with self._lock, self._failing():
+            rows = self._db.execute("SELECT kind, scope, id, into_id, at FROM events ORDER BY number").fetchall()
+        yield from (Event(*row) for row in rows)
+
+    def counts(self) -> dict[str, int]:
+        with self._lock, self._failing():
+            self._catch_up()
+            records, leaders = self._db.execute("SELECT COUNT(*), COALESCE(SUM(leader = id), 0) FROM entries").fetchone()
+            pages, size = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+            return {
+                "records": records,
+                "leaders": leaders,
+                "postings": self.table.postings,
+                "evicted": self.table.evicted,
+                "bytes": pages * size,
+                "bucket_bytes": self.table.nbytes,
+            }
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+
+def _word(ref: int, leads: int, size: int) -> int:
+    return ref << REF_SHIFT | (0 if leads else MEMBER) | min(size, MOST_SIZE)
+
+
+def _row(number: int, written: Written, step: int) -> tuple[Any, ...]:
+    entry, keys = written
+    about = (entry.scope, entry.id, entry.digest, entry.leader, entry.cluster, entry.similarity, entry.size, entry.created)
+    kept = (entry.seen, entry.posted, entry.signature, entry.text, entry.payload, None if keys is None else keys.tobytes())
+    return (number, *about, *kept, step)
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    ref, scope, name, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload = row
+    about = (scope, name, ref, digest, leader, cluster, similarity, size, created, seen, bool(posted))
+    return Entry(*about, signature, text, payload)
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(values), AT_ONCE):
+        yield values[start : start + AT_ONCE]
