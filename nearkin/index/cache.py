@@ -23,7 +23,7 @@ class ResolvedCache:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._held: OrderedDict[tuple[str, str], Resolution] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str], tuple[bytes, str, str, float]] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -33,14 +33,16 @@ class ResolvedCache:
         """Of a document, if it is known."""
         with self._lock:
             found = self._held.get((scope, name))
-            if found is not None:
-                self._held.move_to_end((scope, name))
-            return found
+            if found is None:
+                return None
+            self._held.move_to_end((scope, name))
+            return Resolution._make(found)
 
     def put(self, scope: str, name: str, resolution: Resolution) -> None:
         """Remembers it, and forgets the one that was not used for longest."""
         with self._lock:
-            self._held[scope, name] = resolution
+            # a plain tuple: see the memory store
+            self._held[scope, name] = tuple(resolution)  # type: ignore[assignment]
             self._held.move_to_end((scope, name))
             if len(self._held) > self.size:
                 self._held.popitem(last=False)

@@ -223,11 +223,10 @@ class Index:
         searched = time.perf_counter()
         if changes:
             self.store.apply(changes)
-        outcomes = self._outcomes(scope, names, known, rest, decisions, changes)
         self._evict_cold()
         spent = {"look_up": looked - began, "search": searched - looked, "write": time.perf_counter() - searched}
         seconds = {name: value / max(len(names), 1) for name, value in spent.items()}
-        return [replace(outcome, seconds=seconds) for outcome in outcomes]
+        return self._outcomes(scope, names, known, rest, decisions, changes, seconds)
 
     def _one_by_one(
         self, scope: str, documents: "list[str | np.ndarray]", digests: list[bytes], names: list[str]
@@ -264,7 +263,14 @@ class Index:
         changes.changed += [entry._replace(seen=now) for entry in own.values() if entry.seen < least]
 
     def _outcomes(
-        self, scope: str, names: list[str], known: list[_Known], rest: list[int], decisions: list[_Decision], changes: Changes
+        self,
+        scope: str,
+        names: list[str],
+        known: list[_Known],
+        rest: list[int],
+        decisions: list[_Decision],
+        changes: Changes,
+        seconds: dict[str, float],
     ) -> list[Outcome]:
         outcomes = []
         written = {entry.id: entry for entry, _ in changes.new}
@@ -273,12 +279,12 @@ class Index:
             if one.resolution is not None:
                 leader, similarity = one.resolution.leader, one.resolution.similarity
                 kind = "exact" if leader == name else "resolved"
-                outcomes.append(Outcome(kind, one.layer, name, one.resolution.cluster, leader, similarity))
+                outcomes.append(Outcome(kind, one.layer, name, one.resolution.cluster, leader, similarity, 0, seconds))
                 self._cache.put(scope, name, one.resolution)
                 continue
             entry, compared = written[name], searched[i].compared
             kind = "updated" if one.entry is not None else "new" if entry.is_leader else "match"
-            outcomes.append(Outcome(kind, "search", name, entry.cluster, entry.leader, entry.similarity, compared))
+            outcomes.append(Outcome(kind, "search", name, entry.cluster, entry.leader, entry.similarity, compared, seconds))
             self._cache.put(scope, name, Resolution(entry.digest, entry.leader, entry.cluster, entry.similarity))
         return outcomes
 
@@ -340,15 +346,15 @@ class Index:
         if ranked.crowded and n > 1:
             return None
         pool = self._pool(prepared, ranked)
-        candidates = np.split(np.arange(len(ranked.words)), np.searchsorted(ranked.documents, np.arange(1, n)))
+        bounds = np.searchsorted(ranked.documents, np.arange(n + 1)).tolist()
         twice = _shared_keys(prepared.keys, prepared.empty)
         buckets: dict[int, list[int]] = {}
         decisions: list[_Decision] = []
         for at in range(n):
-            mine = twice[at]
+            mine, own = twice[at], slice(bounds[at], bounds[at + 1])
             best: _Decision = NOWHERE
-            if not prepared.empty[at] and (len(candidates[at]) or mine):
-                best = self._best(at, candidates[at], mine, buckets, ranked, pool, prepared)
+            if own.start < own.stop or any(key in buckets for key in mine):
+                best = self._best(at, own, mine, buckets, ranked, pool, prepared)
             decisions.append(best)
             if best.entry is None and best.position is None:
                 for key in mine:
@@ -361,6 +367,8 @@ class Index:
         found = self.store.postings(prepared.keys.reshape(-1))
         sizes = np.diff(found.offsets)
         crowded = bool(len(sizes)) and int(sizes.max()) + n > self.settings.max_bucket
+        if not len(found.words):
+            return _Ranked(*NONE_RANKED, crowded)
         documents = np.repeat(np.arange(n).repeat(per), sizes)
         words = found.words
         keep = ~prepared.empty[documents]
@@ -388,7 +396,7 @@ class Index:
 
     def _pool(self, prepared: Prepared, ranked: _Ranked) -> _Pool:
         """The candidates, fetched at once, behind the batch."""
-        refs = np.unique(ranked.words >> REF_SHIFT).tolist()
+        refs = np.unique(ranked.words >> REF_SHIFT).tolist() if len(ranked.words) else []
         entries = [entry for entry in self.store.by_refs(refs) if entry is not None] if refs else []
         now = self.clock()
         alive = [entry for entry in entries if self._is_alive(entry, now)]
@@ -409,7 +417,7 @@ class Index:
     def _best(
         self,
         at: int,
-        candidates: np.ndarray,
+        candidates: slice,
         mine: list[int],
         buckets: dict[int, list[int]],
         ranked: _Ranked,
@@ -645,6 +653,7 @@ class Index:
 
 
 NOWHERE = _Decision(None, None, 0.0, 0)
+NONE_RANKED = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def _starts(payload: Payload) -> np.ndarray:

@@ -20,6 +20,7 @@ from nearkin.measures.base import Payload
 from nearkin.sketch.materials import Materials
 from nearkin.sketch.sketcher import Keyer, Sketches
 from nearkin.threads import Borrowed
+from nearkin.verify.exact import Sets, distinct_sets
 
 Document: TypeAlias = "str | Sequence[float] | np.ndarray"
 DIGEST = 16
@@ -48,6 +49,14 @@ def default_id(digest: bytes) -> str:
         'AAAAAAAAAAAAAAAAAAAAAA'
     """
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _payload(sets: list[Sets]) -> Payload:
+    """Sets of slices, one after the other."""
+    if len(sets) == 1:
+        return Payload(sets[0].sizes, (sets[0].hashes,))
+    hashes, sizes = zip(*sets, strict=True) if sets else ([np.empty(0, np.uint64)], [np.empty(0, np.int64)])
+    return Payload(np.concatenate(sizes), (np.concatenate(hashes),))
 
 
 @dataclass(frozen=True)
@@ -133,6 +142,10 @@ class Preparer:
     def prepare(self, scope: str, documents: "Sequence[str | np.ndarray]", digests: list[bytes]) -> Prepared:
         """Everything at once, by the batch kernels."""
         column = self.column(documents)
+        if self.measure.spec.measure == "jaccard":
+            sets: list[Sets] = []
+            sketches = self._sketchers.use(lambda tool: tool.sketch(column, lambda some: sets.append(distinct_sets(*some))))
+            return Prepared(digests, sketches.signatures, self._keys(scope, sketches), _payload(sets), sketches.shingles == 0)
         sketches = self._sketchers.use(lambda tool: tool.sketch(column))
         return Prepared(digests, sketches.signatures, self._keys(scope, sketches), self.payload(column), sketches.shingles == 0)
 

@@ -80,14 +80,21 @@ class Sketcher:
         self.scheme = scheme_for(spec, materials)
         self.keyer = keyer
 
-    def sketch(self, documents: pa.Array) -> Sketches:
-        """Signatures, shingle counts and stream fingerprints of text (large_string) or token lists."""
+    def sketch(self, documents: pa.Array, also: Callable[[Shingles], None] | None = None) -> Sketches:
+        """Signatures, shingle counts and stream fingerprints of text (large_string) or token lists.
+
+        Args:
+            documents: Some.
+            also: Handed the compared shingles of each slice, which the next one overwrites: documents are shingled once.
+        """
         n, spec = len(documents), self.spec
         signatures = np.empty((n, spec.signature_width), spec.signature_type)
         out = Sketches(signatures, np.empty(n, np.uint32), np.empty((n, 2), np.uint64))
         keys: list[np.ndarray] = []
         for start, stream in iterate_streams(self.shingler, documents):
             rest = self.shingler.rest(stream)
+            if also is not None:
+                also(rest)
             shingles = occurrences(rest) if spec.measure == "weighted-jaccard" else rest
             rows = slice(start, start + len(shingles.offsets) - 1)
             if spec.truncated or self.keyer:

@@ -28,7 +28,8 @@ class MemoryStore:
 
     def __init__(self, most: int) -> None:
         self.table = BucketTable(most)
-        self._entries: dict[int, Entry] = {}
+        # plain tuples of plain values: unlike named ones, the garbage collector does not walk them again and again
+        self._rows: dict[int, tuple[Any, ...]] = {}
         self._refs: dict[tuple[str, str], int] = {}
         self._members: dict[tuple[str, str], dict[int, None]] = {}
         self._header: dict[str, Any] | None = None
@@ -43,11 +44,14 @@ class MemoryStore:
             return self._header
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        refs, held = self._refs, self._entries
-        return [held.get(refs.get((scope, name), 0)) for name in ids]
+        return [self._get(self._refs.get((scope, name), 0)) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
-        return [self._entries.get(ref) for ref in refs]
+        return [self._get(ref) for ref in refs]
+
+    def _get(self, ref: int) -> Entry | None:
+        row = self._rows.get(ref)
+        return None if row is None else Entry._make(row)
 
     def postings(self, keys: np.ndarray) -> Postings:
         with self._lock:
@@ -62,7 +66,7 @@ class MemoryStore:
             for entry, _ in changes.dropped:
                 self._drop(entry)
             for entry in changes.changed:
-                self._unlink(self._entries[entry.ref])
+                self._unlink(Entry._make(self._rows[entry.ref]))
                 self._put(entry)
             numbers = [self._add(entry, keys) for entry, keys in changes.new]
             for entry, keys in changes.posted:
@@ -87,16 +91,16 @@ class MemoryStore:
             if (entry.scope, entry.id) in self._refs and (entry.scope, entry.id) not in going:
                 raise RacedError(f"{entry.id} is there already")
         for entry in changes.present:
-            held = self._entries.get(entry.ref)
+            held = self._get(entry.ref)
             if held is None or held.id != entry.id:
                 raise RacedError(f"{entry.id} is not there any more")
         for scope, name in changes.needs:
-            held = self._entries.get(self._refs.get((scope, name), 0))
+            held = self._get(self._refs.get((scope, name), 0))
             if held is None or not held.is_leader:
                 raise RacedError(f"the representative {name} is not there any more")
 
     def _put(self, entry: Entry) -> None:
-        self._entries[entry.ref] = entry
+        self._rows[entry.ref] = tuple(entry)
         self._refs[entry.scope, entry.id] = entry.ref
         if not entry.is_leader:
             self._members.setdefault((entry.scope, entry.leader), {})[entry.ref] = None
@@ -108,7 +112,7 @@ class MemoryStore:
                 del self._members[entry.scope, entry.leader]
 
     def _drop(self, entry: Entry) -> None:
-        held = self._entries.pop(entry.ref)
+        held = Entry._make(self._rows.pop(entry.ref))
         self._unlink(held)
         del self._refs[held.scope, held.id]
         self._bytes -= _size(held)
@@ -120,17 +124,20 @@ class MemoryStore:
 
     def members(self, scope: str, leader: str) -> list[Entry]:
         with self._lock:
-            return [self._entries[ref] for ref in sorted(self._members.get((scope, leader), ()))]
+            return [Entry._make(self._rows[ref]) for ref in sorted(self._members.get((scope, leader), ()))]
 
     def scan(self, scope: str | None = None) -> Iterator[Entry]:
-        for ref in sorted(self._entries):
-            entry = self._entries.get(ref)
+        for ref in sorted(self._rows):
+            entry = self._get(ref)
             if entry is not None and scope in (None, entry.scope):
                 yield entry
 
+    def _all(self) -> Iterator[Entry]:
+        return map(Entry._make, self._rows.values())
+
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
         with self._lock:
-            found = [entry for entry in self._entries.values() if entry.seen < before and (entry.posted or not posted)]
+            found = [entry for entry in self._all() if entry.seen < before and (entry.posted or not posted)]
         yield from sorted(found, key=lambda entry: (entry.seen, entry.ref))
 
     def events(self) -> Iterator[Event]:
@@ -138,9 +145,9 @@ class MemoryStore:
 
     def counts(self) -> dict[str, int]:
         with self._lock:
-            leaders = sum(entry.is_leader for entry in self._entries.values())
+            leaders = sum(entry.is_leader for entry in self._all())
             return {
-                "records": len(self._entries),
+                "records": len(self._rows),
                 "leaders": leaders,
                 "postings": self.table.postings,
                 "evicted": self.table.evicted,
