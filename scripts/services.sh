@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# What some tests need besides Python: a browser for the report page. Installed from Debian's packages when this is root;
+# What some tests need besides Python: a browser for the report page, servers for the stores of an index. Installed from Debian's packages when this is root;
 # otherwise the tests say what they skip.
 set -euo pipefail
 missing=()
 command -v chromium >/dev/null || missing+=(chromium)
+command -v redis-server >/dev/null || missing+=(redis-server)
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
 if [ "${#missing[@]}" -gt 0 ]; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     apt-get update -qq

@@ -91,7 +91,8 @@ class Changes:
         changed: Documents that are there, as they are to be.
         new: Documents whose ids must not be there, but for dropped ones.
         posted: Documents that are there and go into buckets (out of them first, if they stand there as something else).
-        needs: (scope, id) of representatives that must be there before.
+        needs: Representatives that must be there before, and be that.
+        crowded: Whether a bucket may get more postings than it takes: only then a store has to count them.
         events: For the log.
     """
 
@@ -100,8 +101,9 @@ class Changes:
     changed: list[Entry] = field(default_factory=list)
     new: list[Written] = field(default_factory=list)
     posted: list[Written] = field(default_factory=list)
-    needs: list[tuple[str, str]] = field(default_factory=list)
+    needs: list[Entry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    crowded: bool = False
 
     def __bool__(self) -> bool:
         return any((self.dropped, self.unposted, self.changed, self.new, self.posted, self.events))

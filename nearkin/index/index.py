@@ -215,7 +215,7 @@ class Index:
             gone = next((one.entry for one in known if one.entry is not None and one.resolution is None), None)
             if gone is not None:
                 self._take_out(gone, changes, now)
-            found = self._decide(scope, prepared, frozenset() if gone is None else frozenset((gone.ref,)))
+            found = self._decide(prepared, frozenset() if gone is None else frozenset((gone.ref,)), changes)
             if found is None:
                 return self._one_by_one(scope, documents, digests, names)
             decisions = found
@@ -307,7 +307,7 @@ class Index:
             leader, cluster, similarity = name, name, 1.0
             if decision.entry is not None:
                 leader, cluster, similarity = decision.entry.id, decision.entry.cluster, decision.similarity
-                changes.needs.append((scope, leader))
+                changes.needs.append(decision.entry)
                 if decision.entry.seen < least and leader not in refreshed:
                     refreshed.add(leader)
                     changes.changed.append(decision.entry._replace(seen=now))
@@ -339,10 +339,11 @@ class Index:
 
     # -- search
 
-    def _decide(self, scope: str, prepared: Prepared, without: frozenset[int]) -> list[_Decision] | None:
+    def _decide(self, prepared: Prepared, without: frozenset[int], changes: Changes) -> list[_Decision] | None:
         """Where each document of a batch belongs, as if they came one by one; None if that is the only way to tell."""
         n = len(prepared.digests)
         ranked = self._ranked(prepared, leaders=True, without=without)
+        changes.crowded |= ranked.crowded
         if ranked.crowded and n > 1:
             return None
         pool = self._pool(prepared, ranked)
@@ -568,15 +569,15 @@ class Index:
         """Documents whose representative goes are searched for anew, in the order of their numbers, and verified again."""
         scope, every = gone.scope, self.settings.postings == "all"
         prepared = self.preparer.restored(scope, members)
-        decisions = self._decide(scope, prepared, frozenset((gone.ref, *(member.ref for member in members))))
+        decisions = self._decide(prepared, frozenset((gone.ref, *(member.ref for member in members))), changes)
         if decisions is None:
-            decisions = [self._decide(scope, _row(prepared, at), frozenset((gone.ref,)))[0] for at in range(len(members))]  # type: ignore[index]
+            decisions = [self._decide(_row(prepared, at), frozenset((gone.ref,)), changes)[0] for at in range(len(members))]  # type: ignore[index]
         heir: int | None = None
         clusters: dict[int, str] = {}
         for at, (member, decision) in enumerate(zip(members, decisions, strict=True)):
             if decision.entry is not None:
                 found = decision.entry
-                changes.needs.append((scope, found.id))
+                changes.needs.append(found)
                 moved = member._replace(leader=found.id, cluster=found.cluster, similarity=decision.similarity)
             elif decision.position is not None:
                 head = members[decision.position]

@@ -1,5 +1,6 @@
 """Stores to run the contract over, each new and empty."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 import nearkin as nk
+from tests.services import postgres_server, redis_server
 
-STORES = ["memory", "sqlite"]
+STORES = ["memory", "sqlite", "redis", "postgres"]
 Opener = Callable[..., nk.Index]
 
 
@@ -23,10 +25,35 @@ class Clock:
         return self.now
 
 
+@pytest.fixture(scope="session")
+def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with redis_server(tmp_path_factory.mktemp("redis"), "--appendonly", "no") as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def postgres_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with postgres_server(tmp_path_factory.mktemp("postgres")) as port:
+        yield port
+
+
+NUMBERS = itertools.count()
+
+
 @pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of an empty store of each kind."""
-    return {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/index.db"}[request.param]
+    return empty_store(request.param, request, tmp_path)
+
+
+def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    """The URL of a store that nothing was put into."""
+    number = next(NUMBERS)
+    if kind == "redis":
+        return f"redis://127.0.0.1:{request.getfixturevalue('redis_port')}/0?prefix=test{number}"
+    if kind == "postgres":
+        return f"postgresql://nearkin@127.0.0.1:{request.getfixturevalue('postgres_port')}/postgres?schema=test{number}"
+    return {"memory": "memory://", "sqlite": f"sqlite:///{folder}/index{number}.db"}[kind]
 
 
 @pytest.fixture

@@ -94,10 +94,10 @@ class MemoryStore:
             held = self._get(entry.ref)
             if held is None or held.id != entry.id:
                 raise RacedError(f"{entry.id} is not there any more")
-        for scope, name in changes.needs:
-            held = self._get(self._refs.get((scope, name), 0))
+        for entry in changes.needs:
+            held = self._get(entry.ref)
             if held is None or not held.is_leader:
-                raise RacedError(f"the representative {name} is not there any more")
+                raise RacedError(f"the representative {entry.id} is not there any more")
 
     def _put(self, entry: Entry) -> None:
         self._rows[entry.ref] = tuple(entry)

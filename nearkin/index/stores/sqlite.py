@@ -222,12 +222,10 @@ class SqliteStore:
             found = set(self._db.execute(query, [ref for ref, _ in some]))
             if missing := set(some) - found:
                 raise RacedError(f"{next(iter(missing))[1]} is not there any more")
-        for scope in dict.fromkeys(scope for scope, _ in changes.needs):
-            names = sorted({name for of, name in changes.needs if of == scope})
-            for some_names in _chunks(names):
-                query = f"SELECT COUNT(*) FROM entries WHERE scope = ? AND leader = id AND id IN ({_marks(some_names)})"
-                if self._db.execute(query, (scope, *some_names)).fetchone()[0] < len(some_names):
-                    raise RacedError("a representative is not there any more")
+        for refs in _chunks(sorted({entry.ref for entry in changes.needs})):
+            query = f"SELECT COUNT(*) FROM entries WHERE leader = id AND ref IN ({_marks(refs)})"
+            if self._db.execute(query, refs).fetchone()[0] < len(refs):
+                raise RacedError("a representative is not there any more")
 
     def _write(self, changes: Changes, step: int) -> list[int]:
         run = self._db

@@ -7,7 +7,11 @@ from nearkin.errors import UsageError
 from nearkin.index.settings import IndexSettings
 from nearkin.index.store import Store
 from nearkin.index.stores.memory import MemoryStore
+from nearkin.index.stores.postgres import PostgresStore
+from nearkin.index.stores.redis import RedisStore
 from nearkin.index.stores.sqlite import SqliteStore
+
+USUAL_BANDS = 20
 
 
 def _memory(url: str, settings: IndexSettings) -> Store:
@@ -18,19 +22,35 @@ def _sqlite(url: str, settings: IndexSettings) -> Store:
     return SqliteStore.of_url(url, settings.max_bucket)
 
 
-SCHEMES: dict[str, Callable[[str, IndexSettings], Store]] = {"memory": _memory, "sqlite": _sqlite}
+def _redis(url: str, settings: IndexSettings) -> Store:
+    return RedisStore(url, settings.max_bucket, settings.documents * (settings.bands or USUAL_BANDS))
+
+
+def _postgres(url: str, settings: IndexSettings) -> Store:
+    return PostgresStore(url, settings.max_bucket)
+
+
+SCHEMES: dict[str, Callable[[str, IndexSettings], Store]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "redis": _redis,
+    "rediss": _redis,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+}
 
 
 def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
-    """The store that a URL, or a list of them, names.
+    """The store that a URL names.
 
     Raises:
         UsageError: There is no such kind of store.
         StoreError: It cannot be reached.
     """
     if not isinstance(url, str):
-        raise UsageError("one URL, for now")
+        raise UsageError("an index is opened over one URL")
     scheme = urlsplit(url).scheme
     if scheme not in SCHEMES:
-        raise UsageError(f"{url!r} is the URL of no store; there are {', '.join(f'{name}://' for name in SCHEMES)}")
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise UsageError(f"{scheme or url[:40]!r} names no kind of store; there are {known}")
     return SCHEMES[scheme](url, settings)

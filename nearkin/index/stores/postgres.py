@@ -1,0 +1,310 @@
+"""`postgresql://user@host/db?schema=name`: set-based statements, a connection pool, one transaction a step."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import numpy as np
+
+from nearkin.errors import IncompatibleError, MissingExtraError, RacedError, StoreError, UsageError
+from nearkin.index.entry import Changes, Entry, Event, Postings
+
+SCHEMA = 1
+CONNECTIONS = 8
+TIMEOUT = 30.0
+AT_ONCE = 1000
+COLUMNS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload"
+TYPES = (
+    "int8",
+    "text",
+    "text",
+    "bytea",
+    "text",
+    "text",
+    "float8",
+    "int4",
+    "float8",
+    "float8",
+    "bool",
+    "bytea",
+    "text",
+    "bytea",
+)
+CREATE = """
+CREATE SCHEMA IF NOT EXISTS {s};
+CREATE TABLE {s}.meta (name text PRIMARY KEY, value jsonb NOT NULL);
+CREATE TABLE {s}.entries (
+  ref bigint PRIMARY KEY, scope text NOT NULL, id text NOT NULL, digest bytea NOT NULL, leader text NOT NULL,
+  cluster text NOT NULL, similarity float8 NOT NULL, size integer NOT NULL, created float8 NOT NULL, seen float8 NOT NULL,
+  posted boolean NOT NULL,  signature bytea NOT NULL, text text, payload bytea NOT NULL);
+CREATE UNIQUE INDEX entries_by_id ON {s}.entries (scope, id);
+CREATE INDEX entries_by_leader ON {s}.entries (scope, leader) WHERE leader <> id;
+CREATE INDEX entries_by_seen ON {s}.entries (seen);
+CREATE TABLE {s}.postings (key bigint NOT NULL, word bigint NOT NULL, PRIMARY KEY (key, word));
+CREATE TABLE {s}.events (number bigserial PRIMARY KEY, kind text NOT NULL, scope text NOT NULL, id text NOT NULL,
+  into_id text NOT NULL, at float8 NOT NULL);
+CREATE SEQUENCE {s}.refs;
+CREATE SEQUENCE {s}.evicted MINVALUE 0 START 0;
+INSERT INTO {s}.meta VALUES ('schema', '1');
+"""
+LOCK = 0x6E6B
+"""Of the advisory lock under which a schema is made."""
+
+
+class PostgresStore:
+    """An index in PostgreSQL.
+
+    Args:
+        url: Of the database, with `?schema=` for the schema (`nearkin` by default) beside libpq's own options.
+        most: Postings of a bucket.
+    """
+
+    def __init__(self, url: str, most: int) -> None:
+        try:
+            import psycopg
+            import psycopg_pool
+        except ImportError as error:
+            raise MissingExtraError("postgresql:// needs psycopg: pip install 'nearkin[postgres]'") from error
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query))
+        self._s = options.pop("schema", "nearkin")
+        if not self._s.isidentifier():
+            raise UsageError(f"schema={self._s!r} is no plain name")
+        self._most, self._url = most, urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        self._psycopg, self._pool_errors = psycopg, (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed)
+        self._pool: Any = psycopg_pool.ConnectionPool(
+            urlunsplit(parts._replace(query=urlencode(options))), min_size=1, max_size=CONNECTIONS, timeout=TIMEOUT, open=False
+        )
+        with self._failing():
+            self._pool.open(wait=True, timeout=TIMEOUT)
+            self._make()
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a password."""
+        return self._url
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        errors = self._psycopg.errors
+        try:
+            yield
+        except (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation) as error:
+            raise RacedError(f"{self._url}: {error}") from error
+        except (self._psycopg.Error, *self._pool_errors) as error:
+            about = " ".join(str(error).split()) or type(error).__name__
+            raise StoreError(f"{self._url}: {about}; nothing was written by this step, and it may be tried again") from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """A cursor for one statement."""
+        with self._failing(), self._pool.connection() as connection:
+            connection.autocommit = True
+            try:
+                with connection.cursor(binary=True) as cursor:
+                    yield cursor
+            finally:
+                connection.autocommit = False
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        """A cursor of one transaction; parameters and results in binary form."""
+        with (
+            self._failing(),
+            self._pool.connection() as connection,
+            connection.transaction(),
+            connection.cursor(binary=True) as cursor,
+        ):
+            yield cursor
+
+    def _make(self) -> None:
+        with self._transaction() as run:
+            run.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            if run.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{self._s}.meta",)).fetchone()[0]:
+                version = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'schema'").fetchone()[0]
+                if version > SCHEMA:
+                    raise IncompatibleError(f"{self._url} has schema {version}, this nearkin knows {SCHEMA}: upgrade nearkin")
+                return
+            for statement in CREATE.format(s=self._s).split(";"):
+                if statement.strip():
+                    run.execute(statement)
+
+    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
+        with self._transaction() as run:
+            text = json.dumps(header, sort_keys=True)
+            run.execute(f"INSERT INTO {self._s}.meta VALUES ('header', %s::jsonb) ON CONFLICT DO NOTHING", (text,))
+            found: dict[str, Any] = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'header'").fetchone()[0]
+            return found
+
+    def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
+        with self._reading() as run:
+            query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE scope = %s AND id = ANY(%s)"
+            found = {row[2]: _entry(row) for row in run.execute(query, (scope, list(ids)))}
+        return [found.get(name) for name in ids]
+
+    def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
+        with self._reading() as run:
+            query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE ref = ANY(%s::bigint[])"
+            found = {row[0]: _entry(row) for row in run.execute(query, (_array(refs),))}
+        return [found.get(ref) for ref in refs]
+
+    def postings(self, keys: np.ndarray) -> Postings:
+        asked = keys.view(np.int64)
+        with self._reading() as run:
+            query = f"SELECT key, word FROM {self._s}.postings WHERE key = ANY(%s::bigint[])"
+            rows = run.execute(query, (_array(asked.tolist()),)).fetchall()
+        if not rows:
+            return Postings(np.empty(0, np.int64), np.zeros(len(keys) + 1, np.int64))
+        found = np.array(rows, np.int64)
+        found = found[np.lexsort((found[:, 1], found[:, 0]))]
+        starts, ends = np.searchsorted(found[:, 0], asked, "left"), np.searchsorted(found[:, 0], asked, "right")
+        offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
+        places = np.repeat(starts - offsets[:-1], ends - starts) + np.arange(offsets[-1])
+        return Postings(found[places, 1], offsets)
+
+    def apply(self, changes: Changes) -> list[int]:
+        with self._transaction() as run:
+            self._check(run, changes)
+            self._leave(run, changes)
+            self._change(run, changes.changed)
+            numbers = self._insert(run, changes)
+            entering = [(entry._replace(ref=number), keys) for (entry, keys), number in zip(changes.new, numbers, strict=True)]
+            self._enter(run, [*entering, *changes.posted], changes.crowded)
+            if changes.events:
+                query = f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, %s, %s, %s)"
+                run.executemany(query, [tuple(event) for event in changes.events])
+            return numbers
+
+    def _check(self, run: Any, changes: Changes) -> None:
+        """Rows are locked in the order of their numbers, so that two steps do not wait for each other."""
+        there = {entry.ref: entry.id for entry in changes.present}
+        if there:
+            query = f"SELECT ref, id FROM {self._s}.entries WHERE ref = ANY(%s::bigint[]) ORDER BY ref FOR UPDATE"
+            if dict(run.execute(query, (_array(sorted(there)),)).fetchall()) != there:
+                raise RacedError("a document is not there any more")
+        needed = sorted({entry.ref for entry in changes.needs})
+        if needed:
+            query = f"SELECT ref FROM {self._s}.entries WHERE ref = ANY(%s::bigint[]) AND leader = id ORDER BY ref FOR SHARE"
+            if len(run.execute(query, (_array(needed),)).fetchall()) < len(needed):
+                raise RacedError("a representative is not there any more")
+
+    def _leave(self, run: Any, changes: Changes) -> None:
+        again = [(entry, keys) for entry, keys in changes.posted if keys is not None]
+        leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted, *again) if keys is not None]
+        for ref, keys in leaving:
+            query = f"DELETE FROM {self._s}.postings WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
+            run.execute(query, (_array(keys.view(np.int64).tolist()), ref))
+        if changes.dropped:
+            refs = [entry.ref for entry, _ in changes.dropped]
+            run.execute(f"DELETE FROM {self._s}.entries WHERE ref = ANY(%s::bigint[])", (_array(refs),))
+
+    def _change(self, run: Any, entries: list[Entry]) -> None:
+        if not entries:
+            return
+        run.executemany(
+            f"UPDATE {self._s}.entries SET leader = %s, cluster = %s, similarity = %s, seen = %s, posted = %s, signature = %s "
+            "WHERE ref = %s",
+            [(e.leader, e.cluster, e.similarity, e.seen, e.posted, e.signature, e.ref) for e in entries],
+        )
+
+    def _insert(self, run: Any, changes: Changes) -> list[int]:
+        if not changes.new:
+            return []
+        query = f"SELECT nextval('{self._s}.refs') FROM generate_series(1, %s)"
+        numbers = [row[0] for row in run.execute(query, (len(changes.new),))]
+        stored = [_row(entry._replace(ref=number)) for (entry, _), number in zip(changes.new, numbers, strict=True)]
+        rows = sorted(stored, key=_by_id)
+        with run.copy(f"COPY {self._s}.entries ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
+            copy.set_types(TYPES)
+            for row in rows:
+                copy.write_row(row)
+        return numbers
+
+    def _enter(self, run: Any, entering: list[tuple[Entry, np.ndarray | None]], crowded: bool) -> None:
+        pairs = [(entry.word, keys) for entry, keys in entering if keys is not None]
+        if not pairs:
+            return
+        keys = np.concatenate([keys for _, keys in pairs]).view(np.int64)
+        words = np.repeat(np.array([word for word, _ in pairs], np.int64), [len(keys) for _, keys in pairs])
+        order = np.lexsort((words, keys))
+        with run.copy(f"COPY {self._s}.postings FROM STDIN (FORMAT BINARY)") as copy:
+            copy.write(_binary(keys[order], words[order]))
+        if crowded:
+            # buckets are in the order of their documents' numbers: the oldest go
+            query = f"""DELETE FROM {self._s}.postings p USING (
+                SELECT key, word FROM (SELECT key, word, row_number() OVER (PARTITION BY key ORDER BY word DESC) AS place
+                  FROM {self._s}.postings WHERE key = ANY(%s::bigint[])) AS ranked WHERE place > %s) AS over
+                WHERE p.key = over.key AND p.word = over.word"""
+            run.execute(query, (_array(sorted(set(keys.tolist()))), self._most))
+            if gone := run.rowcount:
+                run.execute(f"SELECT nextval('{self._s}.evicted') FROM generate_series(1, %s)", (gone,))
+
+    def members(self, scope: str, leader: str) -> list[Entry]:
+        with self._reading() as run:
+            query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE scope = %s AND leader = %s AND leader <> id ORDER BY ref"
+            return [_entry(row) for row in run.execute(query, (scope, leader))]
+
+    def scan(self, scope: str | None = None) -> Iterator[Entry]:
+        last, inside = 0, "" if scope is None else "AND scope = %(scope)s"
+        query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE ref > %(last)s {inside} ORDER BY ref LIMIT {AT_ONCE}"
+        while True:
+            with self._transaction() as run:
+                rows = run.execute(query, {"last": last, "scope": scope}).fetchall()
+            if not rows:
+                return
+            last = rows[-1][0]
+            yield from map(_entry, rows)
+
+    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+        with self._reading() as run:
+            query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE seen < %s AND (posted OR NOT %s) ORDER BY seen, ref"
+            rows = run.execute(query, (before, posted)).fetchall()
+        yield from map(_entry, rows)
+
+    def events(self) -> Iterator[Event]:
+        with self._reading() as run:
+            rows = run.execute(f"SELECT kind, scope, id, into_id, at FROM {self._s}.events ORDER BY number").fetchall()
+        yield from (Event(*row) for row in rows)
+
+    def counts(self) -> dict[str, int]:
+        s = self._s
+        with self._transaction() as run:
+            records, leaders = run.execute(f"SELECT count(*), count(*) FILTER (WHERE leader = id) FROM {s}.entries").fetchone()
+            postings = run.execute(f"SELECT count(*) FROM {s}.postings").fetchone()[0]
+            last, called = run.execute(f"SELECT last_value, is_called FROM {s}.evicted").fetchone()
+            size = f"SELECT pg_total_relation_size('{s}.entries') + pg_total_relation_size('{s}.postings')"
+            (used,) = run.execute(size).fetchone()
+        counted = {"records": records, "leaders": leaders, "postings": postings, "evicted": last + 1 if called else 0}
+        return {**counted, "bytes": int(used)}
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+def _array(numbers: Sequence[int]) -> str:
+    """As PostgreSQL writes an array; thousands of numbers one by one are what the driver is slow at."""
+    return f"{{{','.join(map(str, numbers))}}}"
+
+
+def _binary(keys: np.ndarray, words: np.ndarray) -> bytes:
+    """Rows of two bigints in the binary form of COPY."""
+    rows = np.empty(len(keys), [("fields", ">i2"), ("a", ">i4"), ("key", ">i8"), ("b", ">i4"), ("word", ">i8")])
+    rows["fields"], rows["a"], rows["b"], rows["key"], rows["word"] = 2, 8, 8, keys, words
+    return b"PGCOPY\n\xff\r\n\0" + bytes(8) + rows.tobytes() + b"\xff\xff"
+
+
+def _row(entry: Entry) -> tuple[Any, ...]:
+    about = (entry.ref, entry.scope, entry.id, entry.digest, entry.leader, entry.cluster, entry.similarity, entry.size)
+    return (*about, entry.created, entry.seen, entry.posted, entry.signature, entry.text, entry.payload)
+
+
+def _by_id(row: tuple[Any, ...]) -> tuple[str, str]:
+    return row[1], row[2]
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    ref, scope, name, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload = row
+    about = (scope, name, ref, bytes(digest), leader, cluster, similarity, size, created, seen, posted)
+    return Entry(*about, bytes(signature), text, bytes(payload))

@@ -1,0 +1,313 @@
+"""`redis://host:port/db?prefix=name`: Redis or Valkey. One script is one atomic step; buckets and ids in small hashes.
+
+A key of its own for each bucket would cost a hundred bytes of Redis' bookkeeping for eight of content, twenty times a document.
+So buckets are fields of hashes that hold about sixty of them, which Redis keeps as compact lists.
+"""
+
+import hashlib
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+import numpy as np
+
+from nearkin.errors import MissingExtraError, RacedError, StoreError, UsageError
+from nearkin.index.entry import Changes, Entry, Event, Postings
+from nearkin.index.stores.packing import pack_entry, unpack_entry
+
+GROUP = 64
+"""Fields of a hash, about."""
+ENTRIES = 64
+WORD = struct.Struct("<q")
+TIMEOUT = 30.0
+COMMON = """
+local P = ARGV[1]
+local mask = tonumber(ARGV[2])
+local function bucket(key) return P .. 'b:' .. string.sub(key, 1, 2) .. string.char(bit.band(string.byte(key, 3), mask)) end
+"""
+LOOK_UP = (
+    COMMON
+    + """
+local sizes, words, keys = {}, {}, ARGV[3]
+for at = 1, #keys, 8 do
+  local key = string.sub(keys, at, at + 7)
+  local held = redis.call('HGET', bucket(key), key)
+  if held then
+    sizes[#sizes + 1] = struct.pack('<I4', #held / 8)
+    words[#words + 1] = held
+  else
+    sizes[#sizes + 1] = '\\0\\0\\0\\0'
+  end
+end
+return {table.concat(sizes), table.concat(words)}
+"""
+)
+FIND = """
+local out, fields = {}, ARGV[2]
+for at = 1, #fields, 16 do
+  local field = string.sub(fields, at, at + 15)
+  local held = redis.call('HGET', ARGV[1] .. 'i:' .. string.sub(field, 1, 2), field)
+  out[#out + 1] = held and string.sub(held, 1, 8) or '\\0\\0\\0\\0\\0\\0\\0\\0'
+end
+return table.concat(out)
+"""
+APPLY = (
+    COMMON
+    + """
+local most = tonumber(ARGV[3])
+local function cut(held, ref)
+  local rest, gone = {}, 0
+  for at = 1, #held, 8 do
+    if string.sub(held, at + 3, at + 7) == ref then gone = gone + 1 else rest[#rest + 1] = string.sub(held, at, at + 7) end
+  end
+  return table.concat(rest), gone
+end
+local i = 4
+while ARGV[i] ~= 'W' do
+  local op, field = ARGV[i], ARGV[i + 1]
+  local held = redis.call('HGET', P .. 'i:' .. string.sub(field, 1, 2), field)
+  if op == 'A' and held then return 'there already' end
+  if op == 'R' and (not held or string.sub(held, 1, 8) ~= ARGV[i + 2]) then return 'not there any more' end
+  if op == 'L' and held ~= ARGV[i + 2] then return 'a representative is not there any more' end
+  i = i + 3
+end
+i = i + 1
+while i <= #ARGV do
+  local op, a, b, c = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  if op == 'E' then redis.call('HSET', P .. 'e:' .. a, b, c)
+  elseif op == 'e' then redis.call('HDEL', P .. 'e:' .. a, b)
+  elseif op == 'I' then redis.call('HSET', P .. 'i:' .. string.sub(a, 1, 2), a, b)
+  elseif op == 'i' then redis.call('HDEL', P .. 'i:' .. string.sub(a, 1, 2), a)
+  elseif op == 'M' then redis.call('SADD', P .. 'm:' .. a, b)
+  elseif op == 'm' then redis.call('SREM', P .. 'm:' .. a, b)
+  elseif op == 'G' then redis.call('RPUSH', P .. 'log', a)
+  elseif op == 'C' then redis.call('HINCRBY', P .. 'counts', a, b)
+  elseif op == 'P' or op == 'p' then
+    local ref, delta = string.sub(b, 4, 8), 0
+    for at = 1, #a, 8 do
+      local key = string.sub(a, at, at + 7)
+      local name = bucket(key)
+      local held = redis.call('HGET', name, key) or ''
+      local gone = 0
+      if c == 'again' or op == 'p' then held, gone = cut(held, ref) end
+      delta = delta - gone
+      if op == 'P' then
+        held = held .. b
+        delta = delta + 1
+        if #held > 8 * most then
+          held = string.sub(held, 9)
+          delta = delta - 1
+          redis.call('HINCRBY', P .. 'counts', 'evicted', 1)
+        end
+      end
+      if #held > 0 then redis.call('HSET', name, key, held) elseif gone > 0 then redis.call('HDEL', name, key) end
+    end
+    redis.call('HINCRBY', P .. 'counts', 'postings', delta)
+  end
+  i = i + 4
+end
+return ''
+"""
+)
+
+
+class RedisStore:
+    """An index in Redis.
+
+    Args:
+        url: Of the server, with `?prefix=` for the keys' names (`nearkin` by default).
+        most: Postings of a bucket.
+        expected: Postings that there will be, about: how many hashes they are dealt out to.
+    """
+
+    def __init__(self, url: str, most: int, expected: int) -> None:
+        try:
+            import redis
+        except ImportError as error:
+            raise MissingExtraError("redis:// needs redis-py: pip install 'nearkin[redis]'") from error
+        parts = urlsplit(url)
+        options = parse_qs(parts.query)
+        if unknown := sorted(set(options) - {"prefix"}):
+            raise UsageError(f"{_shown(url)} has the unknown option {unknown[0]!r}; there is prefix")
+        self._prefix = f"{options.get('prefix', ['nearkin'])[0]}:".encode()
+        self._url, self._most = _shown(url), most
+        self._errors = redis.exceptions.RedisError
+        self._client: Any = redis.Redis.from_url(
+            urlunsplit(parts._replace(query="")), socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
+        )
+        with self._failing():
+            bits = max(0, min(8, (expected // GROUP >> 16).bit_length()))
+            asked = str((1 << bits) - 1)
+            self._client.set(self._key("mask"), asked, nx=True)
+            mask: Any = self._client.get(self._key("mask"))
+            self._mask: bytes = mask
+            self._look_up = self._client.register_script(LOOK_UP)
+            self._find = self._client.register_script(FIND)
+            self._apply = self._client.register_script(APPLY)
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a password."""
+        return self._url
+
+    def _key(self, name: str) -> bytes:
+        return self._prefix + name.encode()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as error:
+            raise StoreError(f"{self._url}: {error}; nothing was written by this step, and it may be tried again") from error
+
+    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
+        with self._failing():
+            self._client.set(self._key("header"), json.dumps(header, sort_keys=True), nx=True)
+            found: Any = self._client.get(self._key("header"))
+        header_there: dict[str, Any] = json.loads(found)
+        return header_there
+
+    def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
+        if not ids:
+            return []
+        with self._failing():
+            held = self._find(args=[self._prefix, b"".join(_field(scope, name) for name in ids)])
+        refs = np.frombuffer(held, "<i8").tolist()
+        there = [ref for ref in refs if ref]
+        found = dict(zip(there, self.by_refs(there), strict=True))
+        return [found.get(ref) for ref in refs]
+
+    def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
+        if not refs:
+            return []
+        with self._failing():
+            pipe = self._client.pipeline(transaction=False)
+            for ref in refs:
+                pipe.hget(*self._place(ref))
+            packed = pipe.execute()
+        return [None if held is None else unpack_entry(ref, held) for ref, held in zip(refs, packed, strict=True)]
+
+    def _place(self, ref: int) -> tuple[bytes, bytes]:
+        group, field = _place(ref)
+        return self._key("e:") + group, field
+
+    def postings(self, keys: np.ndarray) -> Postings:
+        with self._failing():
+            sizes, words = self._look_up(args=[self._prefix, self._mask, keys.astype("<u8").tobytes()])
+        ends = np.cumsum(np.frombuffer(sizes, "<u4"), dtype=np.int64)
+        return Postings(np.frombuffer(words, "<i8"), np.concatenate([[0], ends]))
+
+    def apply(self, changes: Changes) -> list[int]:
+        with self._failing():
+            last = self._client.incrby(self._key("ref"), len(changes.new)) if changes.new else 0
+            numbers = list(range(last - len(changes.new) + 1, last + 1))
+            before = self.by_refs([entry.ref for entry in changes.changed])
+            steps = [self._prefix, self._mask, self._most, *self._checks(changes), b"W", *self._steps(changes, numbers, before)]
+            refused = self._apply(args=steps)
+        if refused:
+            raise RacedError(refused.decode())
+        return numbers
+
+    def _checks(self, changes: Changes) -> Iterator[bytes]:
+        going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
+        for entry, _ in changes.new:
+            if (entry.scope, entry.id) not in going:
+                yield from (b"A", _field(entry.scope, entry.id), b"")
+        for entry in changes.present:
+            yield from (b"R", _field(entry.scope, entry.id), WORD.pack(entry.ref))
+        for entry in changes.needs:
+            yield from (b"L", _field(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
+
+    def _steps(self, changes: Changes, numbers: list[int], before: list[Entry | None]) -> Iterator[bytes | int]:
+        """Four arguments a step."""
+        counted = {"records": len(changes.new) - len(changes.dropped), "leaders": 0}
+        for entry, keys in (*changes.dropped, *changes.unposted):
+            if keys is not None:
+                yield from (b"p", keys.astype("<u8").tobytes(), WORD.pack(entry.word), b"")
+        for entry, _ in changes.dropped:
+            yield from (b"e", *_place(entry.ref), b"")
+            yield from (b"i", _field(entry.scope, entry.id), b"", b"")
+            counted["leaders"] -= entry.is_leader
+            if not entry.is_leader:
+                yield from (b"m", _member(entry.scope, entry.leader), b"%d" % entry.ref, b"")
+        for entry, old in zip(changes.changed, before, strict=True):
+            if old is not None and old.leader != entry.leader:
+                counted["leaders"] += entry.is_leader - old.is_leader
+                yield from (b"m", _member(old.scope, old.leader), b"%d" % old.ref, b"")
+            yield from self._kept(entry)
+        for (entry, keys), number in zip(changes.new, numbers, strict=True):
+            stored = entry._replace(ref=number)
+            counted["leaders"] += stored.is_leader
+            yield from self._kept(stored)
+            if keys is not None:
+                yield from (b"P", keys.astype("<u8").tobytes(), WORD.pack(stored.word), b"")
+        for entry, keys in changes.posted:
+            if keys is not None:
+                yield from (b"P", keys.astype("<u8").tobytes(), WORD.pack(entry.word), b"again")
+        for event in changes.events:
+            yield from (b"G", json.dumps(event).encode(), b"", b"")
+        for name, value in counted.items():
+            yield from (b"C", name.encode(), value, b"")
+
+    def _kept(self, entry: Entry) -> Iterator[bytes]:
+        yield from (b"E", *_place(entry.ref), pack_entry(entry))
+        yield from (b"I", _field(entry.scope, entry.id), WORD.pack(entry.ref) + (b"L" if entry.is_leader else b"M"), b"")
+        if not entry.is_leader:
+            yield from (b"M", _member(entry.scope, entry.leader), b"%d" % entry.ref, b"")
+
+    def members(self, scope: str, leader: str) -> list[Entry]:
+        with self._failing():
+            refs = sorted(map(int, self._client.smembers(self._key("m:") + _member(scope, leader))))
+        return [entry for entry in self.by_refs(refs) if entry is not None]
+
+    def scan(self, scope: str | None = None) -> Iterator[Entry]:
+        with self._failing():
+            last = int(self._client.get(self._key("ref")) or 0)
+        for group in range(last // ENTRIES + 1):
+            with self._failing():
+                held = self._client.hgetall(self._key("e:") + b"%d" % group)
+            for ref in sorted(group * ENTRIES + int(field) for field in held):
+                entry = unpack_entry(ref, held[b"%d" % (ref % ENTRIES)])
+                if scope in (None, entry.scope):
+                    yield entry
+
+    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+        found = [entry for entry in self.scan() if entry.seen < before and (entry.posted or not posted)]
+        yield from sorted(found, key=lambda entry: (entry.seen, entry.ref))
+
+    def events(self) -> Iterator[Event]:
+        with self._failing():
+            lines = self._client.lrange(self._key("log"), 0, -1)
+        yield from (Event(*json.loads(line)) for line in lines)
+
+    def counts(self) -> dict[str, int]:
+        with self._failing():
+            counted = {name.decode(): int(value) for name, value in self._client.hgetall(self._key("counts")).items()}
+            used = int(self._client.info("memory")["used_memory"])
+        return {"records": 0, "leaders": 0, "postings": 0, "evicted": 0, **counted, "bytes": used}
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _place(ref: int) -> tuple[bytes, bytes]:
+    return b"%d" % (ref // ENTRIES), b"%d" % (ref % ENTRIES)
+
+
+def _field(scope: str, name: str) -> bytes:
+    """128 bits that stand for an id."""
+    return hashlib.sha256(f"{scope}\0{name}".encode()).digest()[:16]
+
+
+def _member(scope: str, leader: str) -> bytes:
+    return _field(scope, leader)
+
+
+def _shown(url: str) -> str:
+    """Without a password."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=host, query=""))
