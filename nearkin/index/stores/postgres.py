@@ -75,7 +75,14 @@ class PostgresStore:
         self._most, self._url = most, urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
         self._psycopg, self._pool_errors = psycopg, (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed)
         self._pool: Any = psycopg_pool.ConnectionPool(
-            urlunsplit(parts._replace(query=urlencode(options))), min_size=1, max_size=CONNECTIONS, timeout=TIMEOUT, open=False
+            urlunsplit(parts._replace(query=urlencode(options))),
+            min_size=1,
+            max_size=CONNECTIONS,
+            timeout=TIMEOUT,
+            open=False,
+            # a plan kept from when the tables were empty is the wrong one
+            kwargs={"prepare_threshold": None},
+            configure=_configure,
         )
         with self._failing():
             self._pool.open(wait=True, timeout=TIMEOUT)
@@ -281,6 +288,13 @@ class PostgresStore:
 
     def close(self) -> None:
         self._pool.close()
+
+
+def _configure(connection: Any) -> None:
+    """Every look-up goes by an index; statistics of a table that grows by thousands a second are always old."""
+    connection.execute("SET enable_seqscan = off")
+    connection.execute("SET enable_bitmapscan = off")
+    connection.commit()
 
 
 def _array(numbers: Sequence[int]) -> str:
