@@ -31,6 +31,7 @@ _HOMES = {
     "plan": "nearkin.plan.capacity",
     "explain": "nearkin.evaluate.explain",
     "Index": "nearkin.index.index",
+    "AsyncIndex": "nearkin.index.aio",
     "IndexSettings": "nearkin.index.settings",
     "synth": "nearkin.evaluate.synth",
     "SynthSettings": "nearkin.evaluate.synth",
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     )
     from nearkin.evaluate.explain import explain
     from nearkin.evaluate.synth import SynthSettings, synth
+    from nearkin.index.aio import AsyncIndex
     from nearkin.index.index import Index
     from nearkin.index.settings import IndexSettings
     from nearkin.keys import HashKey

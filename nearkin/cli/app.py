@@ -16,6 +16,7 @@ from nearkin.cli import (
     experiment,
     explain,
     hashlab,
+    index,
     info,
     merge,
     pairs,
@@ -112,6 +113,10 @@ COMMANDS = (
 )
 for command in COMMANDS:
     app.command()(interruptible(command))
+for registered in index.index.registered_commands:
+    if registered.callback is not None:
+        registered.callback = interruptible(registered.callback)
+app.add_typer(index.index, name="index")
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ PlanFile = Annotated[
 ]
 
 NORMALISE = "nfkc,lower"
-SECONDS = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|m|h)?")
-SECONDS_OF = {None: 1, "s": 1, "m": 60, "h": 3600}
+SECONDS = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|m|h|d)?")
+SECONDS_OF = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 MEMORY = "4GB"
 
 

@@ -20,7 +20,7 @@ from nearkin.evaluate import kernels
 from nearkin.hashing.prefixes import PrefixIndex
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, measure_of
-from nearkin.measures.base import Payload, Stored
+from nearkin.measures.base import Payload, joined, starts_of, stored_of
 from nearkin.sketch import kernels as sketching
 from nearkin.sketch.materials import Materials
 from nearkin.sketch.minhash import splitmix64
@@ -247,22 +247,6 @@ def _named(pairs: Overlaps, ordinals: np.ndarray) -> Found:
     x, y = ordinals[pairs.pairs >> np.uint64(32)], ordinals[pairs.pairs & np.uint64(0xFFFFFFFF)]
     apart = x != y
     return Found(np.minimum(x, y)[apart], np.maximum(x, y)[apart], pairs.similarity[apart])
-
-
-def joined(parts: list[Payload]) -> Payload:
-    """Payloads, one after the other."""
-    columns = zip(*(part.columns for part in parts), strict=True)
-    return Payload(np.concatenate([part.sizes for part in parts]), tuple(np.concatenate(column) for column in columns))
-
-
-def starts_of(payload: Payload) -> np.ndarray:
-    """int64 (n + 1,): where each document's rows begin."""
-    return np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64)
-
-
-def stored_of(payload: Payload) -> Stored:
-    """For comparing documents by their position in a payload."""
-    return Stored(np.arange(len(payload.sizes), dtype=np.uint32), starts_of(payload), payload.columns)
 
 
 def packed(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -7,7 +7,6 @@ signature, buckets of representatives, candidates by shared bands, length filter
 import hashlib
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -21,14 +20,14 @@ from nearkin.engine.settings import Settings
 from nearkin.errors import IncompatibleError, RacedError, UsageError
 from nearkin.evaluate.explain import Explanation, explain
 from nearkin.index.cache import Resolution, ResolvedCache
-from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Cluster, Entry, Event, Match, Outcome, Written
+from nearkin.index.entry import REF_SHIFT, Changes, Cluster, Entry, Event, Match, Outcome, Written
 from nearkin.index.preparing import Document, Prepared, Preparer, default_id
+from nearkin.index.searching import Decision, Searcher
 from nearkin.index.settings import IndexSettings
 from nearkin.index.store import Store
 from nearkin.index.stores.urls import open_store
-from nearkin.lsh.kernels import pair_agreements
 from nearkin.measures import Measure, Request, measure_of
-from nearkin.measures.base import Payload, Stored
+from nearkin.measures.base import starts_of, stored_of
 from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.spec import Spec
 
@@ -38,35 +37,6 @@ TRIES = 8
 FRESH = 0.01
 """Of a time to live: a hit within so much of the last one writes nothing."""
 DEFAULT_THRESHOLD = 0.8
-
-
-class _Ranked(NamedTuple):
-    """Stored documents that share buckets with documents of a batch, those of one document together, best first."""
-
-    documents: np.ndarray
-    words: np.ndarray
-    shared: np.ndarray
-    crowded: bool
-    """Whether the batch could overflow a bucket."""
-
-
-class _Decision(NamedTuple):
-    """Where a document of a batch belongs: to a stored representative, to one of the same batch, or nowhere yet."""
-
-    entry: Entry | None
-    position: int | None
-    similarity: float
-    compared: int
-
-
-class _Pool(NamedTuple):
-    """A batch and the stored documents it may resemble, for comparing by position: the batch first."""
-
-    signatures: np.ndarray
-    stored: Stored
-    entries: list[Entry]
-    at: dict[int, int]
-    """Position of a stored document, by its number."""
 
 
 class _Known(NamedTuple):
@@ -111,7 +81,7 @@ class Index:
         )
         salt = f"{self.spec.fingerprint}:{self.banding.bands}:{self.banding.rows}:{self.banding.probes}"
         self.preparer = Preparer(self.measure, self.banding, materials, salt.encode(), chosen.max_document)
-        self._form = self.measure.form(self.banding, np.empty((0, 0), np.uint64) if self.spec.truncated else None)
+        self.searcher = Searcher(store, self.settings, self.preparer, clock)
         self._cache = ResolvedCache(chosen.cache)
         self._locks = [RLock() for _ in range(STRIPES)]
         self.evicted_cold = 0
@@ -209,16 +179,16 @@ class Index:
         rest = [i for i, one in enumerate(known) if one.resolution is None]
         looked, now, changes = time.perf_counter(), self.clock(), Changes()
         self._refresh(scope, known, changes, now)
-        decisions: list[_Decision] = []
+        decisions: list[Decision] = []
         if rest:
             prepared = self.preparer.prepare(scope, [documents[i] for i in rest], [digests[i] for i in rest])
             gone = next((one.entry for one in known if one.entry is not None and one.resolution is None), None)
             if gone is not None:
                 self._take_out(gone, changes, now)
-            found = self._decide(prepared, frozenset() if gone is None else frozenset((gone.ref,)), changes)
-            if found is None:
+            without = frozenset() if gone is None else frozenset((gone.ref,))
+            decisions = self.searcher.decide(prepared, without, changes)
+            if changes.crowded and len(names) > 1:
                 return self._one_by_one(scope, documents, digests, names)
-            decisions = found
             self._add(scope, [documents[i] for i in rest], [names[i] for i in rest], prepared, decisions, changes, now)
         searched = time.perf_counter()
         if changes:
@@ -268,7 +238,7 @@ class Index:
         names: list[str],
         known: list[_Known],
         rest: list[int],
-        decisions: list[_Decision],
+        decisions: list[Decision],
         changes: Changes,
         seconds: dict[str, float],
     ) -> list[Outcome]:
@@ -294,12 +264,12 @@ class Index:
         documents: "list[str | np.ndarray]",
         names: list[str],
         prepared: Prepared,
-        decisions: list[_Decision],
+        decisions: list[Decision],
         changes: Changes,
         now: float,
     ) -> None:
         """New entries by what was decided; those that are posted with their keys."""
-        starts, every = _starts(prepared.payload), self.settings.postings == "all"
+        starts, every = starts_of(prepared.payload), self.settings.postings == "all"
         refreshed = {entry.id for entry in changes.changed}
         times = (self.settings.record_ttl, self.settings.bucket_ttl, self.settings.window)
         least = now - FRESH * min((ttl for ttl in times if ttl is not None), default=np.inf)
@@ -337,138 +307,7 @@ class Index:
             )
             changes.new.append(Written(entry, prepared.keys[at] if posted else None))
 
-    # -- search
-
-    def _decide(self, prepared: Prepared, without: frozenset[int], changes: Changes) -> list[_Decision] | None:
-        """Where each document of a batch belongs, as if they came one by one; None if that is the only way to tell."""
-        n = len(prepared.digests)
-        ranked = self._ranked(prepared, leaders=True, without=without)
-        changes.crowded |= ranked.crowded
-        if ranked.crowded and n > 1:
-            return None
-        pool = self._pool(prepared, ranked)
-        bounds = np.searchsorted(ranked.documents, np.arange(n + 1)).tolist()
-        twice = _shared_keys(prepared.keys, prepared.empty)
-        buckets: dict[int, list[int]] = {}
-        decisions: list[_Decision] = []
-        for at in range(n):
-            mine, own = twice[at], slice(bounds[at], bounds[at + 1])
-            best: _Decision = NOWHERE
-            if own.start < own.stop or any(key in buckets for key in mine):
-                best = self._best(at, own, mine, buckets, ranked, pool, prepared)
-            decisions.append(best)
-            if best.entry is None and best.position is None:
-                for key in mine:
-                    buckets.setdefault(key, []).append(at)
-        return decisions
-
-    def _ranked(self, prepared: Prepared, leaders: bool, without: frozenset[int] = frozenset()) -> _Ranked:
-        """The stored documents in each one's buckets: by shared bands, then by age; too long or short ones left out."""
-        n, per = prepared.keys.shape
-        found = self.store.postings(prepared.keys.reshape(-1))
-        sizes = np.diff(found.offsets)
-        crowded = bool(len(sizes)) and int(sizes.max()) + n > self.settings.max_bucket
-        if not len(found.words):
-            return _Ranked(*NONE_RANKED, crowded)
-        documents = np.repeat(np.arange(n).repeat(per), sizes)
-        words = found.words
-        keep = ~prepared.empty[documents]
-        if leaders:
-            keep &= (words & MEMBER) == 0
-        if without:
-            keep &= ~np.isin(words >> REF_SHIFT, list(without))
-        if self.spec.measure == "jaccard" and len(words):
-            own, other = prepared.payload.sizes[documents], words & MOST_SIZE
-            fits = (other >= np.floor(self.threshold * own)) & (own >= np.floor(self.threshold * other))
-            keep &= fits | (other == MOST_SIZE)
-        documents, words = documents[keep], words[keep]
-        order = np.lexsort((words, documents))
-        documents, words = documents[order], words[order]
-        first = np.ones(len(words), bool)
-        first[1:] = (words[1:] != words[:-1]) | (documents[1:] != documents[:-1])
-        places = np.flatnonzero(first)
-        shared = np.diff(np.append(places, len(words)))
-        documents, words = documents[places], words[places]
-        order = np.lexsort((words >> REF_SHIFT, -shared, documents))
-        documents, words, shared = documents[order], words[order], shared[order]
-        rank = np.arange(len(words)) - np.searchsorted(documents, documents)
-        keep = rank < self.settings.max_candidates
-        return _Ranked(documents[keep], words[keep], shared[keep], crowded)
-
-    def _pool(self, prepared: Prepared, ranked: _Ranked) -> _Pool:
-        """The candidates, fetched at once, behind the batch."""
-        refs = np.unique(ranked.words >> REF_SHIFT).tolist() if len(ranked.words) else []
-        entries = [entry for entry in self.store.by_refs(refs) if entry is not None] if refs else []
-        now = self.clock()
-        alive = [entry for entry in entries if self._is_alive(entry, now)]
-        payload, signatures = prepared.payload, prepared.signatures
-        if alive:
-            payload = _joined(payload, self.preparer.payload_of(alive))
-            signatures = np.concatenate([signatures, self.preparer.signatures_of(alive)])
-        n = len(prepared.digests)
-        places = np.arange(n + len(alive), dtype=np.uint32)
-        stored = Stored(places, _starts(payload), payload.columns)
-        return _Pool(signatures, stored, alive, {entry.ref: n + at for at, entry in enumerate(alive)})
-
-    def _is_alive(self, entry: Entry, now: float) -> bool:
-        """Whether its bucket's time, its record's and the window still hold."""
-        times = (self.settings.bucket_ttl, self.settings.record_ttl, self.settings.window)
-        return all(ttl is None or entry.seen >= now - ttl for ttl in times)
-
-    def _best(
-        self,
-        at: int,
-        candidates: slice,
-        mine: list[int],
-        buckets: dict[int, list[int]],
-        ranked: _Ranked,
-        pool: _Pool,
-        prepared: Prepared,
-    ) -> _Decision:
-        """The most similar representative, stored or of the same batch; the older one of equals."""
-        words, shared = ranked.words[candidates], ranked.shared[candidates]
-        places = [pool.at.get(ref, -1) for ref in (words >> REF_SHIFT).tolist()]
-        options = [(-int(s), place) for s, place in zip(shared.tolist(), places, strict=True) if place >= 0]
-        near = Counter(other for key in mine for other in buckets.get(key, ()))
-        # those of the batch are younger than all that are stored
-        younger = len(pool.signatures)
-        options += [(-count, younger + other) for other, count in near.items() if self._fits(prepared, at, other)]
-        options.sort()
-        options = options[: self.settings.max_candidates]
-        if not options:
-            return NOWHERE
-        positions = np.array([place if place < younger else place - younger for _, place in options], np.uint64)
-        ages = np.array([place for _, place in options])
-        similarity = self._similarity(np.uint64(at), positions, pool)
-        good = np.flatnonzero(similarity >= 0)
-        if not len(good):
-            return _Decision(None, None, 0.0, len(options))
-        best = good[np.lexsort((ages[good], -similarity[good]))[0]]
-        place = int(ages[best])
-        if place >= younger:
-            return _Decision(None, place - younger, float(similarity[best]), len(options))
-        entry = pool.entries[place - len(prepared.digests)]
-        return _Decision(entry, None, float(similarity[best]), len(options))
-
-    def _fits(self, prepared: Prepared, at: int, other: int) -> bool:
-        """The length filter, within a batch."""
-        if self.spec.measure != "jaccard":
-            return True
-        a, b = int(prepared.payload.sizes[at]), int(prepared.payload.sizes[other])
-        return b >= np.floor(self.threshold * a) and a >= np.floor(self.threshold * b)
-
-    def _similarity(self, at: np.uint64, positions: np.ndarray, pool: _Pool, threshold: bool = True) -> np.ndarray:
-        """Exact similarity with each position, float64; −1 where the estimate, or it, stays below what is asked."""
-        out = np.full(len(positions), -1.0)
-        pairs = (np.minimum(at, positions) << np.uint64(32)) | np.maximum(at, positions)
-        agreeing = np.empty(len(pairs), np.int64)
-        pair_agreements(pairs, pool.signatures, self._form.kind, agreeing)
-        passed = np.flatnonzero(agreeing >= self.banding.margin)
-        if len(passed):
-            scored = self.measure.compare(pairs[passed], pool.stored)
-            reached = scored.at_least(self.threshold)
-            out[passed[reached]] = scored.similarity[reached]
-        return out
+    # -- look up
 
     def query(self, scope: str, document: Document, top: int = 10) -> list[Match]:
         """Stored documents at or above the threshold, most similar first: representatives, or any where all are posted.
@@ -479,12 +318,14 @@ class Index:
         prepared = self.preparer.prepare(_checked_scope(scope), [checked], [self.preparer.digest(checked)])
         if prepared.empty[0]:
             return []
-        ranked = self._ranked(prepared, leaders=self.settings.postings == "leaders")
-        pool = self._pool(prepared, ranked)
+        ranked = self.searcher.ranked(prepared, leaders=self.settings.postings == "leaders")
+        pool = self.searcher.pool(prepared, ranked)
         found = []
         shared = dict(zip((ranked.words >> REF_SHIFT).tolist(), ranked.shared.tolist(), strict=True))
         positions = np.arange(1, 1 + len(pool.entries), dtype=np.uint64)
-        for entry, similarity in zip(pool.entries, self._similarity(np.uint64(0), positions, pool).tolist(), strict=True):
+        for entry, similarity in zip(
+            pool.entries, self.searcher.similarity(np.uint64(0), positions, pool).tolist(), strict=True
+        ):
             if similarity >= 0:
                 found.append(Match(entry.id, entry.cluster, similarity, int(shared[entry.ref])))
         return sorted(found, key=lambda match: (-match.similarity, match.id))[:top]
@@ -565,14 +406,12 @@ class Index:
         if members:
             self._settle(entry, members, changes, now)
 
-    def _settle(self, gone: Entry, members: list[Entry], changes: Changes, now: float) -> None:
+    def _settle(self, gone: Entry, members: list[Entry], changes: Changes, now: float, heir: bool = True) -> None:
         """Documents whose representative goes are searched for anew, in the order of their numbers, and verified again."""
         scope, every = gone.scope, self.settings.postings == "all"
         prepared = self.preparer.restored(scope, members)
-        decisions = self._decide(prepared, frozenset((gone.ref, *(member.ref for member in members))), changes)
-        if decisions is None:
-            decisions = [self._decide(_row(prepared, at), frozenset((gone.ref,)), changes)[0] for at in range(len(members))]  # type: ignore[index]
-        heir: int | None = None
+        without = frozenset((gone.ref, *(member.ref for member in members)))
+        decisions = self.searcher.decide(prepared, without, changes)
         clusters: dict[int, str] = {}
         for at, (member, decision) in enumerate(zip(members, decisions, strict=True)):
             if decision.entry is not None:
@@ -583,15 +422,74 @@ class Index:
                 head = members[decision.position]
                 moved = member._replace(leader=head.id, cluster=clusters[decision.position], similarity=decision.similarity)
             else:
-                # the cluster keeps its id with the first that stands for itself
-                clusters[at] = gone.cluster if heir is None else member.id
-                heir = at if heir is None else heir
+                # a cluster whose representative goes keeps its id with the first that stands for itself
+                clusters[at] = gone.cluster if heir else member.id
+                heir = False
                 moved = member._replace(leader=member.id, cluster=clusters[at], similarity=1.0)
             posted = (moved.is_leader or every) and not prepared.empty[at]
             moved = moved._replace(posted=posted, signature=prepared.signatures[at].tobytes() if posted else b"")
             changes.changed.append(moved)
             if posted:
                 changes.posted.append(Written(moved, prepared.keys[at]))
+
+    def merge_into_older(self, scope: str, id: str) -> int:
+        """A representative that verifies with an older one goes to it, with what it stands for; returns how many moved."""
+        with self._locked(scope):
+            for _ in range(TRIES):
+                entry = self.get(scope, id)
+                if entry is None or not entry.is_leader or not entry.posted:
+                    return 0
+                older = self._older(entry)
+                if older is None:
+                    return 0
+                changes = self._merging(entry, *older)
+                try:
+                    self.store.apply(changes)
+                except RacedError as error:
+                    raced = error
+                    continue
+                for moved in changes.changed:
+                    self._cache.forget(scope, moved.id)
+                return len(changes.changed)
+            raise raced
+
+    def _older(self, entry: Entry) -> tuple[Entry, float] | None:
+        """The most similar representative that came before, and how similar it is."""
+        prepared = self.preparer.restored(entry.scope, [entry])
+        ranked = self.searcher.ranked(prepared, leaders=True, without=frozenset((entry.ref,)))
+        pool = self.searcher.pool(prepared, ranked)
+        older = [at for at, one in enumerate(pool.entries) if one.ref < entry.ref]
+        similarity = self.searcher.similarity(np.uint64(0), np.array(older, np.uint64) + np.uint64(1), pool)
+        best = max(zip(similarity.tolist(), [-pool.entries[at].ref for at in older], older, strict=True), default=None)
+        return None if best is None or best[0] < 0 else (pool.entries[best[2]], best[0])
+
+    def _merging(self, entry: Entry, older: Entry, similarity: float) -> Changes:
+        changes, now = Changes(), self.clock()
+        changes.needs.append(older)
+        changes.events.append(Event("merged", entry.scope, entry.cluster, older.cluster, now))
+        keys = self.preparer.keys_of(entry.scope, [entry])[0]
+        every = self.settings.postings == "all"
+        moved = entry._replace(
+            leader=older.id,
+            cluster=older.cluster,
+            similarity=similarity,
+            posted=every,
+            signature=entry.signature if every else b"",
+        )
+        changes.changed.append(moved)
+        (changes.posted if every else changes.unposted).append(Written(moved if every else entry, keys))
+        members = self.store.members(entry.scope, entry.id)
+        if members:
+            stored = stored_of(self.preparer.payload_of([older, *members]))
+            scored = self.measure.compare(np.arange(1, len(members) + 1, dtype=np.uint64), stored)
+            near = scored.at_least(self.threshold).tolist()
+            for member, one, is_near in zip(members, scored.similarity.tolist(), near, strict=True):
+                if is_near:
+                    changes.changed.append(member._replace(leader=older.id, cluster=older.cluster, similarity=one))
+            rest = [member for member, is_near in zip(members, near, strict=True) if not is_near]
+            if rest:
+                self._settle(entry, rest, changes, now, heir=False)
+        return changes
 
     def expire(self) -> dict[str, int]:
         """Takes out documents and postings whose time is over; returns how many of each."""
@@ -651,43 +549,6 @@ class Index:
         """One writer of a scope at a time, within this process."""
         with self._locks[int.from_bytes(hashlib.sha256(scope.encode()).digest()[:2], "little") % STRIPES]:
             yield
-
-
-NOWHERE = _Decision(None, None, 0.0, 0)
-NONE_RANKED = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
-
-
-def _starts(payload: Payload) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64)
-
-
-def _joined(a: Payload, b: Payload) -> Payload:
-    columns = tuple(np.concatenate(pair) for pair in zip(a.columns, b.columns, strict=True))
-    return Payload(np.concatenate([a.sizes, b.sizes]), columns)
-
-
-def _row(prepared: Prepared, at: int) -> Prepared:
-    """One document of several."""
-    starts, one = _starts(prepared.payload), slice(at, at + 1)
-    columns = tuple(column[starts[at] : starts[at + 1]] for column in prepared.payload.columns)
-    payload = Payload(prepared.payload.sizes[one], columns)
-    return Prepared(prepared.digests[one], prepared.signatures[one], prepared.keys[one], payload, prepared.empty[one])
-
-
-def _shared_keys(keys: np.ndarray, empty: np.ndarray) -> list[list[int]]:
-    """For each document of a batch, those of its keys that another one has, too."""
-    n = len(keys)
-    if n == 1:
-        return [[]]
-    flat = keys.reshape(-1)
-    order = np.argsort(flat, kind="stable")
-    ordered = flat[order]
-    same = np.zeros(len(flat), bool)
-    again = ordered[1:] == ordered[:-1]
-    same[order[1:][again]] = True
-    same[order[:-1][again]] = True
-    same = same.reshape(keys.shape) & ~empty[:, None]
-    return [keys[at][same[at]].tolist() if any_ else [] for at, any_ in enumerate(same.any(axis=1).tolist())]
 
 
 def _batches(entries: Iterator[Entry], size: int = 1000) -> Iterator[list[Entry]]:

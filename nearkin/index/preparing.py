@@ -198,10 +198,19 @@ class Preparer:
 
         Of whole slots and of signs they follow from the signature; else from the text or, of sets, from the hashes.
         """
-        if self._keyer is None and all(entry.signature for entry in entries):
-            nothing = np.empty(0, np.uint32)
-            return self._keys(scope, Sketches(self.signatures_of(entries), nothing, nothing))
+        if self.signatures_suffice and all(entry.signature for entry in entries):
+            return self.keys_of_signatures(scope, self.signatures_of(entries))
         return self.restored(scope, entries).keys
+
+    @property
+    def signatures_suffice(self) -> bool:
+        """Whether keys follow from what is kept of a signature: not of cut slots, nor of runner-up minima."""
+        return self._keyer is None
+
+    def keys_of_signatures(self, scope: str, signatures: np.ndarray) -> np.ndarray:
+        """uint64 (n, b), where they suffice."""
+        nothing = np.empty(0, np.uint32)
+        return self._keys(scope, Sketches(signatures, nothing, nothing))
 
     def restored(self, scope: str, entries: Sequence[Entry]) -> Prepared:
         """Stored documents as if they had just come.

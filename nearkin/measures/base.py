@@ -32,6 +32,22 @@ class Stored(NamedTuple):
     columns: tuple[np.ndarray, ...]
 
 
+def joined(parts: list[Payload]) -> Payload:
+    """Payloads, one after the other."""
+    columns = zip(*(part.columns for part in parts), strict=True)
+    return Payload(np.concatenate([part.sizes for part in parts]), tuple(np.concatenate(column) for column in columns))
+
+
+def starts_of(payload: Payload) -> np.ndarray:
+    """int64 (n + 1,): where each document's rows begin."""
+    return np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64)
+
+
+def stored_of(payload: Payload) -> Stored:
+    """For comparing documents by their position in a payload."""
+    return Stored(np.arange(len(payload.sizes), dtype=np.uint32), starts_of(payload), payload.columns)
+
+
 class DocumentSketcher(Protocol):
     """Documents to signatures; one for each thread."""
 

@@ -1,0 +1,275 @@
+"""`nearkin index`: an online index from the command line."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearkin.cli import options as o
+
+if TYPE_CHECKING:
+    from nearkin.index.index import Index
+
+index = typer.Typer(no_args_is_help=True, help="An online index: build, add, query, remove, look after.")
+
+Store = Annotated[str, typer.Option("--store", help="memory://, sqlite:///file.db, redis://…, postgresql://…", metavar="URL")]
+Scope = Annotated[str, typer.Option("--scope", help="Tenant or group; nothing crosses scopes.")]
+Url = Annotated[str, typer.Argument(help="Of the store: sqlite:///file.db, redis://…, postgresql://…", metavar="URL")]
+MaybeThreshold = Annotated[
+    float | None, typer.Option("--threshold", help="Similarity from which a document is resolved to another.  [default: 0.8]")
+]
+Postings = Annotated[str, typer.Option("--postings", help="leaders, or all (query finds every neighbour).")]
+
+
+@contextmanager
+def opened(url: str, key_file: str | None = None, materials: Any = None, **fields: Any) -> Iterator["Index"]:
+    """An index, closed at the end."""
+    from nearkin.index.index import Index
+    from nearkin.keys import HashKey
+    from nearkin.sketch.materials import Materials
+
+    secret = None if key_file is None else HashKey.read(key_file)
+    with Index.open(url, materials=materials or Materials(secret), **fields) as found:
+        yield found
+
+
+def say(facts: dict[str, Any], json: bool) -> None:
+    """Facts as JSON, or a line each."""
+    if json:
+        o.print_json(facts)
+        return
+    for name, value in facts.items():
+        typer.echo(f"{name.replace('_', ' ')}: {value:,}" if isinstance(value, int) else f"{name.replace('_', ' ')}: {value}")
+
+
+@index.command()
+def build(
+    inputs: o.Inputs,
+    store: Store,
+    scope: Scope = "default",
+    text: o.Text = None,
+    tokens: o.Tokens = None,
+    vector: o.Vector = None,
+    id_column: o.Id = None,
+    measure: o.Measure = None,
+    threshold: MaybeThreshold = None,
+    shingle: o.Shingle = "words:3",
+    normalise: o.Normalise = o.NORMALISE,
+    k: o.K = None,
+    slot_bits: o.SlotBits = None,
+    postings: Postings = "leaders",
+    key_file: o.KeyFile = None,
+    json: o.Json = False,
+) -> None:
+    """Fill an empty index from a run saved with signatures (nothing is sketched again), or from files.
+
+    Examples:
+
+        nearkin dedup crawl/ --save-signatures --out deduped/ && nearkin index build deduped/ --store sqlite:///kin.db
+
+        nearkin index build "crawl/*.parquet" --id id --store sqlite:///kin.db
+    """
+    from nearkin.index.bulk import add_files, load_run
+    from nearkin.jobs import Saved
+
+    options = o.SpecOptions(shingle, normalise, None, None, k, 1, measure, slot_bits, None, None, None, None, None, key_file)
+    saved = Saved.find(tuple(inputs))
+    if saved is not None:
+        say(load_run(saved, store, scope, options.asked().secret, postings), json)
+        return
+    columns = o.columns(text, tokens, vector, id_column, ())
+    say(add_files(tuple(inputs), columns, options.asked(), store, scope, threshold, postings), json)
+
+
+@index.command()
+def add(
+    inputs: o.Inputs,
+    store: Store,
+    scope: Scope = "default",
+    text: o.Text = None,
+    vector: o.Vector = None,
+    id_column: o.Id = None,
+    key_file: o.KeyFile = None,
+    json: o.Json = False,
+) -> None:
+    """Upsert the documents of files into an index: each is new, or resolved to what it resembles.
+
+    Examples:
+
+        nearkin index add today.jsonl --id id --store sqlite:///kin.db
+    """
+    from nearkin.index.bulk import add_files
+    from nearkin.keys import HashKey
+    from nearkin.prepare import Asked
+
+    asked = Asked(secret=None if key_file is None else HashKey.read(key_file))
+    columns = o.columns(text, None, vector, id_column, ())
+    say(add_files(tuple(inputs), columns, asked, store, scope, None, None), json)
+
+
+@index.command()
+def query(
+    file: Annotated[Path, typer.Argument(help="A text; - for standard input.")],
+    store: Store,
+    scope: Scope = "default",
+    top: Annotated[int, typer.Option(help="Matches to show.")] = 10,
+    key_file: o.KeyFile = None,
+    json: o.Json = False,
+) -> None:
+    """The stored documents that a text resembles, most similar first; nothing is written.
+
+    Examples:
+
+        nearkin index query page.txt --store sqlite:///kin.db
+    """
+    from dataclasses import asdict
+
+    from nearkin.errors import UsageError
+
+    try:
+        document = typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read as text: {error}") from error
+    with opened(store, key_file) as found:
+        matches = found.query(scope, document, top)
+    if json:
+        o.print_json({"matches": [asdict(match) for match in matches]})
+        return
+    for match in matches:
+        typer.echo(f"{match.similarity:.4f}  {match.id}  cluster {match.cluster}")
+    if not matches:
+        typer.echo("nothing in this scope resembles it")
+
+
+@index.command()
+def remove(
+    ids: Annotated[list[str], typer.Argument(help="Of the documents.")],
+    store: Store,
+    scope: Scope = "default",
+    key_file: o.KeyFile = None,
+    json: o.Json = False,
+) -> None:
+    """Erase documents; those that one stood for elect another representative."""
+    with opened(store, key_file) as found:
+        gone = [name for name in ids if found.remove(scope, name)]
+    say({"removed": len(gone), "not_there": len(ids) - len(gone)}, json)
+
+
+@index.command()
+def info(url: Url, key_file: o.KeyFile = None, json: o.Json = False) -> None:
+    """What an index is, and how much is in it."""
+    with opened(url, key_file) as found:
+        say(found.stats(), json)
+
+
+@index.command()
+def check(url: Url, key_file: o.KeyFile = None, json: o.Json = False) -> None:
+    """Whether everything in an index is where it should be, every match verified again. Exits with 1 if not."""
+    from nearkin.index.upkeep import check as look
+
+    with opened(url, key_file) as found:
+        result = look(found)
+    if json:
+        o.print_json(result.to_dict())
+    else:
+        typer.echo(f"{result.records:,} documents, {result.postings:,} postings: {'sound' if result.sound else 'not sound'}")
+        for problem in result.problems:
+            typer.echo(f"  {problem.scope} {problem.id}: {problem.what}")
+        if result.stray:
+            typer.echo(f"  {result.stray:,} postings of no document")
+    if not result.sound:
+        raise typer.Exit(1)
+
+
+@index.command()
+def compact(url: Url, key_file: o.KeyFile = None, json: o.Json = False) -> None:
+    """Merge clusters whose representatives verify by now: what an order of arrival, or two processes at once, left apart."""
+    from nearkin.index.upkeep import compact as merge
+
+    with opened(url, key_file) as found:
+        say(merge(found), json)
+
+
+@index.command()
+def expire(
+    url: Url,
+    record_ttl: Annotated[str | None, typer.Option(help="Documents not seen for so long go, as 90d.")] = None,
+    bucket_ttl: Annotated[str | None, typer.Option(help="Representatives not seen for so long leave their buckets.")] = None,
+    key_file: o.KeyFile = None,
+    json: o.Json = False,
+) -> None:
+    """Take out what was not seen for longer than its time to live.
+
+    Examples:
+
+        nearkin index expire sqlite:///kin.db --record-ttl 90d --bucket-ttl 14d
+    """
+    times = {"record_ttl": o.seconds(record_ttl, "--record-ttl"), "bucket_ttl": o.seconds(bucket_ttl, "--bucket-ttl")}
+    with opened(url, key_file, **times) as found:
+        say(found.expire(), json)
+
+
+@index.command()
+def export(
+    url: Url,
+    out: Annotated[Path, typer.Option(help="The parquet file.")],
+    overwrite: o.Overwrite = False,
+    key_file: o.KeyFile = None,
+    json: o.Json = False,
+) -> None:
+    """All documents of an index as parquet, to be looked at, or loaded elsewhere with migrate."""
+    from nearkin.index.upkeep import export as write
+    from nearkin.jobs import claim_file
+
+    claim_file(out, overwrite)
+    with opened(url, key_file) as found:
+        say({"documents": write(found, out), "out": str(out)}, json)
+
+
+@index.command()
+def migrate(
+    source: Annotated[str, typer.Argument(help="URL of an index, or the parquet file of an export.")],
+    target: Annotated[str, typer.Argument(help="URL of an empty store.")],
+    key_file: o.KeyFile = None,
+    json: o.Json = False,
+) -> None:
+    """Copy an index into another store as it is: ids, clusters, times.
+
+    Examples:
+
+        nearkin index migrate sqlite:///kin.db postgresql://nearkin@db/kin
+    """
+    from nearkin.index.bulk import migrate as move
+    from nearkin.keys import HashKey
+
+    say({"documents": move(source, target, None if key_file is None else HashKey.read(key_file))}, json)
+
+
+@index.command()
+def rebuild(
+    source: Annotated[str, typer.Argument(help="URL of the live index.")],
+    target: Annotated[str, typer.Argument(help="URL of an empty store beside it.")],
+    threshold: MaybeThreshold = None,
+    shingle: Annotated[str | None, typer.Option(help="words:N or chars:N.")] = None,
+    k: o.K = None,
+    slot_bits: o.SlotBits = None,
+    key_file: o.KeyFile = None,
+    json: o.Json = False,
+) -> None:
+    """Build an index of another Spec or threshold beside a live one, from its texts, ids kept, and compare the two.
+
+    Examples:
+
+        nearkin index rebuild sqlite:///kin.db sqlite:///next.db --shingle chars:5 --threshold 0.7
+    """
+    from nearkin.index.bulk import rebuild as anew
+    from nearkin.keys import HashKey
+    from nearkin.spec import parse_shingle
+
+    unit = {} if shingle is None else dict(zip(("unit", "n"), parse_shingle(shingle), strict=True))
+    given = {"k": k, "slot_bits": slot_bits}
+    changes = {**unit, **{name: value for name, value in given.items() if value is not None}}
+    secret = None if key_file is None else HashKey.read(key_file)
+    say(anew(source, target, changes, threshold, secret), json)

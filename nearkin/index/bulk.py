@@ -1,0 +1,207 @@
+"""Whole indexes: from a finished run, from files, from another store, from another Spec."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearkin.corpus import Columns, FileCorpus, make_ids, with_dimensions
+from nearkin.engine.local.documents import Documents
+from nearkin.errors import UsageError
+from nearkin.index.entry import Changes, Entry, Written
+from nearkin.index.index import Index
+from nearkin.index.preparing import Prepared
+from nearkin.index.upkeep import copy, exported, header_of, load, read_header
+from nearkin.jobs import SIGNATURES, Saved
+from nearkin.keys import HashKey
+from nearkin.measures.base import Payload, starts_of
+from nearkin.prepare import Asked
+from nearkin.sketch.materials import Materials
+from nearkin.spec import Spec
+
+CLUSTERS = "clusters.parquet"
+
+
+def add_files(
+    inputs: tuple[str, ...],
+    columns: Columns,
+    asked: Asked,
+    url: str,
+    scope: str,
+    threshold: float | None,
+    postings: str | None,
+) -> dict[str, Any]:
+    """Upserts the documents of files.
+
+    Args:
+        inputs: Files, globs, folders.
+        columns: What of them is read.
+        asked: What the Spec is made from; only its key for an index that is there (`postings` is None).
+        url: Of the store.
+        scope: That they belong to.
+        threshold: Of a new index.
+        postings: Of a new index; None for one that is there.
+    """
+    corpus = FileCorpus.open(inputs)
+    columns = with_dimensions(corpus, columns)
+    corpus.check(columns)
+    kinds: dict[str, int] = {}
+    made: dict[str, Any] = (
+        {} if postings is None else {"spec": asked.spec(columns), "threshold": threshold, "postings": postings}
+    )
+    rejected = 0
+    with Index.open(url, materials=Materials(asked.secret), **made) as index:
+        for batch in corpus.batches(columns):
+            rejected += len(batch.rejected)
+            documents = documents_of(batch.documents[columns.content])
+            names = make_ids(batch, columns, corpus.names).to_pylist() if columns.id else [None] * len(documents)
+            for start in range(0, len(documents), index.settings.max_batch):
+                end = start + index.settings.max_batch
+                for outcome in index.upsert_many(scope, documents[start:end], names[start:end]):
+                    kinds[outcome.kind] = kinds.get(outcome.kind, 0) + 1
+        stats = index.stats()
+    return {"documents": sum(kinds.values()), **dict(sorted(kinds.items())), "rejected": rejected, "records": stats["records"]}
+
+
+def documents_of(column: pa.Array) -> list[Any]:
+    """Texts, or vectors.
+
+    Raises:
+        UsageError: They are lists of tokens.
+    """
+    if pa.types.is_fixed_size_list(column.type):
+        flat = np.asarray(column.flatten(), np.float32)
+        return list(flat.reshape(len(column), column.type.list_size))
+    if pa.types.is_large_list(column.type):
+        raise UsageError("an index takes texts and vectors; join the tokens to a text")
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, postings: str) -> dict[str, Any]:
+    """A run's clusters as an index: signatures as they were saved, verified similarities, nothing sketched again.
+
+    Raises:
+        UsageError: The run's members are not verified against the kept document, or the store is not empty.
+    """
+    record, spec = saved.record, saved.spec
+    parameters = record["parameters"]
+    if parameters["cluster"] != "leaders" or parameters["verify"] != "exact" or parameters["distance"] or parameters["then"]:
+        raise UsageError(
+            f"{saved.folder} cannot become an index: its members must be verified against the kept one (--cluster leaders, "
+            "--verify exact, a threshold, one measure); build from its inputs instead"
+        )
+    if parameters["block_by"] is not None:
+        raise UsageError(
+            f"{saved.folder} compared within blocks ({parameters['block_by']}); build a scope for each from its inputs"
+        )
+    corpus = saved.corpus("quarantine")
+    columns = Columns(**{**record["columns"], "extra": ()})
+    if columns.tokens is not None:
+        raise UsageError("an index takes texts and vectors; this run was made of tokens")
+    clusters = pq.read_table(saved.folder / CLUSTERS)
+    keyed = record["stages"]["sketch"].get("keyed")
+    documents = Documents(saved.folder / SIGNATURES, spec, keyed[0] * (1 + keyed[2]) if keyed else 0)
+    materials = Materials.read(saved.folder, spec, secret)
+    fields: dict[str, Any] = {"recall": parameters["recall"], "postings": postings, "documents": max(len(documents), 1)}
+    with Index.open(url, spec, parameters["threshold"], materials=materials, **fields) as index:
+        if index.store.counts()["records"]:
+            raise UsageError(f"{index.store.url} has documents already; build into an empty store, or use nearkin index add")
+        now, leaders = index.clock(), 0
+        for batch in corpus.batches(columns):
+            rows = slice(batch.first, batch.first + len(batch.rows))
+            some = clusters.slice(batch.first, len(batch.rows))
+            prepared = _prepared(index, scope, batch.documents[columns.content], np.asarray(documents.signatures[rows]))
+            new = _entries(index, scope, batch.documents[columns.content], some, prepared, now)
+            leaders += sum(written.entry.is_leader for written in new)
+            for start in range(0, len(new), index.settings.max_batch):
+                index.store.apply(Changes(new=new[start : start + index.settings.max_batch], crowded=True))
+        records = index.store.counts()["records"]
+    return {"documents": records, "clusters": leaders, "spec_fingerprint": spec.fingerprint, "store": url.rpartition("@")[2]}
+
+
+def _prepared(index: Index, scope: str, column: pa.Array, signatures: np.ndarray) -> Prepared:
+    """With the saved signatures; where keys do not follow from them, they are made of the texts."""
+    tool = index.preparer
+    documents = documents_of(column)
+    digests = [tool.digest(document) for document in documents]
+    if tool.signatures_suffice:
+        payload = tool.payload(column)
+        return Prepared(digests, signatures, tool.keys_of_signatures(scope, signatures), payload, _empty(payload, tool.vectors))
+    return tool.prepare(scope, documents, digests)
+
+
+def _empty(payload: Payload, vectors: bool) -> np.ndarray:
+    return np.zeros(len(payload.sizes), bool) if vectors else payload.sizes == 0
+
+
+def _entries(index: Index, scope: str, column: pa.Array, clusters: pa.Table, prepared: Prepared, now: float) -> list[Written]:
+    names, heads = clusters["id"].to_pylist(), clusters["cluster"].to_pylist()
+    similarity = clusters["similarity"].to_pylist()
+    texts = column.to_pylist() if index.settings.store_text and not index.preparer.vectors else [None] * len(names)
+    starts, every, out = starts_of(prepared.payload), index.settings.postings == "all", []
+    for at, (name, head, text) in enumerate(zip(names, heads, texts, strict=True)):
+        posted = (name == head or every) and not prepared.empty[at]
+        size = 0 if index.preparer.vectors else int(prepared.payload.sizes[at])
+        payload = b"" if text is not None else index.preparer.packed_payload(prepared.payload, starts, at)
+        near = 1.0 if name == head else similarity[at]
+        signature = prepared.signatures[at].tobytes() if posted else b""
+        about = (scope, name, 0, prepared.digests[at], head, head, near, size, now, now, posted)
+        out.append(Written(Entry(*about, signature, text, payload), prepared.keys[at] if posted else None))
+    return out
+
+
+def migrate(source: str, target: str, secret: HashKey | None) -> int:
+    """Copies an index, or an export of one, into an empty store, as it is; returns how many documents."""
+    materials = Materials(secret)
+    if "://" not in source:
+        header, entries = read_header(Path(source)), exported(Path(source))
+        with _like(target, header, materials) as index:
+            return load(index, entries)
+    with Index.open(source, materials=materials) as live, _like(target, header_of(live), materials) as index:
+        return load(index, live.store.scan())
+
+
+def _like(url: str, header: Mapping[str, Any], materials: Materials) -> Index:
+    """An index with the header of another one."""
+    spec = Spec.from_json(json.dumps(header["spec"]))
+    kept = {name: value for name, value in header.items() if name not in ("format", "spec", "threshold")}
+    return Index.open(url, spec, header["threshold"], materials=materials, **kept)
+
+
+def rebuild(
+    source: str, target: str, changes: Mapping[str, Any], threshold: float | None, secret: HashKey | None
+) -> dict[str, Any]:
+    """An index of another Spec or threshold beside a live one, from its texts; says how the two compare."""
+    materials = Materials(secret)
+    with Index.open(source, materials=materials) as live:
+        spec = replace(live.spec, **changes)
+        kept: dict[str, Any] = {
+            name: getattr(live.settings, name) for name in ("recall", "postings", "store_text", "documents")
+        }
+        asked = live.threshold if threshold is None else threshold
+        with Index.open(target, spec, asked, materials=materials, **kept) as anew:
+            if anew.store.counts()["records"]:
+                raise UsageError(f"{anew.store.url} has documents already; rebuild into an empty store")
+            documents = copy(live, anew)
+            before, after = live.store.counts(), anew.store.counts()
+            agreeing = _agreeing(live, anew)
+    return {
+        "documents": documents,
+        "clusters_before": before["leaders"],
+        "clusters_after": after["leaders"],
+        "same_standing": agreeing,
+        "spec_before": live.spec.fingerprint,
+        "spec_after": spec.fingerprint,
+    }
+
+
+def _agreeing(live: Index, anew: Index) -> int:
+    """Documents that are representatives in both, or in neither."""
+    mine = {(entry.scope, entry.id): entry.is_leader for entry in live.store.scan()}
+    return sum(mine.get((entry.scope, entry.id)) == entry.is_leader for entry in anew.store.scan())

@@ -1,0 +1,227 @@
+"""What an index needs beside upserts: its integrity checked, clusters merged that now verify, copies made, bulk loads."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearkin.errors import UsageError
+from nearkin.index.entry import REF_SHIFT, Changes, Entry, Written
+from nearkin.index.index import Index
+from nearkin.measures.base import stored_of
+
+AT_ONCE = 1000
+HEADER = b"nearkin.index"
+EXPORTED = pa.schema(
+    [
+        ("scope", pa.large_string()),
+        ("id", pa.large_string()),
+        ("digest", pa.binary(16)),
+        ("leader", pa.large_string()),
+        ("cluster", pa.large_string()),
+        ("similarity", pa.float64()),
+        ("size", pa.uint32()),
+        ("created", pa.float64()),
+        ("seen", pa.float64()),
+        ("posted", pa.bool_()),
+        ("signature", pa.large_binary()),
+        ("text", pa.large_string()),
+        ("payload", pa.large_binary()),
+    ]
+)
+
+
+class Problem(NamedTuple):
+    """Something that should not be."""
+
+    what: str
+    scope: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found.
+
+    Attributes:
+        records: Documents looked at.
+        postings: Postings that belong to them.
+        stray: Postings of the store beyond those.
+        problems: The first of them.
+        found: How many there are.
+    """
+
+    records: int
+    postings: int
+    stray: int
+    problems: tuple[Problem, ...]
+    found: int
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.found and not self.stray
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {**asdict(self), "problems": [problem._asdict() for problem in self.problems], "sound": self.sound}
+
+
+def batches(entries: Iterator[Entry], size: int = AT_ONCE) -> Iterator[tuple[str, list[Entry]]]:
+    """(scope, documents): so many at a time."""
+    while some := list(islice(entries, size)):
+        for scope in dict.fromkeys(entry.scope for entry in some):
+            yield scope, [entry for entry in some if entry.scope == scope]
+
+
+def check(index: Index, most: int = 100) -> Checked:
+    """Whether every document is resolved to one that is there, is a representative, and resembles it as much as was asked for;
+    and whether buckets hold what they should.
+
+    Args:
+        index: To look through.
+        most: Problems to list.
+    """
+    records, postings, problems = 0, 0, list[Problem]()
+    for scope, entries in batches(index.store.scan()):
+        records += len(entries)
+        problems += _of_clusters(index, scope, entries)
+        posted = [entry for entry in entries if entry.posted]
+        if posted:
+            keys = index.preparer.keys_of(scope, posted)
+            postings += keys.size
+            problems += _of_buckets(index, posted, keys)
+    counts = index.store.counts()
+    stray = max(0, counts["postings"] - postings + sum(problem.what == "not in a bucket" for problem in problems))
+    return Checked(records, postings, stray, tuple(problems[:most]), len(problems))
+
+
+def _of_clusters(index: Index, scope: str, entries: list[Entry]) -> Iterator[Problem]:
+    members = [entry for entry in entries if not entry.is_leader]
+    names = sorted({entry.leader for entry in members})
+    leaders = {name: entry for name, entry in zip(names, index.store.entries(scope, names), strict=True) if entry is not None}
+    known = []
+    for entry in members:
+        leader = leaders.get(entry.leader)
+        if leader is None:
+            yield Problem("its representative is not there", scope, entry.id)
+        elif not leader.is_leader:
+            yield Problem("its representative is none", scope, entry.id)
+        elif leader.cluster != entry.cluster:
+            yield Problem("its cluster is not its representative's", scope, entry.id)
+        else:
+            known.append((entry, leader))
+    if not known:
+        return
+    stored = stored_of(index.preparer.payload_of([entry for pair in known for entry in pair]))
+    places = np.arange(len(known), dtype=np.uint64) * np.uint64(2)
+    scored = index.measure.compare((places << np.uint64(32)) | (places + np.uint64(1)), stored)
+    for (entry, _), near in zip(known, scored.at_least(index.threshold).tolist(), strict=True):
+        if not near:
+            yield Problem("less similar to its representative than the threshold", scope, entry.id)
+
+
+def _of_buckets(index: Index, posted: list[Entry], keys: np.ndarray) -> Iterator[Problem]:
+    found = index.store.postings(keys.reshape(-1))
+    refs = found.words >> REF_SHIFT
+    per = keys.shape[1]
+    for at, entry in enumerate(posted):
+        for key in range(at * per, (at + 1) * per):
+            times = int((refs[found.offsets[key] : found.offsets[key + 1]] == entry.ref).sum())
+            if times != 1:
+                yield Problem("not in a bucket" if not times else "twice in a bucket", entry.scope, entry.id)
+
+
+def compact(index: Index) -> dict[str, int]:
+    """Merges clusters whose representatives verify by now: the younger one, and what it stood for, go to the older one.
+
+    A document that does not verify with the older representative is searched for anew. Each merge is in the log.
+
+    Returns:
+        How many clusters were merged, and how many documents moved.
+    """
+    merged, moved = 0, 0
+    leaders = [(entry.ref, entry.scope, entry.id) for entry in index.store.scan() if entry.is_leader and entry.posted]
+    for _, scope, name in sorted(leaders):
+        done = index.merge_into_older(scope, name)
+        merged, moved = merged + (done > 0), moved + done
+    return {"merged": merged, "moved": moved}
+
+
+def header_of(index: Index) -> dict[str, Any]:
+    """What the index is."""
+    return index.store.claim({})
+
+
+def export(index: Index, path: Path) -> int:
+    """All documents as parquet, with what the index is in the schema's metadata; returns how many."""
+    schema = EXPORTED.with_metadata({HEADER: json.dumps(header_of(index), sort_keys=True)})
+    rows = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        entries = index.store.scan()
+        while some := list(islice(entries, 10 * AT_ONCE)):
+            columns = {name: [getattr(entry, name) for entry in some] for name in EXPORTED.names}
+            writer.write_table(pa.table(columns, schema))
+            rows += len(some)
+    return rows
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """What an exported index was.
+
+    Raises:
+        UsageError: The file is no export.
+    """
+    try:
+        header: dict[str, Any] = json.loads((pq.read_schema(path).metadata or {})[HEADER])
+    except FileNotFoundError as error:
+        raise UsageError(f"no such file: {path}") from error
+    except (KeyError, ValueError, pa.ArrowException, OSError) as error:
+        raise UsageError(f"{path} is no exported index") from error
+    return header
+
+
+def exported(path: Path) -> Iterator[Entry]:
+    """The documents of an exported index, in their order."""
+    for batch in pq.ParquetFile(path).iter_batches(10 * AT_ONCE):
+        for row in batch.to_pylist():
+            yield Entry(ref=0, **row)
+
+
+def load(index: Index, entries: Iterator[Entry]) -> int:
+    """Puts documents of another index of the same Spec and threshold into an empty one, as they are; returns how many.
+
+    Raises:
+        UsageError: The index is not empty.
+    """
+    if index.store.counts()["records"]:
+        raise UsageError(f"{index.store.url} has documents already; load into an empty store")
+    rows = 0
+    for scope, some in batches(entries):
+        posted = [entry for entry in some if entry.posted]
+        keys = dict(zip((entry.id for entry in posted), index.preparer.keys_of(scope, posted) if posted else (), strict=True))
+        index.store.apply(Changes(new=[Written(entry, keys.get(entry.id)) for entry in some], crowded=True))
+        rows += len(some)
+    return rows
+
+
+def copy(source: Index, target: Index) -> int:
+    """Upserts every document of an index into one of another Spec or threshold, in order, ids kept; returns how many.
+
+    Raises:
+        UsageError: Texts were not kept.
+    """
+    rows = 0
+    for scope, some in batches(source.store.scan()):
+        if any(entry.text is None for entry in some) and not source.preparer.vectors:
+            raise UsageError(f"{source.store.url} kept no texts (store_text=False); a new Spec needs them")
+        documents = [np.frombuffer(entry.payload, np.float32) if entry.text is None else entry.text for entry in some]
+        target.upsert_many(scope, documents, [entry.id for entry in some])
+        rows += len(some)
+    return rows

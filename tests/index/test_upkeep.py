@@ -1,0 +1,216 @@
+"""Indexes looked after: checked, compacted, copied, built in bulk, rebuilt, from the library and the command line."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run as command
+from nearkin.errors import UsageError
+from nearkin.index.entry import Changes, Written
+from nearkin.index.upkeep import check, compact, export
+from tests.index.conftest import Opener, corpus, empty_store, near, words
+
+
+def filled(opened: Opener, documents: int = 120, **fields: object) -> nk.Index:
+    index = opened(**fields)
+    index.upsert_many("a", corpus(documents), [f"d{i}" for i in range(documents)])
+    return index
+
+
+def test_a_sound_index_is_sound(opened: Opener) -> None:
+    found = check(filled(opened))
+    assert found.sound
+    assert found.records == 120
+    assert found.postings > 0
+
+
+def test_damage_is_found(opened: Opener) -> None:
+    index = filled(opened)
+    member = next(entry for entry in index.store.scan() if not entry.is_leader)
+    leader = index.get("a", member.leader)
+    assert leader is not None
+    other = next(e for e in index.store.scan() if e.is_leader and e.id != leader.id)
+    index.store.apply(Changes(changed=[member._replace(leader=other.id)]))
+    keys = index.preparer.keys_of("a", [other])[0]
+    index.store.apply(Changes(unposted=[Written(other, keys[:1])]))
+    found = check(index)
+    whats = {problem.what for problem in found.problems}
+    assert {"its cluster is not its representative's", "not in a bucket"} <= whats
+    index.store.apply(Changes(changed=[member._replace(leader=other.id, cluster=other.cluster)]))
+    assert "less similar to its representative than the threshold" in {problem.what for problem in check(index).problems}
+    assert not check(index).sound
+
+
+def test_compacting_merges_what_verifies_by_now(opened: Opener) -> None:
+    rng = np.random.Generator(np.random.PCG64(11))
+    base = words(rng)
+    one, two = near(base, rng), near(base, rng)
+    index = opened()
+    index.upsert("a", " ".join(one), "one")
+    index.upsert("a", " ".join(near(one, rng)), "with one")
+    # as two processes at once would leave it: a cluster of its own for what resembles another representative
+    second = opened() if index.store.url != "memory://" else index
+    second.upsert("b", " ".join(two), "two")
+    moved = second.get("b", "two")
+    assert moved is not None
+    keys = second.preparer.keys_of("b", [moved])[0]
+    new_keys = second.preparer.keys_of("a", [moved._replace(scope="a")])[0]
+    stray = moved._replace(scope="a", ref=0)
+    second.store.apply(Changes(dropped=[Written(moved, keys)], new=[Written(stray, new_keys)]))
+    joined = second.upsert("a", " ".join(near(two, rng, 1)), "with two")
+    assert joined.kind == "match"
+    assert compact(second)["merged"] == 1
+    assert check(second).sound
+    two_now = second.get("a", "two")
+    assert two_now is not None
+    assert (two_now.leader, two_now.cluster, two_now.posted) == ("one", "one", False)
+    assert ("merged", "two", "one") in [(e.kind, e.id, e.into) for e in second.store.events()]
+    assert compact(second) == {"merged": 0, "moved": 0}
+
+
+def test_exports_are_loaded_elsewhere(opened: Opener, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = filled(opened)
+    path = tmp_path / "index.parquet"
+    assert export(index, path) == 120
+    target = f"sqlite:///{tmp_path}/copy.db"
+    assert command(["index", "migrate", str(path), target, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"documents": 120}
+    with nk.Index.open(target) as copy:
+        assert copy.threshold == 0.7
+        assert check(copy).sound
+        for entry in index.store.scan():
+            assert copy.get("a", entry.id)._replace(ref=0) == entry._replace(ref=0)
+        assert copy.upsert("a", corpus(120)[0], "d0").kind == "exact"
+    assert command(["index", "migrate", str(path), target]) == 2
+    assert "has documents already" in capsys.readouterr().err
+    for bad in ("missing.parquet", "copy.db"):
+        assert command(["index", "migrate", str(tmp_path / bad), f"sqlite:///{tmp_path}/x.db"]) == 2
+
+
+@pytest.mark.parametrize("slot_bits", ["32", "8"])
+def test_a_saved_run_becomes_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str], slot_bits: str) -> None:
+    texts = corpus(400)
+    pq.write_table(pa.table({"id": [f"d{i:03d}" for i in range(400)], "text": texts}), tmp_path / "docs.parquet")
+    line = [
+        "dedup",
+        str(tmp_path / "docs.parquet"),
+        "--id",
+        "id",
+        "--threshold",
+        "0.7",
+        "--slot-bits",
+        slot_bits,
+        "--save-signatures",
+    ]
+    assert command([*line, "--bands", "16", "--rows", "5", "--keep", "id asc", "--out", str(tmp_path / "run")]) == 0
+    url = f"sqlite:///{tmp_path}/kin.db"
+    capsys.readouterr()
+    assert command(["index", "build", str(tmp_path / "run"), "--store", url, "--scope", "web", "--json"]) == 0
+    built = json.loads(capsys.readouterr().out)
+    assert built["documents"] == 400
+    assert built["clusters"] == pq.read_table(tmp_path / "run" / "clusters.parquet")["kept"].to_pylist().count(True)
+    with nk.Index.open(url) as index:
+        found = check(index)
+        assert found.sound, found.problems[:3]
+        assert index.upsert("web", texts[0], "d000").kind in ("exact", "resolved")
+        copy = index.upsert("web", texts[5] + " more", "new")
+        assert copy.kind == "match"
+    assert command(["index", "build", str(tmp_path / "run"), "--store", url]) == 2
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = corpus(60)
+    rows = [{"id": f"d{i}", "text": text} for i, text in enumerate(texts)]
+    (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:50]) + "broken\n")
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[45:]))
+    url = f"sqlite:///{tmp_path}/kin.db"
+
+    def said(*line: str, code: int = 0) -> dict:
+        assert command(["index", *line, "--json"]) == code
+        out = capsys.readouterr().out
+        return json.loads(out) if out else {}
+
+    built = said("build", str(tmp_path / "docs.jsonl"), "--id", "id", "--store", url, "--threshold", "0.7")
+    assert (built["documents"], built["rejected"]) == (50, 1)
+    added = said("add", str(tmp_path / "more.jsonl"), "--id", "id", "--store", url)
+    assert added["documents"] == 15
+    assert added["records"] == 60
+    assert sum(added.get(kind, 0) for kind in ("exact", "resolved")) == 5
+    (tmp_path / "page.txt").write_text(texts[3] + " and more")
+    matches = said("query", str(tmp_path / "page.txt"), "--store", url)["matches"]
+    assert matches[0]["similarity"] >= 0.7
+    assert said("query", str(tmp_path / "page.txt"), "--store", url, "--scope", "other") == {"matches": []}
+    assert said("info", url)["records"] == 60
+    assert said("remove", "d3", "none", "--store", url) == {"removed": 1, "not_there": 1}
+    assert said("check", url)["sound"] is True
+    assert said("compact", url)["moved"] >= 0
+    assert said("expire", url, "--record-ttl", "1d") == {"postings": 0, "records": 0}
+    assert said("export", url, "--out", str(tmp_path / "out.parquet"))["documents"] == 59
+    rebuilt = said("rebuild", url, f"sqlite:///{tmp_path}/next.db", "--shingle", "chars:5", "--threshold", "0.6")
+    assert rebuilt["documents"] == 59
+    assert rebuilt["spec_before"] != rebuilt["spec_after"]
+    assert said("check", f"sqlite:///{tmp_path}/next.db")["sound"] is True
+    for line in (["query", str(tmp_path / "no.txt"), "--store", url], ["info", "ftp://x"], ["info", "sqlite://"]):
+        said(*line, code=2)
+    assert command(["index", "info", f"sqlite:///{tmp_path}/kin.db"]) == 0
+    assert "records: 59" in capsys.readouterr().out
+
+
+def test_a_damaged_index_fails_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    with nk.Index.open(url, threshold=0.7) as index:
+        index.upsert("a", "one two three four five six", "x")
+        entry = index.get("a", "x")
+        assert entry is not None
+        index.store.apply(Changes(changed=[entry._replace(leader="gone")]))
+    assert command(["index", "check", url]) == 1
+    assert "its representative is not there" in capsys.readouterr().out
+
+
+def test_coroutines(url: str) -> None:
+    async def main() -> list[str]:
+        async with await nk.AsyncIndex.open(url, threshold=0.7) as index:
+            first = await index.upsert("a", "one two three four five six", "x")
+            many = await index.upsert_many("a", ["one two three four five six seven"], ["y"])
+            found = await index.query("a", "one two three four five six")
+            cluster = await index.cluster("a", "y")
+            assert cluster is not None
+            assert (await index.get("a", "x")) is not None
+            assert (await index.explain("a", "x", "y")).verdict == "match"
+            assert (await index.stats())["records"] == 2
+            assert await index.expire() == {"records": 0, "postings": 0}
+            assert await index.remove("a", "y")
+            return [first.kind, many[0].kind, found[0].id, cluster.representative]
+
+    assert asyncio.run(main()) == ["new", "match", "x", "x"]
+
+
+def test_a_run_that_does_not_verify_is_no_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "docs.jsonl").write_text('{"text": "a b c d"}\n{"text": "e f g h"}\n')
+    line = [
+        "dedup",
+        str(tmp_path / "docs.jsonl"),
+        "--cluster",
+        "components",
+        "--save-signatures",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert command(line) == 0
+    assert command(["index", "build", str(tmp_path / "run"), "--store", f"sqlite:///{tmp_path}/x.db"]) == 2
+    assert "must be verified" in capsys.readouterr().err
+
+
+def test_a_rebuild_needs_texts(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    url = empty_store("sqlite", request, tmp_path)
+    with nk.Index.open(url, threshold=0.7, store_text=False) as index:
+        index.upsert("a", "one two three four")
+    assert command(["index", "rebuild", url, f"sqlite:///{tmp_path}/next.db", "--shingle", "words:2"]) == 2
+    with nk.Index.open(url) as index, pytest.raises(UsageError, match="was not kept"):
+        index.explain("a", *([entry.id for entry in index.store.scan()] * 2))
