@@ -9,9 +9,11 @@ from nearkin.cli import options as o
 
 
 def explain(
-    a: Annotated[str, typer.Argument(help="A file, a text, or with --run an id.")],
+    a: Annotated[str, typer.Argument(help="A file, a text, or with --run or --index an id.")],
     b: Annotated[str, typer.Argument(help="Another one.")],
     run: Annotated[Path | None, typer.Option(help="Two documents of this run.", metavar="DIR")] = None,
+    index: Annotated[str | None, typer.Option(help="Two documents of this index.", metavar="URL")] = None,
+    scope: Annotated[str, typer.Option(help="Of the index.")] = "default",
     measure: o.Measure = None,
     threshold: o.Threshold = 0.8,
     recall: o.Recall = 0.95,
@@ -32,8 +34,11 @@ def explain(
         nearkin explain "the cat sat on the mat" "the cat sat on the mat today"
 
         nearkin explain doc-17 doc-42 --run deduped/
+
+        nearkin explain doc-17 doc-42 --index sqlite:///kin.db
     """
     from nearkin.engine.settings import Settings
+    from nearkin.errors import UsageError
     from nearkin.finished import explain_in_run
     from nearkin.keys import HashKey
     from nearkin.prepare import Asked
@@ -41,7 +46,14 @@ def explain(
     from nearkin.spec import parse_shingle
 
     secret = None if key_file is None else HashKey.read(key_file)
-    if run is not None:
+    if run is not None and index is not None:
+        raise UsageError(f"--run {run} and --index {index} exclude each other")
+    if index is not None:
+        from nearkin.index.index import Index
+
+        with Index.open(index, materials=Materials(secret)) as opened:
+            found = opened.explain(scope, a, b)
+    elif run is not None:
         found = explain_in_run(run, a, b, secret)
     else:
         from nearkin.corpus import Columns

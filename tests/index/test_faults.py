@@ -1,0 +1,184 @@
+"""Stores that fail: an upsert that failed is reported, leaves nothing half-written, and succeeds when it is tried again."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run as command
+from nearkin.errors import MissingExtraError, StoreError, UsageError
+from nearkin.index.entry import Changes
+from nearkin.index.stores.packing import pack_entry, unpack_entry
+from nearkin.index.upkeep import check
+from tests.index.conftest import Opener, corpus
+from tests.services import free_port, redis_server
+
+TEXT = "one two three four five six seven eight nine ten"
+
+
+class Failing:
+    """A store whose n-th step breaks in the middle, after it began."""
+
+    def __init__(self, store: Any, when: int) -> None:
+        self._store, self._left = store, when
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if name != "apply":
+            return method
+
+        def apply(changes: Changes) -> list[int]:
+            self._left -= 1
+            if self._left == 0:
+                raise StoreError("connection lost")
+            numbers: list[int] = method(changes)
+            return numbers
+
+        return apply
+
+
+def test_a_step_that_fails_writes_nothing_and_succeeds_once_when_tried_again(opened: Opener) -> None:
+    index, texts = opened(), corpus(60)
+    index.upsert_many("a", texts[:20])
+    before = index.store.counts()["records"]
+    store = index.store
+    index.store = Failing(store, 1)
+    with pytest.raises(StoreError, match="connection lost"):
+        index.upsert_many("a", texts[20:])
+    index.store = store
+    assert store.counts()["records"] == before
+    assert check(index).sound
+    first = [o.kind for o in index.upsert_many("a", texts[20:])]
+    assert "new" in first
+    assert {o.kind for o in index.upsert_many("a", texts[20:])} <= {"exact", "resolved"}
+    assert check(index).sound
+
+
+def test_redis_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+    options = ("--appendonly", "yes", "--appendfsync", "always")
+    with redis_server(tmp_path, *options) as port:
+        index = nk.Index.open(f"redis://127.0.0.1:{port}/0", threshold=0.7)
+        index.upsert("a", TEXT, "x")
+    with pytest.raises(StoreError, match="may be tried again"):
+        index.upsert("a", TEXT + " eleven", "y")
+    with redis_server(tmp_path, *options) as port:
+        again = nk.Index.open(f"redis://127.0.0.1:{port}/0")
+        assert again.upsert("a", TEXT + " eleven", "y").representative == "x"
+        assert check(again).sound
+        again.close()
+    index.close()
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/0", "postgresql://u:secret@127.0.0.1:{port}/db"])
+def test_a_server_that_is_not_there(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("nearkin.index.stores.postgres.TIMEOUT", 1.0)
+    where = url.format(port=free_port())
+    with pytest.raises(StoreError):
+        nk.Index.open(where)
+    assert command(["index", "info", where]) == 1
+    shown = capsys.readouterr().err
+    assert "127.0.0.1" in shown
+    assert "secret" not in shown
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write what is read-only")
+def test_a_file_that_is_read_only(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    with nk.Index.open(url, threshold=0.7) as index:
+        index.upsert("a", TEXT, "x")
+    (tmp_path / "kin.db").chmod(0o444)
+    with pytest.raises(StoreError, match="readonly"):
+        nk.Index.open(url).upsert("a", TEXT + " eleven", "y")
+
+
+FULL = """
+import resource, sys
+import nearkin as nk
+from nearkin.errors import StoreError
+from tests.index.conftest import corpus
+with nk.Index.open(sys.argv[1], threshold=0.7) as index:
+    index.upsert_many("a", corpus(50))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+    try:
+        for seed in range(2, 200):
+            index.upsert_many("a", corpus(50, seed=seed))
+    except StoreError as error:
+        print("failed", seed)
+"""
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """A limit on the size of files stands for it: the write fails in the middle of a step."""
+    assert resource.RLIMIT_FSIZE is not None
+    url = f"sqlite:///{tmp_path}/kin.db"
+    line = [sys.executable, "-c", "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" + FULL, url]
+    ended = subprocess.run(line, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
+    assert ended.stdout.startswith("failed"), ended.stderr
+    seed = int(ended.stdout.split()[1])
+    with nk.Index.open(url) as index:
+        assert check(index).sound
+        index.upsert_many("a", corpus(50, seed=seed))
+        assert check(index).sound
+        assert {o.kind for o in index.upsert_many("a", corpus(50, seed=seed))} <= {"exact", "resolved"}
+
+
+def test_damaged_entries_are_said() -> None:
+    entry = nk.Index.open("memory://")
+    entry.upsert("a", TEXT, "x")
+    stored = entry.get("a", "x")
+    assert stored is not None
+    packed = pack_entry(stored)
+    assert unpack_entry(stored.ref, packed) == stored
+    for bad in (b"", packed[:-1], packed[:30], b"\x09" + packed[1:]):
+        with pytest.raises(StoreError, match="is damaged"):
+            unpack_entry(1, bad)
+
+
+def test_urls_that_name_no_store(tmp_path: Path) -> None:
+    for url in (
+        "ftp://x",
+        "sqlite://host/x.db",
+        "sqlite:///",
+        f"sqlite:///{tmp_path}/x.db?mode=x",
+        "redis://h/0?x=1",
+        ["a", "b"],
+    ):
+        with pytest.raises(UsageError):
+            nk.Index.open(url)
+
+
+def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, url in (("redis", "redis://127.0.0.1/0"), ("psycopg", "postgresql://127.0.0.1/x")):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(MissingExtraError, match="pip install"):
+            nk.Index.open(url)
+
+
+def test_memory_is_bounded_by_what_is_cold(clock: Any) -> None:
+    index = nk.Index.open("memory://", threshold=0.7, clock=clock, max_memory=700_000)
+    for at, text in enumerate(corpus(400, share=0.0)):
+        clock.now += 1
+        index.upsert("a", text, f"d{at}")
+    assert index.evicted_cold > 0
+    assert index.stats()["records"] == 400
+    assert index.query("a", corpus(400, share=0.0)[399])[0].id == "d399"
+    assert index.query("a", corpus(400, share=0.0)[0]) == []
+    assert check(index).sound
+
+
+def test_explain_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    with nk.Index.open(url, threshold=0.7) as index:
+        index.upsert("default", TEXT, "x")
+        index.upsert("default", TEXT + " eleven", "y")
+    assert command(["explain", "x", "y", "--index", url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "match"
+    assert command(["explain", "x", "z", "--index", url]) == 2
+    assert command(["explain", "x", "y", "--index", url, "--scope", "other"]) == 2
+    assert command(["explain", "x", "y", "--index", url, "--run", str(tmp_path)]) == 2
