@@ -172,9 +172,10 @@ class Index:
     def _upsert(
         self, scope: str, documents: "list[str | np.ndarray]", digests: list[bytes], names: list[str], began: float
     ) -> list[Outcome]:
+        if len(set(names)) < len(names):
+            return self._with_repeats(scope, documents, digests, names, began)
         known = self._known(scope, digests, names)
-        updates = [one.entry is not None and one.resolution is None for one in known]
-        if len(names) > 1 and (any(updates) or len(set(names)) < len(names)):
+        if len(names) > 1 and any(one.entry is not None and one.resolution is None for one in known):
             return self._one_by_one(scope, documents, digests, names)
         rest = [i for i, one in enumerate(known) if one.resolution is None]
         looked, now, changes = time.perf_counter(), self.clock(), Changes()
@@ -197,6 +198,19 @@ class Index:
         spent = {"look_up": looked - began, "search": searched - looked, "write": time.perf_counter() - searched}
         seconds = {name: value / max(len(names), 1) for name, value in spent.items()}
         return self._outcomes(scope, names, known, rest, decisions, changes, seconds)
+
+    def _with_repeats(
+        self, scope: str, documents: "list[str | np.ndarray]", digests: list[bytes], names: list[str], began: float
+    ) -> list[Outcome]:
+        """A batch that has a document more than once: the later ones find the first."""
+        first: dict[str, int] = {}
+        for at, name in enumerate(names):
+            if digests[first.setdefault(name, at)] != digests[at]:
+                return self._one_by_one(scope, documents, digests, names)
+        chosen = list(first.values())
+        some = ([documents[at] for at in chosen], [digests[at] for at in chosen], [names[at] for at in chosen])
+        found = dict(zip(first, self._upsert(scope, *some, began), strict=True))
+        return [found[name] if first[name] == at else _again(found[name]) for at, name in enumerate(names)]
 
     def _one_by_one(
         self, scope: str, documents: "list[str | np.ndarray]", digests: list[bytes], names: list[str]
@@ -549,6 +563,12 @@ class Index:
         """One writer of a scope at a time, within this process."""
         with self._locks[int.from_bytes(hashlib.sha256(scope.encode()).digest()[:2], "little") % STRIPES]:
             yield
+
+
+def _again(outcome: Outcome) -> Outcome:
+    """Of a document that came once more."""
+    kind = "resolved" if outcome.duplicate else "exact"
+    return replace(outcome, kind=kind, layer="memory", candidates=0)
 
 
 def _batches(entries: Iterator[Entry], size: int = 1000) -> Iterator[list[Entry]]:

@@ -1,0 +1,146 @@
+"""The online index: rates, bytes and order effects of each store; the tables of docs/index.md.
+
+python -m benchmarks.index                 quick sizes, to the terminal
+python -m benchmarks.index --full --write  full sizes; writes benchmarks/index.json and the tables of docs/index.md
+
+Redis and PostgreSQL are started on free loopback ports, on the same cores as the client.
+"""
+
+import gc
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+import nearkin as nk
+from benchmarks.tables import Table, main
+from nearkin.evaluate.synth import SynthSettings, synth
+from nearkin.index.upkeep import compact
+from tests.services import postgres_server, redis_server
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "index.md"
+BANDS = {"threshold": 0.8, "bands": 20, "rows": 6}
+BATCH = 1000
+
+
+@contextmanager
+def texts(documents: int) -> Iterator[list[str]]:
+    """Documents of 1.5 kB, 30 % of them near-duplicates of others at or above 0.8."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = SynthSettings(documents=documents, length="lognormal:1500:0.3", clustered=0.5, similarity=(0.8, 1.0))
+        synth(Path(folder) / "synth", settings)
+        table = pq.read_table(Path(folder) / "synth" / "documents", columns=["text"])
+        yield table["text"].to_pylist()
+
+
+@contextmanager
+def stores() -> Iterator[dict[str, str]]:
+    """A new and empty store of each kind, by name."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.chmod(0o755)
+        redis = stack.enter_context(redis_server(folder, "--appendonly", "no"))
+        postgres = stack.enter_context(postgres_server(folder))
+        yield {
+            "memory": "memory://",
+            "sqlite": f"sqlite:///{folder}/kin.db",
+            "redis": f"redis://127.0.0.1:{redis}/0",
+            "postgres": f"postgresql://nearkin@127.0.0.1:{postgres}/postgres",
+        }
+
+
+def fill(index: nk.Index, some: list[str]) -> float:
+    """Upserts in batches; returns documents a second."""
+    began = time.perf_counter()
+    for start in range(0, len(some), BATCH):
+        index.upsert_many("a", some[start : start + BATCH])
+    return len(some) / (time.perf_counter() - began)
+
+
+def rates(full: bool) -> Table:
+    """Batches and single upserts of each store, empty and as it fills."""
+    rows, sizes = [], {"memory": 1_000_000, "sqlite": 1_000_000, "redis": 200_000, "postgres": 200_000}
+    for name, documents in sizes.items():
+        with texts(documents if full else 20_000) as some, stores() as urls:
+            rows.append(_rates_of(name, urls[name], some))
+    note = (
+        f"Upserts of documents of 1.5 kB, 30 % near-duplicates, 20 × 6, 32-bit slots, in batches of {BATCH:,}; one client "
+        "thread, servers on the same 2 cores. Bytes are what the store says it uses, texts included, and without them."
+    )
+    columns = ("store", "documents", "documents/s, first", "last", "single, median", "p99", "bytes a document", "without text")
+    return Table("rates", note, columns, rows)
+
+
+def _rates_of(name: str, url: str, some: list[str]) -> tuple[str, ...]:
+    part, single = min(20_000, len(some) // 10), some[-2000:]
+    with nk.Index.open(url, documents=len(some), **BANDS) as index:
+        index.upsert_many("warm", some[:BATCH])
+        for text in some[:50]:
+            index.upsert("warm", text)
+        # as a server does once it has started: the collector does not walk what stays anyway
+        gc.collect()
+        gc.freeze()
+        first = fill(index, some[:part])
+        fill(index, some[part : -part - 2000])
+        last = fill(index, some[-part - 2000 : -2000])
+        taken = []
+        for text in single:
+            began = time.perf_counter()
+            index.upsert("a", text)
+            taken.append(1e6 * (time.perf_counter() - began))
+        stats = index.stats()
+    size = stats["bytes"] + stats.get("bucket_bytes", 0)
+    rest = size - sum(len(text) for text in dict.fromkeys(some))
+    bytes_of = (f"{size / stats['records']:,.0f}", f"{rest / stats['records']:,.0f}")
+    times = (f"{statistics.median(taken):,.0f} µs", f"{statistics.quantiles(taken, n=100)[98]:,.0f} µs")
+    return (name, f"{len(some):,}", f"{first:,.0f}", f"{last:,.0f}", *times, *bytes_of)
+
+
+def leaders(full: bool) -> Table:
+    """Postings of leaders against postings of all, for many documents in few clusters."""
+    documents, clusters = (1_000_000, 1_000) if full else (50_000, 50)
+    rows = []
+    for kind in ("leaders", "all"):
+        with nk.Index.open("memory://", postings=kind, max_bucket=documents, cache=1, **BANDS) as index:
+            base = [" ".join(f"w{c}x{i}" for i in range(30)) for c in range(clusters)]
+            per = documents // clusters
+            if kind == "leaders":
+                for copy in range(per):
+                    index.upsert_many("a", [f"{text} {copy}" for text in base])
+                stats = index.stats()
+                rows.append(
+                    (kind, f"{stats['records']:,}", f"{stats['postings']:,}", f"{stats['postings'] / (20 * documents):.4%}")
+                )
+            else:
+                rows.append((kind, f"{documents:,}", f"{20 * documents:,}", "100 % (20 a document, by definition)"))
+    note = f"{documents:,} documents in {clusters:,} clusters, 20 bands."
+    return Table("leaders", note, ("postings of", "documents", "postings", "share"), rows)
+
+
+def order(full: bool) -> Table:
+    """Surplus representatives of an order of arrival, against a batch run's, and what compacting leaves of them."""
+    documents = 50_000 if full else 6_000
+    rows = []
+    with texts(documents) as some:
+        batch = nk.dedup({"text": some}, threshold=0.8, bands=20, rows=6)
+        kept = batch.statistics["kept"]
+        for name, given in (("as they come", some), ("longest first, as the batch run", sorted(some, key=len, reverse=True))):
+            with nk.Index.open("memory://", **BANDS) as index:
+                fill(index, given)
+                before = index.stats()["leaders"]
+                compact(index)
+                after = index.stats()["leaders"]
+            surplus = (f"{before - kept:+,}", f"{(before - kept) / kept:+.2%}", f"{after - kept:+,}")
+            rows.append((name, f"{kept:,}", f"{before:,}", *surplus))
+    note = f"{documents:,} documents, 30 % near-duplicates; leaders of `nearkin dedup` against representatives of an index."
+    columns = ("order", "batch leaders", "representatives", "surplus", "share", "surplus after compact")
+    return Table("order", note, columns, rows)
+
+
+if __name__ == "__main__":
+    main(__doc__, (rates, leaders, order), HERE / "index.json", PAGE)
