@@ -89,9 +89,11 @@ class Changes:
         dropped: Documents that go, with the keys of their postings if they have any.
         unposted: Documents that leave their buckets.
         changed: Documents that are there, as they are to be.
-        new: Documents whose ids must not be there, but for dropped ones.
+        new: Documents whose ids must not be there, but for dropped ones; numbered by the store unless they have a number.
         posted: Documents that are there and go into buckets (out of them first, if they stand there as something else).
         needs: Representatives that must be there before, and be that.
+        entering: (posting, keys) of documents that are on other shards.
+        leaving: (number, keys) of such documents; before `entering`.
         crowded: Whether a bucket may get more postings than it takes: only then a store has to count them.
         events: For the log.
     """
@@ -103,10 +105,13 @@ class Changes:
     posted: list[Written] = field(default_factory=list)
     needs: list[Entry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    entering: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    leaving: list[tuple[int, np.ndarray]] = field(default_factory=list)
     crowded: bool = False
 
     def __bool__(self) -> bool:
-        return any((self.dropped, self.unposted, self.changed, self.new, self.posted, self.events))
+        some = (self.dropped, self.unposted, self.changed, self.new, self.posted, self.events, self.entering, self.leaving)
+        return any(some)
 
     @property
     def present(self) -> Iterator[Entry]:

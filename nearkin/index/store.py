@@ -30,6 +30,9 @@ class Store(Protocol):
     def postings(self, keys: np.ndarray) -> Postings:
         """The buckets of keys, uint64 (m,), each as it was filled, oldest first."""
 
+    def reserve(self, count: int) -> list[int]:
+        """Numbers that no other call gets, ascending."""
+
     def apply(self, changes: Changes) -> list[int]:
         """One atomic step; returns the numbers of the new documents.
 

@@ -11,7 +11,7 @@ import pytest
 import nearkin as nk
 from tests.services import postgres_server, redis_server
 
-STORES = ["memory", "sqlite", "redis", "postgres"]
+STORES = ["memory", "sqlite", "redis", "postgres", "sharded"]
 Opener = Callable[..., nk.Index]
 
 
@@ -41,14 +41,17 @@ NUMBERS = itertools.count()
 
 
 @pytest.fixture(params=STORES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> "str | list[str]":
     """Of an empty store of each kind."""
     return empty_store(request.param, request, tmp_path)
 
 
-def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> "str | list[str]":
     """The URL of a store that nothing was put into."""
     number = next(NUMBERS)
+    if kind == "sharded":
+        kinds = ("sqlite", "redis", "postgres")
+        return [str(empty_store(one, request, folder)) for one in kinds]
     if kind == "redis":
         return f"redis://127.0.0.1:{request.getfixturevalue('redis_port')}/0?prefix=test{number}"
     if kind == "postgres":
@@ -62,7 +65,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def opened(url: str, clock: Clock) -> Iterator[Opener]:
+def opened(url: "str | list[str]", clock: Clock) -> Iterator[Opener]:
     """Opens indexes over the store, and closes them."""
     held: list[nk.Index] = []
 

@@ -12,7 +12,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run as command
-from nearkin.errors import MissingExtraError, StoreError, UsageError
+from nearkin.errors import IncompatibleError, MissingExtraError, StoreError, UsageError
 from nearkin.index.entry import Changes
 from nearkin.index.stores.packing import pack_entry, unpack_entry
 from nearkin.index.upkeep import check
@@ -73,6 +73,29 @@ def test_redis_that_goes_away_and_comes_back(tmp_path: Path) -> None:
         assert check(again).sound
         again.close()
     index.close()
+
+
+def test_a_shard_that_is_down_is_an_error_never_a_miss(tmp_path: Path) -> None:
+    texts = corpus(40)
+    with redis_server(tmp_path, "--appendonly", "yes") as port:
+        shards = [f"sqlite:///{tmp_path}/one.db", f"redis://127.0.0.1:{port}/0", f"sqlite:///{tmp_path}/three.db"]
+        index = nk.Index.open(shards, threshold=0.7)
+        index.upsert_many("a", texts)
+        assert len(index.query("a", texts[0])) == 1
+    for text in texts[:10]:
+        with pytest.raises(StoreError):
+            index.query("a", text)
+        with pytest.raises(StoreError):
+            index.upsert("a", text + " more")
+    with redis_server(tmp_path, "--appendonly", "yes") as port:
+        shards[1] = f"redis://127.0.0.1:{port}/0"
+        with nk.Index.open(shards) as again:
+            assert again.upsert("a", texts[0] + " more").kind in ("match", "exact", "resolved")
+            assert not check(again).found
+        with pytest.raises(IncompatibleError, match="is shard"):
+            nk.Index.open([shards[2], shards[1], shards[0]])
+        with pytest.raises(IncompatibleError):
+            nk.Index.open(shards[:2])
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/0", "postgresql://u:secret@127.0.0.1:{port}/db"])
@@ -147,7 +170,7 @@ def test_urls_that_name_no_store(tmp_path: Path) -> None:
         "sqlite:///",
         f"sqlite:///{tmp_path}/x.db?mode=x",
         "redis://h/0?x=1",
-        ["a", "b"],
+        ["memory://"],
     ):
         with pytest.raises(UsageError):
             nk.Index.open(url)

@@ -18,9 +18,9 @@ WRITER = """
 import sys
 import nearkin as nk
 from tests.index.conftest import corpus
-url, seed, documents, size, confirm = sys.argv[1], *map(int, sys.argv[2:6])
+url, seed, documents, size, confirm = sys.argv[1].split(), *map(int, sys.argv[2:6])
 texts = corpus(documents, seed=seed)
-with nk.Index.open(url, threshold=0.7, bands=16, rows=5) as index:
+with nk.Index.open(url if len(url) > 1 else url[0], threshold=0.7, bands=16, rows=5) as index:
     print("ready", flush=True)
     for start in range(0, documents, size):
         outcomes = index.upsert_many("a", texts[start : start + size])
@@ -29,8 +29,17 @@ with nk.Index.open(url, threshold=0.7, bands=16, rows=5) as index:
 """
 
 
-def writer(url: str, seed: int, documents: int, size: int, confirm: bool) -> "subprocess.Popen[str]":
-    line = [sys.executable, "-c", WRITER, url, str(seed), str(documents), str(size), str(int(confirm))]
+def writer(url: "str | list[str]", seed: int, documents: int, size: int, confirm: bool) -> "subprocess.Popen[str]":
+    line = [
+        sys.executable,
+        "-c",
+        WRITER,
+        url if isinstance(url, str) else " ".join(url),
+        str(seed),
+        str(documents),
+        str(size),
+        str(int(confirm)),
+    ]
     return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
 
 
@@ -111,7 +120,7 @@ def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path, full: bo
             assert check(index).sound
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded"])
 def test_processes_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: Path, full: bool) -> None:
     """Four processes, two of them with the same documents: each document once, every match verified, then merged."""
     url, documents = empty_store(kind, request, tmp_path), 5000 if full else 500

@@ -1,7 +1,7 @@
 """`memory://`: for libraries and tests; entries in lists, postings in arrays."""
 
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from threading import RLock
 from typing import Any
 
@@ -57,12 +57,20 @@ class MemoryStore:
         with self._lock:
             return self.table.look_up(keys)
 
+    def reserve(self, count: int) -> list[int]:
+        with self._lock:
+            return list(islice(self._numbers, count))
+
     def apply(self, changes: Changes) -> list[int]:
         with self._lock:
             self._check(changes)
             for entry, keys in (*changes.dropped, *changes.unposted):
                 if keys is not None:
                     self.table.remove(keys, entry.ref)
+            for ref, gone in changes.leaving:
+                self.table.remove(gone, ref)
+            for word, come in changes.entering:
+                self.table.append(come, word)
             for entry, _ in changes.dropped:
                 self._drop(entry)
             for entry in changes.changed:
@@ -77,7 +85,7 @@ class MemoryStore:
             return numbers
 
     def _add(self, entry: Entry, keys: np.ndarray | None) -> int:
-        stored = entry._replace(ref=next(self._numbers))
+        stored = entry if entry.ref else entry._replace(ref=next(self._numbers))
         self._put(stored)
         self._bytes += _size(stored)
         if keys is not None:

@@ -171,6 +171,16 @@ class PostgresStore:
         places = np.repeat(starts - offsets[:-1], ends - starts) + np.arange(offsets[-1])
         return Postings(found[places, 1], offsets)
 
+    def reserve(self, count: int) -> list[int]:
+        with self._reading() as run:
+            return self._numbers(run, count)
+
+    def _numbers(self, run: Any, count: int) -> list[int]:
+        if not count:
+            return []
+        query = f"SELECT nextval('{self._s}.refs') FROM generate_series(1, %s)"
+        return sorted(row[0] for row in run.execute(query, (count,)))
+
     def apply(self, changes: Changes) -> list[int]:
         with self._transaction() as run:
             self._check(run, changes)
@@ -178,7 +188,8 @@ class PostgresStore:
             self._change(run, changes.changed)
             numbers = self._insert(run, changes)
             entering = [(entry._replace(ref=number), keys) for (entry, keys), number in zip(changes.new, numbers, strict=True)]
-            self._enter(run, [*entering, *changes.posted], changes.crowded)
+            pairs = [(entry.word, keys) for entry, keys in (*entering, *changes.posted) if keys is not None]
+            self._enter(run, [*pairs, *changes.entering], changes.crowded)
             if changes.events:
                 query = f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, %s, %s, %s)"
                 run.executemany(query, [tuple(event) for event in changes.events])
@@ -200,7 +211,7 @@ class PostgresStore:
     def _leave(self, run: Any, changes: Changes) -> None:
         again = [(entry, keys) for entry, keys in changes.posted if keys is not None]
         leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted, *again) if keys is not None]
-        for ref, keys in leaving:
+        for ref, keys in (*leaving, *changes.leaving):
             query = f"DELETE FROM {self._s}.postings WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
             run.execute(query, (_array(keys.view(np.int64).tolist()), ref))
         if changes.dropped:
@@ -219,8 +230,8 @@ class PostgresStore:
     def _insert(self, run: Any, changes: Changes) -> list[int]:
         if not changes.new:
             return []
-        query = f"SELECT nextval('{self._s}.refs') FROM generate_series(1, %s)"
-        numbers = [row[0] for row in run.execute(query, (len(changes.new),))]
+        fresh = iter(self._numbers(run, sum(not entry.ref for entry, _ in changes.new)))
+        numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
         stored = [_row(entry._replace(ref=number)) for (entry, _), number in zip(changes.new, numbers, strict=True)]
         rows = sorted(stored, key=_by_id)
         with run.copy(f"COPY {self._s}.entries ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
@@ -229,8 +240,7 @@ class PostgresStore:
                 copy.write_row(row)
         return numbers
 
-    def _enter(self, run: Any, entering: list[tuple[Entry, np.ndarray | None]], crowded: bool) -> None:
-        pairs = [(entry.word, keys) for entry, keys in entering if keys is not None]
+    def _enter(self, run: Any, pairs: list[tuple[int, np.ndarray]], crowded: bool) -> None:
         if not pairs:
             return
         keys = np.concatenate([keys for _, keys in pairs]).view(np.int64)

@@ -6,6 +6,7 @@ So buckets are fields of hashes that hold about sixty of them, which Redis keeps
 
 import hashlib
 import json
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 import numpy as np
 
 from nearkin.errors import MissingExtraError, RacedError, StoreError, UsageError
-from nearkin.index.entry import Changes, Entry, Event, Postings
+from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings
 from nearkin.index.stores.packing import pack_entry, unpack_entry
 
 GROUP = 64
@@ -200,10 +201,17 @@ class RedisStore:
         ends = np.cumsum(np.frombuffer(sizes, "<u4"), dtype=np.int64)
         return Postings(np.frombuffer(words, "<i8"), np.concatenate([[0], ends]))
 
+    def reserve(self, count: int) -> list[int]:
+        if not count:
+            return []
+        with self._failing():
+            last = self._client.incrby(self._key("ref"), count)
+        return list(range(last - count + 1, last + 1))
+
     def apply(self, changes: Changes) -> list[int]:
         with self._failing():
-            last = self._client.incrby(self._key("ref"), len(changes.new)) if changes.new else 0
-            numbers = list(range(last - len(changes.new) + 1, last + 1))
+            fresh = iter(self.reserve(sum(not entry.ref for entry, _ in changes.new)))
+            numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
             before = self.by_refs([entry.ref for entry in changes.changed])
             steps = [self._prefix, self._mask, self._most, *self._checks(changes), b"W", *self._steps(changes, numbers, before)]
             refused = self._apply(args=steps)
@@ -227,6 +235,10 @@ class RedisStore:
         for entry, keys in (*changes.dropped, *changes.unposted):
             if keys is not None:
                 yield from (b"p", keys.astype("<u8").tobytes(), WORD.pack(entry.word), b"")
+        for ref, gone in changes.leaving:
+            yield from (b"p", gone.astype("<u8").tobytes(), WORD.pack(ref << REF_SHIFT), b"")
+        for word, come in changes.entering:
+            yield from (b"P", come.astype("<u8").tobytes(), WORD.pack(word), b"")
         for entry, _ in changes.dropped:
             yield from (b"e", *_place(entry.ref), b"")
             yield from (b"i", _field(entry.scope, entry.id), b"", b"")
@@ -264,9 +276,10 @@ class RedisStore:
         return [entry for entry in self.by_refs(refs) if entry is not None]
 
     def scan(self, scope: str | None = None) -> Iterator[Entry]:
+        start = len(self._key("e:"))
         with self._failing():
-            last = int(self._client.get(self._key("ref")) or 0)
-        for group in range(last // ENTRIES + 1):
+            groups = sorted(int(key[start:]) for key in self._client.scan_iter(_literal(self._key("e:")) + b"*", count=10_000))
+        for group in groups:
             with self._failing():
                 held = self._client.hgetall(self._key("e:") + b"%d" % group)
             for ref in sorted(group * ENTRIES + int(field) for field in held):
@@ -291,6 +304,11 @@ class RedisStore:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _literal(prefix: bytes) -> bytes:
+    """As a pattern that matches nothing else."""
+    return re.sub(rb"([\\\\*?\\[\\]^-])", rb"\\\\\\1", prefix)
 
 
 def _place(ref: int) -> tuple[bytes, bytes]:

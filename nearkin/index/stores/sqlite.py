@@ -38,9 +38,11 @@ CREATE INDEX entries_by_leader ON entries (scope, leader) WHERE leader <> id;
 CREATE INDEX entries_by_step ON entries (step);
 CREATE TABLE gone (step INTEGER NOT NULL, ref INTEGER NOT NULL, keys BLOB NOT NULL);
 CREATE INDEX gone_by_step ON gone (step);
+CREATE TABLE loose (ref INTEGER PRIMARY KEY, word INTEGER NOT NULL, keys BLOB NOT NULL, step INTEGER NOT NULL);
+CREATE INDEX loose_by_step ON loose (step);
 CREATE TABLE events (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, scope TEXT NOT NULL, id TEXT NOT NULL,
   into_id TEXT NOT NULL, at REAL NOT NULL);
-INSERT INTO meta VALUES ('step', '0'), ('forgotten', '0');
+INSERT INTO meta VALUES ('step', '0'), ('forgotten', '0'), ('reserved', '0');
 PRAGMA user_version = {SCHEMA};
 """
 UPDATE = """UPDATE entries SET leader = ?, cluster = ?, similarity = ?, seen = ?, posted = ?, signature = ?, step = ?
@@ -130,9 +132,13 @@ class SqliteStore:
         self._version = self._db.execute("PRAGMA data_version").fetchone()[0]
         with self._snapshot():
             self._step = self._number("step")
-            rows = self._db.execute("SELECT ref, leader = id, size, keys FROM entries WHERE posted ORDER BY ref")
+            rows = self._db.execute(
+                "SELECT ref, leader = id, size, keys FROM entries WHERE posted AND keys IS NOT NULL ORDER BY ref"
+            )
             for ref, leads, size, keys in rows:
                 self.table.append(np.frombuffer(keys, np.uint64), _word(ref, leads, size))
+            for word, keys in self._db.execute("SELECT word, keys FROM loose ORDER BY ref"):
+                self.table.append(np.frombuffer(keys, np.uint64), word)
 
     def _number(self, name: str) -> int:
         return int(self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0])
@@ -173,6 +179,10 @@ class SqliteStore:
             self.table.remove(keys, ref)
             if posted:
                 self.table.append(keys, _word(ref, leads, size))
+        for ref, word, blob in self._db.execute("SELECT ref, word, keys FROM loose WHERE step > ? ORDER BY ref", (self._step,)):
+            keys = np.frombuffer(blob, np.uint64)
+            self.table.remove(keys, ref)
+            self.table.append(keys, word)
         self._step = self._number("step")
 
     # -- the store's methods
@@ -204,6 +214,12 @@ class SqliteStore:
             self._catch_up()
             return self.table.look_up(keys)
 
+    def reserve(self, count: int) -> list[int]:
+        with self._lock, self._failing(), self._writing():
+            last = self._number("reserved") + count
+            self._db.execute("UPDATE meta SET value = ? WHERE name = 'reserved'", (str(last),))
+        return list(range(last - count + 1, last + 1))
+
     def apply(self, changes: Changes) -> list[int]:
         with self._lock, self._failing():
             with self._writing():
@@ -232,15 +248,19 @@ class SqliteStore:
         leaving = [
             (step, entry.ref, keys.tobytes()) for entry, keys in (*changes.dropped, *changes.unposted) if keys is not None
         ]
+        leaving += [(step, ref, keys.tobytes()) for ref, keys in changes.leaving]
         changed = [(e.leader, e.cluster, e.similarity, e.seen, e.posted, e.signature, step, e.ref) for e in changes.changed]
         posted = [(keys.tobytes(), step, entry.ref) for entry, keys in changes.posted if keys is not None]
         run.executemany("INSERT INTO gone VALUES (?, ?, ?)", leaving)
         run.executemany("DELETE FROM entries WHERE ref = ?", [(entry.ref,) for entry, _ in changes.dropped])
+        run.executemany("DELETE FROM loose WHERE ref = ?", [(ref,) for ref, _ in changes.leaving])
+        loose = [(word >> REF_SHIFT, word, keys.tobytes(), step) for word, keys in changes.entering]
+        run.executemany("INSERT OR REPLACE INTO loose VALUES (?, ?, ?, ?)", loose)
         run.executemany(UPDATE, changed)
         run.executemany("UPDATE entries SET keys = ?, step = ? WHERE ref = ?", posted)
         last = run.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
         first = 1 + (last[0] if last else 0)
-        numbers = list(range(first, first + len(changes.new)))
+        numbers = [entry.ref or first + at for at, (entry, _) in enumerate(changes.new)]
         try:
             run.executemany(
                 f"INSERT INTO entries ({COLUMNS}, keys, step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -257,6 +277,10 @@ class SqliteStore:
 
     def _post(self, changes: Changes, numbers: list[int]) -> None:
         """What was committed, into the buckets."""
+        for ref, gone in changes.leaving:
+            self.table.remove(gone, ref)
+        for word, come in changes.entering:
+            self.table.append(come, word)
         for entry, keys in (*changes.dropped, *changes.unposted):
             if keys is not None:
                 self.table.remove(keys, entry.ref)

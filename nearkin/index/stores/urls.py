@@ -9,6 +9,7 @@ from nearkin.index.store import Store
 from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.postgres import PostgresStore
 from nearkin.index.stores.redis import RedisStore
+from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.sqlite import SqliteStore
 
 USUAL_BANDS = 20
@@ -41,14 +42,14 @@ SCHEMES: dict[str, Callable[[str, IndexSettings], Store]] = {
 
 
 def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
-    """The store that a URL names.
+    """The store that a URL, or a list of them, names.
 
     Raises:
         UsageError: There is no such kind of store.
         StoreError: It cannot be reached.
     """
     if not isinstance(url, str):
-        raise UsageError("an index is opened over one URL")
+        return ShardedStore([open_store(one, settings) for one in url])
     scheme = urlsplit(url).scheme
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
