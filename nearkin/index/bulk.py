@@ -121,8 +121,8 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
             leaders += sum(written.entry.is_leader for written in new)
             for start in range(0, len(new), index.settings.max_batch):
                 index.store.apply(Changes(new=new[start : start + index.settings.max_batch], crowded=True))
-        records = index.store.counts()["records"]
-    return {"documents": records, "clusters": leaders, "spec_fingerprint": spec.fingerprint, "store": url.rpartition("@")[2]}
+        records, where = index.store.counts()["records"], index.store.url
+    return {"documents": records, "clusters": leaders, "spec_fingerprint": spec.fingerprint, "store": where}
 
 
 def _prepared(index: Index, scope: str, column: pa.Array, signatures: np.ndarray) -> Prepared:

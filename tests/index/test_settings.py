@@ -1,0 +1,66 @@
+"""Settings of an index: from the environment, and those that cannot be."""
+
+import pytest
+
+import nearkin as nk
+from nearkin.errors import UsageError
+
+
+def test_text_and_vectors_are_set_apart() -> None:
+    environment = {
+        "NEARKIN_TEXT_BANDS": "16",
+        "NEARKIN_TEXT_ROWS": "8",
+        "NEARKIN_TEXT_SHINGLE": "chars:5",
+        "NEARKIN_TEXT_SEED": "7",
+        "NEARKIN_TEXT_MAX_CANDIDATES": "50",
+        "NEARKIN_TEXT_CACHE": "1000",
+        "NEARKIN_TEXT_STORE_TEXT": "false",
+        "NEARKIN_TEXT_RECORD_TTL": "",
+        "NEARKIN_VECTOR_DIMENSIONS": "384",
+        "NEARKIN_VECTOR_THRESHOLD": "0.95",
+        "NEARKIN_VECTOR_K": "256",
+        "HOME": "/nowhere",
+    }
+    text = nk.IndexSettings.from_env("NEARKIN_TEXT_", environment)
+    assert text.spec is not None
+    assert (text.bands, text.rows, text.max_candidates, text.cache, text.store_text) == (16, 8, 50, 1000, False)
+    assert (text.spec.shingle, text.spec.seed, text.record_ttl) == ("chars:5", 7, None)
+    vector = nk.IndexSettings.from_env("NEARKIN_VECTOR_", environment)
+    assert vector.spec is not None
+    assert (vector.spec.measure, vector.spec.n, vector.spec.k, vector.threshold) == ("cosine", 384, 256, 0.95)
+    assert nk.IndexSettings.from_env("NOTHING_", environment) == nk.IndexSettings()
+
+
+def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEARKIN_TEXT_THRESHOLD", "0.7")
+    assert nk.IndexSettings.from_env().threshold == 0.7
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("BANDZ", "1", "BANDZ is no setting"),
+        ("BANDS", "many", "is not a number"),
+        ("STORE_TEXT", "maybe", "neither true nor false"),
+    ],
+)
+def test_bad_variables_are_named(name: str, value: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        nk.IndexSettings.from_env("T_", {f"T_{name}": value})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"postings": "some"},
+        {"threshold": 1.5},
+        {"bands": 4},
+        {"max_candidates": 0},
+        {"record_ttl": 0.0},
+        {"window": -1.0},
+        {"no_such": 1},
+    ],
+)
+def test_bad_settings_are_said(fields: dict) -> None:
+    with pytest.raises(UsageError):
+        nk.Index.open("memory://", **fields)
