@@ -1,130 +1,112 @@
-"""Buckets in memory: an open-addressing table of keys, each with a linked list of postings, oldest first."""
+"""Buckets in memory: an open-addressing table of keys, each with a linked list of postings, oldest first.
+
+A slot is a row of four words (key, first posting, last posting, how many), a posting one of two (word, next): what is looked at
+together is in one cache line, for a table of millions is read from memory.
+"""
 
 import numpy as np
 
 from nearkin.hashing.kernels import mix64
 from nearkin.jit import kernel
 
-U64 = np.uint64
-UNUSED, END = np.int64(-2), np.int64(-1)
-"""Head of a slot that no key has taken, and end of a list."""
+U64, I64 = np.uint64, np.int64
+UNUSED, END = I64(-2), I64(-1)
+"""First posting of a slot that no key has taken, and end of a list."""
+KEY, FIRST, LAST, SIZE = 0, 1, 2, 3
+WORD, NEXT = 0, 1
+TAKEN, NODES, FREE, EVICTED = 0, 1, 2, 3
 REF_SHIFT = 24
 
 
 @kernel
-def slot_of(key: np.uint64, keys: np.ndarray, heads: np.ndarray) -> np.int64:
+def slot_of(key: np.uint64, slots: np.ndarray) -> np.int64:
     """Where a key is, or would go: linear probing."""
-    mask = U64(keys.shape[0] - 1)
+    mask = U64(slots.shape[0] - 1)
     at = mix64(key) & mask
-    while heads[at] != UNUSED and keys[at] != key:
+    while slots[at, FIRST] != UNUSED and slots[at, KEY] != I64(key):
         at = (at + U64(1)) & mask
-    return np.int64(at)
+    return I64(at)
 
 
 @kernel
-def bucket_sizes(queries: np.ndarray, keys: np.ndarray, heads: np.ndarray, lengths: np.ndarray, offsets: np.ndarray) -> None:
-    """Where the postings of each queried key begin, int64 (m + 1,)."""
+def bucket_sizes(queries: np.ndarray, slots: np.ndarray, offsets: np.ndarray, places: np.ndarray) -> None:
+    """Where the postings of each queried key begin, int64 (m + 1,), and its slot."""
     offsets[0] = 0
     for q in range(queries.shape[0]):
-        at = slot_of(queries[q], keys, heads)
-        offsets[q + 1] = offsets[q] + (lengths[at] if heads[at] != UNUSED else 0)
+        at = slot_of(queries[q], slots)
+        places[q] = at
+        offsets[q + 1] = offsets[q] + (slots[at, SIZE] if slots[at, FIRST] != UNUSED else 0)
 
 
 @kernel
-def fill_postings(
-    queries: np.ndarray,
-    keys: np.ndarray,
-    heads: np.ndarray,
-    nexts: np.ndarray,
-    words: np.ndarray,
-    offsets: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """The postings of each queried key."""
-    for q in range(queries.shape[0]):
+def fill_postings(places: np.ndarray, slots: np.ndarray, nodes: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+    """The postings of each place."""
+    for q in range(places.shape[0]):
         if offsets[q] == offsets[q + 1]:
             continue
-        node = heads[slot_of(queries[q], keys, heads)]
+        node = slots[places[q], FIRST]
         for i in range(offsets[q], offsets[q + 1]):
-            out[i] = words[node]
-            node = nexts[node]
+            out[i] = nodes[node, WORD]
+            node = nodes[node, NEXT]
 
 
 @kernel
 def append_postings(
-    queries: np.ndarray,
-    word: np.int64,
-    most: np.int64,
-    keys: np.ndarray,
-    heads: np.ndarray,
-    tails: np.ndarray,
-    lengths: np.ndarray,
-    nexts: np.ndarray,
-    words: np.ndarray,
-    state: np.ndarray,
+    keys: np.ndarray, words: np.ndarray, most: np.int64, slots: np.ndarray, nodes: np.ndarray, state: np.ndarray
 ) -> None:
-    """One posting into the bucket of each key; a bucket that holds `most` loses its oldest one.
+    """A posting into the buckets of each row of keys, uint64 (m, b); a bucket that holds `most` loses its oldest one.
 
     `state` is (slots taken, nodes used, first free node, evicted): updated. There is room for one more node a key.
     """
-    for q in range(queries.shape[0]):
-        at = slot_of(queries[q], keys, heads)
-        if heads[at] == UNUSED:
-            keys[at], heads[at], lengths[at] = queries[q], END, 0
-            state[0] += 1
-        node = state[2]
-        if node != END:
-            state[2] = nexts[node]
-        else:
-            node = state[1]
-            state[1] += 1
-        words[node], nexts[node] = word, END
-        if heads[at] == END:
-            heads[at] = node
-        else:
-            nexts[tails[at]] = node
-        tails[at] = node
-        lengths[at] += 1
-        if lengths[at] > most:
-            oldest = heads[at]
-            heads[at] = nexts[oldest]
-            nexts[oldest] = state[2]
-            state[2] = oldest
-            lengths[at] -= 1
-            state[3] += 1
+    for d in range(keys.shape[0]):
+        for q in range(keys.shape[1]):
+            at = slot_of(keys[d, q], slots)
+            if slots[at, FIRST] == UNUSED:
+                slots[at, KEY], slots[at, FIRST], slots[at, SIZE] = I64(keys[d, q]), END, 0
+                state[TAKEN] += 1
+            node = state[FREE]
+            if node != END:
+                state[FREE] = nodes[node, NEXT]
+            else:
+                node = state[NODES]
+                state[NODES] += 1
+            nodes[node, WORD], nodes[node, NEXT] = words[d], END
+            if slots[at, FIRST] == END:
+                slots[at, FIRST] = node
+            else:
+                nodes[slots[at, LAST], NEXT] = node
+            slots[at, LAST] = node
+            slots[at, SIZE] += 1
+            if slots[at, SIZE] > most:
+                oldest = slots[at, FIRST]
+                slots[at, FIRST] = nodes[oldest, NEXT]
+                nodes[oldest, NEXT] = state[FREE]
+                state[FREE] = oldest
+                slots[at, SIZE] -= 1
+                state[EVICTED] += 1
 
 
 @kernel
-def remove_postings(
-    queries: np.ndarray,
-    ref: np.int64,
-    keys: np.ndarray,
-    heads: np.ndarray,
-    tails: np.ndarray,
-    lengths: np.ndarray,
-    nexts: np.ndarray,
-    words: np.ndarray,
-    state: np.ndarray,
-) -> int:
-    """Takes a document out of the buckets of keys; returns how many postings went."""
+def remove_postings(keys: np.ndarray, ref: np.int64, slots: np.ndarray, nodes: np.ndarray, state: np.ndarray) -> int:
+    """Takes a document out of the buckets of keys, uint64 (b,); returns how many postings went."""
     gone = 0
-    for q in range(queries.shape[0]):
-        at = slot_of(queries[q], keys, heads)
-        if heads[at] == UNUSED:
+    for q in range(keys.shape[0]):
+        at = slot_of(keys[q], slots)
+        if slots[at, FIRST] == UNUSED:
             continue
-        before, node = END, heads[at]
+        before, node = END, slots[at, FIRST]
         while node != END:
-            after = nexts[node]
-            if words[node] >> REF_SHIFT == ref:
+            after = nodes[node, NEXT]
+            if nodes[node, WORD] >> REF_SHIFT == ref:
                 if before == END:
-                    heads[at] = after
+                    slots[at, FIRST] = after
                 else:
-                    nexts[before] = after
+                    nodes[before, NEXT] = after
                 if after == END:
-                    tails[at] = before
-                nexts[node] = state[2]
-                state[2] = node
-                lengths[at] -= 1
+                    slots[at, LAST] = before
+                nodes[node, NEXT] = state[FREE]
+                state[FREE] = node
+                slots[at, SIZE] -= 1
                 gone += 1
             else:
                 before = node
@@ -133,21 +115,11 @@ def remove_postings(
 
 
 @kernel
-def rehash(
-    keys: np.ndarray,
-    heads: np.ndarray,
-    tails: np.ndarray,
-    lengths: np.ndarray,
-    new_keys: np.ndarray,
-    new_heads: np.ndarray,
-    new_tails: np.ndarray,
-    new_lengths: np.ndarray,
-) -> int:
+def rehash(slots: np.ndarray, larger: np.ndarray) -> int:
     """Into a larger table, empty buckets left behind; returns how many slots are taken."""
     taken = 0
-    for at in range(keys.shape[0]):
-        if heads[at] >= 0:
-            to = slot_of(keys[at], new_keys, new_heads)
-            new_keys[to], new_heads[to], new_tails[to], new_lengths[to] = keys[at], heads[at], tails[at], lengths[at]
+    for at in range(slots.shape[0]):
+        if slots[at, FIRST] >= 0:
+            larger[slot_of(U64(slots[at, KEY]), larger)] = slots[at]
             taken += 1
     return taken

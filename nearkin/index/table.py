@@ -1,12 +1,13 @@
 """Buckets in arrays: what the memory store looks postings up in, and the sqlite store beside its file."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from nearkin.index import kernels
-from nearkin.index.entry import Postings
+from nearkin.index.entry import Entry, Postings
 
 LEAST_SLOTS, LEAST_NODES = 1 << 12, 1 << 12
-TAKEN, NODES, FREE, EVICTED = range(4)
 
 
 class BucketTable:
@@ -25,65 +26,77 @@ class BucketTable:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._make(LEAST_SLOTS)
-        self._nexts, self._words = np.empty(LEAST_NODES, np.int64), np.empty(LEAST_NODES, np.int64)
+        self._slots = _empty(LEAST_SLOTS)
+        self._nodes = np.empty((LEAST_NODES, 2), np.int64)
         self._state = np.array([0, 0, kernels.END, 0], np.int64)
-
-    def _make(self, slots: int) -> None:
-        self._keys, self._heads = np.zeros(slots, np.uint64), np.full(slots, kernels.UNUSED, np.int64)
-        self._tails, self._lengths = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
 
     @property
     def evicted(self) -> int:
         """Postings that went because their bucket was full."""
-        return int(self._state[EVICTED])
+        return int(self._state[kernels.EVICTED])
 
     @property
     def postings(self) -> int:
         """Postings that are there."""
-        return int(self._lengths.sum())
+        return int(self._slots[:, kernels.SIZE].sum())
 
     @property
     def nbytes(self) -> int:
         """Of all arrays."""
-        arrays = (self._keys, self._heads, self._tails, self._lengths, self._nexts, self._words)
-        return sum(array.nbytes for array in arrays)
+        return self._slots.nbytes + self._nodes.nbytes
 
     def sizes(self) -> np.ndarray:
         """Of the buckets that are not empty, int64."""
-        return self._lengths[self._lengths > 0]
+        sizes = self._slots[:, kernels.SIZE]
+        return sizes[sizes > 0]
 
     def look_up(self, keys: np.ndarray) -> Postings:
         """The buckets of keys, uint64 (m,)."""
-        offsets = np.empty(len(keys) + 1, np.int64)
-        kernels.bucket_sizes(keys, self._keys, self._heads, self._lengths, offsets)
+        offsets, places = np.empty(len(keys) + 1, np.int64), np.empty(len(keys), np.int64)
+        kernels.bucket_sizes(keys, self._slots, offsets, places)
         words = np.empty(offsets[-1], np.int64)
         if len(words):
-            kernels.fill_postings(keys, self._keys, self._heads, self._nexts, self._words, offsets, words)
+            kernels.fill_postings(places, self._slots, self._nodes, offsets, words)
         return Postings(words, offsets)
 
     def append(self, keys: np.ndarray, word: int) -> None:
-        """One posting into the bucket of each key."""
-        self._reserve(len(keys))
-        places = (self._keys, self._heads, self._tails, self._lengths, self._nexts, self._words, self._state)
-        kernels.append_postings(keys, np.int64(word), np.int64(self.most), *places)
+        """One posting into the bucket of each key, uint64 (b,)."""
+        self.append_all(keys[None], np.array([word], np.int64))
+
+    def append_all(self, keys: np.ndarray, words: np.ndarray) -> None:
+        """A posting, int64 (m,), into the buckets of each row of keys, uint64 (m, b)."""
+        self._reserve(keys.size)
+        kernels.append_postings(keys, words, np.int64(self.most), self._slots, self._nodes, self._state)
 
     def remove(self, keys: np.ndarray, ref: int) -> int:
         """Takes a document out; returns how many postings went."""
-        places = (self._keys, self._heads, self._tails, self._lengths, self._nexts, self._words, self._state)
-        return int(kernels.remove_postings(keys, np.int64(ref), *places))
+        return int(kernels.remove_postings(keys, np.int64(ref), self._slots, self._nodes, self._state))
 
     def _reserve(self, more: int) -> None:
         """Room for so many keys and postings more."""
-        if 2 * (self._state[TAKEN] + more) > len(self._keys):
-            old = (self._keys, self._heads, self._tails, self._lengths)
-            self._make(2 * len(self._keys) if 4 * self._alive(old[1]) > len(self._keys) else len(self._keys))
-            self._state[TAKEN] = kernels.rehash(*old, self._keys, self._heads, self._tails, self._lengths)
-        if self._state[NODES] + more > len(self._words):
-            size = 2 * len(self._words) + more
-            grown = (np.concatenate([array, np.empty(size - len(array), np.int64)]) for array in (self._nexts, self._words))
-            self._nexts, self._words = grown
+        size = len(self._slots)
+        if 2 * (self._state[kernels.TAKEN] + more) > size:
+            alive = int((self._slots[:, kernels.FIRST] >= 0).sum())
+            while 2 * (alive + more) > size or 4 * alive > size:
+                size *= 2
+            larger = _empty(size)
+            self._state[kernels.TAKEN] = kernels.rehash(self._slots, larger)
+            self._slots = larger
+        used = int(self._state[kernels.NODES])
+        if used + more > len(self._nodes):
+            grown = np.empty((2 * len(self._nodes) + more, 2), np.int64)
+            grown[:used] = self._nodes[:used]
+            self._nodes = grown
 
-    @staticmethod
-    def _alive(heads: np.ndarray) -> int:
-        return int((heads >= 0).sum())
+
+def enter(table: BucketTable, documents: Iterable[tuple[Entry, np.ndarray | None]]) -> None:
+    """Documents that have keys, into their buckets, at once."""
+    posted = [(entry.word, keys) for entry, keys in documents if keys is not None]
+    if posted:
+        table.append_all(np.stack([keys for _, keys in posted]), np.array([word for word, _ in posted], np.int64))
+
+
+def _empty(slots: int) -> np.ndarray:
+    out = np.zeros((slots, 4), np.int64)
+    out[:, kernels.FIRST] = kernels.UNUSED
+    return out

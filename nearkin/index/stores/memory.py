@@ -9,7 +9,7 @@ import numpy as np
 
 from nearkin.errors import RacedError
 from nearkin.index.entry import Changes, Entry, Event, Postings
-from nearkin.index.table import BucketTable
+from nearkin.index.table import BucketTable, enter
 
 ENTRY_BYTES = 600
 """What Python keeps of an entry beside its text, payload and signature."""
@@ -76,21 +76,20 @@ class MemoryStore:
             for entry in changes.changed:
                 self._unlink(Entry._make(self._rows[entry.ref]))
                 self._put(entry)
-            numbers = [self._add(entry, keys) for entry, keys in changes.new]
+            stored = [self._add(entry) for entry, _ in changes.new]
+            enter(self.table, zip(stored, (keys for _, keys in changes.new), strict=True))
             for entry, keys in changes.posted:
                 if keys is not None:
                     self.table.remove(keys, entry.ref)
                     self.table.append(keys, entry.word)
             self._events += changes.events
-            return numbers
+            return [entry.ref for entry in stored]
 
-    def _add(self, entry: Entry, keys: np.ndarray | None) -> int:
+    def _add(self, entry: Entry) -> Entry:
         stored = entry if entry.ref else entry._replace(ref=next(self._numbers))
         self._put(stored)
         self._bytes += _size(stored)
-        if keys is not None:
-            self.table.append(keys, stored.word)
-        return stored.ref
+        return stored
 
     def _check(self, changes: Changes) -> None:
         """Every condition first, so that nothing is half done."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from nearkin.errors import IncompatibleError, RacedError, StoreError, UsageError
 from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry, Event, Postings, Written
-from nearkin.index.table import BucketTable
+from nearkin.index.table import BucketTable, enter
 
 SCHEMA = 1
 AT_ONCE = 500
@@ -26,6 +26,8 @@ AT_ONCE = 500
 GONE = 100_000
 """Steps whose removals are kept for other processes; one that is further behind reads the file again."""
 BUSY = 30.0
+CACHE_KIB, LOG_PAGES = 256 << 10, 16_000
+"""Of pages in memory; and pages of the log from which they go to the file: a page that many batches change goes once."""
 COLUMNS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload"
 CREATE = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -71,7 +73,8 @@ class SqliteStore:
             self._db = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute(f"PRAGMA synchronous = {synchronous}")
-            self._db.execute("PRAGMA cache_size = -65536")
+            self._db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
             self._migrate()
             self._load()
 
@@ -284,9 +287,8 @@ class SqliteStore:
         for entry, keys in (*changes.dropped, *changes.unposted):
             if keys is not None:
                 self.table.remove(keys, entry.ref)
-        for (entry, keys), number in zip(changes.new, numbers, strict=True):
-            if keys is not None:
-                self.table.append(keys, entry._replace(ref=number).word)
+        stored = (entry._replace(ref=number) for (entry, _), number in zip(changes.new, numbers, strict=True))
+        enter(self.table, zip(stored, (keys for _, keys in changes.new), strict=True))
         for entry, keys in changes.posted:
             if keys is not None:
                 self.table.remove(keys, entry.ref)
