@@ -1,8 +1,10 @@
 """What is known of documents that came before: the first layer of an upsert, in memory."""
 
-from collections import OrderedDict
+import struct
 from threading import Lock
 from typing import NamedTuple
+
+HEAD = struct.Struct("<16sdH")
 
 
 class Resolution(NamedTuple):
@@ -17,42 +19,66 @@ class Resolution(NamedTuple):
 class ResolvedCache:
     """The resolutions used last; safe for concurrent use.
 
+    Two generations of a plain dictionary of text and bytes: what is used moves to the younger one, and when that is full the
+    older one goes. Such dictionaries hold nothing that the garbage collector has to walk, however many there are.
+
     Args:
-        size: How many.
+        size: How many, of both generations.
+
+    Examples:
+        >>> cache = ResolvedCache(2)
+        >>> for name in "abc":
+        ...     cache.put("scope", name, Resolution(bytes(16), "leader", "cluster", 0.9))
+        >>> cache.get("scope", "a"), cache.get("scope", "c").leader, len(cache)
+        (None, 'leader', 2)
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._held: OrderedDict[tuple[str, str], tuple[bytes, str, str, float]] = OrderedDict()
+        self._young: dict[str, bytes] = {}
+        self._old: dict[str, bytes] = {}
         self._lock = Lock()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._young) + len(self._old)
 
     def get(self, scope: str, name: str) -> Resolution | None:
         """Of a document, if it is known."""
+        key = f"{scope}\0{name}"
         with self._lock:
-            found = self._held.get((scope, name))
-            if found is None:
-                return None
-            self._held.move_to_end((scope, name))
-            return Resolution._make(found)
+            held = self._young.get(key)
+            if held is None:
+                held = self._old.pop(key, None)
+                if held is None:
+                    return None
+                self._keep(key, held)
+        digest, similarity, length = HEAD.unpack_from(held)
+        names = held[HEAD.size :]
+        return Resolution(digest, names[:length].decode(), names[length:].decode(), similarity)
 
     def put(self, scope: str, name: str, resolution: Resolution) -> None:
-        """Remembers it, and forgets the one that was not used for longest."""
+        """Remembers it."""
+        leader = resolution.leader.encode()
+        held = HEAD.pack(resolution.digest, resolution.similarity, len(leader)) + leader + resolution.cluster.encode()
+        key = f"{scope}\0{name}"
         with self._lock:
-            # a plain tuple: see the memory store
-            self._held[scope, name] = tuple(resolution)  # type: ignore[assignment]
-            self._held.move_to_end((scope, name))
-            if len(self._held) > self.size:
-                self._held.popitem(last=False)
+            self._old.pop(key, None)
+            self._keep(key, held)
+
+    def _keep(self, key: str, held: bytes) -> None:
+        if key not in self._young and len(self._young) >= max(1, self.size // 2):
+            self._old, self._young = self._young, {}
+        if self.size:
+            self._young[key] = held
 
     def forget(self, scope: str, name: str) -> None:
         """It changed, or went."""
+        key = f"{scope}\0{name}"
         with self._lock:
-            self._held.pop((scope, name), None)
+            self._young.pop(key, None)
+            self._old.pop(key, None)
 
     def clear(self) -> None:
         """Everything may have changed."""
         with self._lock:
-            self._held.clear()
+            self._young, self._old = {}, {}

@@ -283,7 +283,8 @@ class Index:
         now: float,
     ) -> None:
         """New entries by what was decided; those that are posted with their keys."""
-        starts, every = starts_of(prepared.payload), self.settings.postings == "all"
+        every, keeps_text = self.settings.postings == "all", self.settings.store_text and not self.preparer.vectors
+        starts = None if keeps_text else starts_of(prepared.payload)
         refreshed = {entry.id for entry in changes.changed}
         times = (self.settings.record_ttl, self.settings.bucket_ttl, self.settings.window)
         least = now - FRESH * min((ttl for ttl in times if ttl is not None), default=np.inf)
@@ -299,8 +300,8 @@ class Index:
                 leader = cluster = names[decision.position]
                 similarity = decision.similarity
             posted = (leader == name or every) and not prepared.empty[at]
-            text = document if isinstance(document, str) and self.settings.store_text else None
-            payload = b"" if text is not None else self.preparer.packed_payload(prepared.payload, starts, at)
+            text = document if keeps_text and isinstance(document, str) else None
+            payload = b"" if starts is None else self.preparer.packed_payload(prepared.payload, starts, at)
             signature = prepared.signatures[at].tobytes() if posted else b""
             size = 0 if self.preparer.vectors else int(prepared.payload.sizes[at])
             entry = Entry(

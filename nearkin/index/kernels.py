@@ -10,8 +10,9 @@ from nearkin.hashing.kernels import mix64
 from nearkin.jit import kernel
 
 U64, I64 = np.uint64, np.int64
-UNUSED, END = I64(-2), I64(-1)
-"""First posting of a slot that no key has taken, and end of a list."""
+UNUSED, END = I64(0), I64(-1)
+"""First posting of a slot that no key has taken (as memory comes: it is not touched before it is used), and end of a list;
+postings are numbered from 1."""
 KEY, FIRST, LAST, SIZE = 0, 1, 2, 3
 WORD, NEXT = 0, 1
 TAKEN, NODES, FREE, EVICTED = 0, 1, 2, 3
@@ -119,7 +120,7 @@ def rehash(slots: np.ndarray, larger: np.ndarray) -> int:
     """Into a larger table, empty buckets left behind; returns how many slots are taken."""
     taken = 0
     for at in range(slots.shape[0]):
-        if slots[at, FIRST] >= 0:
+        if slots[at, FIRST] > 0:
             larger[slot_of(U64(slots[at, KEY]), larger)] = slots[at]
             taken += 1
     return taken

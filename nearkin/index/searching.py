@@ -74,9 +74,11 @@ class Searcher:
         n = len(prepared.digests)
         ranked = self.ranked(prepared, leaders=True, without=without)
         changes.crowded |= ranked.crowded
+        twice = _shared_keys(prepared.keys, prepared.empty)
+        if not len(ranked.words) and not any(twice):
+            return [NOWHERE] * n
         pool = self.pool(prepared, ranked)
         bounds = np.searchsorted(ranked.documents, np.arange(n + 1)).tolist()
-        twice = _shared_keys(prepared.keys, prepared.empty)
         buckets: dict[int, list[int]] = {}
         decisions: list[Decision] = []
         for at in range(n):

@@ -26,9 +26,9 @@ class BucketTable:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._slots = _empty(LEAST_SLOTS)
+        self._slots = np.zeros((LEAST_SLOTS, 4), np.int64)
         self._nodes = np.empty((LEAST_NODES, 2), np.int64)
-        self._state = np.array([0, 0, kernels.END, 0], np.int64)
+        self._state = np.array([0, 1, kernels.END, 0], np.int64)
 
     @property
     def evicted(self) -> int:
@@ -76,10 +76,10 @@ class BucketTable:
         """Room for so many keys and postings more."""
         size = len(self._slots)
         if 2 * (self._state[kernels.TAKEN] + more) > size:
-            alive = int((self._slots[:, kernels.FIRST] >= 0).sum())
+            alive = int((self._slots[:, kernels.FIRST] > 0).sum())
             while 2 * (alive + more) > size or 4 * alive > size:
                 size *= 2
-            larger = _empty(size)
+            larger = np.zeros((size, 4), np.int64)
             self._state[kernels.TAKEN] = kernels.rehash(self._slots, larger)
             self._slots = larger
         used = int(self._state[kernels.NODES])
@@ -94,9 +94,3 @@ def enter(table: BucketTable, documents: Iterable[tuple[Entry, np.ndarray | None
     posted = [(entry.word, keys) for entry, keys in documents if keys is not None]
     if posted:
         table.append_all(np.stack([keys for _, keys in posted]), np.array([word for word, _ in posted], np.int64))
-
-
-def _empty(slots: int) -> np.ndarray:
-    out = np.zeros((slots, 4), np.int64)
-    out[:, kernels.FIRST] = kernels.UNUSED
-    return out
