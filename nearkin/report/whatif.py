@@ -9,7 +9,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.report.data import Step
 
 STEPS, LEAST_STEPS = 20, 4
-DOCUMENTS = 20_000_000
+DOCUMENTS = 4_000_000
 """Documents elected anew for one report, over all steps: beyond, there are fewer steps."""
 EXAMPLES = 2
 SEARCHED = 1 << 22
