@@ -85,7 +85,6 @@ def dedup(
     """
     from nearkin.cluster.keep import KeepPolicy
     from nearkin.engine.settings import Settings, parse_size, ride_along
-    from nearkin.finished import audit_run
     from nearkin.jobs import Job, dedup_job, require_free
     from nearkin.prepare import prepare
 
@@ -124,6 +123,8 @@ def dedup(
         flags = (annotate, save_signatures, resume, overwrite, on_error)
         summary = dedup_job(Job(tuple(inputs), out, columns, settings, *flags, materials=materials), shown)
         if audit:
+            from nearkin.finished import audit_run
+
             audited = audit_run(out, shown, materials.secret, workers=threads)
             summary["audit"], summary["metrics"] = audited.audit.to_dict(), audited.metrics.to_dict()
     finally:
