@@ -101,7 +101,7 @@ class Index:
         """Opens an index, or makes one where there is none.
 
         Args:
-            url: `memory://`, `sqlite:///file.db`, `redis://…`, `postgresql://…`, `aerospike://…`; a list shards over several.
+            url: `memory://`, `sqlite:///file.db`, `redis://…`, `postgresql://…`; a list shards over several.
             spec: How documents become signatures; an existing index's by default.
             threshold: Similarity from which a document is resolved to another; an existing index's, or 0.8.
             settings: Further parameters.
@@ -159,11 +159,11 @@ class Index:
         checked = [self.preparer.check(document) for document in documents]
         digests = [self.preparer.digest(document) for document in checked]
         given = ids or [None] * len(checked)
-        names = [default_id(digests[i]) if name is None else _checked_id(name) for i, name in enumerate(given)]
+        names = [default_id(digests[i]) if name is None else _checked(name, "id", 1) for i, name in enumerate(given)]
         with self._locked(scope):
             for _ in range(TRIES):
                 try:
-                    return self._upsert(_checked_scope(scope), checked, digests, names, began)
+                    return self._upsert(scope, checked, digests, names, began)
                 except RacedError as error:
                     raced = error
                     self._cache.clear()
@@ -193,7 +193,7 @@ class Index:
             self._add(scope, [documents[i] for i in rest], [names[i] for i in rest], prepared, decisions, changes, now)
         searched = time.perf_counter()
         if changes:
-            self.store.apply(changes)
+            self._apply(changes)
         self._evict_cold()
         spent = {"look_up": looked - began, "search": searched - looked, "write": time.perf_counter() - searched}
         seconds = {name: value / max(len(names), 1) for name, value in spent.items()}
@@ -218,6 +218,12 @@ class Index:
         """For batches whose documents change what later ones find in other ways than by being new."""
         rows = zip(documents, digests, names, strict=True)
         return [self._upsert(scope, [d], [g], [n], time.perf_counter())[0] for d, g, n in rows]
+
+    def _apply(self, changes: Changes) -> None:
+        """One step of the store; what it changed is no longer what the cache says."""
+        self.store.apply(changes)
+        for entry in (*changes.changed, *(written.entry for written in changes.dropped)):
+            self._cache.forget(entry.scope, entry.id)
 
     def _known(self, scope: str, digests: list[bytes], names: list[str]) -> list[_Known]:
         """The first three layers, for a batch with one look into the store."""
@@ -330,7 +336,7 @@ class Index:
         Nothing is written.
         """
         checked = self.preparer.check(document)
-        prepared = self.preparer.prepare(_checked_scope(scope), [checked], [self.preparer.digest(checked)])
+        prepared = self.preparer.prepare(_checked(scope, "scope", 0), [checked], [self.preparer.digest(checked)])
         if prepared.empty[0]:
             return []
         ranked = self.searcher.ranked(prepared, leaders=self.settings.postings == "leaders")
@@ -349,7 +355,7 @@ class Index:
 
     def get(self, scope: str, id: str) -> Entry | None:
         """A document's entry, if it is there."""
-        return self.store.entries(scope, [id])[0]
+        return self.store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
 
     def cluster(self, scope: str, id: str) -> Cluster | None:
         """The cluster of a document."""
@@ -403,13 +409,10 @@ class Index:
                 self._take_out(entry, changes, now)
                 changes.events.append(Event("erased", scope, id, "", now))
                 try:
-                    self.store.apply(changes)
+                    self._apply(changes)
                 except RacedError as error:
                     raced = error
                     continue
-                self._cache.forget(scope, id)
-                for moved in (*changes.changed, *(written.entry for written in changes.posted)):
-                    self._cache.forget(scope, moved.id)
                 return True
             raise raced
 
@@ -459,12 +462,10 @@ class Index:
                     return 0
                 changes = self._merging(entry, *older)
                 try:
-                    self.store.apply(changes)
+                    self._apply(changes)
                 except RacedError as error:
                     raced = error
                     continue
-                for moved in changes.changed:
-                    self._cache.forget(scope, moved.id)
                 return len(changes.changed)
             raise raced
 
@@ -526,7 +527,6 @@ class Index:
                 keys = self.preparer.keys_of(held.scope, [held])[0] if held.posted else None
                 changes.dropped.append(Written(held, keys))
                 self._apply_quietly(changes)
-                self._cache.forget(held.scope, held.id)
                 gone["records"] += 1
         return gone
 
@@ -542,7 +542,7 @@ class Index:
     def _apply_quietly(self, changes: Changes) -> None:
         """What another process has changed meanwhile is left to the next time."""
         try:
-            self.store.apply(changes)
+            self._apply(changes)
         except RacedError:
             return
 
@@ -562,7 +562,7 @@ class Index:
     @contextmanager
     def _locked(self, scope: str) -> Iterator[None]:
         """One writer of a scope at a time, within this process."""
-        with self._locks[int.from_bytes(hashlib.sha256(scope.encode()).digest()[:2], "little") % STRIPES]:
+        with self._locks[int.from_bytes(hashlib.sha256(_checked(scope, "scope", 0).encode()).digest()[:2], "little") % STRIPES]:
             yield
 
 
@@ -588,16 +588,19 @@ KEPT = ("threshold", "recall", "bands", "rows", "probes", "documents", "postings
 """Settings that an index is made with, beside its Spec."""
 
 
-def _checked_id(name: str) -> str:
-    if not isinstance(name, str) or not 0 < len(name.encode("utf-8", "surrogatepass")) <= MOST_NAME or "\0" in name:
-        raise UsageError(f"id {str(name)[:60]!r} is no text of 1 to {MOST_NAME} bytes without NUL")
+def _checked(name: str, what: str, least: int) -> str:
+    """A scope or an id.
+
+    Raises:
+        UsageError: It is no text, has a NUL, or is too long.
+    """
+    try:
+        size = len(name.encode())
+    except (AttributeError, UnicodeEncodeError):
+        size = -1
+    if not least <= size <= MOST_NAME or "\0" in name:
+        raise UsageError(f"{what} {str(name)[:60]!r} is no text of {least} to {MOST_NAME} bytes without NUL")
     return name
-
-
-def _checked_scope(scope: str) -> str:
-    if not isinstance(scope, str) or len(scope.encode("utf-8", "surrogatepass")) > MOST_NAME or "\0" in scope:
-        raise UsageError(f"scope {str(scope)[:60]!r} is no text of at most {MOST_NAME} bytes without NUL")
-    return scope
 
 
 def _header(settings: IndexSettings) -> dict[str, Any]:

@@ -141,9 +141,9 @@ class Searcher:
         return Pool(signatures, stored, alive, {entry.ref: n + at for at, entry in enumerate(alive)})
 
     def is_alive(self, entry: Entry, now: float) -> bool:
-        """Whether its bucket's time, its record's and the window still hold."""
+        """Whether it stands in buckets still (it may have left since they were read), and its times and the window hold."""
         times = (self.settings.bucket_ttl, self.settings.record_ttl, self.settings.window)
-        return all(ttl is None or entry.seen >= now - ttl for ttl in times)
+        return entry.posted and all(ttl is None or entry.seen >= now - ttl for ttl in times)
 
     def _best(
         self,

@@ -9,6 +9,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import IncompatibleError, UsageError
+from nearkin.index.entry import Changes
 from nearkin.index.index import Index
 from nearkin.sketch.materials import Materials
 from tests.index.conftest import Clock, Opener, corpus, near, words
@@ -108,6 +109,9 @@ def test_another_text_under_an_id_is_an_update(opened: Opener) -> None:
     cluster = index.cluster("a", "y")
     assert cluster is not None
     assert (cluster.id, cluster.representative) == ("x", "y")
+    # what was known of y before is not what is said now
+    again = index.upsert("a", NEAR, id="y")
+    assert (again.kind, again.representative, again.cluster) == ("exact", "y", "x")
     back = index.upsert("a", TEXT, id="x")
     assert (back.kind, back.representative) == ("updated", "y")
     assert index.upsert("a", TEXT, id="x").kind == "resolved"
@@ -161,11 +165,15 @@ def test_bad_documents_are_said_and_nothing_is_written(opened: Opener) -> None:
         index.upsert_many("a", [TEXT] * 4)
     with pytest.raises(UsageError, match="2 ids for 1"):
         index.upsert_many("a", [TEXT], ["x", "y"])
-    for name in ("", "x" * 2000, "a\0b"):
-        with pytest.raises(UsageError):
+    for name in ("", "x" * 2000, "a\0b", "\ud800", 7):
+        with pytest.raises(UsageError, match="id"):
             index.upsert("a", TEXT, id=name)
-    with pytest.raises(UsageError):
-        index.upsert("a\0b", TEXT)
+    for scope in ("a\0b", "\ud800", None, "x" * 2000):
+        for work in (lambda s: index.upsert(s, TEXT), lambda s: index.query(s, TEXT), lambda s: index.get(s, "x")):
+            with pytest.raises(UsageError, match="scope"):
+                work(scope)
+        with pytest.raises(UsageError, match="scope"):
+            index.remove(scope, "x")
     assert index.stats()["records"] == 0
     assert index.upsert_many("a", []) == []
 
@@ -362,6 +370,17 @@ def test_threads_end_with_one_cluster(opened: Opener) -> None:
         thread.join()
     assert sorted(kinds) == ["exact"] * 7 + ["new"]
     integrity(index)
+
+
+def test_a_posting_of_a_document_that_left_its_buckets_is_passed_over(opened: Opener) -> None:
+    """As another process may leave it between the look at the buckets and the look at the documents."""
+    index = opened()
+    index.upsert("a", TEXT, "x")
+    entry = index.get("a", "x")
+    assert entry is not None
+    index.store.apply(Changes(changed=[entry._replace(posted=False, signature=b"")]))
+    assert index.query("a", NEAR) == []
+    assert index.upsert("a", NEAR, "y").kind == "new"
 
 
 def test_two_openings_of_one_store_see_each_other(opened: Opener, url: str, tmp_path: Path) -> None:
