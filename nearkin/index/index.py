@@ -84,7 +84,7 @@ class Index:
         self.searcher = Searcher(store, self.settings, self.preparer, clock)
         self._cache = ResolvedCache(chosen.cache)
         self._locks = [RLock() for _ in range(STRIPES)]
-        self.evicted_cold = 0
+        self._evicted_cold = 0
 
     @classmethod
     def open(
@@ -388,6 +388,7 @@ class Index:
         """Counts of the store, of the cache, and what the index is."""
         return {
             **self.store.counts(),
+            "evicted_cold": self._evicted_cold,
             "cached": len(self._cache),
             "threshold": self.threshold,
             "bands": self.banding.bands,
@@ -547,13 +548,13 @@ class Index:
             return
 
     def _evict_cold(self) -> None:
-        """Where memory is bounded, the postings that were not used for longest go."""
+        """Where memory is bounded, the documents that were not used for longest leave their buckets."""
         most = self.settings.max_memory
         if most is None or (counts := self.store.counts())["bytes"] <= most:
             return
-        cold = islice(self.store.due(np.inf, posted=True), max(1, counts["leaders"] // 10))
-        self._unpost(list(cold))
-        self.evicted_cold += 1
+        cold = list(islice(self.store.due(np.inf, posted=True), max(1, counts["leaders"] // 10)))
+        self._unpost(cold)
+        self._evicted_cold += len(cold)
 
     def scopes(self) -> list[str]:
         """The scopes that have documents."""

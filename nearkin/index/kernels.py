@@ -15,7 +15,7 @@ UNUSED, END = I64(0), I64(-1)
 postings are numbered from 1."""
 KEY, FIRST, LAST, SIZE = 0, 1, 2, 3
 WORD, NEXT = 0, 1
-TAKEN, NODES, FREE, EVICTED = 0, 1, 2, 3
+TAKEN, NODES, FREE, EVICTED, HELD = 0, 1, 2, 3, 4
 REF_SHIFT = 24
 
 
@@ -57,7 +57,7 @@ def append_postings(
 ) -> None:
     """A posting into the buckets of each row of keys, uint64 (m, b); a bucket that holds `most` loses its oldest one.
 
-    `state` is (slots taken, nodes used, first free node, evicted): updated. There is room for one more node a key.
+    `state` is (slots taken, nodes used, first free node, evicted, held): updated. There is room for one more node a key.
     """
     for d in range(keys.shape[0]):
         for q in range(keys.shape[1]):
@@ -78,12 +78,14 @@ def append_postings(
                 nodes[slots[at, LAST], NEXT] = node
             slots[at, LAST] = node
             slots[at, SIZE] += 1
+            state[HELD] += 1
             if slots[at, SIZE] > most:
                 oldest = slots[at, FIRST]
                 slots[at, FIRST] = nodes[oldest, NEXT]
                 nodes[oldest, NEXT] = state[FREE]
                 state[FREE] = oldest
                 slots[at, SIZE] -= 1
+                state[HELD] -= 1
                 state[EVICTED] += 1
 
 
@@ -112,6 +114,7 @@ def remove_postings(keys: np.ndarray, ref: np.int64, slots: np.ndarray, nodes: n
             else:
                 before = node
             node = after
+    state[HELD] -= gone
     return gone
 
 

@@ -39,7 +39,7 @@ class IndexSettings:
         max_bucket: Postings of a bucket; the oldest go first, counted.
         max_document: Bytes of a document, at most.
         max_batch: Documents of a batch, at most.
-        max_memory: Bytes of a store in memory, beyond which cold postings go, counted; None for no bound.
+        max_memory: Of memory://, bytes beyond which documents not used for longest leave their buckets, counted.
     """
 
     spec: Spec | None = None

@@ -28,7 +28,7 @@ class BucketTable:
         self.most = most
         self._slots = np.zeros((LEAST_SLOTS, 4), np.int64)
         self._nodes = np.empty((LEAST_NODES, 2), np.int64)
-        self._state = np.array([0, 1, kernels.END, 0], np.int64)
+        self._state = np.array([0, 1, kernels.END, 0, 0], np.int64)
 
     @property
     def evicted(self) -> int:
@@ -38,7 +38,7 @@ class BucketTable:
     @property
     def postings(self) -> int:
         """Postings that are there."""
-        return int(self._slots[:, kernels.SIZE].sum())
+        return int(self._state[kernels.HELD])
 
     @property
     def nbytes(self) -> int:

@@ -188,11 +188,13 @@ def test_memory_is_bounded_by_what_is_cold(clock: Any) -> None:
     for at, text in enumerate(corpus(400, share=0.0)):
         clock.now += 1
         index.upsert("a", text, f"d{at}")
-    assert index.evicted_cold > 0
+    assert index.stats()["evicted_cold"] > 0
     assert index.stats()["records"] == 400
     assert index.query("a", corpus(400, share=0.0)[399])[0].id == "d399"
     assert index.query("a", corpus(400, share=0.0)[0]) == []
     assert check(index).sound
+    with pytest.raises(UsageError, match="max_memory"):
+        nk.Index.open("sqlite:///never.db", max_memory=1)
 
 
 def test_explain_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ class MemoryStore:
         self._events: list[Event] = []
         self._numbers = count(1)
         self._lock = RLock()
-        self._bytes = 0
+        self._bytes, self._leaders = 0, 0
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
@@ -77,9 +77,9 @@ class MemoryStore:
             for word, come in changes.entering:
                 self.table.append(come, word)
             for entry, _ in changes.dropped:
-                self._drop(entry)
+                self._take(entry.ref)
             for entry in changes.changed:
-                self._unlink(unpack_entry(entry.ref, self._rows[entry.ref]))
+                self._take(entry.ref)
                 self._put(entry)
             stored = [self._add(entry) for entry, _ in changes.new]
             enter(self.table, zip(stored, (keys for _, keys in changes.new), strict=True))
@@ -112,7 +112,8 @@ class MemoryStore:
 
     def _put(self, entry: Entry) -> None:
         packed = pack_entry(entry)
-        self._bytes += len(packed) - len(self._rows.get(entry.ref, b""))
+        self._bytes += len(packed)
+        self._leaders += entry.is_leader
         self._rows[entry.ref] = packed
         self._refs[_key(entry.scope, entry.id)] = entry.ref
         if not entry.is_leader:
@@ -125,12 +126,14 @@ class MemoryStore:
             if not held:
                 del self._members[key]
 
-    def _drop(self, entry: Entry) -> None:
-        packed = self._rows.pop(entry.ref)
-        held = unpack_entry(entry.ref, packed)
+    def _take(self, ref: int) -> None:
+        """Everything that leads to an entry goes, and it."""
+        packed = self._rows.pop(ref)
+        held = unpack_entry(ref, packed)
         self._unlink(held)
         del self._refs[_key(held.scope, held.id)]
         self._bytes -= len(packed)
+        self._leaders -= held.is_leader
 
     @property
     def nbytes(self) -> int:
@@ -160,10 +163,9 @@ class MemoryStore:
 
     def counts(self) -> dict[str, int]:
         with self._lock:
-            leaders = sum(entry.is_leader for entry in self._all())
             return {
                 "records": len(self._rows),
-                "leaders": leaders,
+                "leaders": self._leaders,
                 "postings": self.table.postings,
                 "evicted": self.table.evicted,
                 "bytes": self.nbytes,

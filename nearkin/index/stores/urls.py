@@ -54,4 +54,6 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         raise UsageError(f"{scheme or url[:40]!r} names no kind of store; there are {known}")
+    if settings.max_memory is not None and scheme != "memory":
+        raise UsageError(f"max_memory={settings.max_memory} bounds memory://; {scheme}:// keeps its documents elsewhere")
     return SCHEMES[scheme](url, settings)
