@@ -88,26 +88,9 @@ def dedup(
     from nearkin.jobs import Job, dedup_job, require_free
     from nearkin.prepare import prepare
 
-    if plan is not None:
-        taken = {**context.params, **o.planned(context, plan)}
-        measure, k, scheme, slot_bits, shingle = (taken[name] for name in ("measure", "k", "scheme", "slot_bits", "shingle"))
-        threshold, recall, bands, rows, memory = (taken[name] for name in ("threshold", "recall", "bands", "rows", "memory"))
-    options = o.SpecOptions(
-        shingle,
-        normalise,
-        stem,
-        scheme,
-        k,
-        seed,
-        measure,
-        slot_bits,
-        base_hash,
-        weights,
-        frequencies,
-        max_df,
-        cut_list,
-        key_file,
-    )
+    taken = {**context.params, **(o.planned(context, plan) if plan else {})}
+    threshold, recall, bands, rows, memory = (taken[name] for name in ("threshold", "recall", "bands", "rows", "memory"))
+    options = o.SpecOptions.of(taken)
     asked, policy = options.asked(), KeepPolicy.parse(keep)
     columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source, split))
     require_free(out, resume, overwrite)

@@ -46,6 +46,7 @@ def say(facts: dict[str, Any], json: bool) -> None:
 
 @index.command()
 def build(
+    context: typer.Context,
     inputs: o.Inputs,
     store: Store,
     scope: Scope = "default",
@@ -74,7 +75,7 @@ def build(
     from nearkin.index.bulk import add_files, load_run
     from nearkin.jobs import Saved
 
-    options = o.SpecOptions(shingle, normalise, None, None, k, 1, measure, slot_bits, None, None, None, None, None, key_file)
+    options = o.SpecOptions.of(context.params)
     saved = Saved.find(tuple(inputs))
     if saved is not None:
         say(load_run(saved, store, scope, options.asked().secret, postings), json)

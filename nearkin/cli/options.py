@@ -3,9 +3,10 @@
 import os
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -86,14 +87,14 @@ MEMORY = "4GB"
 
 @dataclass(frozen=True)
 class SpecOptions:
-    """The options that make a Spec; None where one was not given."""
+    """The options that make a Spec, by the names that every command gives them; None where it has no such option."""
 
     shingle: str
     normalise: str
     stem: str | None
     scheme: str | None
     k: int | None
-    seed: int
+    seed: int | None
     measure: str | None
     slot_bits: int | None
     base_hash: str | None
@@ -102,6 +103,12 @@ class SpecOptions:
     max_df: float | None
     cut_list: Path | None
     key_file: str | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """From a command's parameters."""
+        values: dict[str, Any] = {name: options.get(name) for name in cls.__dataclass_fields__}
+        return cls(**values)
 
     def asked(self) -> Any:
         """What the Spec is made from."""
@@ -162,6 +169,7 @@ def planned(context: typer.Context, path: Path) -> dict[str, Any]:
     """
     import json
 
+    from nearkin.engine.settings import parse_size
     from nearkin.errors import UsageError
 
     try:
@@ -173,8 +181,9 @@ def planned(context: typer.Context, path: Path) -> dict[str, Any]:
     found = {name: value for name, value in settings.items() if value is not None and name in context.params}
     for name, value in found.items():
         given = context.params[name]
+        same = parse_size(str(given)) == parse_size(value) if name == "memory" else str(given) == str(value)
         source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE" and str(given) != str(value):
+        if source is not None and source.name == "COMMANDLINE" and not same:
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"{option} {given} contradicts {value} of {path}; leave it out, or make another plan")
     return found

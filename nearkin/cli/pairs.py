@@ -9,6 +9,7 @@ from nearkin.cli import options as o
 
 
 def pairs(
+    context: typer.Context,
     inputs: o.Inputs,
     out: o.Out,
     text: o.Text = None,
@@ -67,22 +68,7 @@ def pairs(
     from nearkin.jobs import Job, claim_file, pairs_job
     from nearkin.prepare import prepare
 
-    options = o.SpecOptions(
-        shingle,
-        normalise,
-        stem,
-        scheme,
-        k,
-        seed,
-        measure,
-        slot_bits,
-        base_hash,
-        weights,
-        frequencies,
-        max_df,
-        cut_list,
-        key_file,
-    )
+    options = o.SpecOptions.of(context.params)
     asked = options.asked()
     columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,))
     claim_file(out, overwrite)

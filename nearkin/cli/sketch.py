@@ -2,10 +2,13 @@
 
 import sys
 
+import typer
+
 from nearkin.cli import options as o
 
 
 def sketch(
+    context: typer.Context,
     inputs: o.Inputs,
     out: o.Out,
     text: o.Text = None,
@@ -42,22 +45,7 @@ def sketch(
     from nearkin.jobs import SketchJob, claim_file, sketch_job
     from nearkin.prepare import prepare
 
-    options = o.SpecOptions(
-        shingle,
-        normalise,
-        stem,
-        scheme,
-        k,
-        seed,
-        measure,
-        slot_bits,
-        base_hash,
-        weights,
-        frequencies,
-        max_df,
-        cut_list,
-        key_file,
-    )
+    options = o.SpecOptions.of(context.params)
     asked, columns = options.asked(), o.columns(text, tokens, vector, id_column, ())
     claim_file(out, overwrite)
     shown, threads = o.progress(), o.workers_or_cores(workers)

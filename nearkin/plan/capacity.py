@@ -187,7 +187,6 @@ class Plan:
             "k": self.spec.k,
             "scheme": self.spec.scheme,
             "slot_bits": self.spec.slot_bits,
-            "shingle": self.spec.shingle if self.spec.unit != "vector" else None,
             "threshold": self.workload.threshold,
             "recall": self.workload.recall,
             "bands": self.bands,
@@ -336,7 +335,7 @@ def _throughput(book: _Book, work: Workload, spec: Spec, rates: Rates) -> None:
     book.line(
         "throughput", "cores, were the scheme classic", slower, "", f"… + classic updates / {rates.classic / 1e6:,.0f} M/s"
     )
-    faster = "scheme binned" if spec.scheme == "classic" else ""
+    faster = "scheme binned" if spec.scheme == "classic" else "scheme classic" if slower < cores else ""
     gives = (f"{math.ceil(cores)} cores", f"{work.ingest * work.cores / cores:,.0f} documents/s at {work.cores} cores", faster)
     book.at_most("cores for the ingest", work.cores, cores, "", *gives)
 
