@@ -20,18 +20,21 @@ Url = Annotated[str, typer.Argument(help="Of the store: sqlite:///file.db, redis
 MaybeThreshold = Annotated[
     float | None, typer.Option("--threshold", help="Similarity from which a document is resolved to another.  [default: 0.8]")
 ]
+Tables = Annotated[
+    Path | None, typer.Option("--tables", help="A run's folder with cut.arrow or frequencies.arrow, if the Spec names such.")
+]
 Postings = Annotated[str, typer.Option("--postings", help="leaders, or all (query finds every neighbour).")]
 
 
 @contextmanager
-def opened(url: str, key_file: str | None = None, materials: Any = None, **fields: Any) -> Iterator["Index"]:
+def opened(url: str, key_file: str | None = None, **fields: Any) -> Iterator["Index"]:
     """An index, closed at the end."""
     from nearkin.index.index import Index
     from nearkin.keys import HashKey
     from nearkin.sketch.materials import Materials
 
     secret = None if key_file is None else HashKey.read(key_file)
-    with Index.open(url, materials=materials or Materials(secret), **fields) as found:
+    with Index.open(url, materials=Materials(secret), **fields) as found:
         yield found
 
 
@@ -92,6 +95,7 @@ def add(
     text: o.Text = None,
     vector: o.Vector = None,
     id_column: o.Id = None,
+    tables: Tables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -107,7 +111,7 @@ def add(
 
     asked = Asked(secret=None if key_file is None else HashKey.read(key_file))
     columns = o.columns(text, None, vector, id_column, ())
-    say(add_files(tuple(inputs), columns, asked, store, scope, None, None), json)
+    say(add_files(tuple(inputs), columns, asked, store, scope, None, None, tables), json)
 
 
 @index.command()
@@ -116,6 +120,7 @@ def query(
     store: Store,
     scope: Scope = "default",
     top: Annotated[int, typer.Option(help="Matches to show.")] = 10,
+    tables: Tables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -133,7 +138,7 @@ def query(
         document = typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read as text: {error}") from error
-    with opened(store, key_file) as found:
+    with opened(store, key_file, tables=tables) as found:
         matches = found.query(scope, document, top)
     if json:
         o.print_json({"matches": [asdict(match) for match in matches]})
@@ -149,28 +154,29 @@ def remove(
     ids: Annotated[list[str], typer.Argument(help="Of the documents.")],
     store: Store,
     scope: Scope = "default",
+    tables: Tables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
     """Erase documents; those that one stood for elect another representative."""
-    with opened(store, key_file) as found:
+    with opened(store, key_file, tables=tables) as found:
         gone = [name for name in ids if found.remove(scope, name)]
     say({"removed": len(gone), "not_there": len(ids) - len(gone)}, json)
 
 
 @index.command()
-def info(url: Url, key_file: o.KeyFile = None, json: o.Json = False) -> None:
+def info(url: Url, tables: Tables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """What an index is, and how much is in it."""
-    with opened(url, key_file) as found:
+    with opened(url, key_file, tables=tables) as found:
         say(found.stats(), json)
 
 
 @index.command()
-def check(url: Url, key_file: o.KeyFile = None, json: o.Json = False) -> None:
+def check(url: Url, tables: Tables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """Whether everything in an index is where it should be, every match verified again. Exits with 1 if not."""
     from nearkin.index.upkeep import check as look
 
-    with opened(url, key_file) as found:
+    with opened(url, key_file, tables=tables) as found:
         result = look(found)
     if json:
         o.print_json(result.to_dict())
@@ -185,11 +191,11 @@ def check(url: Url, key_file: o.KeyFile = None, json: o.Json = False) -> None:
 
 
 @index.command()
-def compact(url: Url, key_file: o.KeyFile = None, json: o.Json = False) -> None:
+def compact(url: Url, tables: Tables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """Merge clusters whose representatives verify by now: what an order of arrival, or two processes at once, left apart."""
     from nearkin.index.upkeep import compact as merge
 
-    with opened(url, key_file) as found:
+    with opened(url, key_file, tables=tables) as found:
         say(merge(found), json)
 
 
@@ -198,6 +204,7 @@ def expire(
     url: Url,
     record_ttl: Annotated[str | None, typer.Option(help="Documents not seen for so long go, as 90d.")] = None,
     bucket_ttl: Annotated[str | None, typer.Option(help="Representatives not seen for so long leave their buckets.")] = None,
+    tables: Tables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -208,7 +215,7 @@ def expire(
         nearkin index expire sqlite:///kin.db --record-ttl 90d --bucket-ttl 14d
     """
     times = {"record_ttl": o.seconds(record_ttl, "--record-ttl"), "bucket_ttl": o.seconds(bucket_ttl, "--bucket-ttl")}
-    with opened(url, key_file, **times) as found:
+    with opened(url, key_file, tables=tables, **times) as found:
         say(found.expire(), json)
 
 
@@ -217,6 +224,7 @@ def export(
     url: Url,
     out: Annotated[Path, typer.Option(help="The parquet file.")],
     overwrite: o.Overwrite = False,
+    tables: Tables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -225,7 +233,7 @@ def export(
     from nearkin.jobs import claim_file
 
     claim_file(out, overwrite)
-    with opened(url, key_file) as found:
+    with opened(url, key_file, tables=tables) as found:
         say({"documents": write(found, out), "out": str(out)}, json)
 
 
@@ -233,6 +241,7 @@ def export(
 def migrate(
     source: Annotated[str, typer.Argument(help="URL of an index, or the parquet file of an export.")],
     target: Annotated[str, typer.Argument(help="URL of an empty store.")],
+    tables: Tables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -245,7 +254,8 @@ def migrate(
     from nearkin.index.bulk import migrate as move
     from nearkin.keys import HashKey
 
-    say({"documents": move(source, target, None if key_file is None else HashKey.read(key_file))}, json)
+    secret = None if key_file is None else HashKey.read(key_file)
+    say({"documents": move(source, target, secret, tables)}, json)
 
 
 @index.command()
@@ -256,6 +266,7 @@ def rebuild(
     shingle: Annotated[str | None, typer.Option(help="words:N or chars:N.")] = None,
     k: o.K = None,
     slot_bits: o.SlotBits = None,
+    tables: Tables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -273,4 +284,4 @@ def rebuild(
     given = {"k": k, "slot_bits": slot_bits}
     changes = {**unit, **{name: value for name, value in given.items() if value is not None}}
     secret = None if key_file is None else HashKey.read(key_file)
-    say(anew(source, target, changes, threshold, secret), json)
+    say(anew(source, target, changes, threshold, secret, tables), json)

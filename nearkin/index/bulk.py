@@ -35,6 +35,7 @@ def add_files(
     scope: str,
     threshold: float | None,
     postings: str | None,
+    tables: Path | None = None,
 ) -> dict[str, Any]:
     """Upserts the documents of files.
 
@@ -46,6 +47,7 @@ def add_files(
         scope: That they belong to.
         threshold: Of a new index.
         postings: Of a new index; None for one that is there.
+        tables: A run's folder with the tables that the Spec names.
     """
     corpus = FileCorpus.open(inputs)
     columns = with_dimensions(corpus, columns)
@@ -55,7 +57,7 @@ def add_files(
         {} if postings is None else {"spec": asked.spec(columns), "threshold": threshold, "postings": postings}
     )
     rejected = 0
-    with Index.open(url, materials=Materials(asked.secret), **made) as index:
+    with Index.open(url, materials=Materials(asked.secret), tables=tables, **made) as index:
         for batch in corpus.batches(columns):
             rejected += len(batch.rejected)
             documents = documents_of(batch.documents[columns.content])
@@ -156,36 +158,44 @@ def _entries(index: Index, scope: str, column: pa.Array, clusters: pa.Table, pre
     return out
 
 
-def migrate(source: str, target: str, secret: HashKey | None) -> int:
+def migrate(source: str, target: str, secret: HashKey | None, tables: Path | None = None) -> int:
     """Copies an index, or an export of one, into an empty store, as it is; returns how many documents."""
     materials = Materials(secret)
     if "://" not in source:
         header, entries = read_header(Path(source)), exported(Path(source))
-        with _like(target, header, materials) as index:
+        with _like(target, header, materials, tables) as index:
             return load(index, entries)
-    with Index.open(source, materials=materials) as live, _like(target, header_of(live), materials) as index:
+    with (
+        Index.open(source, materials=materials, tables=tables) as live,
+        _like(target, header_of(live), materials, tables) as index,
+    ):
         return load(index, live.store.scan())
 
 
-def _like(url: str, header: Mapping[str, Any], materials: Materials) -> Index:
+def _like(url: str, header: Mapping[str, Any], materials: Materials, tables: Path | None) -> Index:
     """An index with the header of another one."""
     spec = Spec.from_json(json.dumps(header["spec"]))
     kept = {name: value for name, value in header.items() if name not in ("format", "spec", "threshold")}
-    return Index.open(url, spec, header["threshold"], materials=materials, **kept)
+    return Index.open(url, spec, header["threshold"], materials=materials, tables=tables, **kept)
 
 
 def rebuild(
-    source: str, target: str, changes: Mapping[str, Any], threshold: float | None, secret: HashKey | None
+    source: str,
+    target: str,
+    changes: Mapping[str, Any],
+    threshold: float | None,
+    secret: HashKey | None,
+    tables: Path | None = None,
 ) -> dict[str, Any]:
     """An index of another Spec or threshold beside a live one, from its texts; says how the two compare."""
     materials = Materials(secret)
-    with Index.open(source, materials=materials) as live:
+    with Index.open(source, materials=materials, tables=tables) as live:
         spec = replace(live.spec, **changes)
         kept: dict[str, Any] = {
             name: getattr(live.settings, name) for name in ("recall", "postings", "store_text", "documents")
         }
         asked = live.threshold if threshold is None else threshold
-        with Index.open(target, spec, asked, materials=materials, **kept) as anew:
+        with Index.open(target, spec, asked, materials=live.materials, **kept) as anew:
             if anew.store.counts()["records"]:
                 raise UsageError(f"{anew.store.url} has documents already; rebuild into an empty store")
             documents = copy(live, anew)

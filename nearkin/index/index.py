@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import islice
+from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple, Self
 
@@ -64,7 +65,14 @@ class Index:
         'new'
     """
 
-    def __init__(self, store: Store, settings: IndexSettings, materials: Materials, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: IndexSettings,
+        materials: Materials,
+        clock: Callable[[], float],
+        tables: Path | None = None,
+    ) -> None:
         self.store = store
         self.clock = clock
         header = store.claim(_header(settings))
@@ -73,14 +81,14 @@ class Index:
         assert self.settings.threshold is not None
         self.spec: Spec = self.settings.spec
         self.threshold: float = self.settings.threshold
-        self.materials = materials
-        self.measure: Measure = measure_of(self.spec, materials)
+        self.materials = materials if tables is None else Materials.read(tables, self.spec, materials.secret)
+        self.measure: Measure = measure_of(self.spec, self.materials)
         chosen = self.settings
         self.banding = self.measure.banding(
             Request(self.threshold, chosen.recall, chosen.bands, chosen.rows, 1, chosen.probes, chosen.documents)
         )
         salt = f"{self.spec.fingerprint}:{self.banding.bands}:{self.banding.rows}:{self.banding.probes}"
-        self.preparer = Preparer(self.measure, self.banding, materials, salt.encode(), chosen.max_document)
+        self.preparer = Preparer(self.measure, self.banding, self.materials, salt.encode(), chosen.max_document)
         self.searcher = Searcher(store, self.settings, self.preparer, clock)
         self._cache = ResolvedCache(chosen.cache)
         self._locks = [RLock() for _ in range(STRIPES)]
@@ -95,6 +103,7 @@ class Index:
         *,
         settings: IndexSettings | None = None,
         materials: Materials = NOTHING,
+        tables: str | Path | None = None,
         clock: Callable[[], float] = time.time,
         **fields: Any,
     ) -> Self:
@@ -106,6 +115,7 @@ class Index:
             threshold: Similarity from which a document is resolved to another; an existing index's, or 0.8.
             settings: Further parameters.
             materials: The key and the tables that the Spec names.
+            tables: A run's folder to read those tables from (a frequency cut, document frequencies), whatever the Spec is.
             clock: Seconds; for times to live and windows.
             **fields: Fields of IndexSettings, in place of `settings`'.
 
@@ -120,7 +130,7 @@ class Index:
                 f"{error}; the settings of an index are {', '.join(IndexSettings.__dataclass_fields__)}"
             ) from error
         asked = replace(asked, spec=spec or asked.spec, threshold=threshold if threshold is not None else asked.threshold)
-        return cls(open_store(url, asked), asked, materials, clock)
+        return cls(open_store(url, asked), asked, materials, clock, None if tables is None else Path(tables))
 
     def __enter__(self) -> Self:
         return self

@@ -124,6 +124,25 @@ def test_a_saved_run_becomes_an_index(tmp_path: Path, capsys: pytest.CaptureFixt
     assert command(["index", "build", str(tmp_path / "run"), "--store", url]) == 2
 
 
+def test_an_index_under_a_frequency_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The list that a run counted is used online: from the run's folder, or given as materials."""
+    banner = " ".join(f"b{i}" for i in range(40))
+    texts = [f"{banner} {text}" for text in corpus(60, share=0.0)]
+    pq.write_table(pa.table({"id": [f"d{i}" for i in range(60)], "text": texts}), tmp_path / "docs.parquet")
+    run, url = str(tmp_path / "run"), f"sqlite:///{tmp_path}/kin.db"
+    line = ["dedup", str(tmp_path / "docs.parquet"), "--id", "id", "--max-df", "0.5", "--save-signatures", "--out", run]
+    assert command([*line, "--bands", "16", "--rows", "5", "--threshold", "0.7"]) == 0
+    assert command(["index", "build", run, "--store", url]) == 0
+    (tmp_path / "page.txt").write_text(f"{banner} {corpus(61, share=0.0)[60]}")
+    assert command(["index", "query", str(tmp_path / "page.txt"), "--store", url]) == 2
+    assert "give it beside the Spec" in capsys.readouterr().err
+    assert command(["index", "query", str(tmp_path / "page.txt"), "--store", url, "--tables", run, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"matches": []}
+    assert command(["index", "check", url, "--tables", run]) == 0
+    with nk.Index.open(url, tables=run) as index:
+        assert index.upsert("default", f"{texts[0]} more", "near").representative == "d0"
+
+
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = corpus(60)
     rows = [{"id": f"d{i}", "text": text} for i, text in enumerate(texts)]
