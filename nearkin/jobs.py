@@ -258,6 +258,7 @@ def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Pa
             "parameters": run.settings.parameters(),
             "counts": statistics(data),
             "stages": run.work.manifest["stages"],
+            "metrics": FleetMetrics.of_stages(run.work.manifest["stages"]).to_dict(),
             "report": data.to_dict(),
         }
         write_atomically(staging / RUN, dump(facts))

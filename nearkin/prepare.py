@@ -86,6 +86,8 @@ def prepare(
         progress: Who is told.
     """
     if (saved := Saved.find(inputs)) is not None:
+        if asked.max_df is not None or asked.cut_list is not None:
+            raise UsageError(f"{saved.folder} is sketched already; a frequency cut is made when its inputs are sketched")
         return Prepared(columns, saved.spec, Materials.read(saved.folder, saved.spec, asked.secret))
     corpus = FileCorpus.open(inputs, on_error)
     columns = with_dimensions(corpus, columns)

@@ -14,6 +14,7 @@ def explain(
     run: Annotated[Path | None, typer.Option(help="Two documents of this run.", metavar="DIR")] = None,
     index: Annotated[str | None, typer.Option(help="Two documents of this index.", metavar="URL")] = None,
     scope: Annotated[str, typer.Option(help="Of the index.")] = "default",
+    tables: o.SpecTables = None,
     measure: o.Measure = None,
     threshold: o.Threshold = 0.8,
     recall: o.Recall = 0.95,
@@ -51,7 +52,7 @@ def explain(
     if index is not None:
         from nearkin.index.index import Index
 
-        with Index.open(index, materials=Materials(secret)) as opened:
+        with Index.open(index, materials=Materials(secret), tables=tables) as opened:
             found = opened.explain(scope, a, b)
     elif run is not None:
         found = explain_in_run(run, a, b, secret)

@@ -20,9 +20,6 @@ Url = Annotated[str, typer.Argument(help="Of the store: sqlite:///file.db, redis
 MaybeThreshold = Annotated[
     float | None, typer.Option("--threshold", help="Similarity from which a document is resolved to another.  [default: 0.8]")
 ]
-Tables = Annotated[
-    Path | None, typer.Option("--tables", help="A run's folder with cut.arrow or frequencies.arrow, if the Spec names such.")
-]
 Postings = Annotated[str, typer.Option("--postings", help="leaders, or all (query finds every neighbour).")]
 
 
@@ -95,7 +92,7 @@ def add(
     text: o.Text = None,
     vector: o.Vector = None,
     id_column: o.Id = None,
-    tables: Tables = None,
+    tables: o.SpecTables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -120,7 +117,7 @@ def query(
     store: Store,
     scope: Scope = "default",
     top: Annotated[int, typer.Option(help="Matches to show.")] = 10,
-    tables: Tables = None,
+    tables: o.SpecTables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -154,7 +151,7 @@ def remove(
     ids: Annotated[list[str], typer.Argument(help="Of the documents.")],
     store: Store,
     scope: Scope = "default",
-    tables: Tables = None,
+    tables: o.SpecTables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -165,14 +162,14 @@ def remove(
 
 
 @index.command()
-def info(url: Url, tables: Tables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
+def info(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """What an index is, and how much is in it."""
     with opened(url, key_file, tables=tables) as found:
         say(found.stats(), json)
 
 
 @index.command()
-def check(url: Url, tables: Tables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
+def check(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """Whether everything in an index is where it should be, every match verified again. Exits with 1 if not."""
     from nearkin.index.upkeep import check as look
 
@@ -191,7 +188,7 @@ def check(url: Url, tables: Tables = None, key_file: o.KeyFile = None, json: o.J
 
 
 @index.command()
-def compact(url: Url, tables: Tables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
+def compact(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """Merge clusters whose representatives verify by now: what an order of arrival, or two processes at once, left apart."""
     from nearkin.index.upkeep import compact as merge
 
@@ -204,7 +201,7 @@ def expire(
     url: Url,
     record_ttl: Annotated[str | None, typer.Option(help="Documents not seen for so long go, as 90d.")] = None,
     bucket_ttl: Annotated[str | None, typer.Option(help="Representatives not seen for so long leave their buckets.")] = None,
-    tables: Tables = None,
+    tables: o.SpecTables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -224,7 +221,7 @@ def export(
     url: Url,
     out: Annotated[Path, typer.Option(help="The parquet file.")],
     overwrite: o.Overwrite = False,
-    tables: Tables = None,
+    tables: o.SpecTables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -241,7 +238,7 @@ def export(
 def migrate(
     source: Annotated[str, typer.Argument(help="URL of an index, or the parquet file of an export.")],
     target: Annotated[str, typer.Argument(help="URL of an empty store.")],
-    tables: Tables = None,
+    tables: o.SpecTables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
@@ -266,7 +263,7 @@ def rebuild(
     shingle: Annotated[str | None, typer.Option(help="words:N or chars:N.")] = None,
     k: o.K = None,
     slot_bits: o.SlotBits = None,
-    tables: Tables = None,
+    tables: o.SpecTables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:

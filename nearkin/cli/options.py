@@ -38,6 +38,10 @@ MaxDf = Annotated[
 CutList = Annotated[
     Path | None, typer.Option("--cut-list", help="Leave out the shingles of cut.arrow of another run.", metavar="FILE")
 ]
+SpecTables = Annotated[
+    Path | None,
+    typer.Option("--tables", help="A run's folder with cut.arrow or frequencies.arrow, if the index' Spec names them."),
+]
 KeyFile = Annotated[
     str | None,
     typer.Option("--key-file", help="Hash with a secret key from FILE, or from env:NAME (32 hex digits).", metavar="FILE"),

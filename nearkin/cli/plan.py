@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,8 +60,10 @@ def plan(
     from nearkin.plan.capacity import plan as find
 
     if calibrate:
-        write_calibration()
+        found_rates = write_calibration()
         if docs is None:
+            if json:
+                o.print_json(found_rates)
             return
     if docs is None:
         raise UsageError("say how many documents: --docs 300M")
@@ -127,7 +130,7 @@ def count(text: str, option: str) -> int:
     return round(float(found["number"]) * UNITS[found["unit"].upper()])
 
 
-def write_calibration() -> None:
+def write_calibration() -> dict[str, Any]:
     """Measures this machine and keeps what it finds for later plans."""
     from nearkin.evaluate.calibrate import calibrate
     from nearkin.plan.rates import calibration_file
@@ -141,3 +144,4 @@ def write_calibration() -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(found.to_json(), "utf-8")
     sys.stderr.write(f"calibration kept in {path}\n")
+    return asdict(found)

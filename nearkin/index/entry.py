@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,6 +119,13 @@ class Changes:
         """Documents that must be there before, unchanged in number."""
         yield from (some.entry for some in (*self.dropped, *self.unposted, *self.posted))
         yield from self.changed
+
+
+def batches(entries: Iterator[Entry], size: int = 1000) -> Iterator[tuple[str, list[Entry]]]:
+    """(scope, documents): so many at a time."""
+    while some := list(islice(entries, size)):
+        for scope in dict.fromkeys(entry.scope for entry in some):
+            yield scope, [entry for entry in some if entry.scope == scope]
 
 
 @dataclass(frozen=True)

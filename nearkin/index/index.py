@@ -21,7 +21,7 @@ from nearkin.engine.settings import Settings
 from nearkin.errors import IncompatibleError, RacedError, UsageError
 from nearkin.evaluate.explain import Explanation, explain
 from nearkin.index.cache import Resolution, ResolvedCache
-from nearkin.index.entry import REF_SHIFT, Changes, Cluster, Entry, Event, Match, Outcome, Written
+from nearkin.index.entry import REF_SHIFT, Changes, Cluster, Entry, Event, Match, Outcome, Written, batches
 from nearkin.index.preparing import Document, Prepared, Preparer, default_id
 from nearkin.index.searching import Decision, Searcher
 from nearkin.index.settings import IndexSettings
@@ -522,9 +522,7 @@ class Index:
         """Takes out documents and postings whose time is over; returns how many of each."""
         now, gone = self.clock(), {"records": 0, "postings": 0}
         if self.settings.bucket_ttl is not None:
-            for batch in _batches(self.store.due(now - self.settings.bucket_ttl, posted=True)):
-                self._unpost(batch)
-                gone["postings"] += len(batch)
+            gone["postings"] = self._unpost(self.store.due(now - self.settings.bucket_ttl, posted=True))
         if self.settings.record_ttl is not None:
             due = list(self.store.due(now - self.settings.record_ttl, posted=False))
             for entry in sorted(due, key=lambda entry: entry.is_leader):
@@ -541,14 +539,15 @@ class Index:
                 gone["records"] += 1
         return gone
 
-    def _unpost(self, entries: list[Entry]) -> None:
-        """Out of their buckets: they stay, but nothing new is resolved to them."""
-        changes = Changes()
-        for scope, batch in _by_scope(entries):
+    def _unpost(self, entries: Iterator[Entry]) -> int:
+        """Out of their buckets: they stay, but nothing new is resolved to them. Returns how many there are."""
+        count = 0
+        for scope, batch in batches(entries):
             keys = self.preparer.keys_of(scope, batch)
-            changes.unposted += [Written(entry, keys[at]) for at, entry in enumerate(batch)]
-            changes.changed += [entry._replace(posted=False) for entry in batch]
-        self._apply_quietly(changes)
+            unposted = [Written(entry, keys[at]) for at, entry in enumerate(batch)]
+            self._apply_quietly(Changes(unposted=unposted, changed=[entry._replace(posted=False) for entry in batch]))
+            count += len(batch)
+        return count
 
     def _apply_quietly(self, changes: Changes) -> None:
         """What another process has changed meanwhile is left to the next time."""
@@ -562,9 +561,7 @@ class Index:
         most = self.settings.max_memory
         if most is None or (counts := self.store.counts())["bytes"] <= most:
             return
-        cold = list(islice(self.store.due(np.inf, posted=True), max(1, counts["leaders"] // 10)))
-        self._unpost(cold)
-        self._evicted_cold += len(cold)
+        self._evicted_cold += self._unpost(islice(self.store.due(np.inf, posted=True), max(1, counts["leaders"] // 10)))
 
     def scopes(self) -> list[str]:
         """The scopes that have documents."""
@@ -581,17 +578,6 @@ def _again(outcome: Outcome) -> Outcome:
     """Of a document that came once more."""
     kind = "resolved" if outcome.duplicate else "exact"
     return replace(outcome, kind=kind, layer="memory", candidates=0)
-
-
-def _batches(entries: Iterator[Entry], size: int = 1000) -> Iterator[list[Entry]]:
-    every = list(entries)
-    for start in range(0, len(every), size):
-        yield every[start : start + size]
-
-
-def _by_scope(entries: list[Entry]) -> Iterator[tuple[str, list[Entry]]]:
-    for scope in dict.fromkeys(entry.scope for entry in entries):
-        yield scope, [entry for entry in entries if entry.scope == scope]
 
 
 MOST_NAME = 1024

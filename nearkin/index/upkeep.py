@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.errors import UsageError
-from nearkin.index.entry import REF_SHIFT, Changes, Entry, Written
+from nearkin.index.entry import REF_SHIFT, Changes, Entry, Written, batches
 from nearkin.index.index import Index
 from nearkin.measures.base import stored_of
 
-AT_ONCE = 1000
+AT_ONCE = 10_000
+"""Rows of an export."""
 HEADER = b"nearkin.index"
 EXPORTED = pa.schema(
     [
@@ -71,13 +72,6 @@ class Checked:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         return {**asdict(self), "problems": [problem._asdict() for problem in self.problems], "sound": self.sound}
-
-
-def batches(entries: Iterator[Entry], size: int = AT_ONCE) -> Iterator[tuple[str, list[Entry]]]:
-    """(scope, documents): so many at a time."""
-    while some := list(islice(entries, size)):
-        for scope in dict.fromkeys(entry.scope for entry in some):
-            yield scope, [entry for entry in some if entry.scope == scope]
 
 
 def check(index: Index, most: int = 100) -> Checked:
@@ -165,7 +159,7 @@ def export(index: Index, path: Path) -> int:
     rows = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         entries = index.store.scan()
-        while some := list(islice(entries, 10 * AT_ONCE)):
+        while some := list(islice(entries, AT_ONCE)):
             columns = {name: [getattr(entry, name) for entry in some] for name in EXPORTED.names}
             writer.write_table(pa.table(columns, schema))
             rows += len(some)
@@ -189,7 +183,7 @@ def read_header(path: Path) -> dict[str, Any]:
 
 def exported(path: Path) -> Iterator[Entry]:
     """The documents of an exported index, in their order."""
-    for batch in pq.ParquetFile(path).iter_batches(10 * AT_ONCE):
+    for batch in pq.ParquetFile(path).iter_batches(AT_ONCE):
         for row in batch.to_pylist():
             yield Entry(ref=0, **row)
 

@@ -23,6 +23,8 @@ from nearkin.index.table import BucketTable, enter
 SCHEMA = 1
 AT_ONCE = 500
 """Values of one statement."""
+BLOCK = 10_000
+"""Documents whose keys go into the buckets at once when a file is opened."""
 GONE = 100_000
 """Steps whose removals are kept for other processes; one that is further behind reads the file again."""
 BUSY = 30.0
@@ -138,8 +140,9 @@ class SqliteStore:
             rows = self._db.execute(
                 "SELECT ref, leader = id, size, keys FROM entries WHERE posted AND keys IS NOT NULL ORDER BY ref"
             )
-            for ref, leads, size, keys in rows:
-                self.table.append(np.frombuffer(keys, np.uint64), _word(ref, leads, size))
+            while some := rows.fetchmany(BLOCK):
+                words = np.array([_word(ref, leads, size) for ref, leads, size, _ in some], np.int64)
+                self.table.append_all(np.frombuffer(b"".join(row[3] for row in some), np.uint64).reshape(len(some), -1), words)
             for word, keys in self._db.execute("SELECT word, keys FROM loose ORDER BY ref"):
                 self.table.append(np.frombuffer(keys, np.uint64), word)
 
