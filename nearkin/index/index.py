@@ -20,6 +20,7 @@ import numpy as np
 from nearkin.engine.settings import Settings
 from nearkin.errors import IncompatibleError, RacedError, UsageError
 from nearkin.evaluate.explain import Explanation, explain
+from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.index.cache import Resolution, ResolvedCache
 from nearkin.index.entry import REF_SHIFT, Changes, Cluster, Entry, Event, Match, Outcome, Written, batches
 from nearkin.index.preparing import Document, Prepared, Preparer, default_id
@@ -91,6 +92,7 @@ class Index:
         self.preparer = Preparer(self.measure, self.banding, self.materials, salt.encode(), chosen.max_document)
         self.searcher = Searcher(store, self.settings, self.preparer, clock)
         self._cache = ResolvedCache(chosen.cache)
+        self._binned = self.spec.scheme == "binned" and not self.spec.truncated
         self._locks = [RLock() for _ in range(STRIPES)]
         self._evicted_cold = 0
 
@@ -193,11 +195,15 @@ class Index:
         decisions: list[Decision] = []
         if rest:
             prepared = self.preparer.prepare(scope, [documents[i] for i in rest], [digests[i] for i in rest])
+            sketched = time.perf_counter()
             gone = next((one.entry for one in known if one.entry is not None and one.resolution is None), None)
             if gone is not None:
                 self._take_out(gone, changes, now)
             without = frozenset() if gone is None else frozenset((gone.ref,))
             decisions = self.searcher.decide(prepared, without, changes)
+            compared = sum(decision.compared for decision in decisions)
+            slots = prepared.signatures[: len(rest) if self._binned else 0]
+            self.searcher.observed.searched(len(rest), compared, slots, sketched - looked)
             if changes.crowded and len(names) > 1:
                 return self._one_by_one(scope, documents, digests, names)
             self._add(scope, [documents[i] for i in rest], [names[i] for i in rest], prepared, decisions, changes, now)
@@ -406,6 +412,20 @@ class Index:
             "spec_fingerprint": self.spec.fingerprint,
             "url": self.store.url,
         }
+
+    def metrics(self, recall: float | None = None) -> FleetMetrics:
+        """The figures that a fleet is watched by, of what this process saw since it opened the index.
+
+        Args:
+            recall: On labelled documents, if it was measured.
+        """
+        return self.searcher.observed.metrics(recall, self.store.counts().get("bytes"))
+
+    def hot_buckets(self, most: int = 20) -> list[tuple[int, Entry]]:
+        """(postings, oldest document) of the largest buckets that searches looked into, largest first."""
+        hot = self.searcher.observed.hottest()[:most]
+        found = self.store.by_refs([bucket.oldest for bucket in hot])
+        return [(bucket.size, entry) for bucket, entry in zip(hot, found, strict=True) if entry is not None]
 
     # -- what goes
 
