@@ -1,0 +1,50 @@
+"""The index of a server: opened, or made with a secret key of its own."""
+
+import logging
+from dataclasses import replace
+
+from nearkin.errors import IncompatibleError, UsageError
+from nearkin.index.index import Index
+from nearkin.keys import HashKey
+from nearkin.server.settings import ServerSettings
+from nearkin.server.tokens import write_private
+from nearkin.sketch.materials import Materials
+from nearkin.spec import KEYED, Spec
+
+log = logging.getLogger("nearkin.server")
+
+
+def open_index(settings: ServerSettings) -> Index:
+    """The index that the settings name.
+
+    Where there is none yet, it is hashed with a secret key, so that nobody outside can make texts that fall into one bucket; an
+    existing one is opened as it is, with the key if its Spec names one.
+    """
+    asked = settings.index_settings()
+    urls = settings.urls if len(settings.urls) > 1 else settings.urls[0]
+    if settings.kind == "vector" and asked.spec is None:
+        raise UsageError("a server of vectors needs their dimensions: NEARKIN_VECTOR_DIMENSIONS or --index dimensions=384")
+    wanted = settings.keyed and settings.kind == "text"
+    secret = _key(settings) if wanted or settings.key_file.is_file() else None
+    materials, spec = Materials(secret), asked.spec or Spec()
+    if wanted and secret is not None and spec.key_id is None:
+        keyed = replace(asked, spec=replace(spec, base_hash=KEYED, hash_seed=0, key_id=secret.id))
+        try:
+            return Index.open(urls, settings=keyed, materials=materials, tables=settings.tables)
+        except IncompatibleError:
+            log.info("the index was made by something else; it is opened as it is")
+    return Index.open(urls, settings=asked, materials=materials, tables=settings.tables)
+
+
+def _key(settings: ServerSettings) -> HashKey:
+    path = settings.key_file
+    if not path.exists():
+        secret, line = HashKey.generate()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, line + "\n")
+        log.warning(
+            "made a secret key; keep a copy, the index is of no use without it", extra={"file": str(path), "key": secret.id}
+        )
+    elif path.stat().st_mode & 0o077:
+        raise UsageError(f"the key file {path} can be read by others: chmod 600 {path}")
+    return HashKey.read(str(path))

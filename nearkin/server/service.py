@@ -1,0 +1,203 @@
+"""The index as a server uses it: its threads, what waits, what is counted, what is done from time to time."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from nearkin.errors import NearkinError, StoreError, UsageError
+from nearkin.index.entry import Match, Outcome
+from nearkin.index.index import Index
+from nearkin.index.preparing import Document
+from nearkin.server.catalogue import Catalogue
+from nearkin.server.observe import Instruments
+from nearkin.server.opening import open_index
+from nearkin.server.problems import ProblemError
+from nearkin.server.settings import ServerSettings
+from nearkin.server.waiting import WaitingRoom
+
+log = logging.getLogger("nearkin.server")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Service:
+    """What the routes call.
+
+    Args:
+        settings: Of the server.
+        index: The index, ready to use.
+        instruments: What is counted.
+    """
+
+    def __init__(self, settings: ServerSettings, index: Index, instruments: Instruments) -> None:
+        self.settings, self.index, self.instruments = settings, index, instruments
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.executor = ThreadPoolExecutor(max(4, 2 * cores), "nearkin")
+        self.waiting = WaitingRoom(self.work, self.executor, settings.batch, settings.queue)
+        self.streams = asyncio.Semaphore(cores)
+        self.catalogue = Catalogue(index)
+        self.ready = False
+        self.recall: float | None = None
+        self._gauges()
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, settings: ServerSettings, instruments: Instruments) -> AsyncIterator["Service"]:
+        """A service that warms up in the background, and finishes what it accepted before it closes."""
+        index = await asyncio.to_thread(open_index, settings)
+        service = cls(settings, index, instruments)
+        tasks = [asyncio.create_task(job) for job in (service._warm(), service._keep_expiring())]
+        try:
+            yield service
+        finally:
+            service.ready = False
+            await service.waiting.drain()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            service.executor.shutdown()
+            await asyncio.to_thread(index.close)
+
+    # -- what requests ask for
+
+    async def upsert(self, scope: str, document: Document, id: str | None) -> Outcome:
+        """One document, together with others that wait."""
+        self.index.preparer.check(document)
+        began = time.perf_counter()
+        outcome = await self.waiting.upsert(scope, document, id)
+        self.instruments.waited(outcome, time.perf_counter() - began)
+        return outcome
+
+    async def upsert_batch(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
+        """Many at once, of a stream."""
+        async with self.streams:
+            return await self.run(self.work, scope, documents, ids)
+
+    async def query(self, scope: str, document: Document, top: int) -> list[Match]:
+        """What resembles a document."""
+        matches = await self.run(self.index.query, scope, document, top)
+        self.instruments.queried(len(matches))
+        return matches
+
+    async def run(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
+        """A call in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.executor, partial(work, *arguments, **fields))
+
+    def work(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
+        """A batch, in a thread."""
+        with self.instruments.tracer.start_as_current_span("upsert") as span:
+            outcomes = self.index.upsert_many(scope, documents, ids)
+            span.set_attribute("nearkin.documents", len(documents))
+            if outcomes:
+                for name, seconds in outcomes[0].seconds.items():
+                    span.set_attribute(f"nearkin.seconds.{name}", seconds * len(documents))
+        self.instruments.upserted(scope, outcomes)
+        return outcomes
+
+    def require_ready(self) -> None:
+        """That kernels are compiled and the store answers.
+
+        Raises:
+            ProblemError: They are not, or it does not.
+        """
+        if not self.ready:
+            raise ProblemError("not-ready", "kernels are being compiled", retry_after=2.0)
+
+    # -- what is done from time to time
+
+    async def _warm(self) -> None:
+        """Compiles every kernel that a request uses before the first one comes."""
+        began = time.perf_counter()
+        await self.run(warm, self.index)
+        self.ready = True
+        log.info("ready", extra={"seconds": round(time.perf_counter() - began, 3), "store": self.index.store.url})
+
+    async def _keep_expiring(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.expire_every)
+            try:
+                gone = await self.run(self.index.expire)
+            except StoreError as error:
+                self.instruments.store_failed("expire")
+                log.warning("expire failed", extra={"error": str(error)})
+                continue
+            if any(gone.values()):
+                log.info("expired", extra=gone)
+
+    def _gauges(self) -> None:
+        """The fleet's figures, and what is special to a server."""
+        gauge, kept = self.instruments.gauge, _Kept(self.index, lambda: self.recall)
+        for name, description in FLEET.items():
+            gauge(f"nearkin_{name}", description, partial(kept.metric, name))
+        gauge("nearkin_queue_depth", "Documents that wait.", lambda: self.waiting.depth)
+        gauge("nearkin_queue_limit", "Documents that may wait.", lambda: self.settings.queue)
+        gauge("nearkin_memory_budget_bytes", "Bytes that the index may take.", lambda: self.settings.memory_budget)
+        for name in ("records", "leaders", "postings", "evicted"):
+            gauge(f"nearkin_{name}", f"Of the index: {name}.", partial(kept.count, name))
+
+
+FLEET = {
+    "candidate_pairs_per_doc": "Stored documents that a searched one was compared with, on average.",
+    "bucket_size_p99": "99th percentile of the postings of the buckets that searches looked into.",
+    "verify_drop_rate": "Share of the pairs that passed the estimate but not the exact comparison.",
+    "empty_bin_rate": "Share of one-permutation bins that no element of the document reached.",
+    "signature_build_latency_p99": "Seconds to sketch a document, 99th percentile.",
+    "index_memory_bytes": "Bytes of the index.",
+    "recall_on_labeled_set": "Share of the golden pairs that were found.",
+}
+
+
+class _Kept:
+    """What gauges read, asked of the store once for a scrape, and not at all while it fails."""
+
+    EVERY = 1.0
+
+    def __init__(self, index: Index, recall: Callable[[], float | None]) -> None:
+        self._index, self._recall = index, recall
+        self._at, self._counts, self._metrics = 0.0, dict[str, int](), dict[str, float | None]()
+
+    def metric(self, name: str) -> float | None:
+        """One of the fleet's figures."""
+        self._refresh()
+        return self._metrics.get(name)
+
+    def count(self, name: str) -> float | None:
+        """One of the store's counts."""
+        self._refresh()
+        return self._counts.get(name)
+
+    def _refresh(self) -> None:
+        if time.monotonic() - self._at < self.EVERY:
+            return
+        self._at = time.monotonic()
+        with contextlib.suppress(NearkinError):
+            self._counts = self._index.store.counts()
+            self._metrics = self._index.searcher.observed.metrics(self._recall(), self._counts.get("bytes")).to_dict()
+
+
+def warm(index: Index) -> None:
+    """Goes once through what requests do, in an index of the same kind that nobody sees."""
+    settings = index.settings
+    with Index.open("memory://", settings=settings, materials=index.materials, max_memory=None) as own:
+        documents = _samples(own)
+        for some in (documents, documents[:1]):
+            own.upsert_many("warm", some)
+        own.query("warm", documents[0])
+        with contextlib.suppress(UsageError):
+            ids = [outcome.id for outcome in own.upsert_many("warm", documents)]
+            own.explain("warm", ids[0], ids[1])
+
+
+def _samples(index: Index) -> list[Document]:
+    if index.preparer.vectors:
+        return [[1.0] * index.spec.n, [1.0] * (index.spec.n - 1) + [0.9]]
+    words = " ".join(f"word{i}" for i in range(50))
+    return [words, f"{words} more", f"{words} été"]
