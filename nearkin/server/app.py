@@ -18,7 +18,7 @@ from nearkin.server import models as m
 from nearkin.server.access import Gate
 from nearkin.server.guard import Guard, request_id_of
 from nearkin.server.logs import configure
-from nearkin.server.observe import Exposition, Instruments, install_metrics, install_traces
+from nearkin.server.observe import Exposition, Instruments, install_traces, prometheus
 from nearkin.server.parsing import invalid
 from nearkin.server.problems import MEDIA_TYPE, ProblemError
 from nearkin.server.rates import Rates
@@ -44,12 +44,13 @@ def create_app(settings: ServerSettings) -> FastAPI:
             f"{settings.host} can be reached from other machines, and {settings.tokens} has no token: make one with nearkin "
             "token create NAME --rights admin, or say --allow-anonymous"
         )
-    instruments = Instruments()
+    provider, registry = prometheus() if settings.metrics else (None, None)
+    instruments = Instruments(provider)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         shared = os.environ.get(SHARED)
-        app.state.exposition = Exposition(Path(shared) if shared else None) if settings.metrics else None
+        app.state.exposition = None if registry is None else Exposition(registry, Path(shared) if shared else None)
         rates = Rates(settings.limits_store)
         app.state.gate = Gate(tokens, rates, settings.source_rate, settings.failures, anonymous)
         async with Service.opened(settings, instruments) as service:
@@ -157,9 +158,7 @@ def from_environment() -> FastAPI:
 
 
 def prepare_process(settings: ServerSettings) -> None:
-    """Logs, metrics and traces of this process."""
+    """Logs and traces of this process."""
     configure(settings.log_level)
-    if settings.metrics:
-        install_metrics()
     if settings.otlp is not None:
         install_traces(settings.otlp)

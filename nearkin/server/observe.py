@@ -1,14 +1,13 @@
 """What a server tells of itself: instruments of the OpenTelemetry API, which cost next to nothing until an SDK is installed."""
 
 import asyncio
-import logging
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -16,7 +15,8 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from nearkin.index.entry import Outcome
 from nearkin.release import VERSION
 
-log = logging.getLogger("nearkin.server")
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 MOST_SCOPES = 100
 OTHER_SCOPES = "(other)"
@@ -38,10 +38,14 @@ def result_of(outcome: Outcome) -> str:
 
 
 class Instruments:
-    """Counters, histograms and gauges; all names begin with nearkin."""
+    """Counters, histograms and gauges; all names begin with nearkin.
 
-    def __init__(self) -> None:
-        meter = metrics.get_meter("nearkin", VERSION)
+    Args:
+        provider: Of meters; by default the one that the process has installed, or none, which costs nothing.
+    """
+
+    def __init__(self, provider: metrics.MeterProvider | None = None) -> None:
+        meter = metrics.get_meter("nearkin", VERSION, provider)
         self.tracer = trace.get_tracer("nearkin", VERSION)
         self._meter = meter
         self._upserts = meter.create_counter("nearkin_upserts", description="Upserted documents by result and scope.")
@@ -164,12 +168,16 @@ class Recent:
         return out
 
 
-def install_metrics() -> None:
-    """The SDK, read by Prometheus."""
+def prometheus() -> tuple[metrics.MeterProvider, "CollectorRegistry"]:
+    """The SDK, and the registry in which Prometheus finds what it counts, beside facts of the process."""
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from opentelemetry.sdk.metrics import MeterProvider
+    from prometheus_client import CollectorRegistry, ProcessCollector
 
-    metrics.set_meter_provider(MeterProvider([PrometheusMetricReader()]))
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    reader = PrometheusMetricReader(disable_target_info=True, scope_info_enabled=False, registry=registry)
+    return MeterProvider([reader]), registry
 
 
 def install_traces(endpoint: str) -> None:
@@ -188,13 +196,14 @@ class Exposition:
     """The text that Prometheus reads; of several workers, everyone's with a label that tells them apart.
 
     Args:
+        registry: Of this process.
         folder: Where workers leave their own for each other; None for a single one.
     """
 
     EVERY = 2.0
 
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
+    def __init__(self, registry: "CollectorRegistry", folder: Path | None) -> None:
+        self.registry, self.folder = registry, folder
 
     @property
     def content_type(self) -> str:
@@ -205,9 +214,9 @@ class Exposition:
 
     def text(self) -> bytes:
         """Of this moment; other workers' as of their last note."""
-        from prometheus_client import REGISTRY, generate_latest
+        from prometheus_client import generate_latest
 
-        own = generate_latest(REGISTRY)
+        own = generate_latest(self.registry)
         if self.folder is None:
             return own
         self.leave(own)
@@ -215,11 +224,11 @@ class Exposition:
 
     def leave(self, text: bytes | None = None) -> None:
         """Notes this worker's for the others."""
-        from prometheus_client import REGISTRY, generate_latest
+        from prometheus_client import generate_latest
 
         if self.folder is not None:
             staging = self.folder / f"{os.getpid()}.part"
-            staging.write_bytes(generate_latest(REGISTRY) if text is None else text)
+            staging.write_bytes(generate_latest(self.registry) if text is None else text)
             staging.replace(self.folder / f"{os.getpid()}.prom")
 
     async def keep_leaving(self) -> None:

@@ -39,5 +39,5 @@ def serve(settings: ServerSettings) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="nearkin-") as shared:
         os.environ.update({**settings.as_environment(), SHARED: shared})
-        prepare_process(settings.model_copy(update={"metrics": False}))
+        prepare_process(settings)
         uvicorn.run("nearkin.server.app:from_environment", factory=True, workers=settings.workers, **options)  # type: ignore[arg-type]
