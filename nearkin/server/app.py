@@ -72,7 +72,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.settings = settings
-    for router in (documents.router, facts.router):
+    for router in (documents.upserts, documents.router, facts.router):
         app.include_router(router)
     app.add_middleware(
         Guard,
