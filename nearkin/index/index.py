@@ -22,13 +22,14 @@ from nearkin.errors import IncompatibleError, RacedError, UsageError
 from nearkin.evaluate.explain import Explanation, explain
 from nearkin.index.cache import Resolution, ResolvedCache
 from nearkin.index.entry import REF_SHIFT, Changes, Cluster, Entry, Event, Match, Outcome, Written, batches
+from nearkin.index.making import Maker
 from nearkin.index.preparing import Document, Prepared, Preparer, default_id
 from nearkin.index.searching import Decision, Searcher
 from nearkin.index.settings import IndexSettings
 from nearkin.index.store import Store
 from nearkin.index.stores.urls import open_store
 from nearkin.measures import Measure, Request, measure_of
-from nearkin.measures.base import starts_of, stored_of
+from nearkin.measures.base import stored_of
 from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.spec import Spec
 
@@ -299,12 +300,13 @@ class Index:
         now: float,
     ) -> None:
         """New entries by what was decided; those that are posted with their keys."""
-        every, keeps_text = self.settings.postings == "all", self.settings.store_text and not self.preparer.vectors
-        starts = None if keeps_text else starts_of(prepared.payload)
+        keeps_text = self.settings.store_text and not self.preparer.vectors
+        every = self.settings.postings == "all"
+        maker = Maker(self.preparer, scope, prepared, documents if keeps_text else None, every, now)
         refreshed = {entry.id for entry in changes.changed}
         times = (self.settings.record_ttl, self.settings.bucket_ttl, self.settings.window)
         least = now - FRESH * min((ttl for ttl in times if ttl is not None), default=np.inf)
-        for at, (document, name, decision) in enumerate(zip(documents, names, decisions, strict=True)):
+        for at, (name, decision) in enumerate(zip(names, decisions, strict=True)):
             leader, cluster, similarity = name, name, 1.0
             if decision.entry is not None:
                 leader, cluster, similarity = decision.entry.id, decision.entry.cluster, decision.similarity
@@ -315,28 +317,7 @@ class Index:
             elif decision.position is not None:
                 leader = cluster = names[decision.position]
                 similarity = decision.similarity
-            posted = (leader == name or every) and not prepared.empty[at]
-            text = document if keeps_text and isinstance(document, str) else None
-            payload = b"" if starts is None else self.preparer.packed_payload(prepared.payload, starts, at)
-            signature = prepared.signatures[at].tobytes() if posted else b""
-            size = 0 if self.preparer.vectors else int(prepared.payload.sizes[at])
-            entry = Entry(
-                scope,
-                name,
-                0,
-                prepared.digests[at],
-                leader,
-                cluster,
-                similarity,
-                size,
-                now,
-                now,
-                posted,
-                signature,
-                text,
-                payload,
-            )
-            changes.new.append(Written(entry, prepared.keys[at] if posted else None))
+            changes.new.append(maker.make(at, name, leader, cluster, similarity))
 
     # -- look up
 
