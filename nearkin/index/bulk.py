@@ -13,13 +13,14 @@ import pyarrow.parquet as pq
 from nearkin.corpus import Columns, FileCorpus, make_ids, with_dimensions
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
-from nearkin.index.entry import Changes, Entry, Written
+from nearkin.index.entry import Changes, Written
 from nearkin.index.index import Index
+from nearkin.index.making import Maker
 from nearkin.index.preparing import Prepared
 from nearkin.index.upkeep import copy, exported, header_of, load, read_header
 from nearkin.jobs import SIGNATURES, Saved
 from nearkin.keys import HashKey
-from nearkin.measures.base import Payload, starts_of
+from nearkin.measures.base import Payload
 from nearkin.prepare import Asked
 from nearkin.sketch.materials import Materials
 from nearkin.spec import Spec
@@ -143,19 +144,14 @@ def _empty(payload: Payload, vectors: bool) -> np.ndarray:
 
 
 def _entries(index: Index, scope: str, column: pa.Array, clusters: pa.Table, prepared: Prepared, now: float) -> list[Written]:
-    names, heads = clusters["id"].to_pylist(), clusters["cluster"].to_pylist()
-    similarity = clusters["similarity"].to_pylist()
-    texts = column.to_pylist() if index.settings.store_text and not index.preparer.vectors else [None] * len(names)
-    starts, every, out = starts_of(prepared.payload), index.settings.postings == "all", []
-    for at, (name, head, text) in enumerate(zip(names, heads, texts, strict=True)):
-        posted = (name == head or every) and not prepared.empty[at]
-        size = 0 if index.preparer.vectors else int(prepared.payload.sizes[at])
-        payload = b"" if text is not None else index.preparer.packed_payload(prepared.payload, starts, at)
-        near = 1.0 if name == head else similarity[at]
-        signature = prepared.signatures[at].tobytes() if posted else b""
-        about = (scope, name, 0, prepared.digests[at], head, head, near, size, now, now, posted)
-        out.append(Written(Entry(*about, signature, text, payload), prepared.keys[at] if posted else None))
-    return out
+    keeps_text = index.settings.store_text and not index.preparer.vectors
+    every = index.settings.postings == "all"
+    maker = Maker(index.preparer, scope, prepared, column.to_pylist() if keeps_text else None, every, now)
+    rows = zip(*(clusters[name].to_pylist() for name in ("id", "cluster", "similarity")), strict=True)
+    return [
+        maker.make(at, name, head, head, 1.0 if name == head else similarity)
+        for at, (name, head, similarity) in enumerate(rows)
+    ]
 
 
 def migrate(source: str, target: str, secret: HashKey | None, tables: Path | None = None) -> int:
