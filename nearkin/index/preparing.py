@@ -118,7 +118,12 @@ class Preparer:
             except UnicodeEncodeError as error:
                 raise UsageError(f"a document is no valid Unicode text: {error.reason} at {error.start}") from error
             return document
-        vector = np.ascontiguousarray(document, np.float32)
+        if isinstance(document, str):
+            raise UsageError("this index holds vectors, not texts")
+        try:
+            vector = np.ascontiguousarray(document, np.float32)
+        except (ValueError, TypeError) as error:
+            raise UsageError("a vector is a list of numbers") from error
         if vector.shape != (self.measure.spec.n,):
             raise UsageError(f"a vector of this index has {self.measure.spec.n} numbers, not {vector.shape}")
         if not np.isfinite(vector).all():

@@ -109,7 +109,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
     return answer
 
 
-PARSED = (m.NewDocument, m.Query, m.Explain, m.Tune)
+PARSED = (m.NewDocument, m.Query, m.Explain, m.Tune, m.ShadowSwitch)
 """Forms of bodies that routes parse themselves."""
 
 

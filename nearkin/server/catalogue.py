@@ -43,11 +43,11 @@ class Catalogue:
     """Lists of clusters.
 
     Args:
-        index: Of an index.
+        index: Says which one answers.
         clock: Seconds.
     """
 
-    def __init__(self, index: Index, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, index: Callable[[], Index], clock: Callable[[], float] = time.time) -> None:
         self._index, self._clock = index, clock
         self._lists: dict[str, Listing] = {}
         self._lock = Lock()
@@ -69,7 +69,7 @@ class Catalogue:
         began = self._clock()
         sizes: dict[str, int] = {}
         heads: dict[str, tuple[str, float]] = {}
-        for entry in self._index.store.scan(scope):
+        for entry in self._index().store.scan(scope):
             sizes[entry.leader] = sizes.get(entry.leader, 0) + 1
             if entry.is_leader:
                 heads[entry.id] = (entry.cluster, entry.created)

@@ -115,7 +115,7 @@ async def get(
 async def remove(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> Response:
     """Those that it stood for elect another representative."""
     service = service_of(request)
-    if not await service.run(service.index.remove, scope, named(id, "id")):
+    if not await service.remove(scope, named(id, "id")):
         raise ProblemError("not-found", "this scope has no such document")
     return Response(status_code=204)
 

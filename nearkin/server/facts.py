@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from nearkin.errors import UsageError
 from nearkin.evaluate.explain import Explanation
 from nearkin.plan.tune import tune as find_points
 from nearkin.release import VERSION
@@ -15,6 +16,7 @@ from nearkin.server.documents import service_of
 from nearkin.server.observe import Exposition
 from nearkin.server.parsing import described, parsed
 from nearkin.server.problems import ProblemError
+from nearkin.server.shadow import Shadow
 
 router = APIRouter(tags=["index"])
 
@@ -65,6 +67,39 @@ async def stats(request: Request, who: Admin) -> dict[str, Any]:
     """Documents, clusters, postings, bytes, what was evicted."""
     service = service_of(request)
     return await service.run(service.index.stats)
+
+
+@router.get("/v1/shadow", tags=["admin"], summary="Two bandings side by side")
+async def shadow(request: Request, who: Admin) -> dict[str, Any]:
+    """What the live one and its shadow make of the same documents: agreement, candidates, seconds, golden recall."""
+    return shadow_of(request).facts()
+
+
+@router.post("/v1/shadow", tags=["admin"], openapi_extra=described(m.ShadowSwitch), summary="Let the other banding answer")
+async def switch(request: Request, who: Admin) -> dict[str, Any]:
+    """Cut over, or back; every worker follows within seconds, and the mark survives a restart.
+
+    Raises:
+        ProblemError: The other one has not all documents.
+    """
+    found, asked = shadow_of(request), await parsed(request, m.ShadowSwitch)
+    try:
+        await service_of(request).run(found.switch, asked.live == "shadow")
+    except UsageError as error:
+        raise ProblemError("conflict", str(error), retry_after=5.0) from error
+    return found.facts()
+
+
+def shadow_of(request: Request) -> Shadow:
+    """Of the server.
+
+    Raises:
+        ProblemError: It has none.
+    """
+    found = service_of(request).shadow
+    if found is None:
+        raise ProblemError("not-found", "this server has no shadow: start it with shadow_store, shadow_bands and shadow_rows")
+    return found
 
 
 @router.get("/healthz", tags=["health"], summary="Whether the process lives")

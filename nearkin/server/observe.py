@@ -120,6 +120,10 @@ class Instruments:
         """A request that ended in a problem."""
         self._refused.add(1, {"code": code})
 
+    def counter(self, name: str, description: str, read: Callable[[], int]) -> None:
+        """A count that somebody else keeps."""
+        self._meter.create_observable_counter(name, [lambda _: [Observation(read())]], description=description)
+
     def gauge(self, name: str, description: str, read: Callable[[], float | None], unit: str = "") -> None:
         """A value that is read when somebody asks; None is left out."""
 

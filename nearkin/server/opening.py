@@ -2,11 +2,13 @@
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
 from nearkin.server.settings import ServerSettings
+from nearkin.server.shadow import Shadow
 from nearkin.server.tokens import write_private
 from nearkin.sketch.materials import Materials
 from nearkin.spec import KEYED, Spec
@@ -34,6 +36,18 @@ def open_index(settings: ServerSettings) -> Index:
         except IncompatibleError:
             log.info("the index was made by something else; it is opened as it is")
     return Index.open(urls, settings=asked, materials=materials, tables=settings.tables)
+
+
+def open_shadow(settings: ServerSettings, index: Index) -> Shadow | None:
+    """The banding beside the index, if one is asked for."""
+    if settings.shadow_store is None:
+        return None
+    # nothing but the banding and the place of it differ
+    fields: dict[str, Any] = {"bands": settings.shadow_bands, "rows": settings.shadow_rows, "probes": settings.shadow_probes}
+    other = Index.open(
+        settings.shadow_store, settings=replace(index.settings, max_memory=None, **fields), materials=index.materials
+    )
+    return Shadow(index, other)
 
 
 def _key(settings: ServerSettings) -> HashKey:

@@ -17,13 +17,17 @@ from nearkin.index.index import Index
 from nearkin.index.preparing import Document
 from nearkin.server.catalogue import Catalogue
 from nearkin.server.observe import Instruments
-from nearkin.server.opening import open_index
+from nearkin.server.opening import open_index, open_shadow
+from nearkin.server.prober import Probed, probe, read_pairs
 from nearkin.server.problems import ProblemError
 from nearkin.server.settings import ServerSettings
+from nearkin.server.shadow import Shadow
 from nearkin.server.waiting import WaitingRoom
 
 log = logging.getLogger("nearkin.server")
 
+REFRESH = 2.0
+"""Seconds after which a worker knows what another one switched."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -34,18 +38,21 @@ class Service:
     Args:
         settings: Of the server.
         index: The index, ready to use.
+        shadow: Another banding beside it.
         instruments: What is counted.
     """
 
-    def __init__(self, settings: ServerSettings, index: Index, instruments: Instruments) -> None:
-        self.settings, self.index, self.instruments = settings, index, instruments
+    def __init__(self, settings: ServerSettings, index: Index, shadow: Shadow | None, instruments: Instruments) -> None:
+        self.settings, self.primary, self.instruments = settings, index, instruments
+        self.shadow = shadow
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.executor = ThreadPoolExecutor(max(4, 2 * cores), "nearkin")
         self.waiting = WaitingRoom(self.work, self.executor, settings.batch, settings.queue)
         self.streams = asyncio.Semaphore(cores)
-        self.catalogue = Catalogue(index)
+        self.catalogue = Catalogue(lambda: self.index)
         self.ready = False
-        self.recall: float | None = None
+        self.pairs = [] if settings.golden is None else read_pairs(settings.golden)
+        self.probed: Probed | None = None
         self._gauges()
 
     @classmethod
@@ -53,8 +60,13 @@ class Service:
     async def opened(cls, settings: ServerSettings, instruments: Instruments) -> AsyncIterator["Service"]:
         """A service that warms up in the background, and finishes what it accepted before it closes."""
         index = await asyncio.to_thread(open_index, settings)
-        service = cls(settings, index, instruments)
+        shadow = await asyncio.to_thread(open_shadow, settings, index)
+        service = cls(settings, index, shadow, instruments)
         tasks = [asyncio.create_task(job) for job in (service._warm(), service._keep_expiring())]
+        if service.pairs:
+            tasks.append(asyncio.create_task(service._keep_probing()))
+        if shadow is not None:
+            tasks.append(asyncio.create_task(service._keep_refreshing(shadow)))
         try:
             yield service
         finally:
@@ -64,7 +76,14 @@ class Service:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             service.executor.shutdown()
+            if shadow is not None:
+                await asyncio.to_thread(shadow.close)
             await asyncio.to_thread(index.close)
+
+    @property
+    def index(self) -> Index:
+        """The one that answers."""
+        return self.primary if self.shadow is None else self.shadow.live
 
     # -- what requests ask for
 
@@ -87,18 +106,28 @@ class Service:
         self.instruments.queried(len(matches))
         return matches
 
+    async def remove(self, scope: str, id: str) -> bool:
+        """Erases a document; says whether it was there."""
+        gone = await self.run(self.index.remove, scope, id)
+        if gone and self.shadow is not None:
+            await self.run(self.shadow.removed, scope, id)
+        return gone
+
     async def run(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
         """A call in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self.executor, partial(work, *arguments, **fields))
 
     def work(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
         """A batch, in a thread."""
+        began = time.perf_counter()
         with self.instruments.tracer.start_as_current_span("upsert") as span:
             outcomes = self.index.upsert_many(scope, documents, ids)
             span.set_attribute("nearkin.documents", len(documents))
             if outcomes:
                 for name, seconds in outcomes[0].seconds.items():
                     span.set_attribute(f"nearkin.seconds.{name}", seconds * len(documents))
+        if self.shadow is not None:
+            self.shadow.fed(scope, documents, outcomes, time.perf_counter() - began)
         self.instruments.upserted(scope, outcomes)
         return outcomes
 
@@ -123,20 +152,52 @@ class Service:
     async def _keep_expiring(self) -> None:
         while True:
             await asyncio.sleep(self.settings.expire_every)
+            both = [self.primary] if self.shadow is None else [self.primary, self.shadow.other]
+            for index in both:
+                try:
+                    gone = await self.run(index.expire)
+                except StoreError as error:
+                    self.instruments.store_failed("expire")
+                    log.warning("expire failed", extra={"error": str(error)})
+                    continue
+                if any(gone.values()):
+                    log.info("expired", extra=gone)
+
+    async def _keep_probing(self) -> None:
+        """Known pairs, in both indexes where there are two."""
+        while True:
             try:
-                gone = await self.run(self.index.expire)
+                self.probed = await self.run(self._probe)
             except StoreError as error:
-                self.instruments.store_failed("expire")
-                log.warning("expire failed", extra={"error": str(error)})
-                continue
-            if any(gone.values()):
-                log.info("expired", extra=gone)
+                self.instruments.store_failed("probe")
+                log.warning("golden pairs failed", extra={"error": str(error)})
+            else:
+                log.info("golden pairs", extra=self.probed.to_dict())
+            await asyncio.sleep(self.settings.golden_every)
+
+    def _probe(self) -> Probed:
+        if self.shadow is None:
+            return probe(self.index, self.pairs)
+        return self.shadow.probed(lambda index: probe(index, self.pairs))
+
+    async def _keep_refreshing(self, shadow: Shadow) -> None:
+        """Another worker may have switched."""
+        while True:
+            await asyncio.sleep(REFRESH)
+            with contextlib.suppress(StoreError):
+                await self.run(shadow.refresh)
 
     def _gauges(self) -> None:
         """The fleet's figures, and what is special to a server."""
-        gauge, kept = self.instruments.gauge, _Kept(self.index, lambda: self.recall)
+        gauge = self.instruments.gauge
+        kept = _Kept(lambda: self.index, lambda: None if self.probed is None else self.probed.recall)
         for name, description in FLEET.items():
             gauge(f"nearkin_{name}", description, partial(kept.metric, name))
+        self.instruments.counter(
+            "nearkin_exact_comparisons",
+            "Pairs that passed the estimate and were compared exactly.",
+            lambda: self.index.searcher.observed.compared,
+        )
         gauge("nearkin_queue_depth", "Documents that wait.", lambda: self.waiting.depth)
         gauge("nearkin_queue_limit", "Documents that may wait.", lambda: self.settings.queue)
         gauge("nearkin_memory_budget_bytes", "Bytes that the index may take.", lambda: self.settings.memory_budget)
@@ -160,7 +221,7 @@ class _Kept:
 
     EVERY = 1.0
 
-    def __init__(self, index: Index, recall: Callable[[], float | None]) -> None:
+    def __init__(self, index: Callable[[], Index], recall: Callable[[], float | None]) -> None:
         self._index, self._recall = index, recall
         self._at, self._counts, self._metrics = 0.0, dict[str, int](), dict[str, float | None]()
 
@@ -179,8 +240,9 @@ class _Kept:
             return
         self._at = time.monotonic()
         with contextlib.suppress(NearkinError):
-            self._counts = self._index.store.counts()
-            self._metrics = self._index.searcher.observed.metrics(self._recall(), self._counts.get("bytes")).to_dict()
+            index = self._index()
+            self._counts = index.store.counts()
+            self._metrics = index.searcher.observed.metrics(self._recall(), self._counts.get("bytes")).to_dict()
 
 
 def warm(index: Index) -> None:
