@@ -19,6 +19,7 @@ from nearkin.server.access import Gate
 from nearkin.server.guard import Guard, request_id_of
 from nearkin.server.logs import configure
 from nearkin.server.observe import Exposition, Instruments, install_traces, prometheus
+from nearkin.server.opening import Parts
 from nearkin.server.parsing import invalid
 from nearkin.server.problems import MEDIA_TYPE, ProblemError
 from nearkin.server.rates import Rates
@@ -31,19 +32,17 @@ SHARED = "NEARKIN_SHARED"
 TOKENS_EVERY = 2.0
 
 
-def create_app(settings: ServerSettings) -> FastAPI:
+def create_app(settings: ServerSettings, parts: Parts | None = None) -> FastAPI:
     """An application of its own: with its index, its tokens, its counts.
+
+    Args:
+        settings: Of the server.
+        parts: What it works with; by default opened when it starts. It closes them when it ends.
 
     Raises:
         UsageError: It would listen beyond this machine without tokens.
     """
-    tokens = Tokens(settings.tokens)
-    anonymous = settings.is_local or settings.allow_anonymous
-    if not anonymous and not len(tokens):
-        raise UsageError(
-            f"{settings.host} can be reached from other machines, and {settings.tokens} has no token: make one with nearkin "
-            "token create NAME --rights admin, or say --allow-anonymous"
-        )
+    tokens, anonymous = require_tokens(settings)
     provider, registry = prometheus() if settings.metrics else (None, None)
     instruments = Instruments(provider)
 
@@ -53,7 +52,8 @@ def create_app(settings: ServerSettings) -> FastAPI:
         app.state.exposition = None if registry is None else Exposition(registry, Path(shared) if shared else None)
         rates = Rates(settings.limits_store)
         app.state.gate = Gate(tokens, rates, settings.source_rate, settings.failures, anonymous)
-        async with Service.opened(settings, instruments) as service:
+        opened = await asyncio.to_thread(Parts.opened, settings) if parts is None else parts
+        async with Service.opened(settings, opened, instruments) as service:
             app.state.service = service
             jobs = [asyncio.create_task(_keep_refreshing(tokens))]
             if app.state.exposition is not None:
@@ -86,6 +86,22 @@ def create_app(settings: ServerSettings) -> FastAPI:
     app.add_exception_handler(HTTPException, _no_route)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
+
+
+def require_tokens(settings: ServerSettings) -> tuple[Tokens, bool]:
+    """The tokens, and whether everybody is answered as long as there is none.
+
+    Raises:
+        UsageError: It would listen beyond this machine without tokens.
+    """
+    tokens = Tokens(settings.tokens)
+    anonymous = settings.is_local or settings.allow_anonymous
+    if not anonymous and not len(tokens):
+        raise UsageError(
+            f"{settings.host} can be reached from other machines, and {settings.tokens} has no token: make one with nearkin "
+            "token create NAME --rights admin, or say --allow-anonymous"
+        )
+    return tokens, anonymous
 
 
 async def _keep_refreshing(tokens: Tokens) -> None:

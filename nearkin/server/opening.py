@@ -1,12 +1,14 @@
 """The index of a server: opened, or made with a secret key of its own."""
 
 import logging
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
-from nearkin.errors import IncompatibleError, UsageError
+from nearkin.errors import IncompatibleError, NearkinError, UsageError
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
+from nearkin.server.prober import GoldenPair, read_pairs
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import Shadow
 from nearkin.server.tokens import write_private
@@ -14,6 +16,42 @@ from nearkin.sketch.materials import Materials
 from nearkin.spec import KEYED, Spec
 
 log = logging.getLogger("nearkin.server")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a server works with.
+
+    Attributes:
+        index: The index.
+        shadow: Another banding beside it.
+        pairs: Known ones, to be asked for.
+    """
+
+    index: Index
+    shadow: Shadow | None
+    pairs: Sequence[GoldenPair]
+
+    @classmethod
+    def opened(cls, settings: ServerSettings) -> Self:
+        """All of them.
+
+        Raises:
+            NearkinError: One of them cannot be had.
+        """
+        pairs = [] if settings.golden is None else read_pairs(settings.golden)
+        index = open_index(settings)
+        try:
+            return cls(index, open_shadow(settings, index), pairs)
+        except NearkinError:
+            index.close()
+            raise
+
+    def close(self) -> None:
+        """Works off what waits, and gives the stores back."""
+        if self.shadow is not None:
+            self.shadow.close()
+        self.index.close()
 
 
 def open_index(settings: ServerSettings) -> Index:

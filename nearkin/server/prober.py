@@ -1,5 +1,6 @@
 """Known pairs, asked for from time to time: whether what must be found is found, measured where requests are answered."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def read_pairs(path: Path) -> list[GoldenPair]:
     return pairs
 
 
-def probe(index: Index, pairs: list[GoldenPair]) -> Probed:
+def probe(index: Index, pairs: Sequence[GoldenPair]) -> Probed:
     """A round: the first of each pair is there (put there if it is not), the second is asked for."""
     ids = [f"pair-{at}" for at in range(len(pairs))]
     most = index.settings.max_batch

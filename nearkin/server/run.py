@@ -5,7 +5,8 @@ import tempfile
 
 import uvicorn
 
-from nearkin.server.app import SHARED, create_app, prepare_process
+from nearkin.server.app import SHARED, create_app, prepare_process, require_tokens
+from nearkin.server.opening import Parts
 from nearkin.server.settings import ServerSettings
 
 GRACE = 30
@@ -19,7 +20,9 @@ def serve(settings: ServerSettings) -> None:
     Raises:
         UsageError: It would listen beyond this machine without tokens, or cannot listen there.
     """
-    app = create_app(settings)
+    require_tokens(settings)
+    # here, so that what is wrong is one sentence; and before workers start, so that one process makes key and header
+    parts = Parts.opened(settings)
     options = {
         "host": settings.host,
         "port": settings.port,
@@ -35,8 +38,9 @@ def serve(settings: ServerSettings) -> None:
     }
     if settings.workers == 1:
         prepare_process(settings)
-        uvicorn.run(app, **options)  # type: ignore[arg-type]
+        uvicorn.run(create_app(settings, parts), **options)  # type: ignore[arg-type]
         return
+    parts.close()
     with tempfile.TemporaryDirectory(prefix="nearkin-") as shared:
         os.environ.update({**settings.as_environment(), SHARED: shared})
         prepare_process(settings)

@@ -17,8 +17,8 @@ from nearkin.index.index import Index
 from nearkin.index.preparing import Document
 from nearkin.server.catalogue import Catalogue
 from nearkin.server.observe import Instruments
-from nearkin.server.opening import open_index, open_shadow
-from nearkin.server.prober import Probed, probe, read_pairs
+from nearkin.server.opening import Parts
+from nearkin.server.prober import Probed, probe
 from nearkin.server.problems import ProblemError
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import Shadow
@@ -37,36 +37,32 @@ class Service:
 
     Args:
         settings: Of the server.
-        index: The index, ready to use.
-        shadow: Another banding beside it.
+        parts: The index, ready to use, and what is beside it.
         instruments: What is counted.
     """
 
-    def __init__(self, settings: ServerSettings, index: Index, shadow: Shadow | None, instruments: Instruments) -> None:
-        self.settings, self.primary, self.instruments = settings, index, instruments
-        self.shadow = shadow
+    def __init__(self, settings: ServerSettings, parts: Parts, instruments: Instruments) -> None:
+        self.settings, self.instruments = settings, instruments
+        self.primary, self.shadow, self.pairs = parts.index, parts.shadow, parts.pairs
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.executor = ThreadPoolExecutor(max(4, 2 * cores), "nearkin")
         self.waiting = WaitingRoom(self.work, self.executor, settings.batch, settings.queue)
         self.streams = asyncio.Semaphore(cores)
         self.catalogue = Catalogue(lambda: self.index)
         self.ready = False
-        self.pairs = [] if settings.golden is None else read_pairs(settings.golden)
         self.probed: Probed | None = None
         self._gauges()
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, settings: ServerSettings, instruments: Instruments) -> AsyncIterator["Service"]:
-        """A service that warms up in the background, and finishes what it accepted before it closes."""
-        index = await asyncio.to_thread(open_index, settings)
-        shadow = await asyncio.to_thread(open_shadow, settings, index)
-        service = cls(settings, index, shadow, instruments)
+    async def opened(cls, settings: ServerSettings, parts: Parts, instruments: Instruments) -> AsyncIterator["Service"]:
+        """A service that warms up in the background, and finishes what it accepted before it closes its parts."""
+        service = cls(settings, parts, instruments)
         tasks = [asyncio.create_task(job) for job in (service._warm(), service._keep_expiring())]
         if service.pairs:
             tasks.append(asyncio.create_task(service._keep_probing()))
-        if shadow is not None:
-            tasks.append(asyncio.create_task(service._keep_refreshing(shadow)))
+        if parts.shadow is not None:
+            tasks.append(asyncio.create_task(service._keep_refreshing(parts.shadow)))
         try:
             yield service
         finally:
@@ -76,9 +72,7 @@ class Service:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             service.executor.shutdown()
-            if shadow is not None:
-                await asyncio.to_thread(shadow.close)
-            await asyncio.to_thread(index.close)
+            await asyncio.to_thread(parts.close)
 
     @property
     def index(self) -> Index:
