@@ -205,19 +205,19 @@ class Index:
     def _await_opening(self) -> None:
         """Until steps may be written: for as long as the last documents of a move are carried over, nobody writes."""
         until = time.monotonic() + CLOSED
-        while self._follow and self._news.move.phase in (CLOSING, FILLING):
-            if self._news.move.phase == FILLING:
+        while self._closed:
+            self.look()
+            if self._closed and (self._news.move.phase == FILLING or time.monotonic() > until):
+                about = {CLOSING: f"has been closed for {CLOSED:.0f} s, for a cut-over to", FILLING: "is being made from"}
                 raise StoreError(
-                    f"{self.store.url} is being made from {' '.join(self._news.move.urls)}; if that was broken off, "
-                    "nearkin index rebuild --cut-back opens it as it is"
-                )
-            if time.monotonic() > until:
-                raise StoreError(
-                    f"{self.store.url} has been closed for a cut-over for {CLOSED:.0f} s; try again, or, if that was broken "
-                    "off, nearkin index rebuild --cut-back opens it"
+                    f"{self.store.url} {about[self._news.move.phase]} {' '.join(self._news.move.urls)}: try again; or, if that "
+                    "was broken off, nearkin index rebuild --cut-back opens it as it is"
                 )
             time.sleep(PAUSE)
-            self.look()
+
+    @property
+    def _closed(self) -> bool:
+        return self._follow and self._news.move.phase in (CLOSING, FILLING)
 
     def _step(self, scope: str, step: Callable[[], R]) -> R:
         """A step under its scope's lock, again where another process came between, or where the index has moved."""
