@@ -199,7 +199,7 @@ class Index:
                 opened.store.close()
                 raise
             self._cache.clear()
-        # look-ups that are under way hold the searcher, and end where they began
+        # look-ups that are under way hold the searcher, so that they end where they began
         finalize(left, left.store.close)
 
     def _await_opening(self) -> None:
@@ -207,11 +207,12 @@ class Index:
         until = time.monotonic() + CLOSED
         while self._closed:
             self.look()
-            if self._closed and (self._news.move.phase == FILLING or time.monotonic() > until):
-                about = {CLOSING: f"has been closed for {CLOSED:.0f} s, for a cut-over to", FILLING: "is being made from"}
+            _, phase, urls = self._news.move
+            if phase == FILLING or (phase == CLOSING and time.monotonic() > until):
+                about = "is being made from" if phase == FILLING else f"has been closed for {CLOSED:.0f} s, for a cut-over to"
                 raise StoreError(
-                    f"{self.store.url} {about[self._news.move.phase]} {' '.join(self._news.move.urls)}: try again; or, if that "
-                    "was broken off, nearkin index rebuild --cut-back opens it as it is"
+                    f"{self.store.url} {about} {' '.join(urls)}: try again; or, if that was broken off, nearkin index rebuild "
+                    "--cut-back opens it as it is"
                 )
             time.sleep(PAUSE)
 
@@ -453,12 +454,14 @@ class Index:
         return self._get(scope, id)
 
     def _get(self, scope: str, id: str) -> Entry | None:
-        return self.store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
+        searcher = self.searcher
+        return searcher.store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
 
     def cluster(self, scope: str, id: str) -> Cluster | None:
         """The cluster of a document."""
         self._look_around()
-        store = self.store
+        searcher = self.searcher
+        store = searcher.store
         entry = store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
         if entry is None:
             return None
