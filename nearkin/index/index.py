@@ -201,25 +201,26 @@ class Index:
                 opened.store.close()
                 raise
             self._cache.clear()
-        # look-ups that are under way hold the searcher, and end where they began
+        # look-ups that are under way hold the searcher, so that they end where they began
         finalize(left, left.store.close)
 
     def _await_opening(self) -> None:
         """Until steps may be written: for as long as the last documents of a move are carried over, nobody writes."""
         until = time.monotonic() + CLOSED
-        while self._follow and self._news.move.phase in (CLOSING, FILLING):
-            if self._news.move.phase == FILLING:
+        while self._closed:
+            self.look()
+            _, phase, urls = self._news.move
+            if phase == FILLING or (phase == CLOSING and time.monotonic() > until):
+                about = "is being made from" if phase == FILLING else f"has been closed for {CLOSED:.0f} s, for a cut-over to"
                 raise StoreError(
-                    f"{self.store.url} is being made from {' '.join(self._news.move.urls)}; if that was broken off, "
-                    "nearkin index rebuild --cut-back opens it as it is"
-                )
-            if time.monotonic() > until:
-                raise StoreError(
-                    f"{self.store.url} has been closed for a cut-over for {CLOSED:.0f} s; try again, or, if that was broken "
-                    "off, nearkin index rebuild --cut-back opens it"
+                    f"{self.store.url} {about} {' '.join(urls)}: try again; or, if that was broken off, nearkin index rebuild "
+                    "--cut-back opens it as it is"
                 )
             time.sleep(PAUSE)
-            self.look()
+
+    @property
+    def _closed(self) -> bool:
+        return self._follow and self._news.move.phase in (CLOSING, FILLING)
 
     def _step(self, scope: str, step: Callable[[], R]) -> R:
         """A step under its scope's lock, again where another process came between, or where the index has moved."""
@@ -459,12 +460,14 @@ class Index:
         return self._get(scope, id)
 
     def _get(self, scope: str, id: str) -> Entry | None:
-        return self.store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
+        searcher = self.searcher
+        return searcher.store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
 
     def cluster(self, scope: str, id: str) -> Cluster | None:
         """The cluster of a document."""
         self._look_around()
-        store = self.store
+        searcher = self.searcher
+        store = searcher.store
         entry = store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
         if entry is None:
             return None
