@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+RESERVED = "\x1f"
+"""Scopes that begin so hold what the system itself keeps; services let nobody name them."""
 REF_SHIFT, MEMBER, MOST_SIZE = 24, 1 << 23, (1 << 23) - 1
 """A posting is ref << 24 | member << 23 | size: who it is of, whether that is no representative, and the size, which decides
 before anything is fetched whether it can be similar at all."""

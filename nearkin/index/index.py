@@ -27,7 +27,7 @@ from nearkin.index.entry import REF_SHIFT, TOUCHED, Changes, Cluster, Entry, Eve
 from nearkin.index.making import Maker
 from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, Move
 from nearkin.index.opening import Opened, open_index, unasked
-from nearkin.index.preparing import Document, Prepared, Preparer, default_id
+from nearkin.index.preparing import Checked, Document, Prepared, Preparer, default_id
 from nearkin.index.searching import Decision, Searcher
 from nearkin.index.settings import IndexSettings
 from nearkin.index.store import Store
@@ -222,7 +222,7 @@ class Index:
     def _closed(self) -> bool:
         return self._follow and self._news.move.phase in (CLOSING, FILLING)
 
-    def _step(self, scope: str, step: Callable[[], R]) -> R:
+    def step(self, scope: str, step: Callable[[], R]) -> R:
         """A step under its scope's lock, again where another process came between, or where the index has moved."""
         for _ in range(TRIES):
             self._look_around()
@@ -266,10 +266,10 @@ class Index:
         digests = [self.preparer.digest(document) for document in checked]
         given = ids or [None] * len(checked)
         names = [default_id(digests[i]) if name is None else _checked(name, "id", 1) for i, name in enumerate(given)]
-        return self._step(scope, lambda: self._upsert(scope, checked, digests, names, began))
+        return self.step(scope, lambda: self._upsert(scope, checked, digests, names, began))
 
     def _upsert(
-        self, scope: str, documents: "list[str | np.ndarray]", digests: list[bytes], names: list[str], began: float
+        self, scope: str, documents: list[Checked], digests: list[bytes], names: list[str], began: float
     ) -> list[Outcome]:
         if len(set(names)) < len(names):
             return self._with_repeats(scope, documents, digests, names, began)
@@ -297,7 +297,7 @@ class Index:
             self._add(scope, [documents[i] for i in rest], [names[i] for i in rest], prepared, decisions, changes, now)
         searched = time.perf_counter()
         if changes:
-            self._apply(changes)
+            self.apply(changes)
         self._evict_cold()
         spent = {"look_up": looked - began, "search": searched - looked, "write": time.perf_counter() - searched}
         seconds = {name: value / max(len(names), 1) for name, value in spent.items()}
@@ -308,7 +308,7 @@ class Index:
         return outcomes
 
     def _with_repeats(
-        self, scope: str, documents: "list[str | np.ndarray]", digests: list[bytes], names: list[str], began: float
+        self, scope: str, documents: list[Checked], digests: list[bytes], names: list[str], began: float
     ) -> list[Outcome]:
         """A batch that has a document more than once: the later ones find the first."""
         first: dict[str, int] = {}
@@ -320,14 +320,12 @@ class Index:
         found = dict(zip(first, self._upsert(scope, *some, began), strict=True))
         return [found[name] if first[name] == at else _again(found[name]) for at, name in enumerate(names)]
 
-    def _one_by_one(
-        self, scope: str, documents: "list[str | np.ndarray]", digests: list[bytes], names: list[str]
-    ) -> list[Outcome]:
+    def _one_by_one(self, scope: str, documents: list[Checked], digests: list[bytes], names: list[str]) -> list[Outcome]:
         """For batches whose documents change what later ones find in other ways than by being new."""
         rows = zip(documents, digests, names, strict=True)
         return [self._upsert(scope, [d], [g], [n], time.perf_counter())[0] for d, g, n in rows]
 
-    def _apply(self, changes: Changes) -> None:
+    def apply(self, changes: Changes) -> None:
         """One step of the store; what it changed is no longer what the cache says."""
         move = self._news.move
         if self._follow and move.phase == CLOSING:
@@ -401,7 +399,7 @@ class Index:
     def _add(
         self,
         scope: str,
-        documents: "list[str | np.ndarray]",
+        documents: list[Checked],
         names: list[str],
         prepared: Prepared,
         decisions: list[Decision],
@@ -525,7 +523,7 @@ class Index:
 
     def remove(self, scope: str, id: str) -> bool:
         """Erases a document; if it stood for others, they elect another representative. Says whether it was there."""
-        return self._step(scope, lambda: self._remove(scope, id))
+        return self.step(scope, lambda: self._remove(scope, id))
 
     def _remove(self, scope: str, id: str) -> bool:
         entry = self._get(scope, id)
@@ -534,7 +532,7 @@ class Index:
         changes, now = Changes(), self.clock()
         self._take_out(entry, changes, now)
         changes.events.append(Event("erased", scope, id, "", now))
-        self._apply(changes)
+        self.apply(changes)
         return True
 
     def _take_out(self, entry: Entry, changes: Changes, now: float) -> None:
@@ -573,7 +571,7 @@ class Index:
 
     def merge_into_older(self, scope: str, id: str) -> int:
         """A representative that verifies with an older one goes to it, with what it stands for; returns how many moved."""
-        return self._step(scope, lambda: self._merge(scope, id))
+        return self.step(scope, lambda: self._merge(scope, id))
 
     def _merge(self, scope: str, id: str) -> int:
         entry = self._get(scope, id)
@@ -583,7 +581,7 @@ class Index:
         if older is None:
             return 0
         changes = self._merging(entry, *older)
-        self._apply(changes)
+        self.apply(changes)
         return len(changes.changed)
 
     def _older(self, entry: Entry) -> tuple[Entry, float] | None:
@@ -630,11 +628,11 @@ class Index:
         now, gone, store = self.clock(), {"records": 0, "postings": 0}, self.store
         if self.settings.bucket_ttl is not None:
             for scope, batch in batches(store.due(now - self.settings.bucket_ttl, posted=True)):
-                gone["postings"] += self._step(scope, partial(self._unpost, store, scope, batch))
+                gone["postings"] += self.step(scope, partial(self._unpost, store, scope, batch))
         if self.settings.record_ttl is not None:
             before = now - self.settings.record_ttl
             for entry in sorted(store.due(before, posted=False), key=lambda entry: entry.is_leader):
-                gone["records"] += self._step(entry.scope, partial(self._expire, entry, before))
+                gone["records"] += self.step(entry.scope, partial(self._expire, entry, before))
         return gone
 
     def _expire(self, entry: Entry, before: float) -> bool:
@@ -645,7 +643,7 @@ class Index:
             # it stays for as long as others are resolved to it
             return False
         keys = self.preparer.keys_of(held.scope, [held])[0] if held.posted else None
-        self._apply(Changes(dropped=[Written(held, keys)]))
+        self.apply(Changes(dropped=[Written(held, keys)]))
         return True
 
     def _unpost(self, store: Store, scope: str, entries: list[Entry]) -> int:
@@ -661,7 +659,7 @@ class Index:
     def _apply_quietly(self, changes: Changes) -> None:
         """What another process has changed meanwhile is left to the next time."""
         try:
-            self._apply(changes)
+            self.apply(changes)
         except RacedError:
             return
 

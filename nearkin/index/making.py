@@ -14,7 +14,7 @@ class Maker:
         preparer: Of the index.
         scope: Of the documents.
         prepared: The documents, n of them.
-        contents: Texts (or vectors) to keep, n of them; None where payloads are kept in their place.
+        contents: Texts to keep, n of them; None, or what is no text, where payloads are kept in their place.
         every: Whether all documents are posted, not representatives alone.
         now: Seconds of the clock.
     """
@@ -24,7 +24,8 @@ class Maker:
     ) -> None:
         self.preparer, self.scope, self.prepared, self.every, self.now = preparer, scope, prepared, every, now
         self._contents = contents
-        self._starts = None if contents is not None else starts_of(prepared.payload)
+        packs = contents is None or not all(isinstance(content, str) for content in contents)
+        self._starts = starts_of(prepared.payload) if packs else None
 
     def make(self, at: int, name: str, leader: str, cluster: str, similarity: float) -> Written:
         """One of them, with the keys of its buckets if it is posted.
@@ -40,7 +41,11 @@ class Maker:
         posted = (leader == name or self.every) and not prepared.empty[at]
         content = None if self._contents is None else self._contents[at]
         text = content if isinstance(content, str) else None
-        payload = b"" if self._starts is None else self.preparer.packed_payload(prepared.payload, self._starts, at)
+        payload = (
+            b""
+            if self._starts is None or text is not None
+            else self.preparer.packed_payload(prepared.payload, self._starts, at)
+        )
         signature = prepared.signatures[at].tobytes() if posted else b""
         size = 0 if self.preparer.vectors else int(prepared.payload.sizes[at])
         about = (self.scope, name, 0, prepared.digests[at], leader, cluster, similarity, size, self.now, self.now, posted)

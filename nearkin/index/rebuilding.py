@@ -20,11 +20,12 @@ from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import TOUCHED, Changes, Entry, batches
 from nearkin.index.index import INTERVAL, Index
 from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
+from nearkin.index.preparing import Checked, Shingled
 from nearkin.index.store import Store
 from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.urls import with_passwords
 from nearkin.keys import HashKey
-from nearkin.sketch.materials import Materials
+from nearkin.sketch.materials import Materials, shingle_facts
 
 ROUNDS, FEW = 10, 1000
 """Times that a copy follows the log before it closes the index, at most, and touched documents with which it does not wait
@@ -83,7 +84,7 @@ def rebuild(
 def beside(live: Index, anew: Index) -> dict[str, Any]:
     """Fills an index from another one, that stays where it is, and compares the two."""
     _accept(live, anew)
-    fill(live.store, anew)
+    fill(live, anew)
     compared = _compared(live.store, anew)
     _settle(anew)
     return compared
@@ -108,8 +109,8 @@ def cut_over(live: Index, anew: Index, wait: float | None = None) -> dict[str, A
     source = live.store
     with Phases(source) as phases:
         phases.write(COPYING, anew.place)
-        log = Log(source)
-        fill(source, anew)
+        log = Log(live)
+        fill(live, anew)
         compared = _compared(source, anew)
         meanwhile = _follow(log, anew)
         closed = time.perf_counter()
@@ -188,8 +189,8 @@ class Phases:
 class Log:
     """The documents that steps touched while an index was copied; counted, for the lines of shards come in no order."""
 
-    def __init__(self, source: Store) -> None:
-        self._source = source
+    def __init__(self, live: Index) -> None:
+        self._live, self._source = live, live.store
         self._seen = self._touches()
 
     def _touches(self) -> Counter[tuple[str, str]]:
@@ -204,7 +205,7 @@ class Log:
         for scope, name in fresh:
             scopes.setdefault(scope, []).append(name)
         return _total(
-            _bring(anew, scope, dict(zip(some, self._source.entries(scope, some), strict=True)))
+            _bring(anew, scope, dict(zip(some, self._source.entries(scope, some), strict=True)), alike(self._live, anew))
             for scope, names in scopes.items()
             for some in _parts(names)
         )
@@ -245,23 +246,30 @@ def _settle(anew: Index) -> None:
     anew.look()
 
 
-def fill(source: Store, anew: Index) -> Brought:
+def alike(live: Index, anew: Index) -> bool:
+    """Whether both make the same shingles of a text, so that those of one serve the other where texts are not kept."""
+    both = (live, anew)
+    return len({(one.preparer.takes_shingles, shingle_facts(one.spec), one.spec.cut) for one in both}) == 1
+
+
+def fill(live: Index, anew: Index) -> Brought:
     """Everything that is missing in a copy, or another there, or gone from its source."""
+    source, same = live.store, alike(live, anew)
     looks = [source.scan()]
     if anew.store.counts()["records"]:
         looks.append(anew.store.scan())
     return _total(
-        _bring(anew, scope, dict(zip(names, source.entries(scope, names), strict=True)))
+        _bring(anew, scope, dict(zip(names, source.entries(scope, names), strict=True)), same)
         for scope, some in batches(chain(*looks))
         for names in [[entry.id for entry in some]]
     )
 
 
-def _bring(anew: Index, scope: str, wanted: Mapping[str, Entry | None]) -> Brought:
+def _bring(anew: Index, scope: str, wanted: Mapping[str, Entry | None], same: bool) -> Brought:
     """Documents of a scope as they should be, None for those that should not be there."""
     there = dict(zip(wanted, anew.store.entries(scope, list(wanted)), strict=True))
     some = [entry for entry in wanted.values() if entry is not None and not _same(entry, there[entry.id])]
-    anew.upsert_many(scope, [_content(anew, entry) for entry in some], [entry.id for entry in some])
+    anew.upsert_many(scope, [_content(anew, entry, same) for entry in some], [entry.id for entry in some])
     gone = [name for name, entry in wanted.items() if entry is None and there[name] is not None]
     return Brought(len(some), sum(anew.remove(scope, name) for name in gone))
 
@@ -270,11 +278,15 @@ def _same(entry: Entry, other: Entry | None) -> bool:
     return other is not None and other.digest == entry.digest
 
 
-def _content(anew: Index, entry: Entry) -> "str | np.ndarray":
+def _content(anew: Index, entry: Entry, same: bool) -> Checked:
     if anew.preparer.vectors:
         return np.frombuffer(entry.payload, np.float32)
+    if entry.text is None and same and anew.preparer.takes_shingles:
+        return Shingled(np.frombuffer(entry.payload, np.uint64), digest=entry.digest)
     if entry.text is None:
-        raise UsageError(f"the text of {entry.id!r} was not kept (store_text=False); another index cannot be made without it")
+        raise UsageError(
+            f"the text of {entry.id!r} was not kept (store_text=False); an index of other shingles cannot be made without it"
+        )
     return entry.text
 
 

@@ -125,7 +125,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
     return answer
 
 
-PARSED = (m.NewDocument, m.Query, m.Explain, m.Tune, m.ShadowSwitch)
+PARSED = (m.NewDocument, m.Query, m.Explain, m.Tune, m.ShadowSwitch, m.Piece)
 """Forms of bodies that routes parse themselves."""
 
 

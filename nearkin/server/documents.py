@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.routing import APIRoute
 
 from nearkin.index.entry import Outcome
+from nearkin.index.partial import fold
 from nearkin.server import models as m
 from nearkin.server.access import Allowed, DocumentId, Reader, ScopeName, StreamWriter, Writer, named, source_of
 from nearkin.server.guard import STREAMS
@@ -118,6 +119,24 @@ async def remove(request: Request, scope: ScopeName, id: DocumentId, who: Writer
     if not await service.remove(scope, named(id, "id")):
         raise ProblemError("not-found", "this scope has no such document")
     return Response(status_code=204)
+
+
+@router.patch("/documents/{id}", openapi_extra=described(m.Piece), summary="Add a piece to a document that arrives in pieces")
+async def add_piece(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> m.PieceAnswer:
+    """Text or tokens; each piece is shingled by itself, and one that comes twice changes nothing. Then `:close` resolves it."""
+    service = service_of(request)
+    piece = await parsed(request, m.Piece)
+    content = piece.text if piece.text is not None else piece.tokens or []
+    return m.PieceAnswer(id=id, shingles=await service.run(fold, service.index, scope, named(id, "id"), content))
+
+
+@router.post("/documents/{id}:close", response_model=m.Upserted, summary="Resolve a document that came in pieces")
+async def close(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> Response:
+    """As an upsert of the whole; its pieces are gone afterwards."""
+    outcome = await service_of(request).seal(scope, named(id, "id"))
+    if outcome is None:
+        raise ProblemError("not-found", "this scope has no document of that id that is open")
+    return Response(as_json(outcome), media_type=JSON)
 
 
 @router.get("/clusters/{id}", summary="A cluster")

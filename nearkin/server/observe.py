@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 MOST_SCOPES = 100
 OTHER_SCOPES = "(other)"
-RESERVED = "\x1f"
-"""Scopes that begin so are the server's own; no request reaches them."""
 LAYERS = {"memory": "l1_hit", "store": "l2_hit", "record": "l3_hit"}
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 COUNTS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)

@@ -9,10 +9,10 @@ import orjson
 from pydantic import ConfigDict, ValidationError
 
 from nearkin.errors import UsageError
+from nearkin.index.entry import RESERVED
 from nearkin.index.index import Index
 from nearkin.index.preparing import Document
 from nearkin.server.models import Model
-from nearkin.server.observe import RESERVED
 
 SCOPE = RESERVED + "golden"
 """No request reaches it."""

@@ -14,6 +14,7 @@ from typing import ParamSpec, TypeVar
 from nearkin.errors import NearkinError, StoreError, UsageError
 from nearkin.index.entry import Match, Outcome
 from nearkin.index.index import Index
+from nearkin.index.partial import seal
 from nearkin.index.preparing import Document
 from nearkin.server.catalogue import Catalogue
 from nearkin.server.observe import Instruments
@@ -106,6 +107,18 @@ class Service:
         if gone and self.shadow is not None:
             await self.run(self.shadow.removed, scope, id)
         return gone
+
+    async def seal(self, scope: str, id: str) -> Outcome | None:
+        """Resolves a document that came in pieces; None if there are none."""
+        began = time.perf_counter()
+        sealed = await self.run(seal, self.index, scope, id)
+        if sealed is None:
+            return None
+        outcome, document = sealed
+        if self.shadow is not None:
+            await self.run(self.shadow.fed, scope, [document], [outcome], time.perf_counter() - began)
+        self.instruments.upserted(scope, [outcome])
+        return outcome
 
     async def run(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
         """A call in a thread."""

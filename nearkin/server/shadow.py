@@ -14,11 +14,10 @@ from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
 
 from nearkin.errors import IncompatibleError, NearkinError, UsageError
-from nearkin.index.entry import Outcome
+from nearkin.index.entry import RESERVED, Outcome
 from nearkin.index.index import Index
 from nearkin.index.preparing import Document
 from nearkin.index.rebuilding import fill
-from nearkin.server.observe import RESERVED
 from nearkin.server.prober import Probed
 
 log = logging.getLogger("nearkin.server")
@@ -187,10 +186,10 @@ class Shadow:
 
     def _run(self) -> None:
         try:
-            fill(self.primary.store, self.other)
+            fill(self.primary, self.other)
             self._filled = True
             # what came between the copy and now
-            fill(self.primary.store, self.other)
+            fill(self.primary, self.other)
         except NearkinError as error:
             self._failed += 1
             log.warning("the shadow cannot be filled", extra={"error": str(error)})

@@ -144,3 +144,19 @@ def test_headers_protect_and_ids_are_passed_on(client: TestClient) -> None:
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
     other = client.get("/v1/spec", headers={"x-request-id": "forged line"}).headers["x-request-id"]
     assert other != "forged line"
+
+
+def test_a_document_in_pieces(client: TestClient) -> None:
+    whole = "the cat sat on the mat and looked at the dog on the rug"
+    client.post(URL, json={"id": "whole", "text": whole})
+    first = client.patch(f"{URL}/parts", json={"text": "the cat sat on the mat and looked at"}).json()
+    assert first["id"] == "parts"
+    again = client.patch(f"{URL}/parts", json={"text": "the cat sat on the mat and looked at"}).json()
+    assert again == first
+    more = client.patch(f"{URL}/parts", json={"tokens": ["looked", "at", "the", "dog", "on", "the", "rug"]}).json()
+    assert more["shingles"] > first["shingles"]
+    assert client.get(f"{URL}/parts").status_code == 404
+    closed = client.post(f"{URL}/parts:close").json()
+    assert (closed["kind"], closed["representative"], closed["similarity"]) == ("match", "whole", 1.0)
+    assert client.post(f"{URL}/parts:close").status_code == 404
+    assert client.patch(f"{URL}/parts", json={"text": "a", "tokens": ["a"]}).json()["code"] == "invalid-request"
