@@ -139,7 +139,7 @@ async def close(request: Request, scope: ScopeName, id: DocumentId, who: Writer)
     return Response(as_json(outcome), media_type=JSON)
 
 
-@router.get("/clusters/{id}", summary="A cluster")
+@router.get("/clusters/{id}", summary="The cluster of a document")
 async def cluster(
     request: Request,
     scope: ScopeName,
@@ -148,7 +148,8 @@ async def cluster(
     start: Annotated[int, Query(ge=0, le=10**9, description="First member.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="Members.")] = PAGE,
 ) -> m.ClusterAnswer:
-    """By its id, or the id of any document in it."""
+    """By the id of any document in it; every answer names the representative. (A cluster keeps its own id, the one of its first
+    document, when that document is erased.)"""
     service = service_of(request)
     found = await service.run(service.index.cluster, scope, named(id, "id"))
     if found is None:
