@@ -32,19 +32,20 @@ SHARED = "NEARKIN_SHARED"
 TOKENS_EVERY = 2.0
 
 
-def create_app(settings: ServerSettings, parts: Parts | None = None) -> FastAPI:
+def create_app(settings: ServerSettings, parts: Parts | None = None, instruments: Instruments | None = None) -> FastAPI:
     """An application of its own: with its index, its tokens, its counts.
 
     Args:
         settings: Of the server.
         parts: What it works with; by default opened when it starts. It closes them when it ends.
+        instruments: What it counts with; by default its own, if it serves metrics.
 
     Raises:
         UsageError: It would listen beyond this machine without tokens.
     """
     tokens, anonymous = require_tokens(settings)
-    provider, registry = prometheus() if settings.metrics else (None, None)
-    instruments = Instruments(provider)
+    provider, registry = prometheus() if settings.metrics and instruments is None else (None, None)
+    counting = instruments or Instruments(provider)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -53,7 +54,7 @@ def create_app(settings: ServerSettings, parts: Parts | None = None) -> FastAPI:
         rates = Rates(settings.limits_store)
         app.state.gate = Gate(tokens, rates, settings.source_rate, settings.failures, anonymous)
         opened = await asyncio.to_thread(Parts.opened, settings) if parts is None else parts
-        async with Service.opened(settings, opened, instruments) as service:
+        async with Service.opened(settings, opened, counting) as service:
             app.state.service = service
             jobs = [asyncio.create_task(_keep_refreshing(tokens))]
             if app.state.exposition is not None:
@@ -76,7 +77,7 @@ def create_app(settings: ServerSettings, parts: Parts | None = None) -> FastAPI:
         app.include_router(router)
     app.add_middleware(
         Guard,
-        instruments=instruments,
+        instruments=counting,
         max_body=settings.max_body,
         max_stream=settings.max_stream,
         timeout=settings.timeout,

@@ -40,11 +40,12 @@ class Instruments:
 
     Args:
         provider: Of meters; by default the one that the process has installed, or none, which costs nothing.
+        tracing: Of spans; likewise.
     """
 
-    def __init__(self, provider: metrics.MeterProvider | None = None) -> None:
+    def __init__(self, provider: metrics.MeterProvider | None = None, tracing: trace.TracerProvider | None = None) -> None:
         meter = metrics.get_meter("nearkin", VERSION, provider)
-        self.tracer = trace.get_tracer("nearkin", VERSION)
+        self.tracer = trace.get_tracer("nearkin", VERSION, tracing)
         self._meter = meter
         self._upserts = meter.create_counter("nearkin_upserts", description="Upserted documents by result and scope.")
         self._upsert_seconds = meter.create_histogram(

@@ -31,6 +31,7 @@ def serve(settings: ServerSettings) -> None:
         "server_header": False,
         "proxy_headers": True,
         "forwarded_allow_ips": settings.trusted_proxies,
+        "limit_concurrency": settings.connections,
         "timeout_keep_alive": KEEP_ALIVE,
         "timeout_graceful_shutdown": GRACE,
         "ssl_certfile": settings.tls_cert,

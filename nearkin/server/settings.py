@@ -51,6 +51,7 @@ class ServerSettings(BaseSettings):
     max_stream: int = Field(10_000_000_000, ge=1024, description="Bytes of a stream.")
     max_top: int = Field(100, ge=1, description="Matches of a query, at most.")
     queue: int = Field(2000, ge=1, description="Documents waiting, beyond which requests are answered with 503.")
+    connections: int = Field(1000, ge=1, description="Connections and requests at once, beyond which they are refused.")
     batch: int = Field(256, ge=1, le=10_000, description="Documents that are worked on at once.")
     timeout: float = Field(30.0, gt=0, description="Seconds for a request that is no stream.")
     idle_timeout: float = Field(60.0, gt=0, description="Seconds that a stream may pause.")

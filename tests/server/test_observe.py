@@ -6,10 +6,16 @@ import logging
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from starlette.testclient import TestClient
 
 from nearkin.index.entry import Outcome
+from nearkin.server.app import create_app
 from nearkin.server.logs import JsonLines
 from nearkin.server.observe import MOST_SCOPES, OTHER_SCOPES, Exposition, Instruments, prometheus, result_of
+from nearkin.server.settings import ServerSettings
 from tests.server.conftest import Serve
 
 NAMES = (
@@ -131,3 +137,18 @@ def test_an_error_of_the_program_is_logged_and_not_told(
     assert (told.status_code, told.json()["code"]) == (500, "internal")
     assert "inner words" not in told.text
     assert "inner words" in caplog.text
+
+
+def test_a_request_is_a_span_and_so_is_a_batch(tmp_path: Path) -> None:
+    exporter = InMemorySpanExporter()
+    tracing = TracerProvider()
+    tracing.add_span_processor(SimpleSpanProcessor(exporter))
+    settings = ServerSettings.read(store="memory://", key_file=tmp_path / "key", tokens=tmp_path / "tokens.json")
+    with TestClient(create_app(settings, instruments=Instruments(tracing=tracing))) as client:
+        while client.get("/readyz").status_code != 200:
+            pass
+        client.post("/v1/scopes/a/documents", json={"text": "the cat sat"})
+    spans = {span.name: dict(span.attributes or {}) for span in exporter.get_finished_spans()}
+    assert spans["POST /v1/scopes/{scope}/documents"]["http.response.status_code"] == 200
+    assert spans["upsert"]["nearkin.documents"] == 1
+    assert "nearkin.seconds.search" in spans["upsert"]
