@@ -130,4 +130,5 @@ async def metrics(request: Request, who: Admin) -> Response:
     exposition: Exposition | None = request.app.state.exposition
     if exposition is None:
         raise ProblemError("not-found", "metrics are turned off")
-    return Response(exposition.text(), media_type=exposition.content_type)
+    text = await service_of(request).run(exposition.text)
+    return Response(text, media_type=exposition.content_type)

@@ -103,20 +103,22 @@ class Service:
 
     async def remove(self, scope: str, id: str) -> bool:
         """Erases a document; says whether it was there."""
-        gone = await self.run(self.index.remove, scope, id)
+        index = self.index
+        gone = await self.run(index.remove, scope, id)
         if gone and self.shadow is not None:
-            await self.run(self.shadow.removed, scope, id)
+            await self.run(self.shadow.removed, index, scope, id)
         return gone
 
     async def seal(self, scope: str, id: str) -> Outcome | None:
         """Resolves a document that came in pieces; None if there are none."""
         began = time.perf_counter()
-        sealed = await self.run(seal, self.index, scope, id)
+        index = self.index
+        sealed = await self.run(seal, index, scope, id)
         if sealed is None:
             return None
         outcome, document = sealed
         if self.shadow is not None:
-            await self.run(self.shadow.fed, scope, [document], [outcome], time.perf_counter() - began)
+            await self.run(self.shadow.fed, index, scope, [document], [outcome], time.perf_counter() - began)
         self.instruments.upserted(scope, [outcome])
         return outcome
 
@@ -126,15 +128,15 @@ class Service:
 
     def work(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
         """A batch, in a thread."""
-        began = time.perf_counter()
+        began, index = time.perf_counter(), self.index
         with self.instruments.tracer.start_as_current_span("upsert") as span:
-            outcomes = self.index.upsert_many(scope, documents, ids)
+            outcomes = index.upsert_many(scope, documents, ids)
             span.set_attribute("nearkin.documents", len(documents))
             if outcomes:
                 for name, seconds in outcomes[0].seconds.items():
                     span.set_attribute(f"nearkin.seconds.{name}", seconds * len(documents))
         if self.shadow is not None:
-            self.shadow.fed(scope, documents, outcomes, time.perf_counter() - began)
+            self.shadow.fed(index, scope, documents, outcomes, time.perf_counter() - began)
         self.instruments.upserted(scope, outcomes)
         return outcomes
 

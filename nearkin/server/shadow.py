@@ -25,9 +25,12 @@ log = logging.getLogger("nearkin.server")
 SCOPE, MARK = RESERVED + "server", "shadow-is-live"
 WAITING = 1000
 """Batches that may wait for the shadow."""
+FEW, PATIENCE = 4, 20.0
+"""Batches behind with which it may answer (it has them within milliseconds), and seconds to wait for that."""
 
 
 class _Batch(NamedTuple):
+    target: Index
     scope: str
     documents: Sequence[Document]
     outcomes: list[Outcome]
@@ -35,6 +38,7 @@ class _Batch(NamedTuple):
 
 
 class _Removed(NamedTuple):
+    target: Index
     scope: str
     id: str
 
@@ -109,13 +113,16 @@ class Shadow:
 
     # -- fed by the server
 
-    def fed(self, scope: str, documents: Sequence[Document], outcomes: list[Outcome], seconds: float) -> None:
-        """What the live index took."""
-        self._put(_Batch(scope, documents, outcomes, seconds))
+    def fed(self, by: Index, scope: str, documents: Sequence[Document], outcomes: list[Outcome], seconds: float) -> None:
+        """What one of the two took, for the other."""
+        self._put(_Batch(self._other_than(by), scope, documents, outcomes, seconds))
 
-    def removed(self, scope: str, id: str) -> None:
-        """What the live index erased."""
-        self._put(_Removed(scope, id))
+    def removed(self, by: Index, scope: str, id: str) -> None:
+        """What one of the two erased, for the other."""
+        self._put(_Removed(self._other_than(by), scope, id))
+
+    def _other_than(self, one: Index) -> Index:
+        return self.primary if one is self.other else self.other
 
     def probed(self, probe: Callable[[Index], Probed]) -> Probed:
         """Known pairs in both; returns the live one's."""
@@ -136,7 +143,11 @@ class Shadow:
             return
         if not self._filled or self._failed:
             raise UsageError("the other index has not all documents yet; look at GET /v1/shadow")
-        self._work.join()
+        until = time.monotonic() + PATIENCE
+        while self._work.qsize() > FEW:
+            if time.monotonic() > until:
+                raise UsageError(f"the other index is {self._work.qsize():,} batches behind, and does not catch up")
+            time.sleep(0.05)
         if over:
             self.primary.upsert(SCOPE, self._sample(), MARK)
         else:
@@ -205,10 +216,10 @@ class Shadow:
 
     def _follow(self, item: _Batch | _Removed) -> None:
         if isinstance(item, _Removed):
-            self.waiting.remove(item.scope, item.id)
+            item.target.remove(item.scope, item.id)
             return
         began = time.perf_counter()
-        outcomes = self.waiting.upsert_many(item.scope, item.documents, [outcome.id for outcome in item.outcomes])
+        outcomes = item.target.upsert_many(item.scope, item.documents, [outcome.id for outcome in item.outcomes])
         seconds = time.perf_counter() - began
         with self._lock:
             self._sides["live"].add(item.outcomes, item.seconds)
