@@ -39,7 +39,7 @@ def parts(text: str) -> tuple[str, ...]:
 def create(
     name: Annotated[str, typer.Argument(help="Of the token: a-z, 0-9 and -.")],
     scopes: Annotated[str, typer.Option(help="That it sees, separated by commas; team-* for a prefix, * for all.")] = "*",
-    rights: Annotated[str, typer.Option(help="read, write, admin; separated by commas.")] = "read,write",
+    rights: Annotated[str, typer.Option(help="read, write, metrics, admin; separated by commas.")] = "read,write",
     rate: Annotated[str | None, typer.Option(help="Documents, as 100/second.")] = None,
     days: Annotated[float | None, typer.Option(help="After which it is no longer valid.")] = None,
     file: File = FILE,

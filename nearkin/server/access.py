@@ -2,15 +2,18 @@
 
 import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Path, Request, Security
 from fastapi.security import HTTPBearer
 
 from nearkin.server.problems import ProblemError
 from nearkin.server.rates import Rates
+from nearkin.server.settings import ServerSettings
 from nearkin.server.tokens import LOCAL, Principal, Tokens
 
 BEARER = HTTPBearer(auto_error=False, description="A token of nearkin token create.")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -37,13 +40,12 @@ class Gate:
         """
         if self.anonymous and not len(self.tokens):
             return LOCAL
-        if not await self.rates.is_free(self.failures, "failures", source):
-            raise ProblemError("rate-limited", "too many tokens were wrong", retry_after=60.0)
         kind, _, token = (authorization or "").partition(" ")
         found = self.tokens.find(token.strip()) if kind.lower() == "bearer" else None
         if found is None:
-            if authorization is not None:
-                await self.rates.take(self.failures, "failures", source)
+            # 256 random bits are not guessed; this keeps whoever tries from being work, and never who has a valid token
+            if authorization is not None and (wait := await self.rates.take(self.failures, "failures", source)):
+                raise ProblemError("rate-limited", "too many tokens were wrong", retry_after=wait)
             raise ProblemError("unauthenticated", "send Authorization: Bearer and a token made with nearkin token create")
         return found
 
@@ -85,6 +87,8 @@ class Allowed:
         gate: Gate = request.app.state.gate
         source = source_of(request)
         who = await gate.who(request.headers.get("authorization"), source)
+        if who is LOCAL:
+            require_own_page(request)
         request.state.principal = who
         scope = request.path_params.get("scope")
         if not who.may(self.right):
@@ -94,6 +98,26 @@ class Allowed:
         if self.cost:
             await gate.admit(who, source, self.cost)
         return who
+
+
+def require_own_page(request: Request) -> None:
+    """That no page of another site asks, through a browser of this machine, a server that asks for no token.
+
+    The Host must be one that such a server has (against names that are made to point here, DNS rebinding), and an Origin, which
+    browsers send, the same.
+
+    Raises:
+        ProblemError: One does.
+    """
+    host = request.headers.get("host", "")
+    settings: ServerSettings = request.app.state.settings
+    if settings.is_local and urlsplit(f"//{host}").hostname not in (*LOOPBACK, settings.host):
+        raise ProblemError(
+            "forbidden", "without tokens this server answers to localhost alone; make one with nearkin token create"
+        )
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != host:
+        raise ProblemError("forbidden", "a page of another site asks; make a token with nearkin token create")
 
 
 def require_scope(who: Principal, scope: str) -> None:
@@ -121,6 +145,7 @@ def named(name: str, what: str) -> str:
 Reader = Annotated[Principal, Depends(Allowed("read"))]
 Writer = Annotated[Principal, Depends(Allowed("write"))]
 StreamWriter = Annotated[Principal, Depends(Allowed("write", cost=0))]
+Scraper = Annotated[Principal, Depends(Allowed("metrics", cost=0))]
 Admin = Annotated[Principal, Depends(Allowed("admin"))]
 ScopeName = Annotated[str, Path(min_length=1, max_length=1024, description="Tenant or group.")]
 DocumentId = Annotated[str, Path(min_length=1, max_length=1024, description="Of a document.")]

@@ -11,7 +11,7 @@ from nearkin.evaluate.explain import Explanation
 from nearkin.plan.tune import tune as find_points
 from nearkin.release import VERSION
 from nearkin.server import models as m
-from nearkin.server.access import Admin, Reader, require_scope
+from nearkin.server.access import Admin, Reader, Scraper, require_scope
 from nearkin.server.documents import service_of
 from nearkin.server.observe import Exposition
 from nearkin.server.parsing import described, parsed
@@ -121,8 +121,8 @@ async def readyz(request: Request) -> dict[str, str]:
 
 
 @router.get("/metrics", tags=["health"], summary="For Prometheus", response_class=Response)
-async def metrics(request: Request, who: Admin) -> Response:
-    """Text exposition. Scopes are named in it, so it is for admins where there are tokens.
+async def metrics(request: Request, who: Scraper) -> Response:
+    """Text exposition. Scopes are named in it, so that it needs the right `metrics` where there are tokens.
 
     Raises:
         ProblemError: Metrics are turned off.

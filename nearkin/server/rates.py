@@ -52,7 +52,3 @@ class Rates:
             return 0.0
         window = await self._limiter.get_window_stats(item, *who)
         return max(window.reset_time - time.time(), 0.05)
-
-    async def is_free(self, rate: str, *who: str) -> bool:
-        """Whether there is room, counting nothing."""
-        return await self._limiter.test(parse_rate(rate), *who)

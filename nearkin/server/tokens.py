@@ -20,7 +20,7 @@ from pathlib import Path
 from nearkin.errors import UsageError
 from nearkin.server.rates import parse_rate
 
-RIGHTS = ("read", "write", "admin")
+RIGHTS = ("read", "write", "metrics", "admin")
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 TOKEN = re.compile(r"nk_(?P<name>[a-z0-9][a-z0-9-]{0,62})_(?P<secret>[A-Za-z0-9_-]{43})")
 EVERY = "*"

@@ -24,7 +24,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             paths = {"key_file": tmp_path / "key", "tokens": tmp_path / "tokens.json"}
             fields = {"store": "memory://", "source_rate": "1000000/second", **paths, **settings}
             app = create_app(ServerSettings.read(**fields))
-            client = stack.enter_context(TestClient(app, raise_server_exceptions=False))
+            client = stack.enter_context(TestClient(app, "http://localhost", raise_server_exceptions=False))
             until = time.monotonic() + 120
             while client.get("/readyz").status_code != 200:
                 assert time.monotonic() < until, "the server does not get ready"

@@ -144,7 +144,7 @@ def test_a_request_is_a_span_and_so_is_a_batch(tmp_path: Path) -> None:
     tracing = TracerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(exporter))
     settings = ServerSettings.read(store="memory://", key_file=tmp_path / "key", tokens=tmp_path / "tokens.json")
-    with TestClient(create_app(settings, instruments=Instruments(tracing=tracing))) as client:
+    with TestClient(create_app(settings, instruments=Instruments(tracing=tracing)), "http://localhost") as client:
         while client.get("/readyz").status_code != 200:
             pass
         client.post("/v1/scopes/a/documents", json={"text": "the cat sat"})
