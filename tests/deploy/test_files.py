@@ -1,8 +1,6 @@
 """Image, compose file, unit and manifest: what they promise can be read off them, for there is no engine here to run them."""
 
-import functools
 import json
-import operator
 import re
 import subprocess
 from pathlib import Path
@@ -52,11 +50,9 @@ def test_the_image_runs_as_nobody_in_particular_and_holds_no_secret() -> None:
     assert [rest for step, rest in last if step == "USER"] == ["10001:10001"]
     assert last.index(("USER", "10001:10001")) < next(at for at, (step, _) in enumerate(last) if step == "ENTRYPOINT")
     assert not [rest for step, rest in every if step in ("ADD", "ARG")]
-    assert not re.search(
-        r"nk_|\.key\b(?!$| )|https?://(?!127\.0\.0\.1)|index-url", " ".join(rest for step, rest in every if step == "RUN")
-    )
-    copied = [rest.split()[:-1] for step, rest in every if step == "COPY" and "--from" not in rest]
-    assert sorted(functools.reduce(operator.iadd, copied, [])) == ["LICENSE", "README.md", "constraints.txt", "nearkin", "pyproject.toml"]
+    assert not re.search(r"nk_|https?://|index-url", " ".join(rest for step, rest in every if step == "RUN"))
+    copied = {name for step, rest in every if step == "COPY" and "--from" not in rest for name in rest.split()[:-1]}
+    assert copied == {"LICENSE", "README.md", "constraints.txt", "nearkin", "pyproject.toml"}
 
 
 def test_the_image_is_looked_after() -> None:
