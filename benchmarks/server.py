@@ -60,8 +60,8 @@ class Load(NamedTuple):
     p50: float
     p99: float
     failed: int
-    sent: int
-    """Most of one thread."""
+    ended: list[int]
+    """The line of its file that each thread would have sent next."""
 
 
 @contextmanager
@@ -109,12 +109,14 @@ def streamed(server: Server, folder: Path, parts: Sequence[Sequence[str]], prefi
     return sum(map(len, parts)) / seconds
 
 
-def loaded(server: Server, folder: Path, seconds: int, start: int = 0) -> Load:
-    """Single upserts over CONNECTIONS connections, of documents of the folder's files from a line on."""
+def loaded(server: Server, folder: Path, seconds: int, starts: Sequence[int] = (0,) * THREADS) -> Load:
+    """Single upserts over CONNECTIONS connections, of the folder's files, each from a line on."""
     line = [program("wrk"), f"-t{THREADS}", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "30s"]
-    line += ["-s", str(HERE / "upserts.lua"), f"{server.url}{SCOPE}", "--", str(folder), str(start)]
+    line += ["-s", str(HERE / "upserts.lua"), f"{server.url}{SCOPE}", "--", str(folder), *map(str, starts)]
     done = subprocess.run(line, check=True, capture_output=True, text=True)
-    found = Load(**json.loads(done.stderr.strip().splitlines()[-1]))
+    told = json.loads(done.stderr.strip().splitlines()[-1])
+    ended = [start + sent for start, sent in zip(starts, told.pop("sent"), strict=True)]
+    found = Load(**told, ended=ended)
     if found.failed:
         raise SystemExit(f"{found.failed:,} of {found.requests:,} requests failed")
     return found
@@ -139,8 +141,8 @@ def upserts(full: bool) -> Table:
                 streamed(server, folder, [some[:documents]], "first-")
                 per = bodies(folder, some[documents:], "single-")
                 warm = loaded(server, folder, WARM)
-                found = loaded(server, folder, seconds, warm.sent)
-                if warm.sent + found.sent > per:
+                found = loaded(server, folder, seconds, warm.ended)
+                if max(found.ended) > per:
                     raise SystemExit(f"{per:,} documents for each thread were not enough; give more")
             rate = found.requests / found.seconds
             times = (f"{1000 * found.p50:.1f} ms", f"{1000 * found.p99:.1f} ms")
@@ -179,12 +181,12 @@ def memory(full: bool) -> Table:
                 folder = Path(name)
                 streamed(server, folder, [some[:documents]], "first-")
                 per = bodies(folder, some[documents:], "single-")
-                start = end = loaded(server, folder, WARM).sent
+                starts = ends = loaded(server, folder, WARM).ended
                 resident, sent = server.resident, 0
-                while sent < requests and end < per:
-                    found = loaded(server, folder, 5, end)
-                    end, sent = end + found.sent, sent + found.requests
-                grown, own = server.resident - resident, in_a_process(index_growth, store, folder, start, end)
+                while sent < requests and max(ends) < per:
+                    found = loaded(server, folder, 5, ends)
+                    ends, sent = found.ended, sent + found.requests
+                grown, own = server.resident - resident, in_a_process(index_growth, store, folder, starts, ends)
             rows.append((store, f"{sent:,}", f"{grown / 1e6:,.0f} MB", f"{own / 1e6:,.0f} MB", f"{grown / own:.2f}", "≤ 1.10"))
     note = (
         "Resident memory that a server grew by in so many single upserts of fresh documents, with "
@@ -193,25 +195,25 @@ def memory(full: bool) -> Table:
     return Table("memory", note, ("store", "requests", "server", "index alone", "times", "asked"), rows)
 
 
-def index_growth(store: str, folder: Path, start: int, end: int) -> int:
-    """Bytes that a process grows by when its index takes the lines from `start` to `end` of each thread's file."""
+def index_growth(store: str, folder: Path, starts: Sequence[int], ends: Sequence[int]) -> int:
+    """Bytes that a process grows by when its index takes the lines from start to end of each thread's file."""
     with tempfile.TemporaryDirectory() as own:
         url = "memory://" if store == "memory" else f"sqlite:///{own}/kin.db"
         with nk.Index.open(url) as index:
-            _fill(index, [folder / "stream-0.ndjson"], 0, None)
-            threads = [folder / f"{number}.jsonl" for number in range(THREADS)]
-            _fill(index, threads, 0, start)
+            _fill(index, folder / "stream-0.ndjson", 0, None)
+            for number, start in enumerate(starts):
+                _fill(index, folder / f"{number}.jsonl", 0, start)
             before = psutil.Process().memory_info().rss
-            _fill(index, threads, start, end)
+            for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+                _fill(index, folder / f"{number}.jsonl", start, end)
             return int(psutil.Process().memory_info().rss) - before
 
 
-def _fill(index: nk.Index, files: Sequence[Path], start: int, end: int | None) -> None:
-    for path in files:
-        with path.open("rb") as lines:
-            wanted = islice(lines, start, end)
-            while some := [orjson.loads(line) for line in islice(wanted, CONNECTIONS)]:
-                index.upsert_many("bench", [one["text"] for one in some], [one["id"] for one in some])
+def _fill(index: nk.Index, path: Path, start: int, end: int | None) -> None:
+    with path.open("rb") as lines:
+        wanted = islice(lines, start, end)
+        while some := [orjson.loads(line) for line in islice(wanted, CONNECTIONS)]:
+            index.upsert_many("bench", [one["text"] for one in some], [one["id"] for one in some])
 
 
 def in_a_process(measure: Callable[..., int], *arguments: object) -> int:

@@ -1,4 +1,5 @@
--- wrk: each thread posts the lines of a file of its own, once; what came of it goes to standard error as one line of JSON.
+-- wrk: each thread posts the lines of a file of its own, from a line of its own on; what came of it goes to standard error as one
+-- line of JSON. Arguments: the folder of the files, then each thread's first line.
 local threads = {}
 
 function setup(thread)
@@ -11,7 +12,7 @@ function init(arguments)
   for line in io.lines(arguments[1] .. "/" .. number .. ".jsonl") do
     bodies[#bodies + 1] = line
   end
-  start = tonumber(arguments[2])
+  start = tonumber(arguments[2 + number])
 end
 
 function request()
@@ -27,14 +28,14 @@ function response(status)
 end
 
 function done(summary, latency, requests)
-  local most, failures = 0, 0
+  local sent, failures = {}, 0
   for _, thread in ipairs(threads) do
-    most = math.max(most, thread:get("sent"))
+    table.insert(sent, thread:get("sent"))
     failures = failures + thread:get("failed")
   end
   local errors = summary.errors
   io.stderr:write(string.format(
-    '{"requests": %d, "seconds": %.6f, "p50": %.6f, "p99": %.6f, "failed": %d, "sent": %d}\n',
+    '{"requests": %d, "seconds": %.6f, "p50": %.6f, "p99": %.6f, "failed": %d, "sent": [%s]}\n',
     summary.requests, summary.duration / 1e6, latency:percentile(50) / 1e6, latency:percentile(99) / 1e6,
-    failures + errors.connect + errors.read + errors.write + errors.timeout, most))
+    failures + errors.connect + errors.read + errors.write + errors.timeout, table.concat(sent, ", ")))
 end
