@@ -1,0 +1,226 @@
+"""The service over HTTP: rates, latencies and memory of a server on the same cores as its client; the tables of docs/server.md.
+
+python -m benchmarks.server                 quick sizes, to the terminal
+python -m benchmarks.server --full --write  full sizes; writes benchmarks/server.json and the tables of docs/server.md
+
+Needs wrk and curl (Debian's packages). The server runs as `nearkin serve` does, but for the rate of a source, which is what
+keeps one client from what is measured here. Asked: 1,200 single upserts a second with a p99 of at most 60 ms, at 200,000
+documents, over 32 connections; 8,000 (memory) and 3,000 (SQLite) documents a second in streams; after 200,000 requests no more
+memory than what the index itself grew, and 10 %.
+"""
+
+import json
+import multiprocessing
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import orjson
+import psutil
+
+import nearkin as nk
+from benchmarks.index import texts
+from benchmarks.tables import Table, main
+from tests.services import free_port, program, wait_for
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "server.md"
+STORES = ("memory", "sqlite")
+CONNECTIONS, THREADS = 32, 2
+SCOPE = "/v1/scopes/bench/documents"
+WARM = 3
+"""Seconds of requests before those that count."""
+
+
+class Server(NamedTuple):
+    """A running one."""
+
+    url: str
+    process: psutil.Process
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory."""
+        return int(self.process.memory_info().rss)
+
+
+class Load(NamedTuple):
+    """What wrk saw."""
+
+    requests: int
+    seconds: float
+    p50: float
+    p99: float
+    failed: int
+    ended: list[int]
+    """The line of its file that each thread would have sent next."""
+
+
+@contextmanager
+def served(store: str) -> Iterator[Server]:
+    """A server over a new store, ready, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        url = "memory://" if store == "memory" else "sqlite:///kin.db"
+        options = ("--port", str(port), "--store", url, "--source-rate", "1000000000/second")
+        line = [sys.executable, "-m", "nearkin", "serve", *options]
+        with subprocess.Popen(line, cwd=folder, stderr=subprocess.DEVNULL) as process:
+            try:
+                wait_for(port, process, 120)
+                found = Server(f"http://127.0.0.1:{port}", psutil.Process(process.pid))
+                while httpx.get(f"{found.url}/readyz", timeout=60).status_code != 200:
+                    time.sleep(0.2)
+                yield found
+            finally:
+                process.terminate()
+
+
+def write_lines(path: Path, some: Sequence[str], prefix: str) -> None:
+    """Documents with ids, a line each."""
+    path.write_bytes(b"".join(orjson.dumps({"id": f"{prefix}{at}", "text": text}) + b"\n" for at, text in enumerate(some)))
+
+
+def streamed(server: Server, folder: Path, parts: Sequence[Sequence[str]], prefix: str) -> float:
+    """Sends each part as a stream of NDJSON, all at once; returns documents a second."""
+    curl, running = program("curl"), []
+    for number, part in enumerate(parts):
+        write_lines(folder / f"stream-{number}.ndjson", part, f"{prefix}{number}-")
+    began = time.perf_counter()
+    for number in range(len(parts)):
+        sent, answered = folder / f"stream-{number}.ndjson", folder / f"answers-{number}.ndjson"
+        line = [curl, "-sf", "-X", "POST", "-T", str(sent), "-H", "Content-Type: application/x-ndjson", "-H", "Expect:"]
+        running.append(subprocess.Popen([*line, "-o", str(answered), f"{server.url}{SCOPE}"]))
+    ended = [one.wait() for one in running]
+    if any(ended):
+        raise SystemExit(f"a stream failed: curl ended with {max(ended)}")
+    seconds = time.perf_counter() - began
+    for number, part in enumerate(parts):
+        answers = (folder / f"answers-{number}.ndjson").read_bytes().splitlines()
+        if len(answers) != len(part) or any(b'"problem"' in answer for answer in answers):
+            raise SystemExit(f"{len(part):,} documents were sent, {len(answers):,} answered, or one of them with a problem")
+    return sum(map(len, parts)) / seconds
+
+
+def loaded(server: Server, folder: Path, seconds: int, starts: Sequence[int] = (0,) * THREADS) -> Load:
+    """Single upserts over CONNECTIONS connections, of the folder's files, each from a line on."""
+    line = [program("wrk"), f"-t{THREADS}", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "30s"]
+    line += ["-s", str(HERE / "upserts.lua"), f"{server.url}{SCOPE}", "--", str(folder), *map(str, starts)]
+    done = subprocess.run(line, check=True, capture_output=True, text=True)
+    told = json.loads(done.stderr.strip().splitlines()[-1])
+    ended = [start + sent for start, sent in zip(starts, told.pop("sent"), strict=True)]
+    found = Load(**told, ended=ended)
+    if found.failed:
+        raise SystemExit(f"{found.failed:,} of {found.requests:,} requests failed")
+    return found
+
+
+def bodies(folder: Path, some: Sequence[str], prefix: str) -> int:
+    """A file of documents for each of wrk's threads; returns the lines of each."""
+    per = len(some) // THREADS
+    for number in range(THREADS):
+        write_lines(folder / f"{number}.jsonl", some[number * per : (number + 1) * per], f"{prefix}{number}-")
+    return per
+
+
+def upserts(full: bool) -> Table:
+    """Single documents into an index of a given size."""
+    documents, seconds, fresh = (200_000, 30, 160_000) if full else (10_000, 5, 30_000)
+    rows = []
+    with texts(documents + fresh, 21) as some:
+        for store in STORES:
+            with served(store) as server, tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                streamed(server, folder, [some[:documents]], "first-")
+                per = bodies(folder, some[documents:], "single-")
+                warm = loaded(server, folder, WARM)
+                found = loaded(server, folder, seconds, warm.ended)
+                if max(found.ended) > per:
+                    raise SystemExit(f"{per:,} documents for each thread were not enough; give more")
+            rate = found.requests / found.seconds
+            times = (f"{1000 * found.p50:.1f} ms", f"{1000 * found.p99:.1f} ms")
+            rows.append((store, f"{documents:,}", f"{rate:,.0f}", *times, "≥ 1,200/s, p99 ≤ 60 ms"))
+    note = (
+        f"Upserts of single documents of 1.5 kB, none sent before, 30 % near-duplicates of others, by wrk over {CONNECTIONS} "
+        f"connections for {seconds} seconds."
+    )
+    return Table("upserts", note, ("store", "documents", "upserts/s", "median", "p99", "asked"), rows)
+
+
+def streams(full: bool) -> Table:
+    """NDJSON, one stream and two at once."""
+    documents, asked = 100_000 if full else 10_000, {"memory": "≥ 8,000", "sqlite": "≥ 3,000"}
+    rows = []
+    with texts(4 * documents, 22) as some, tempfile.TemporaryDirectory() as name:
+        for store in STORES:
+            with served(store) as server:
+                folder, half = Path(name), documents // 2
+                streamed(server, folder, [some[:documents]], "warm-")
+                one = streamed(server, folder, [some[documents : 2 * documents]], "one-")
+                parts = [some[2 * documents : 2 * documents + half], some[2 * documents + half : 3 * documents]]
+                two = streamed(server, folder, parts, "two-")
+            rows.append((store, f"{documents:,}", f"{one:,.0f}", f"{two:,.0f}", asked[store]))
+    note = "Documents a second of NDJSON streams sent by curl, documents of 1.5 kB, none sent before, 30 % near-duplicates."
+    return Table("streams", note, ("store", "documents", "one stream", "two at once", "asked"), rows)
+
+
+def memory(full: bool) -> Table:
+    """What a server grows by in many single requests, against what its index does in a process of its own."""
+    documents, requests = (200_000, 200_000) if full else (10_000, 10_000)
+    rows = []
+    with texts(documents + 2 * requests, 23) as some:
+        for store in STORES:
+            with served(store) as server, tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                streamed(server, folder, [some[:documents]], "first-")
+                per = bodies(folder, some[documents:], "single-")
+                starts = ends = loaded(server, folder, WARM).ended
+                resident, sent = server.resident, 0
+                while sent < requests and max(ends) < per:
+                    found = loaded(server, folder, 5, ends)
+                    ends, sent = found.ended, sent + found.requests
+                grown, own = server.resident - resident, in_a_process(index_growth, store, folder, starts, ends)
+            rows.append((store, f"{sent:,}", f"{grown / 1e6:,.0f} MB", f"{own / 1e6:,.0f} MB", f"{grown / own:.2f}", "≤ 1.10"))
+    note = (
+        "Resident memory that a server grew by in so many single upserts of fresh documents, with "
+        f"{documents:,} documents in the index before, and what an index grew by in a process without a server, given the same."
+    )
+    return Table("memory", note, ("store", "requests", "server", "index alone", "times", "asked"), rows)
+
+
+def index_growth(store: str, folder: Path, starts: Sequence[int], ends: Sequence[int]) -> int:
+    """Bytes that a process grows by when its index takes the lines from start to end of each thread's file."""
+    with tempfile.TemporaryDirectory() as own:
+        url = "memory://" if store == "memory" else f"sqlite:///{own}/kin.db"
+        with nk.Index.open(url) as index:
+            _fill(index, folder / "stream-0.ndjson", 0, None)
+            for number, start in enumerate(starts):
+                _fill(index, folder / f"{number}.jsonl", 0, start)
+            before = psutil.Process().memory_info().rss
+            for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+                _fill(index, folder / f"{number}.jsonl", start, end)
+            return int(psutil.Process().memory_info().rss) - before
+
+
+def _fill(index: nk.Index, path: Path, start: int, end: int | None) -> None:
+    with path.open("rb") as lines:
+        wanted = islice(lines, start, end)
+        while some := [orjson.loads(line) for line in islice(wanted, CONNECTIONS)]:
+            index.upsert_many("bench", [one["text"] for one in some], [one["id"] for one in some])
+
+
+def in_a_process(measure: Callable[..., int], *arguments: object) -> int:
+    """The result of a function, called in a new process."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measure, *arguments).result()
+
+
+if __name__ == "__main__":
+    main(__doc__, (upserts, streams, memory), HERE / "server.json", PAGE)

@@ -1,0 +1,106 @@
+"""The service's pages: tables as the code has them, every route and metric there, examples that run."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import nearkin as nk
+from nearkin.keys import HashKey
+from nearkin.server.app import create_app
+from nearkin.server.settings import ServerSettings
+from nearkin.sketch.materials import Materials
+from nearkin.spec import KEYED, Spec
+from scripts.server_tables import PAGE, current
+from tests.deploy.conftest import QUANTILES, ROOT, WORDS, Live
+from tests.services import found
+
+OURS = re.compile(r"^<!-- not run: [^\n]*tests/deploy runs [^\n]*-->\n```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+STRICT = 'set -euo pipefail\ncurl() { command curl --fail-with-body "$@"; }\n'
+
+
+def examples(page: str) -> list[str]:
+    """The blocks of a page that are run here."""
+    blocks = OURS.findall((ROOT / "docs" / page).read_text("utf-8"))
+    assert blocks
+    return blocks
+
+
+def run(block: str, folder: Path, **variables: str) -> str:
+    """A block as a reader would run it; an error of one of its commands is one of the test."""
+    if found("curl") is None:
+        pytest.skip("curl is not installed (apt-get install curl); the examples of docs/ were not run")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", STRICT + block],
+        cwd=folder,
+        env={**os.environ, "PATH": path, **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_tables_are_current() -> None:
+    page = PAGE.read_text("utf-8")
+    assert page == current(page), "run: python -m scripts.server_tables"
+
+
+def test_every_route_is_described(tmp_path: Path) -> None:
+    settings = ServerSettings.read(store="memory://", tokens=tmp_path / "tokens", key_file=tmp_path / "key")
+    page = PAGE.read_text("utf-8")
+    for path, operations in create_app(settings).openapi()["paths"].items():
+        rows = [line for line in page.splitlines() if line.startswith(f"| `{path}` |")]
+        assert rows, path
+        assert all(any(method.upper() in row for row in rows) for method in operations), path
+
+
+def test_every_metric_is_described(exposed: Mapping[str, set[str]]) -> None:
+    section = PAGE.read_text("utf-8").partition("## Metrics")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`((?:nearkin|process)_[a-z0-9_]+)`", section))
+    told = {re.sub(f"({'|'.join(QUANTILES)})$", "", name) for name in exposed if not name.endswith("_created")}
+    assert told == named
+
+
+def test_the_examples_run(live: Live, tmp_path: Path) -> None:
+    variables = {"URL": live.url, "TOKEN": live.token, "ADMIN": live.admin}
+    answers = "".join(run(block, tmp_path, **variables) for block in examples("server.md"))
+    assert '"kind":"match"' in answers
+    assert '"field":"/texd"' in answers
+    with live.client(live.token) as client:
+        assert client.post("/v1/scopes/shop/documents", json={"id": "two", "text": WORDS}).status_code == 200
+    for block in examples("runbook.md"):
+        run(block, tmp_path, **variables)
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> str:
+    """An index with a key that is lost."""
+    secret, _ = HashKey.generate()
+    spec = Spec(base_hash=KEYED, key_id=secret.id)
+    url = f"sqlite:///{tmp_path / 'kin.db'}"
+    with nk.Index.open(url, spec, 0.8, materials=Materials(secret)) as index:
+        for scope in ("a b", "shop"):
+            index.upsert_many(scope, [f"{WORDS} {number}" for number in range(3)], [str(number) for number in range(3)])
+    return url
+
+
+def test_a_new_key(keyed: str, tmp_path: Path) -> None:
+    """The steps of docs/security.md: an index of the same documents, that a server with the new key takes for its own."""
+    (block,) = examples("security.md")
+    following = f"sqlite:///{tmp_path / 'next.db'}"
+    run(block, tmp_path, STORE=keyed, NEXT=following)
+    secret = HashKey.read(str(tmp_path / "new.key"))
+    spec = Spec(base_hash=KEYED, hash_seed=0, key_id=secret.id)
+    with nk.Index.open(following, spec, 0.8, materials=Materials(secret)) as index:
+        assert index.scopes() == ["a b", "shop"]
+        assert [match.id for match in index.query("a b", f"{WORDS} 0")] == ["0"]
+        entry = index.get("shop", "2")
+        assert entry is not None
+        assert entry.text == f"{WORDS} 2"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".parquet") == []

@@ -1,0 +1,217 @@
+"""Image, compose file, unit and manifest: what they promise can be read off them, for there is no engine here to run them."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nearkin.server.run import GRACE
+from nearkin.server.settings import PREFIX, ServerSettings
+from tests.deploy.conftest import DEPLOY
+from tests.services import found
+
+OTHER = {"NEARKIN_CACHE_DIR", "NEARKIN_CONFIG"}
+"""Variables that are no settings of the server."""
+MANIFESTS = {one["kind"]: one for one in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())}
+POD = MANIFESTS["Deployment"]["spec"]["template"]["spec"]
+UNITS = {"s": 1, "m": 60}
+
+
+def settings_of(variables: dict[str, str]) -> ServerSettings:
+    """What a server makes of variables; every one must be known to it."""
+    known = {PREFIX + name.upper() for name in ServerSettings.model_fields} | OTHER
+    assert set(variables) <= known
+    given = {name.removeprefix(PREFIX).lower(): value for name, value in variables.items() if name not in OTHER}
+    return ServerSettings.read(**given)
+
+
+def steps() -> list[tuple[str, str]]:
+    """Instructions of the Dockerfile, in order."""
+    text = re.sub(r"\\\n", " ", (DEPLOY / "Dockerfile").read_text())
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines]
+
+
+def seconds(text: str) -> int:
+    """Of `45s` or `45`."""
+    return int(text.rstrip("sm")) * UNITS.get(text[-1], 1)
+
+
+def test_the_image_runs_as_nobody_in_particular_and_holds_no_secret() -> None:
+    every = steps()
+    stages = [rest for step, rest in every if step == "FROM"]
+    assert len(stages) == 2
+    assert all(re.match(r"python:3\.\d+-slim( AS \w+)?$", stage) for stage in stages)
+    last = every[max(at for at, (step, _) in enumerate(every) if step == "FROM") :]
+    assert [rest for step, rest in last if step == "USER"] == ["10001:10001"]
+    assert last.index(("USER", "10001:10001")) < next(at for at, (step, _) in enumerate(last) if step == "ENTRYPOINT")
+    assert not [rest for step, rest in every if step in ("ADD", "ARG")]
+    assert not re.search(r"nk_|https?://|index-url", " ".join(rest for step, rest in every if step == "RUN"))
+    copied = {name for step, rest in every if step == "COPY" and "--from" not in rest for name in rest.split()[:-1]}
+    assert copied == {"LICENSE", "README.md", "constraints.txt", "nearkin", "pyproject.toml"}
+
+
+def test_the_image_is_looked_after() -> None:
+    (check,) = [rest for step, rest in steps() if step == "HEALTHCHECK"]
+    command = json.loads(check[check.index("CMD") + 3 :])
+    assert command[:2] == ["python", "-c"]
+    compile(command[2], "healthcheck", "exec")
+    assert "/healthz" in command[2]
+    assert json.loads(dict(steps())["ENTRYPOINT"]) == ["nearkin"]
+    assert json.loads(dict(steps())["CMD"]) == ["serve"]
+
+
+def test_the_image_needs_no_writable_root() -> None:
+    """Whatever the server writes lies in a volume: index, key and tokens, machine code."""
+    environment = " ".join(rest for step, rest in steps()[1:] if step == "ENV")
+    variables = {name: value for name, value in re.findall(r"(\w+)=(\S+)", environment) if name.startswith(PREFIX)}
+    volumes = next(json.loads(rest) for step, rest in steps() if step == "VOLUME")
+    settings = settings_of(variables)
+    written = [
+        settings.key_file,
+        settings.tokens,
+        Path(settings.store.removeprefix("sqlite:///")),
+        Path(variables["NEARKIN_CACHE_DIR"]),
+    ]
+    assert {str(path.parent if path.suffix else path) for path in written} == set(volumes)
+
+
+def test_no_secret_gets_into_the_build() -> None:
+    lines = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
+    assert "*" in lines
+    assert {"**/*.key", "**/*.db", "**/*tokens*.json"} <= set(lines)
+
+
+def test_compose() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    services: dict[str, dict[str, Any]] = compose["services"]
+    assert set(services) == {"nearkin", "redis", "prometheus", "grafana"}
+    server = services["nearkin"]
+    settings = settings_of(server["environment"])
+    assert settings.urls == ["redis://redis:6379/0"]
+    assert server["command"] == ["serve", "--workers", "2"]
+    assert server["read_only"] is True
+    assert seconds(server["stop_grace_period"]) > GRACE
+    for service in services.values():
+        assert service["cap_drop"] == ["ALL"]
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+        for volume in service.get("volumes", []):
+            source, target = volume.split(":")[:2]
+            assert source.startswith("./") or source in compose["volumes"], volume
+            if source.startswith("./") and "secrets" not in source:
+                assert (DEPLOY / source).is_dir()
+            if source.startswith("./"):
+                assert volume.endswith(":ro"), target
+    assert "--appendfsync" in services["redis"]["command"]
+    assert not [value for service in services.values() for value in service.get("environment", {}).values() if "nk_" in value]
+
+
+def unit() -> dict[str, list[str]]:
+    """Lines of the unit by name."""
+    lines: dict[str, list[str]] = {}
+    for line in (DEPLOY / "nearkin.service").read_text().splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            lines.setdefault(name, []).append(value)
+    return lines
+
+
+def test_the_unit_is_closed() -> None:
+    lines = unit()
+    asked = {
+        "ProtectSystem": "strict",
+        "NoNewPrivileges": "yes",
+        "User": "nearkin",
+        "StateDirectory": "nearkin",
+        "UMask": "0077",
+    }
+    assert {name: lines[name] for name in asked} == {name: [value] for name, value in asked.items()}
+    # compiled kernels are written and then run
+    assert "MemoryDenyWriteExecute" not in lines
+    assert seconds(lines["TimeoutStopSec"][0]) > GRACE
+    assert "NEARKIN_CACHE_DIR=/var/cache/nearkin" in lines["Environment"][0]
+    assert lines["CacheDirectory"] == ["nearkin"]
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    program = found("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed (apt-get install systemd); the unit was read, not verified")
+    # the command is not where the unit expects it on this machine, which is all that may be found fault with
+    copy = tmp_path / "nearkin.service"
+    copy.write_text((DEPLOY / "nearkin.service").read_text().replace("/opt/nearkin/bin/nearkin", "/bin/true"))
+    done = subprocess.run([program, "verify", "--man=no", str(copy)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not [line for line in done.stderr.splitlines() if "nearkin.service" in line], done.stderr
+
+
+def test_the_units_settings_are_settings() -> None:
+    settings = ServerSettings.read(DEPLOY / "nearkin.toml")
+    assert settings.is_local
+    assert {str(path.parent) for path in (settings.key_file, settings.tokens)} == {"/var/lib/nearkin"}
+    assert settings.index_settings({}).threshold == 0.8
+
+
+def test_probes_and_ending() -> None:
+    (server,) = POD["containers"]
+    paths = {name: server[name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    (port,) = server["ports"]
+    assert {server[name]["httpGet"]["port"] for name in paths} == {port["name"]}
+    waits = int(server["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert POD["terminationGracePeriodSeconds"] > GRACE + waits
+
+
+def test_pods_are_closed() -> None:
+    assert POD["securityContext"]["runAsNonRoot"] is True
+    assert POD["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert POD["automountServiceAccountToken"] is False
+    for container in (*POD["initContainers"], *POD["containers"]):
+        closed = container["securityContext"]
+        assert closed["readOnlyRootFilesystem"] is True
+        assert closed["allowPrivilegeEscalation"] is False
+        assert closed["capabilities"] == {"drop": ["ALL"]}
+        assert set(container["resources"]) == {"requests", "limits"}
+        mounted = {mount["name"] for mount in container["volumeMounts"]}
+        assert mounted <= {volume["name"] for volume in POD["volumes"]}
+    # a Service of this name would otherwise set NEARKIN_PORT to tcp://…
+    assert POD["enableServiceLinks"] is False
+
+
+def test_everything_written_has_a_place() -> None:
+    (server,) = POD["containers"]
+    writable = {mount["mountPath"] for mount in server["volumeMounts"] if not mount.get("readOnly")}
+    assert writable == {"/var/lib/nearkin", "/var/cache/nearkin", "/tmp"}
+
+
+def test_keys_and_tokens_come_from_the_secret() -> None:
+    secret = yaml.safe_load((DEPLOY / "kubernetes-secret.yaml").read_text())
+    (server,) = POD["containers"]
+    values = [one["valueFrom"]["secretKeyRef"] for one in server["env"] if "valueFrom" in one]
+    (volume,) = [one["secret"] for one in POD["volumes"] if "secret" in one]
+    assert {volume["secretName"], *(one["name"] for one in values)} == {secret["metadata"]["name"]}
+    assert {item["key"] for item in volume["items"]} | {one["key"] for one in values} == set(secret["stringData"])
+    assert not any(secret["stringData"].values())
+    # the server refuses a key that others can read, and files of a Secret can be read by their group
+    (first,) = POD["initContainers"]
+    assert first["command"][:3] == ["install", "-m", "0600"]
+    plain = {one["name"]: one["value"] for one in server["env"] if "value" in one}
+    settings = settings_of(plain)
+    assert first["command"][-1] == str(settings.key_file)
+    given = {one["name"] for one in server["env"]}
+    assert {"NEARKIN_STORE", "NEARKIN_KEY_FILE", "NEARKIN_TOKENS"} <= given
+
+
+def test_labels_agree() -> None:
+    labels = MANIFESTS["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert MANIFESTS["Deployment"]["spec"]["selector"]["matchLabels"] == labels
+    assert MANIFESTS["Service"]["spec"]["selector"] == labels
+    assert MANIFESTS["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    assert MANIFESTS["PodDisruptionBudget"]["spec"]["minAvailable"] < MANIFESTS["Deployment"]["spec"]["replicas"]
+    assert MANIFESTS["Service"]["spec"]["ports"][0]["targetPort"] == POD["containers"][0]["ports"][0]["name"]
+    spaces = {one["metadata"]["namespace"] for one in MANIFESTS.values() if one["kind"] != "Namespace"}
+    assert spaces == {MANIFESTS["Namespace"]["metadata"]["name"]}
