@@ -271,6 +271,9 @@ def rebuild(
     slot_bits: o.SlotBits = None,
     tables: o.SpecTables = None,
     key_file: o.KeyFile = None,
+    new_key_file: Annotated[
+        str | None, typer.Option(help="Another secret key for the new index: a FILE, or env:NAME.", metavar="FILE")
+    ] = None,
     json: o.Json = False,
 ) -> None:
     """Build an index of another Spec or threshold beside a live one, from its texts, ids kept, and compare the two.
@@ -294,10 +297,11 @@ def rebuild(
     changes = {**unit, **{name: value for name, value in given.items() if value is not None}}
     secret = None if key_file is None else HashKey.read(key_file)
     if cut_back:
-        if target is not None or cut_over or changes or threshold is not None:
+        if target is not None or cut_over or changes or threshold is not None or new_key_file is not None:
             raise UsageError("--cut-back goes with the URL that the index was moved from, and nothing else")
         say(back(source, secret, tables), json)
         return
     if target is None:
         raise UsageError(f"give the URL of an empty store beside {source}, or --cut-back")
-    say(anew(source, target, changes, threshold, secret, tables, cut_over), json)
+    new_secret = None if new_key_file is None else HashKey.read(new_key_file)
+    say(anew(source, target, changes, threshold, secret, tables, cut_over, new_secret), json)

@@ -26,6 +26,7 @@ from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.urls import with_passwords
 from nearkin.keys import HashKey
 from nearkin.sketch.materials import Materials, shingle_facts
+from nearkin.spec import KEYED
 
 ROUNDS, FEW = 10, 1000
 """Times that a copy follows the log before it closes the index, at most, and touched documents with which it does not wait
@@ -50,6 +51,7 @@ def rebuild(
     secret: HashKey | None,
     tables: Path | None = None,
     cuts_over: bool = False,
+    new_secret: HashKey | None = None,
 ) -> dict[str, Any]:
     """An index of another Spec or threshold beside a live one, from its texts; says how the two compare.
 
@@ -63,19 +65,30 @@ def rebuild(
         secret: Key of the Spec.
         tables: A run's folder with the tables that the Spec names.
         cuts_over: Whether the index moves there.
+        new_secret: Another key for the target; None for the live index' one.
 
     Raises:
-        UsageError: The target has documents of its own, or texts were not kept.
+        UsageError: The target has documents of its own, or texts were not kept; or another key is asked for where tables were
+            hashed with the old one, or where processes that have the index open would have to know it.
     """
     with Index.open(source, materials=Materials(secret), tables=tables) as live:
         kept: dict[str, Any] = {
             name: getattr(live.settings, name) for name in ("recall", "postings", "store_text", "documents")
         }
         asked = live.threshold if threshold is None else threshold
-        spec = replace(live.spec, **changes)
-        with Index.open(
-            target, spec, asked, materials=live.materials, follow=False, cache=1, max_document=ANY_SIZE, **kept
-        ) as anew:
+        materials, keyed = live.materials, dict[str, Any]()
+        if new_secret is not None:
+            if cuts_over:
+                raise UsageError(
+                    "processes that have the index open do not know the new key, so that it cannot move under them: build it "
+                    "beside, then open the target with the new key"
+                )
+            if live.spec.cut is not None or live.spec.frequencies is not None:
+                raise UsageError(f"the tables of {live.store.url} are hashed with its old key; build an index from its inputs")
+            materials = replace(materials, secret=new_secret)
+            keyed = {"base_hash": KEYED, "hash_seed": 0, "key_id": new_secret.id}
+        spec = replace(live.spec, **changes, **keyed)
+        with Index.open(target, spec, asked, materials=materials, follow=False, cache=1, max_document=ANY_SIZE, **kept) as anew:
             # before the move: then the live one is the other
             specs = {"spec_before": live.spec.fingerprint, "spec_after": anew.spec.fingerprint}
             return {**(cut_over(live, anew) if cuts_over else beside(live, anew)), **specs}

@@ -80,6 +80,7 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
         instruments=counting,
         max_body=settings.max_body,
         max_stream=settings.max_stream,
+        requests=settings.requests,
         timeout=settings.timeout,
         idle_timeout=settings.idle_timeout,
     )

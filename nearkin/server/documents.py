@@ -94,7 +94,7 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     return m.Matches(matches=[m.Found.of(match) for match in await service.query(scope, asked.document, top)])
 
 
-@router.get("/documents/{id}", summary="A document")
+@router.get("/documents/{id:path}", summary="A document")
 async def get(
     request: Request,
     scope: ScopeName,
@@ -112,7 +112,7 @@ async def get(
     return m.StoredDocument.of(entry, include is not None)
 
 
-@router.delete("/documents/{id}", status_code=204, summary="Erase a document")
+@router.delete("/documents/{id:path}", status_code=204, summary="Erase a document")
 async def remove(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> Response:
     """Those that it stood for elect another representative."""
     service = service_of(request)
@@ -121,7 +121,9 @@ async def remove(request: Request, scope: ScopeName, id: DocumentId, who: Writer
     return Response(status_code=204)
 
 
-@router.patch("/documents/{id}", openapi_extra=described(m.Piece), summary="Add a piece to a document that arrives in pieces")
+@router.patch(
+    "/documents/{id:path}", openapi_extra=described(m.Piece), summary="Add a piece to a document that arrives in pieces"
+)
 async def add_piece(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> m.PieceAnswer:
     """Text or tokens; each piece is shingled by itself, and one that comes twice changes nothing. Then `:close` resolves it."""
     service = service_of(request)
@@ -130,7 +132,7 @@ async def add_piece(request: Request, scope: ScopeName, id: DocumentId, who: Wri
     return m.PieceAnswer(id=id, shingles=await service.run(fold, service.index, scope, named(id, "id"), content))
 
 
-@router.post("/documents/{id}:close", response_model=m.Upserted, summary="Resolve a document that came in pieces")
+@router.post("/documents/{id:path}:close", response_model=m.Upserted, summary="Resolve a document that came in pieces")
 async def close(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> Response:
     """As an upsert of the whole; its pieces are gone afterwards."""
     outcome = await service_of(request).seal(scope, named(id, "id"))
@@ -139,7 +141,7 @@ async def close(request: Request, scope: ScopeName, id: DocumentId, who: Writer)
     return Response(as_json(outcome), media_type=JSON)
 
 
-@router.get("/clusters/{id}", summary="The cluster of a document")
+@router.get("/clusters/{id:path}", summary="The cluster of a document")
 async def cluster(
     request: Request,
     scope: ScopeName,

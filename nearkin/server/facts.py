@@ -16,6 +16,7 @@ from nearkin.server.documents import service_of
 from nearkin.server.observe import Exposition
 from nearkin.server.parsing import described, parsed
 from nearkin.server.problems import ProblemError
+from nearkin.server.service import Service
 from nearkin.server.shadow import Shadow
 
 router = APIRouter(tags=["index"])
@@ -130,5 +131,6 @@ async def metrics(request: Request, who: Scraper) -> Response:
     exposition: Exposition | None = request.app.state.exposition
     if exposition is None:
         raise ProblemError("not-found", "metrics are turned off")
-    text = await service_of(request).run(exposition.text)
+    service: Service = request.app.state.service
+    text = await service.run(exposition.text)
     return Response(text, media_type=exposition.content_type)

@@ -54,16 +54,25 @@ class Guard:
         instruments: What is counted.
         max_body: Bytes of a request that is no stream.
         max_stream: Bytes of one that is.
+        requests: At once.
         timeout: Seconds for a request that is no stream.
         idle_timeout: Seconds that a stream may pause.
     """
 
     def __init__(
-        self, app: ASGIApp, instruments: Instruments, max_body: int, max_stream: int, timeout: float, idle_timeout: float
+        self,
+        app: ASGIApp,
+        instruments: Instruments,
+        max_body: int,
+        max_stream: int,
+        requests: int,
+        timeout: float,
+        idle_timeout: float,
     ) -> None:
         self.app, self.instruments = app, instruments
         self.max_body, self.max_stream = max_body, max_stream
-        self.timeout, self.idle_timeout = timeout, idle_timeout
+        self.requests, self.timeout, self.idle_timeout = requests, timeout, idle_timeout
+        self._active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -79,7 +88,10 @@ class Guard:
         scope.setdefault("state", {})["request_id"] = request_id
         problem: ProblemError | None = None
         with self.instruments.tracer.start_as_current_span(f"{scope['method']}", kind=SpanKind.SERVER) as span:
+            self._active += 1
             try:
+                if self._active > self.requests and scope["path"].startswith("/v1/"):
+                    raise ProblemError("busy", f"{self.requests:,} requests are being answered", retry_after=1.0)
                 body.check(headers.get(b"content-length"))
                 async with asyncio.timeout(None if streamed else self.timeout):
                     await self.app(scope, body, answer)
@@ -92,6 +104,8 @@ class Guard:
                 # the boundary of the program: logged whole, answered without a word of it
                 log.exception("internal error", extra={"request_id": request_id})
                 problem = ProblemError("internal", "an error in the server")
+            finally:
+                self._active -= 1
             if problem is not None and not answer.started:
                 await problem.response(request_id)(scope, body, answer)
             route = getattr(scope.get("route"), "path", "(none)")

@@ -97,9 +97,9 @@ class Instruments:
         self._returned.add(sum(outcome.duplicate for outcome in outcomes), {"by": "upsert"})
         self.recent.add(counted)
 
-    def waited(self, outcome: Outcome, seconds: float) -> None:
+    def waited(self, scope: str, outcome: Outcome, seconds: float) -> None:
         """How long a document took, waiting included."""
-        self._upsert_seconds.record(seconds, {"result": result_of(outcome)})
+        self._upsert_seconds.record(seconds, {"result": result_of(outcome), "scope": self.scope_label(scope)})
         self.recent.wait(seconds)
 
     def queried(self, matches: int) -> None:

@@ -1,13 +1,15 @@
 """The index of a server: opened, or made with a secret key of its own."""
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 from nearkin.errors import IncompatibleError, NearkinError, UsageError
 from nearkin.index.index import Index
-from nearkin.keys import HashKey
+from nearkin.keys import ENVIRONMENT, HashKey
 from nearkin.server.prober import GoldenPair, read_pairs
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import Shadow
@@ -59,21 +61,33 @@ def open_index(settings: ServerSettings) -> Index:
 
     Where there is none yet, it is hashed with a secret key, so that nobody outside can make texts that fall into one bucket; an
     existing one is opened as it is, with the key if its Spec names one.
+
+    Raises:
+        KeyRequiredError: Its Spec names a key, and the file has another one or none.
     """
     asked = settings.index_settings()
     urls = settings.urls if len(settings.urls) > 1 else settings.urls[0]
     if settings.kind == "vector" and asked.spec is None:
         raise UsageError("a server of vectors needs their dimensions: NEARKIN_VECTOR_DIMENSIONS or --index dimensions=384")
-    wanted = settings.keyed and settings.kind == "text"
-    secret = _key(settings) if wanted or settings.key_file.is_file() else None
-    materials, spec = Materials(secret), asked.spec or Spec()
-    if wanted and secret is not None and spec.key_id is None:
+    spec, own = asked.spec or Spec(), _own_key(settings)
+    if own is not None and spec.key_id is None:
+        secret, is_made = own
         keyed = replace(asked, spec=replace(spec, base_hash=KEYED, hash_seed=0, key_id=secret.id))
         try:
-            return Index.open(urls, settings=keyed, materials=materials, tables=settings.tables)
+            return Index.open(urls, settings=keyed, materials=Materials(secret), tables=settings.tables)
         except IncompatibleError:
-            log.info("the index was made by something else; it is opened as it is")
-    return Index.open(urls, settings=asked, materials=materials, tables=settings.tables)
+            # there is an index, made with another key or none: a key that was made for it is of no use
+            if is_made:
+                Path(settings.key_file).unlink()
+    kept = HashKey.read(settings.key_file) if _is_there(settings.key_file) else None
+    index = Index.open(urls, settings=asked, materials=Materials(kept), tables=settings.tables)
+    if not index.preparer.vectors:
+        try:
+            index.materials.shingler(index.spec)
+        except UsageError:
+            index.close()
+            raise
+    return index
 
 
 def open_shadow(settings: ServerSettings, index: Index) -> Shadow | None:
@@ -88,15 +102,32 @@ def open_shadow(settings: ServerSettings, index: Index) -> Shadow | None:
     return Shadow(index, other)
 
 
-def _key(settings: ServerSettings) -> HashKey:
-    path = settings.key_file
-    if not path.exists():
-        secret, line = HashKey.generate()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_private(path, line + "\n")
-        log.warning(
-            "made a secret key; keep a copy, the index is of no use without it", extra={"file": str(path), "key": secret.id}
-        )
-    elif path.stat().st_mode & 0o077:
+def _own_key(settings: ServerSettings) -> tuple[HashKey, bool] | None:
+    """The key that an index of this server's own making is hashed with, and whether it was made just now; None without one."""
+    if not settings.keyed or settings.kind != "text":
+        return None
+    path = Path(settings.key_file)
+    if _is_there(settings.key_file):
+        return HashKey.read(settings.key_file), False
+    if settings.key_file.startswith(ENVIRONMENT):
+        raise UsageError(f"the key's environment variable {settings.key_file.removeprefix(ENVIRONMENT)} is not set")
+    secret, line = HashKey.generate()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_private(path, line + "\n")
+    about = {"file": settings.key_file, "key": secret.id}
+    log.warning("made a secret key; keep a copy, the index is of no use without it", extra=about)
+    return secret, True
+
+
+def _is_there(source: str) -> bool:
+    """Whether a key is kept there.
+
+    Raises:
+        UsageError: In a file that others can read.
+    """
+    if source.startswith(ENVIRONMENT):
+        return source.removeprefix(ENVIRONMENT) in os.environ
+    path = Path(source)
+    if path.exists() and path.stat().st_mode & 0o077:
         raise UsageError(f"the key file {path} can be read by others: chmod 600 {path}")
-    return HashKey.read(str(path))
+    return path.exists()

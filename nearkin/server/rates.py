@@ -6,10 +6,10 @@ from functools import lru_cache
 from limits import RateLimitItem, parse
 from limits.aio.storage import Storage
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
-from limits.errors import ConfigurationError
+from limits.errors import ConfigurationError, StorageError
 from limits.storage import storage_from_string
 
-from nearkin.errors import UsageError
+from nearkin.errors import StoreError, UsageError
 
 
 @lru_cache(1024)
@@ -39,16 +39,23 @@ class Rates:
     def __init__(self, store: str) -> None:
         where = store if store.startswith("async+") else f"async+{store}"
         try:
-            storage = storage_from_string(where)
+            storage = storage_from_string(where, implementation="redispy", wrap_exceptions=True)
         except ConfigurationError as error:
             raise UsageError(f"limits_store={store!r}: {error}") from error
         assert isinstance(storage, Storage)
         self._limiter = SlidingWindowCounterRateLimiter(storage)
 
     async def take(self, rate: str, *who: str, cost: int = 1) -> float:
-        """Counts `cost` documents; returns 0, or the seconds after which there is room, when nothing was counted."""
+        """Counts `cost` documents; returns 0, or the seconds after which there is room, when nothing was counted.
+
+        Raises:
+            StoreError: Where they are counted does not answer; then nobody is let in uncounted.
+        """
         item = parse_rate(rate)
-        if await self._limiter.hit(item, *who, cost=min(cost, item.amount)):
-            return 0.0
-        window = await self._limiter.get_window_stats(item, *who)
+        try:
+            if await self._limiter.hit(item, *who, cost=min(cost, item.amount)):
+                return 0.0
+            window = await self._limiter.get_window_stats(item, *who)
+        except StorageError as error:
+            raise StoreError(f"rates cannot be counted: {error.storage_error}") from error
         return max(window.reset_time - time.time(), 0.05)

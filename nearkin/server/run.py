@@ -20,6 +20,9 @@ def serve(settings: ServerSettings) -> None:
     Raises:
         UsageError: It would listen beyond this machine without tokens, or cannot listen there.
     """
+    # what it writes (the store, the key, tokens) is its owner's alone
+    os.umask(0o077)
+    prepare_process(settings)
     require_tokens(settings)
     # here, so that what is wrong is one sentence; and before workers start, so that one process makes key and header
     parts = Parts.opened(settings)
@@ -31,18 +34,15 @@ def serve(settings: ServerSettings) -> None:
         "server_header": False,
         "proxy_headers": True,
         "forwarded_allow_ips": settings.trusted_proxies,
-        "limit_concurrency": settings.connections,
         "timeout_keep_alive": KEEP_ALIVE,
         "timeout_graceful_shutdown": GRACE,
         "ssl_certfile": settings.tls_cert,
         "ssl_keyfile": settings.tls_key,
     }
     if settings.workers == 1:
-        prepare_process(settings)
         uvicorn.run(create_app(settings, parts), **options)  # type: ignore[arg-type]
         return
     parts.close()
     with tempfile.TemporaryDirectory(prefix="nearkin-") as shared:
         os.environ.update({**settings.as_environment(), SHARED: shared})
-        prepare_process(settings)
         uvicorn.run("nearkin.server.app:from_environment", factory=True, workers=settings.workers, **options)  # type: ignore[arg-type]

@@ -64,6 +64,8 @@ class Service:
             tasks.append(asyncio.create_task(service._keep_probing()))
         if parts.shadow is not None:
             tasks.append(asyncio.create_task(service._keep_refreshing(parts.shadow)))
+        for task in tasks:
+            task.add_done_callback(_report)
         try:
             yield service
         finally:
@@ -87,7 +89,7 @@ class Service:
         self.index.preparer.check(document)
         began = time.perf_counter()
         outcome = await self.waiting.upsert(scope, document, id)
-        self.instruments.waited(outcome, time.perf_counter() - began)
+        self.instruments.waited(scope, outcome, time.perf_counter() - began)
         return outcome
 
     async def upsert_batch(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
@@ -212,6 +214,12 @@ class Service:
         gauge("nearkin_memory_budget_bytes", "Bytes that the index may take.", lambda: self.settings.memory_budget)
         for name in ("records", "leaders", "postings", "evicted"):
             gauge(f"nearkin_{name}", f"Of the index: {name}.", partial(kept.count, name))
+
+
+def _report(task: "asyncio.Task[None]") -> None:
+    """What goes on from time to time must not end unheard."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a task of the server ended", exc_info=error)
 
 
 FLEET = {

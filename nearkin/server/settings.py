@@ -36,7 +36,9 @@ class ServerSettings(BaseSettings):
     kind: Literal["text", "vector"] = Field("text", description="What the index holds, and which variables describe it.")
     index: dict[str, str] = Field({}, description="A setting of the index, as threshold=0.7; may be repeated.")
     keyed: bool = Field(True, description="Hash with a secret key where this server makes the index.")
-    key_file: Path = Field(Path("nearkin.key"), description="The key: 32 hexadecimal digits; made with mode 0600.")
+    key_file: str = Field(
+        "nearkin.key", description="The key, 32 hexadecimal digits: a file, made with mode 0600, or env:NAME."
+    )
     tables: Path | None = Field(None, description="A run's folder with the tables that the index' Spec names.")
     tokens: Path = Field(Path("nearkin-tokens.json"), description="Tokens, hashed; written by nearkin token.")
     allow_anonymous: bool = Field(False, description="Listen beyond this machine without tokens.")
@@ -51,7 +53,7 @@ class ServerSettings(BaseSettings):
     max_stream: int = Field(10_000_000_000, ge=1024, description="Bytes of a stream.")
     max_top: int = Field(100, ge=1, description="Matches of a query, at most.")
     queue: int = Field(2000, ge=1, description="Documents waiting, beyond which requests are answered with 503.")
-    connections: int = Field(1000, ge=1, description="Connections and requests at once, beyond which they are refused.")
+    requests: int = Field(1000, ge=1, description="Requests at once, beyond which they are answered with 503.")
     batch: int = Field(256, ge=1, le=10_000, description="Documents that are worked on at once.")
     timeout: float = Field(30.0, gt=0, description="Seconds for a request that is no stream.")
     idle_timeout: float = Field(60.0, gt=0, description="Seconds that a stream may pause.")

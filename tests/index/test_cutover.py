@@ -17,7 +17,7 @@ from nearkin.errors import IncompatibleError, MovedError, RacedError, StoreError
 from nearkin.index.entry import TOUCHED, Changes, Written
 from nearkin.index.index import INTERVAL
 from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
-from nearkin.index.rebuilding import beside, cut_back, cut_over
+from nearkin.index.rebuilding import beside, cut_back, cut_over, rebuild
 from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.index.upkeep import check
 from tests.index.conftest import STORES, Clock, Opener, corpus, empty_store
@@ -435,3 +435,20 @@ def test_passwords_are_not_written_down(request: pytest.FixtureRequest, tmp_path
         assert index.store.url == lasting(urls[1]).replace("nearkin@", "").partition("?")[0]
         assert index._urls == (urls[1],)
     assert with_passwords(["redis://other/0"], ["redis://:secret@db/0"]) == ("redis://other/0",)
+
+
+def test_a_new_key(tmp_path: Path) -> None:
+    source, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
+    old, new = nk.HashKey(bytes(16)), nk.HashKey(bytes(range(16)))
+    spec = nk.Spec(base_hash="siphash", key_id=old.id)
+    texts = corpus(40)
+    with nk.Index.open(source, spec, 0.7, materials=nk.Materials(old)) as index:
+        before = [outcome.representative for outcome in index.upsert_many("a", texts, [str(i) for i in range(40)])]
+    with pytest.raises(UsageError, match="do not know the new key"):
+        rebuild(source, target, {}, None, old, cuts_over=True, new_secret=new)
+    found = rebuild(source, target, {}, None, old, new_secret=new)
+    assert found["documents"] == 40
+    with nk.Index.open(target, materials=nk.Materials(new)) as index:
+        assert index.spec.key_id == new.id
+        assert [entry.leader for entry in index.store.scan()] == before
+        assert check(index).sound

@@ -21,7 +21,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(**settings: Any) -> TestClient:
-            paths = {"key_file": tmp_path / "key", "tokens": tmp_path / "tokens.json"}
+            paths = {"key_file": str(tmp_path / "key"), "tokens": tmp_path / "tokens.json"}
             fields = {"store": "memory://", "source_rate": "1000000/second", **paths, **settings}
             app = create_app(ServerSettings.read(**fields))
             client = stack.enter_context(TestClient(app, "http://localhost", raise_server_exceptions=False))

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from nearkin.errors import UsageError
+from nearkin.errors import KeyRequiredError, UsageError
 from nearkin.server.app import create_app
+from nearkin.server.opening import Parts
 from nearkin.server.settings import ServerSettings
-from nearkin.server.tokens import Principal, Tokens
+from nearkin.server.tokens import Principal, Tokens, write_private
 from tests.server.conftest import Serve
+from tests.services import redis_server
 
 CAT = "the cat sat on the mat"
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -215,7 +217,9 @@ def test_guessing_is_slowed_down(serve: Serve, tmp_path: Path) -> None:
 
 def test_one_source_cannot_make_others_slow(serve: Serve) -> None:
     """Somebody floods one bucket; whoever meets it is compared with no more documents than the cap."""
-    client = serve(index={"max_candidates": "20", "threshold": "0.8", "max_bucket": "30", "shingle": "words:1", "k": "64"})
+    client = serve(
+        keyed=False, index={"max_candidates": "20", "threshold": "0.8", "max_bucket": "30", "shingle": "words:1", "k": "64"}
+    )
     base = " ".join(f"w{i}" for i in range(30))
     flood = "".join(
         json.dumps({"text": f"{base} " + " ".join(f"x{i}y{j}" for j in range(14))}) + "\n" for i in range(600)
@@ -225,9 +229,41 @@ def test_one_source_cannot_make_others_slow(serve: Serve) -> None:
     stats = client.get("/v1/stats").json()
     assert stats["leaders"] > 500, "the flood's documents stand for themselves"
     assert stats["evicted"] > 0
-    told = client.post(
-        "/v1/scopes/a/documents", json={"text": f"{base} and what somebody else wrote of it in his own words here"}
-    )
+    told = client.post("/v1/scopes/a/documents", json={"text": f"{base} " + " ".join(f"own{j}" for j in range(12))})
     assert 0 < told.json()["candidates"] <= 20
     other = client.post("/v1/scopes/c/documents", json={"text": f"{base} and what somebody else wrote of it"})
     assert other.json()["candidates"] == 0, "another scope does not see the flood"
+
+
+def test_a_keyed_index_is_not_opened_without_its_key(serve: Serve, tmp_path: Path) -> None:
+    store, key = f"sqlite:///{tmp_path}/kin.db", tmp_path / "key"
+    serve(store=store).post("/v1/scopes/a/documents", json={"text": CAT})
+    kept = key.read_text()
+    for other in (None, "00" * 16 + "\n"):
+        key.unlink()
+        if other is not None:
+            write_private(key, other)
+        with pytest.raises(KeyRequiredError, match="key"):
+            Parts.opened(ServerSettings.read(store=store, key_file=str(key)))
+        assert key.exists() == (other is not None), "no key is made for an index that has another one"
+        write_private(key, kept)
+    Parts.opened(ServerSettings.read(store=store, key_file=str(key))).close()
+
+
+def test_a_key_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ServerSettings.read(store="memory://", key_file="env:MY_KEY")
+    with pytest.raises(UsageError, match="MY_KEY"):
+        Parts.opened(settings)
+    monkeypatch.setenv("MY_KEY", "12" * 16)
+    parts = Parts.opened(settings)
+    assert parts.index.spec.key_id is not None
+    parts.close()
+
+
+def test_rates_counted_elsewhere_let_nobody_in_uncounted(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "redis").mkdir()
+    with redis_server(tmp_path / "redis") as port:
+        client = serve(limits_store=f"redis://127.0.0.1:{port}", source_rate="2/minute")
+        told = [client.get("/v1/spec").status_code for _ in range(3)]
+        assert told == [200, 200, 429]
+    assert client.get("/v1/spec").json()["code"] == "store-unavailable"

@@ -1,8 +1,12 @@
 """Documents, queries and clusters over HTTP."""
 
+from typing import Any
+from urllib.parse import quote
+
 import pytest
 from starlette.testclient import TestClient
 
+from nearkin.server.guard import Guard
 from tests.server.conftest import Serve
 
 CAT = "the cat sat on the mat"
@@ -160,3 +164,25 @@ def test_a_document_in_pieces(client: TestClient) -> None:
     assert (closed["kind"], closed["representative"], closed["similarity"]) == ("match", "whole", 1.0)
     assert client.post(f"{URL}/parts:close").status_code == 404
     assert client.patch(f"{URL}/parts", json={"text": "a", "tokens": ["a"]}).json()["code"] == "invalid-request"
+
+
+def test_ids_with_slashes(client: TestClient) -> None:
+    name = "https://example.org/a/b?c=d"
+    client.post(URL, json={"id": name, "text": CAT})
+    path = f"{URL}/{quote(name, safe='')}"
+    assert client.get(path).json()["id"] == name
+    assert client.get(f"/v1/scopes/a/clusters/{quote(name, safe='')}").json()["representative"] == name
+    client.patch(f"{URL}/{quote('x/y', safe='')}", json={"text": CAT})
+    assert client.post(f"{URL}/{quote('x/y', safe='')}:close").json()["representative"] == name
+    assert client.delete(path).status_code == 204
+
+
+def test_too_many_requests_at_once_are_refused(serve: Serve) -> None:
+    client = serve(requests=1)
+    layer: Any = client.app.middleware_stack  # type: ignore[attr-defined]
+    while not isinstance(layer, Guard):
+        layer = layer.app
+    layer._active = 1
+    told = client.get("/v1/spec")
+    assert (told.status_code, told.json()["code"]) == (503, "busy")
+    assert client.get("/healthz").status_code == 200

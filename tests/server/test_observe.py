@@ -143,7 +143,7 @@ def test_a_request_is_a_span_and_so_is_a_batch(tmp_path: Path) -> None:
     exporter = InMemorySpanExporter()
     tracing = TracerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(exporter))
-    settings = ServerSettings.read(store="memory://", key_file=tmp_path / "key", tokens=tmp_path / "tokens.json")
+    settings = ServerSettings.read(store="memory://", key_file=str(tmp_path / "key"), tokens=tmp_path / "tokens.json")
     with TestClient(create_app(settings, instruments=Instruments(tracing=tracing)), "http://localhost") as client:
         while client.get("/readyz").status_code != 200:
             pass
