@@ -25,7 +25,7 @@ class Gate:
         rates: Counts.
         source_rate: Documents of one address.
         failures: Failed authentications of one address.
-        anonymous: Whether a server without any token answers everybody.
+        anonymous: Whether a server for which no token was ever made answers everybody.
     """
 
     def __init__(self, tokens: Tokens, rates: Rates, source_rate: str, failures: str, anonymous: bool) -> None:
@@ -38,7 +38,7 @@ class Gate:
         Raises:
             ProblemError: Nobody's, or too many such were tried from there.
         """
-        if self.anonymous and not len(self.tokens):
+        if self.anonymous and not self.tokens.is_kept:
             return LOCAL
         kind, _, token = (authorization or "").partition(" ")
         found = self.tokens.find(token.strip()) if kind.lower() == "bearer" else None

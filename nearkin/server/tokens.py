@@ -77,6 +77,11 @@ class Tokens:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether a token was ever made: then revoking the last one opens no door."""
+        return self._stamp is not None
+
     def refresh(self) -> None:
         """Takes over what another process wrote.
 

@@ -52,7 +52,7 @@ def test_tables_are_current() -> None:
 
 
 def test_every_route_is_described(tmp_path: Path) -> None:
-    settings = ServerSettings.read(store="memory://", tokens=tmp_path / "tokens", key_file=tmp_path / "key")
+    settings = ServerSettings.read(store="memory://", tokens=tmp_path / "tokens", key_file=str(tmp_path / "key"))
     page = PAGE.read_text("utf-8")
     for path, operations in create_app(settings).openapi()["paths"].items():
         rows = [line for line in page.splitlines() if line.startswith(f"| `{path}` |")]

@@ -72,7 +72,7 @@ def test_the_image_needs_no_writable_root() -> None:
     volumes = next(json.loads(rest) for step, rest in steps() if step == "VOLUME")
     settings = settings_of(variables)
     written = [
-        settings.key_file,
+        Path(settings.key_file),
         settings.tokens,
         Path(settings.store.removeprefix("sqlite:///")),
         Path(variables["NEARKIN_CACHE_DIR"]),
@@ -152,7 +152,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 def test_the_units_settings_are_settings() -> None:
     settings = ServerSettings.read(DEPLOY / "nearkin.toml")
     assert settings.is_local
-    assert {str(path.parent) for path in (settings.key_file, settings.tokens)} == {"/var/lib/nearkin"}
+    assert {str(path.parent) for path in (Path(settings.key_file), settings.tokens)} == {"/var/lib/nearkin"}
     assert settings.index_settings({}).threshold == 0.8
 
 
@@ -201,7 +201,7 @@ def test_keys_and_tokens_come_from_the_secret() -> None:
     assert first["command"][:3] == ["install", "-m", "0600"]
     plain = {one["name"]: one["value"] for one in server["env"] if "value" in one}
     settings = settings_of(plain)
-    assert first["command"][-1] == str(settings.key_file)
+    assert first["command"][-1] == settings.key_file
     given = {one["name"] for one in server["env"]}
     assert {"NEARKIN_STORE", "NEARKIN_KEY_FILE", "NEARKIN_TOKENS"} <= given
 

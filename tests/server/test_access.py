@@ -173,6 +173,9 @@ def test_a_token_added_later_ends_the_open_door(serve: Serve, tmp_path: Path) ->
     Tokens(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
     client.app.state.gate.tokens.refresh()  # type: ignore[attr-defined]
     assert client.get("/v1/spec").status_code == 401
+    Tokens(tmp_path / "tokens.json").revoke("one")
+    client.app.state.gate.tokens.refresh()  # type: ignore[attr-defined]
+    assert client.get("/v1/spec").status_code == 401, "revoking the last token opens no door"
 
 
 @pytest.mark.parametrize(
