@@ -9,6 +9,7 @@ import typer
 
 from nearkin.cli import (
     audit,
+    backup,
     bench,
     dedup,
     demo,
@@ -112,6 +113,8 @@ COMMANDS = (
     shadow.shadow,
     experiment.experiment,
     hashlab.hashlab,
+    backup.backup,
+    backup.restore,
 )
 for command in COMMANDS:
     app.command()(interruptible(command))
