@@ -25,6 +25,7 @@ from nearkin.cli import (
     serve,
     shadow,
     sketch,
+    stream,
     synth,
     token,
     tune,
@@ -115,6 +116,7 @@ COMMANDS = (
     hashlab.hashlab,
     backup.backup,
     backup.restore,
+    stream.stream,
 )
 for command in COMMANDS:
     app.command()(interruptible(command))
