@@ -57,14 +57,20 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", seconds: float = 30.
     raise TimeoutError(f"nothing listens on port {port}")
 
 
+def start_redis(folder: Path, port: int, *options: str) -> "subprocess.Popen[bytes]":
+    """A Redis that listens."""
+    line = [program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *options]
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+    wait_for(port, process)
+    return process
+
+
 @contextmanager
 def redis_server(folder: Path, *options: str) -> Iterator[int]:
     """A Redis of its own on a free port; yields the port."""
     port = free_port()
-    line = [program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *options]
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+    process = start_redis(folder, port, *options)
     try:
-        wait_for(port, process)
         yield port
     finally:
         process.terminate()
