@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -250,6 +250,18 @@ def removing(scope: str, id: str) -> Call[bool]:
         return True
 
     return Call("DELETE", _scoped(scope, "documents", id), lambda answer: bool(_or_none(read)(answer)))
+
+
+def folding(scope: str, id: str, piece: "str | Sequence[str]") -> Call[int]:
+    """More of a document."""
+    body = orjson.dumps({"text": piece} if isinstance(piece, str) else {"tokens": list(piece)})
+    return Call("PATCH", _scoped(scope, "documents", id), lambda answer: int(_json(answer)["shingles"]), body)
+
+
+def sealing(scope: str, id: str) -> Call[Outcome | None]:
+    """A document that came in pieces."""
+    path = _scoped(scope, "documents", id) + ":close"
+    return Call("POST", path, _or_none(lambda answer: _of(Outcome, _json(answer))))
 
 
 class ReadingCluster:

@@ -6,7 +6,7 @@ and what a server puts off (429, 503), is tried again after a growing, random ti
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -191,8 +191,19 @@ class Client:
         """Erases a document; whether there was one. Of a request that was sent again, the first may have erased it already."""
         return self._do(calls.removing(scope, id))
 
+    def add_piece(self, scope: str, id: str, piece: "str | Sequence[str]") -> int:
+        """Adds to a document that arrives in pieces; returns its distinct shingles so far. A piece may come twice."""
+        return self._do(calls.folding(scope, id, piece))
+
+    def seal(self, scope: str, id: str) -> Outcome | None:
+        """Resolves a document that came in pieces, as an upsert of the whole; None if no such document is open.
+
+        Of a request that was sent again, the first may have resolved it already.
+        """
+        return self._do(calls.sealing(scope, id))
+
     def cluster(self, scope: str, id: str) -> Cluster | None:
-        """A cluster with all its members, by its id or that of a document in it."""
+        """The cluster of a document, with all its members; None if there is no such document."""
         reading = ReadingCluster(scope, id)
         while reading.call is not None:
             reading.take(self._do(reading.call))
@@ -313,6 +324,14 @@ class AsyncClient:
     async def remove(self, scope: str, id: str) -> bool:
         """As `Client.remove`."""
         return await self._do(calls.removing(scope, id))
+
+    async def add_piece(self, scope: str, id: str, piece: "str | Sequence[str]") -> int:
+        """As `Client.add_piece`."""
+        return await self._do(calls.folding(scope, id, piece))
+
+    async def seal(self, scope: str, id: str) -> Outcome | None:
+        """As `Client.seal`."""
+        return await self._do(calls.sealing(scope, id))
 
     async def cluster(self, scope: str, id: str) -> Cluster | None:
         """As `Client.cluster`."""

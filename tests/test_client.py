@@ -100,6 +100,15 @@ def test_documents(client: Any, scope: str) -> None:
     assert [client.remove(scope, "one"), client.remove(scope, "one")] == [True, False]
 
 
+def test_pieces(client: Any, scope: str) -> None:
+    words = texts(1, 8)[0].split()
+    assert client.add_piece(scope, "whole", " ".join(words[:8])) == 6
+    assert client.add_piece(scope, "whole", words[6:]) == 10
+    sealed = client.seal(scope, "whole")
+    assert (sealed.kind, sealed.id) == ("new", "whole")
+    assert client.seal(scope, "whole") is None
+
+
 def test_facts(client: Any) -> None:
     facts = client.spec()
     assert (facts.threshold, facts.spec["measure"]) == (0.8, "jaccard")
