@@ -33,6 +33,8 @@ R = TypeVar("R")
 
 TOKEN = "NEARKIN_TOKEN"
 URL = "http://127.0.0.1:8080"
+LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=100, keepalive_expiry=20.0)
+"""All are kept (httpx would close all but twenty after each request), but none for as long as a server does."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def _connection(url: str, token: str | None, timeout: float, verify: "ssl.SSLCon
     if secret is not None and not (secret.isascii() and secret.isprintable() and secret == secret.strip()):
         raise UsageError(f"the token (token=, or {TOKEN}) has spaces or characters that no token has")
     headers = {"Accept": "*/*", **({"Authorization": f"Bearer {secret}"} if secret else {})}
-    return {"base_url": found, "headers": headers, "timeout": timeout, "verify": verify}
+    return {"base_url": found, "headers": headers, "timeout": timeout, "verify": verify, "limits": LIMITS}
 
 
 @contextmanager

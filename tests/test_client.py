@@ -4,6 +4,8 @@ import asyncio
 import inspect
 import json
 import math
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
@@ -371,6 +373,14 @@ def test_a_password_in_the_address(make: Maker) -> None:
     with pytest.raises(nk.UsageError, match="holds a password") as refused:
         make("https://me:secret@kin.example")
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("missing", "name"), [("httpx", "Client"), ("tenacity", "AsyncClient"), ("httpx", "NewDocument")])
+def test_without_the_extra(missing: str, name: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import nearkin as nk; nk.{name}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "MissingExtraError" in ended.stderr
+    assert "pip install 'nearkin[client]'" in ended.stderr
 
 
 def test_retries_that_make_no_sense() -> None:
