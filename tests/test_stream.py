@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -306,9 +306,23 @@ def test_settings_that_make_no_sense() -> None:
 # -- the command
 
 
-def start(stream: Stream, *options: str) -> "subprocess.Popen[str]":
-    line = [sys.executable, "-m", "nearkin", "stream", stream.url, "--consumer", "one", "--batch", "20", "--json", *options]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts consumers, which end with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(stream: Stream, *options: str) -> "subprocess.Popen[str]":
+        line = [sys.executable, "-m", "nearkin", "stream", stream.url, "--consumer", "one", "--batch", "20", "--json", *options]
+        started.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 def wait_until(what: Any, seconds: float = 60.0) -> None:
@@ -333,13 +347,15 @@ def reached(path: Path, documents: int) -> bool:
 
 
 @pytest.mark.parametrize(("documents", "kills"), [pytest.param(100_000, 3, marks=pytest.mark.full), (3_000, 1)])
-def test_killed_and_restarted_it_loses_nothing(stream: Stream, tmp_path: Path, documents: int, kills: int) -> None:
+def test_killed_and_restarted_it_loses_nothing(
+    stream: Stream, start: Start, tmp_path: Path, documents: int, kills: int
+) -> None:
     texts = corpus(documents, seed=3)
     stream.fill(texts)
     path = tmp_path / "kin.db"
     for part in range(1, kills + 1):
         process = start(stream, "--store", f"sqlite:///{path}")
-        wait_until(partial(reached, path, documents * part // 4))
+        wait_until(partial(reached, path, documents * part // 4), 600)
         process.kill()
         process.communicate()
         assert 0 < documents_in(path) < documents
@@ -353,7 +369,7 @@ def test_killed_and_restarted_it_loses_nothing(stream: Stream, tmp_path: Path, d
         assert check(index).sound
 
 
-def test_to_a_server_that_is_killed(stream: Stream, tmp_path: Path) -> None:
+def test_to_a_server_that_is_killed(stream: Stream, start: Start, tmp_path: Path) -> None:
     documents, port = 2_000, free_port()
     serving = start_serving(tmp_path, port)
     process = start(stream, "--server", f"http://127.0.0.1:{port}", "--until-empty")
@@ -365,7 +381,6 @@ def test_to_a_server_that_is_killed(stream: Stream, tmp_path: Path) -> None:
         serving = start_serving(tmp_path, port)
         out, _ = process.communicate(timeout=120)
     finally:
-        process.kill()
         serving.terminate()
         serving.wait()
     assert process.returncode == 0
@@ -385,7 +400,7 @@ def test_a_server_refuses_one_document(stream: Stream, tmp_path: Path) -> None:
     assert "control characters" in stream.letters[0]["nearkin:reason"]
 
 
-def test_it_stops_gracefully(stream: Stream, tmp_path: Path) -> None:
+def test_it_stops_gracefully(stream: Stream, start: Start, tmp_path: Path) -> None:
     stream.fill(corpus(100))
     process = start(stream, "--store", f"sqlite:///{tmp_path}/kin.db")
     wait_until(lambda: documents_in(tmp_path / "kin.db") == 100)
