@@ -33,6 +33,10 @@ _HOMES = {
     "Index": "nearkin.index.index",
     "AsyncIndex": "nearkin.index.aio",
     "IndexSettings": "nearkin.index.settings",
+    "Client": "nearkin.client",
+    "AsyncClient": "nearkin.client",
+    "NewDocument": "nearkin.calls",
+    "Retries": "nearkin.client",
     "synth": "nearkin.evaluate.synth",
     "SynthSettings": "nearkin.evaluate.synth",
     "NearkinError": "nearkin.errors",
@@ -42,6 +46,7 @@ _HOMES = {
     "KeyRequiredError": "nearkin.errors",
     "RebuildDueError": "nearkin.errors",
     "WireError": "nearkin.errors",
+    "ServiceError": "nearkin.errors",
 }
 
 __all__ = [*_HOMES, "__version__"]
@@ -71,12 +76,15 @@ sys.modules[__name__].__class__ = _Package
 
 if TYPE_CHECKING:
     from nearkin.api import DedupResult, PairsResult, dedup, frequencies, pairs, report, sketch
+    from nearkin.calls import NewDocument
+    from nearkin.client import AsyncClient, Client, Retries
     from nearkin.errors import (
         IncompatibleError,
         KeyRequiredError,
         NearkinError,
         RebuildDueError,
         RunError,
+        ServiceError,
         UsageError,
         WireError,
     )

@@ -43,3 +43,40 @@ class MovedError(StoreError):
 
 class RacedError(StoreError):
     """Another process changed what a step was about to change; the index looks again and tries once more."""
+
+
+class ServiceError(NearkinError, RuntimeError):
+    """A server refused a request, or gave no answer.
+
+    Attributes:
+        code: Kind of problem, as `invalid-request`; it does not change. `unreachable`, `no-answer` and `unexpected-answer` are
+            the client's own.
+        detail: What was wrong.
+        status: Of the answer; None without one.
+        field: Member of the request that is wrong, as `/text`.
+        request_id: By which the server's log knows it.
+        line: Of a batch, counted from 1; None for the whole request.
+        retry_after: Seconds after which the server wants to be asked again.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        status: int | None = None,
+        field: str | None = None,
+        request_id: str | None = None,
+        line: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        where = "" if line is None else f"line {line}: "
+        known = "" if request_id is None else f" (request {request_id})"
+        super().__init__(f"{where}{code}{'' if status is None else f' ({status})'}: {detail}{known}")
+        self.code, self.detail, self.status, self.field = code, detail, status, field
+        self.request_id, self.line, self.retry_after = request_id, line, retry_after
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.code in ("unreachable", "no-answer") or self.status in (429, 502, 503, 504)

@@ -6,7 +6,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,15 +57,59 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", seconds: float = 30.
     raise TimeoutError(f"nothing listens on port {port}")
 
 
+def start_redis(folder: Path, port: int, *options: str) -> "subprocess.Popen[bytes]":
+    """A Redis that listens."""
+    line = [program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *options]
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+    wait_for(port, process)
+    return process
+
+
 @contextmanager
 def redis_server(folder: Path, *options: str) -> Iterator[int]:
     """A Redis of its own on a free port; yields the port."""
     port = free_port()
-    line = [program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *options]
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+    process = start_redis(folder, port, *options)
     try:
-        wait_for(port, process)
         yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def start_serving(folder: Path, port: int, *options: str, seconds: float = 120.0) -> "subprocess.Popen[bytes]":
+    """`nearkin serve` in a folder, ready."""
+    line = [sys.executable, "-m", "nearkin", "serve", "--port", str(port), "--log-level", "warning", *options]
+    process = subprocess.Popen(line, cwd=folder)
+    try:
+        wait_for(port, process, seconds)
+        until = time.monotonic() + seconds
+        while not _is_ready(port):
+            if time.monotonic() > until or process.poll() is not None:
+                raise TimeoutError(f"{process.args} is not ready")
+            time.sleep(0.05)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return process
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except urllib.error.URLError:
+        return False
+
+
+@contextmanager
+def nearkin_server(folder: Path, *options: str) -> Iterator[str]:
+    """A server of its own on a free port; yields its address."""
+    port = free_port()
+    process = start_serving(folder, port, *options)
+    try:
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait()

@@ -9,6 +9,7 @@ import typer
 
 from nearkin.cli import (
     audit,
+    backup,
     bench,
     dedup,
     demo,
@@ -24,6 +25,7 @@ from nearkin.cli import (
     serve,
     shadow,
     sketch,
+    stream,
     synth,
     token,
     tune,
@@ -112,6 +114,9 @@ COMMANDS = (
     shadow.shadow,
     experiment.experiment,
     hashlab.hashlab,
+    backup.backup,
+    backup.restore,
+    stream.stream,
 )
 for command in COMMANDS:
     app.command()(interruptible(command))

@@ -257,7 +257,8 @@ class Columns:
         self._writer = pa.ipc.new_stream(self._out, self.schema)
 
     async def items(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Item]]:
-        body, line = _BlockingBody(chunks, asyncio.get_running_loop()), 0
+        # buffered, because Arrow takes a short read for the stream's end
+        body, line = io.BufferedReader(_BlockingBody(chunks, asyncio.get_running_loop()), READ), 0
         try:
             reader = await asyncio.to_thread(pa.ipc.open_stream, body)
             _check_columns(reader.schema)
@@ -266,7 +267,7 @@ class Columns:
                     some = batch.slice(start, self._most)
                     yield list(self._of(some, line))
                     line += len(some)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
             raise ProblemError("invalid-request", f"the stream is no Arrow IPC stream: {str(error)[:200]}") from error
 
     def _of(self, batch: pa.RecordBatch, before: int) -> Iterator[Item]:

@@ -8,7 +8,7 @@ sees another one's steps takes them over before its own.
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -55,6 +55,26 @@ UPDATE = """UPDATE entries SET leader = ?, cluster = ?, similarity = ?, seen = ?
 LOG = "INSERT INTO events (kind, scope, id, into_id, at) VALUES (?, ?, ?, ?, ?)"
 
 
+def file_of(url: str) -> Path:
+    """The file that `sqlite:///relative.db` or `sqlite:////absolute.db` names."""
+    parts = urlsplit(url)
+    path = unquote(parts.path.removeprefix("/"))
+    if parts.netloc or not path:
+        raise UsageError(f"{url!r} is not of the form sqlite:///file.db, or sqlite:////absolute/file.db")
+    return Path(path)
+
+
+@contextmanager
+def failing(path: Path) -> Iterator[None]:
+    """What the file system or another process makes impossible, as one kind of error."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{path}: {error}; nothing was written, and the step may be tried again") from error
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
+
+
 class SqliteStore:
     """An index in a file.
 
@@ -84,29 +104,18 @@ class SqliteStore:
     @classmethod
     def of_url(cls, url: str, most: int) -> "SqliteStore":
         """From `sqlite:///relative.db` or `sqlite:////absolute.db`, with `?synchronous=normal` if so wanted."""
-        parts = urlsplit(url)
-        path = unquote(parts.path.removeprefix("/"))
-        if parts.netloc or not path:
-            raise UsageError(f"{url!r} is not of the form sqlite:///file.db, or sqlite:////absolute/file.db")
-        options = parse_qs(parts.query)
+        options = parse_qs(urlsplit(url).query)
         if unknown := sorted(set(options) - {"synchronous"}):
             raise UsageError(f"{url!r} has the unknown option {unknown[0]!r}; there is synchronous")
-        return cls(Path(path), most, options.get("synchronous", ["full"])[0])
+        return cls(file_of(url), most, options.get("synchronous", ["full"])[0])
 
     @property
     def url(self) -> str:
         """Where it is."""
         return f"sqlite:///{self.path}"
 
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """What the file system or another process makes impossible, as one kind of error."""
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{self.path}: {error}; nothing was written, and the step may be tried again") from error
-        except OSError as error:
-            raise StoreError(f"{self.path}: {error.strerror or error}") from error
+    def _failing(self) -> AbstractContextManager[None]:
+        return failing(self.path)
 
     def _migrate(self) -> None:
         version = self._db.execute("PRAGMA user_version").fetchone()[0]

@@ -1,0 +1,197 @@
+"""Copies of an index while another process writes to it, and what puts them back."""
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nearkin as nk
+from nearkin.cli import app
+from nearkin.index.backup import backup, restore
+from nearkin.index.move import MOVED, Move
+from nearkin.index.upkeep import check
+from tests.index.conftest import corpus
+
+WRITER = """
+import sys
+import nearkin as nk
+from tests.index.conftest import corpus
+with nk.Index.open(sys.argv[1]) as index:
+    for number, text in enumerate(corpus(100_000, seed=7)):
+        index.upsert("s", text, id=f"{number:06d}")
+        print(number, flush=True)
+"""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/live.db"
+
+
+@pytest.fixture
+def writer(url: str) -> "Iterator[subprocess.Popen[str]]":
+    line = [sys.executable, "-c", WRITER, url]
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
+    assert process.stdout is not None
+    for _ in range(300):
+        assert process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait()
+
+
+def fill(url: str, documents: int = 300, seed: int = 1) -> None:
+    with nk.Index.open(url) as index:
+        index.upsert_many("s", corpus(documents, seed), [f"{number:06d}" for number in range(documents)])
+
+
+def ids(url: str) -> list[str]:
+    with nk.Index.open(url) as index:
+        assert check(index).sound
+        return sorted(entry.id for entry in index.store.scan())
+
+
+def test_a_writer_goes_on_and_the_copy_is_one_moment(writer: "subprocess.Popen[str]", url: str, tmp_path: Path) -> None:
+    assert writer.stdout is not None
+    kept = []
+    for number in range(3):
+        acknowledged = int(writer.stdout.readline())
+        copied = backup(url, tmp_path / f"copy{number}.db")
+        kept.append(ids(f"sqlite:///{copied.path}"))
+        assert len(kept[-1]) == copied.documents > acknowledged
+        assert kept[-1] == [f"{at:06d}" for at in range(copied.documents)]
+        for _ in range(200):
+            assert writer.stdout.readline()
+    assert writer.poll() is None
+    assert len(kept[0]) < len(kept[1]) < len(kept[2])
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_nothing_is_restored_under_a_process(writer: "subprocess.Popen[str]", url: str, tmp_path: Path) -> None:
+    backup(url, tmp_path / "copy.db")
+    with pytest.raises(nk.UsageError, match=r"live\.db is open in another process: stop it"):
+        restore(tmp_path / "copy.db", url, overwrite=True)
+    assert writer.poll() is None
+    assert writer.stdout is not None
+    assert writer.stdout.readline()
+
+
+def test_a_killed_writer_and_back(writer: "subprocess.Popen[str]", url: str, tmp_path: Path) -> None:
+    """What was written after the backup is gone, and so is the log that the killed one left."""
+    before = backup(url, tmp_path / "copy.db").documents
+    time.sleep(0.5)
+    writer.kill()
+    writer.wait()
+    assert (tmp_path / "live.db-wal").exists()
+    assert restore(tmp_path / "copy.db", url, overwrite=True).documents == before
+    assert len(ids(url)) == before
+
+
+def test_restored_elsewhere(url: str, tmp_path: Path) -> None:
+    fill(url)
+    copied = backup(url, tmp_path / "backups/copy.db")
+    (tmp_path / "backups/copy.db").chmod(0o400)
+    restored = restore(tmp_path / "backups/copy.db", f"sqlite:///{tmp_path}/new/index.db")
+    assert (restored.documents, restored.clusters) == (copied.documents, copied.clusters) == (300, copied.clusters)
+    assert ids(f"sqlite:///{tmp_path}/new/index.db") == ids(url)
+    assert [path.name for path in (tmp_path / "backups").iterdir()] == ["copy.db"]
+
+
+def test_only_over_what_may_be_replaced(url: str, tmp_path: Path) -> None:
+    fill(url)
+    backup(url, tmp_path / "copy.db")
+    with pytest.raises(nk.UsageError, match=r"live\.db exists; replace it with --overwrite"):
+        restore(tmp_path / "copy.db", url)
+    (tmp_path / "live.db").write_bytes(b"what a failing disk left" * 1000)
+    (tmp_path / "live.db-wal").write_bytes(b"and of its log")
+    restore(tmp_path / "copy.db", url, overwrite=True)
+    assert len(ids(url)) == 300
+
+
+@pytest.mark.parametrize("kind", ["text", "another database", "truncated", "flipped", "an unsound index"])
+def test_what_is_no_backup(kind: str, url: str, tmp_path: Path) -> None:
+    fill(url, 600)
+    copy = backup(url, tmp_path / "copy.db").path
+    if kind == "text":
+        copy.write_text("a letter" * 1000)
+    elif kind == "another database":
+        copy.unlink()
+        with sqlite3.connect(copy) as db:
+            db.execute("CREATE TABLE t (a)")
+    elif kind == "truncated":
+        copy.write_bytes(copy.read_bytes()[: copy.stat().st_size // 2])
+    elif kind == "flipped":
+        with copy.open("r+b") as out:
+            for page in range(4096, copy.stat().st_size, 4096):
+                out.seek(page)
+                out.write(b"\xff" * 100)
+    else:
+        with sqlite3.connect(copy) as db:
+            db.execute("UPDATE entries SET leader = 'nobody', cluster = 'x' WHERE ref = 5")
+    with pytest.raises(nk.NearkinError, match=r"copy\.db"):
+        restore(copy, url, overwrite=True)
+    assert not list(tmp_path.glob(".*"))
+    assert len(ids(url)) == 600
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("redis://:secret@host/0", "append-only file"),
+        ("postgresql://me:secret@db/kin", "pg_dump"),
+        ("memory://", "gone with its process"),
+        ("sqlite:///a.db,sqlite:///b.db", "not of one moment"),
+        ("mysql://host/x", "names no kind of store"),
+        ("sqlite:///nowhere.db", "no such file: nowhere.db"),
+        ("sqlite://host/x.db", "is not of the form"),
+    ],
+)
+def test_other_stores(url: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(nk.UsageError, match=message) as refused:
+        backup(url, tmp_path / "copy.db")
+    assert "secret" not in str(refused.value)
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_an_index_that_has_moved(url: str, tmp_path: Path) -> None:
+    fill(url)
+    with nk.Index.open(url) as index:
+        index.store.redirect(Move(1, MOVED, ("redis://elsewhere/0",)))
+    with pytest.raises(nk.UsageError, match="has moved to redis://elsewhere/0"):
+        backup(url, tmp_path / "copy.db")
+
+
+def test_a_folder_that_cannot_be_written(url: str) -> None:
+    fill(url)
+    with pytest.raises(nk.RunError, match="/proc/copy"):
+        backup(url, Path("/proc/copy.db"))
+
+
+def test_command_line(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(url)
+    out = str(tmp_path / "copy.db")
+    assert app.run(["backup", url, "--out", out, "--json"]) == 0
+    assert re.search(r'"documents": 300', capsys.readouterr().out)
+    assert app.run(["backup", url, "--out", out]) == app.USAGE
+    assert app.run(["backup", url, "--out", out, "--overwrite"]) == 0
+    assert app.run(["restore", out, url]) == app.USAGE
+    assert "--overwrite" in capsys.readouterr().err
+    assert app.run(["restore", out, url, "--overwrite"]) == 0
+    assert "documents: 300" in capsys.readouterr().out
+    assert app.run(["restore", str(tmp_path / "nowhere"), url, "--overwrite"]) == app.USAGE
+
+
+def test_a_keyed_index_says_which_key_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secret, _ = nk.HashKey.generate()
+    spec = nk.Spec(base_hash="siphash", hash_seed=0, key_id=secret.id)
+    with nk.Index.open(f"sqlite:///{tmp_path}/keyed.db", spec, materials=nk.Materials(secret)) as index:
+        index.upsert("s", "the cat sat on the mat")
+    assert app.run(["backup", f"sqlite:///{tmp_path}/keyed.db", "--out", str(tmp_path / "copy.db")]) == 0
+    assert f"without the key {secret.id}" in capsys.readouterr().err

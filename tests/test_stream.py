@@ -1,0 +1,418 @@
+"""Event streams, with a Redis of their own, and consumers that are killed."""
+
+import itertools
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import nearkin as nk
+from nearkin.cli import app
+from nearkin.errors import StoreError
+from nearkin.index.upkeep import check
+from nearkin.stream import Consumed, Consumer, Event, IndexSink, RedisSource, ServerSink, Source, StreamSettings, document_of
+from tests.index.conftest import corpus
+from tests.services import free_port, nearkin_server, redis_server, start_serving
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as found:
+        yield found
+
+
+class Stream:
+    """A stream of its own, and what is in it."""
+
+    def __init__(self, port: int) -> None:
+        self.name = f"documents{next(NUMBERS)}"
+        self.url = f"redis://127.0.0.1:{port}/0?stream={self.name}"
+        self.redis: Any = redis.Redis(port=port, protocol=2)
+
+    def add(self, **fields: "str | bytes") -> str:
+        return str(self.redis.xadd(self.name, fields).decode())
+
+    def fill(self, texts: Sequence[str], **fields: str) -> None:
+        pipe = self.redis.pipeline(transaction=False)
+        for number, text in enumerate(texts):
+            pipe.xadd(self.name, {"id": f"n{number:05d}", "text": text, **fields})
+        pipe.execute()
+
+    @property
+    def pending(self) -> int:
+        return int(self.redis.xpending(self.name, "nearkin")["pending"])
+
+    @property
+    def letters(self) -> list[dict[str, str]]:
+        rows = self.redis.xrange(f"{self.name}:dead")
+        return [{name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()} for _, fields in rows]
+
+
+@pytest.fixture
+def stream(port: int) -> Stream:
+    return Stream(port)
+
+
+@pytest.fixture
+def index() -> Iterator[nk.Index]:
+    with nk.Index.open("memory://") as found:
+        yield found
+
+
+def consume(stream: Stream, sink: Any, consumer: str = "one", **fields: Any) -> Consumed:
+    settings = StreamSettings(**{"wait": 0.05, "idle": 0.2, **fields})
+    with RedisSource(stream.url, consumer=consumer, idle=settings.idle) as source:
+        return Consumer(source, sink, settings).run(until_empty=True)
+
+
+def ids(index: nk.Index) -> list[str]:
+    return sorted(entry.id for entry in index.store.scan())
+
+
+def test_documents_of_events(stream: Stream, index: nk.Index) -> None:
+    stream.add(id="one", text="the cat sat on the mat and looked")
+    stream.add(id="two", text="the cat sat on the mat and looked", scope="other")
+    stream.add(text="no id of its own")
+    stream.add(text="no id of its own")
+    done = consume(stream, IndexSink(index))
+    assert done.to_dict() == {"documents": 4, "new": 3, "exact": 1, "dead": 0, "dropped": 0}
+    assert index.get("other", "two") is not None
+    assert len(ids(index)) == 3
+    assert stream.pending == 0
+    assert consume(stream, IndexSink(index)).to_dict()["documents"] == 0
+
+
+def test_vectors_and_fields_of_other_names(stream: Stream) -> None:
+    stream.add(embedding="[1, 0.5, 0]", key="a", tenant="t")
+    with nk.Index.open("memory://", nk.Spec(measure="cosine", unit="vector", n=3)) as index:
+        consume(stream, IndexSink(index), vector="embedding", id="key", scope_field="tenant")
+        assert index.get("t", "a") is not None
+
+
+WRONG = [
+    ({}, "an event has either text or vector"),
+    ({"text": b"a", "vector": b"[1]"}, "an event has either text or vector"),
+    ({"text": b"\xff\xfe"}, "text is not UTF-8"),
+    ({"text": b"a", "id": b"\xff"}, "id is not UTF-8"),
+    ({"vector": b"[1, 2"}, "vector is no JSON array of numbers"),
+    ({"vector": b'["a"]'}, "vector is no JSON array of numbers"),
+    ({"vector": b"[true]"}, "vector is no JSON array of numbers"),
+    ({"vector": b"3"}, "vector is no JSON array of numbers"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG, ids=lambda value: value if isinstance(value, str) else None)
+def test_what_is_no_document(fields: dict[str, bytes], message: str) -> None:
+    with pytest.raises(nk.UsageError, match=message):
+        document_of(Event("1-0", fields), StreamSettings())
+
+
+def test_dead_letters(stream: Stream, index: nk.Index) -> None:
+    wrong = [stream.add(body="none"), stream.add(text="x", id=""), stream.add(vector="[1.0]"), stream.add(text=b"\xff", b="é")]
+    stream.fill(corpus(20))
+    done = consume(stream, IndexSink(index))
+    assert (done.dead, done.kinds.total()) == (4, 20)
+    assert [letter["nearkin:key"] for letter in stream.letters] == wrong
+    assert stream.letters[0]["body"] == "none"
+    assert stream.letters[0]["nearkin:reason"] == "an event has either text or vector"
+    assert stream.pending == 0
+
+
+def test_a_letter_is_written_once(stream: Stream) -> None:
+    """A connection that breaks after the step makes it be done again."""
+    stream.add(body="none")
+    with RedisSource(stream.url) as source:
+        (event,) = source.read(10, 0.05)
+        source.bury(event, "first")
+        source.bury(event, "second")
+    assert [letter["nearkin:reason"] for letter in stream.letters] == ["first"]
+
+
+def test_what_a_dead_consumer_left(stream: Stream, index: nk.Index) -> None:
+    stream.fill(corpus(30))
+    for name in ("dead", "one"):
+        with RedisSource(stream.url, consumer=name) as source:
+            assert len(source.read(10, 0.05)) == 10
+    time.sleep(0.25)
+    done = consume(stream, IndexSink(index))
+    assert done.kinds.total() == 30
+    assert stream.pending == 0
+
+
+def test_what_lives_is_not_taken_over(stream: Stream) -> None:
+    stream.fill(corpus(3))
+    with RedisSource(stream.url, consumer="busy", idle=60) as busy, RedisSource(stream.url, consumer="one", idle=60) as other:
+        assert len(busy.read(10, 0.05)) == 3
+        assert other.reclaim(10) == []
+
+
+def test_many_left_in_parts(stream: Stream) -> None:
+    stream.fill(corpus(25))
+    with RedisSource(stream.url, consumer="dead") as dead:
+        keys = [event.key for event in dead.read(25, 0.05)]
+    time.sleep(0.05)
+    for name in ("dead", "other"):
+        with RedisSource(stream.url, consumer=name, idle=0.02) as source:
+            taken: list[Event] = []
+            while events := source.reclaim(7):
+                assert len(events) <= 7
+                taken += events
+            assert [event.key for event in taken[:25]] == keys
+            assert all(event.deliveries > 1 for event in taken)
+            time.sleep(0.05)
+
+
+def test_events_that_were_trimmed(stream: Stream, index: nk.Index) -> None:
+    stream.fill(corpus(5))
+    with RedisSource(stream.url, consumer="one") as source:
+        source.read(2, 0.05)
+    with RedisSource(stream.url, consumer="dead") as source:
+        source.read(2, 0.05)
+    stream.redis.xtrim(stream.name, maxlen=1, approximate=False)
+    time.sleep(0.25)
+    done = consume(stream, IndexSink(index))
+    assert (done.dropped, done.kinds.total(), stream.pending) == (4, 1, 0)
+
+
+def test_an_event_that_kills_its_consumer(stream: Stream) -> None:
+    """It goes to the dead letters, and those that came with it do not."""
+    stream.fill(corpus(6))
+    poison = corpus(6)[3]
+
+    class Killed(BaseException):
+        pass
+
+    class Dying(IndexSink):
+        def upsert(self, scope: str, documents: Any, given: Any) -> Any:
+            if poison in documents:
+                raise Killed
+            return super().upsert(scope, documents, given)
+
+    with nk.Index.open("memory://") as index:
+        for _ in range(10):
+            try:
+                consume(stream, Dying(index), deliveries=5)
+            except Killed:
+                continue
+            break
+        assert ids(index) == [f"n{number:05d}" for number in (0, 1, 2, 4, 5)]
+    assert [letter["id"] for letter in stream.letters] == ["n00003"]
+    assert "never acknowledged" in stream.letters[0]["nearkin:reason"]
+    assert stream.pending == 0
+
+
+class Failing:
+    """A sink that fails some times."""
+
+    def __init__(self, inner: Any, *errors: nk.NearkinError) -> None:
+        self.inner, self.errors = inner, list(errors)
+
+    def upsert(self, scope: str, documents: Any, given: Any) -> Any:
+        if self.errors:
+            raise self.errors.pop(0)
+        return self.inner.upsert(scope, documents, given)
+
+
+def test_a_store_that_fails_is_waited_for(stream: Stream, index: nk.Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nearkin.stream.LONGEST", 0.01)
+    stream.fill(corpus(10))
+    failing = Failing(IndexSink(index), StoreError("gone"), nk.ServiceError("busy", "later", status=503))
+    assert consume(stream, failing).kinds.total() == 10
+
+
+def test_what_is_no_fault_of_a_document_ends_it(stream: Stream, index: nk.Index) -> None:
+    stream.fill(corpus(10))
+    for error in (nk.ServiceError("unauthenticated", "no", status=401), nk.IncompatibleError("another Spec")):
+        with pytest.raises(type(error)):
+            consume(stream, Failing(IndexSink(index), error))
+    assert stream.letters == []
+    assert consume(stream, IndexSink(index)).kinds.total() == 10
+
+
+def test_stopped_while_it_waits(stream: Stream, index: nk.Index) -> None:
+    stream.fill(corpus(10))
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    with RedisSource(stream.url) as source:
+        failing = Failing(IndexSink(index), *[StoreError("gone")] * 1000)
+        assert Consumer(source, failing, StreamSettings(wait=0.05), stop).run().kinds.total() == 0
+    assert stream.pending == 10
+
+
+def test_the_source_is_an_interface(index: nk.Index) -> None:
+    """Anything with these four methods is consumed."""
+
+    class Listed:
+        def __init__(self) -> None:
+            self.left = [Event(str(number), {"text": text.encode()}) for number, text in enumerate(corpus(5))]
+            self.done: list[str] = []
+
+        def read(self, most: int, seconds: float) -> list[Event]:
+            some, self.left = self.left[:most], self.left[most:]
+            return some
+
+        def reclaim(self, most: int) -> list[Event]:
+            return []
+
+        def acknowledge(self, events: Sequence[Event]) -> None:
+            self.done += [event.key for event in events]
+
+        def bury(self, event: Event, reason: str) -> None:
+            raise AssertionError(reason)
+
+    source = Listed()
+    checked: Source = source
+    Consumer(checked, IndexSink(index), StreamSettings(batch=2)).run(until_empty=True)
+    assert source.done == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("redis://:secret@127.0.0.1/0", "is not of the form redis://host:6379/0.stream=documents"),
+        ("kafka://127.0.0.1/?stream=x", "is not of the form"),
+        ("redis://:secret@127.0.0.1/0?stream=a&topic=b", "unknown option 'topic'"),
+    ],
+)
+def test_what_is_no_source(url: str, message: str) -> None:
+    with pytest.raises(nk.UsageError, match=message) as refused:
+        RedisSource(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_redis_that_is_not_there() -> None:
+    with pytest.raises(nk.RunError, match="stream=x"):
+        RedisSource(f"redis://127.0.0.1:{free_port()}/0?stream=x")
+
+
+def test_settings_that_make_no_sense() -> None:
+    for fields in ({"batch": 0}, {"wait": 0}, {"idle": 0}, {"deliveries": 1}):
+        with pytest.raises(nk.UsageError, match="is less than"):
+            StreamSettings(**fields)
+
+
+# -- the command
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts consumers, which end with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(stream: Stream, *options: str) -> "subprocess.Popen[str]":
+        line = [sys.executable, "-m", "nearkin", "stream", stream.url, "--consumer", "one", "--batch", "20", "--json", *options]
+        started.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def wait_until(what: Any, seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def documents_in(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with sqlite3.connect(path) as db:
+        try:
+            return int(db.execute("SELECT COUNT(*) FROM entries").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0
+
+
+def reached(path: Path, documents: int) -> bool:
+    return documents_in(path) > documents
+
+
+@pytest.mark.parametrize(("documents", "kills"), [pytest.param(100_000, 3, marks=pytest.mark.full), (3_000, 1)])
+def test_killed_and_restarted_it_loses_nothing(
+    stream: Stream, start: Start, tmp_path: Path, documents: int, kills: int
+) -> None:
+    texts = corpus(documents, seed=3)
+    stream.fill(texts)
+    path = tmp_path / "kin.db"
+    for part in range(1, kills + 1):
+        process = start(stream, "--store", f"sqlite:///{path}")
+        wait_until(partial(reached, path, documents * part // 4), 600)
+        process.kill()
+        process.communicate()
+        assert 0 < documents_in(path) < documents
+    process = start(stream, "--store", f"sqlite:///{path}", "--until-empty")
+    out, _ = process.communicate(timeout=600)
+    assert process.returncode == 0
+    assert json.loads(out)["dead"] == 0
+    assert stream.pending == 0
+    with nk.Index.open(f"sqlite:///{path}") as index:
+        assert ids(index) == [f"n{number:05d}" for number in range(documents)]
+        assert check(index).sound
+
+
+def test_to_a_server_that_is_killed(stream: Stream, start: Start, tmp_path: Path) -> None:
+    documents, port = 2_000, free_port()
+    serving = start_serving(tmp_path, port)
+    process = start(stream, "--server", f"http://127.0.0.1:{port}", "--until-empty")
+    try:
+        stream.fill(corpus(documents, seed=4))
+        wait_until(lambda: documents_in(tmp_path / "nearkin.db") > documents // 4)
+        serving.kill()
+        serving.wait()
+        serving = start_serving(tmp_path, port)
+        out, _ = process.communicate(timeout=120)
+    finally:
+        serving.terminate()
+        serving.wait()
+    assert process.returncode == 0
+    assert json.loads(out)["documents"] == documents
+    assert stream.pending == 0
+    secret = nk.HashKey.read(str(tmp_path / "nearkin.key"))
+    with nk.Index.open(f"sqlite:///{tmp_path}/nearkin.db", materials=nk.Materials(secret)) as index:
+        assert ids(index) == [f"n{number:05d}" for number in range(documents)]
+
+
+def test_a_server_refuses_one_document(stream: Stream, tmp_path: Path) -> None:
+    with nearkin_server(tmp_path, "--store", "memory://") as address, nk.Client(address) as client:
+        stream.fill(corpus(10))
+        stream.add(text="an id that is none", id="a\x01b")
+        done = consume(stream, ServerSink(client))
+    assert (done.kinds.total(), done.dead) == (10, 1)
+    assert "control characters" in stream.letters[0]["nearkin:reason"]
+
+
+def test_it_stops_gracefully(stream: Stream, start: Start, tmp_path: Path) -> None:
+    stream.fill(corpus(100))
+    process = start(stream, "--store", f"sqlite:///{tmp_path}/kin.db")
+    wait_until(lambda: documents_in(tmp_path / "kin.db") == 100)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert json.loads(out)["documents"] == 100
+    assert stream.pending == 0
+
+
+def test_wrong_usage(stream: Stream, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["stream", stream.url]) == app.USAGE
+    assert "--store URL, or --server URL" in capsys.readouterr().err
+    assert app.run(["stream", "redis://x/0", "--store", "memory://"]) == app.USAGE
+    assert app.run(["stream", stream.url, "--store", "memory://", "--idle", "soon"]) == app.USAGE
