@@ -5,6 +5,7 @@ import pwd
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -77,14 +78,17 @@ def redis_server(folder: Path, *options: str) -> Iterator[int]:
         process.wait()
 
 
-def start_serving(folder: Path, port: int, *options: str, seconds: float = 120.0) -> "subprocess.Popen[bytes]":
-    """`nearkin serve` in a folder, ready."""
+def start_serving(
+    folder: Path, port: int, *options: str, seconds: float = 120.0, scheme: str = "http"
+) -> "subprocess.Popen[bytes]":
+    """`nearkin serve` in a folder, ready; its log is the file `log` there."""
     line = [sys.executable, "-m", "nearkin", "serve", "--port", str(port), "--log-level", "warning", *options]
-    process = subprocess.Popen(line, cwd=folder)
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(line, cwd=folder, stdout=log, stderr=log)
     try:
         wait_for(port, process, seconds)
         until = time.monotonic() + seconds
-        while not _is_ready(port):
+        while not _is_ready(f"{scheme}://127.0.0.1:{port}"):
             if time.monotonic() > until or process.poll() is not None:
                 raise TimeoutError(f"{process.args} is not ready")
             time.sleep(0.05)
@@ -95,9 +99,11 @@ def start_serving(folder: Path, port: int, *options: str, seconds: float = 120.0
     return process
 
 
-def _is_ready(port: int) -> bool:
+def _is_ready(url: str) -> bool:
+    # a certificate of a test's own making
+    trusting = ssl._create_unverified_context()
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=5, context=trusting) as answer:
             return bool(answer.status == 200)
     except urllib.error.URLError:
         return False

@@ -20,30 +20,18 @@ from nearkin.index.upkeep import check
 from nearkin.keys import HashKey
 from nearkin.server.settings import ServerSettings
 from nearkin.sketch.materials import Materials
-from tests.services import free_port
+from tests.services import free_port, start_serving
 
-LINE = [sys.executable, "-m", "nearkin.cli.app", "serve"]
+LINE = [sys.executable, "-m", "nearkin", "serve"]
 
 
 @contextmanager
 def server(folder: Path, *flags: str, scheme: str = "http") -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    """A server in a folder, ready."""
+    """A server in a folder, ready, and its process."""
     port = free_port()
-    url = f"{scheme}://127.0.0.1:{port}"
-    with (folder / "log").open("wb") as log:
-        line = [*LINE, "--port", str(port), "--source-rate", "1000000/second", *flags]
-        process = subprocess.Popen(line, cwd=folder, stderr=log, stdout=log)
+    process = start_serving(folder, port, "--log-level", "info", "--source-rate", "1000000/second", *flags, scheme=scheme)
     try:
-        until = time.monotonic() + 120
-        while True:
-            assert process.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < until, (folder / "log").read_text()
-            try:
-                if httpx.get(f"{url}/readyz", verify=False).status_code == 200:
-                    break
-            except httpx.TransportError:
-                time.sleep(0.05)
-        yield url, process
+        yield f"{scheme}://127.0.0.1:{port}", process
     finally:
         process.terminate()
         process.wait(60)
