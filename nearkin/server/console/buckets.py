@@ -25,7 +25,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
         if not entry.scope.startswith(RESERVED)
     ]
     caption = "Largest first, as searches of this process saw them"
-    return [*page, shown.note(cap), shown.table(caption, ("Documents", "Scope", "Oldest one", "It begins"), rows)]
+    return [*page, shown.note(cap), shown.table(caption, ("Documents", "Scope", "Oldest one", shown.EXCERPTS), rows)]
 
 
 PAGE = Page("buckets", "Hot buckets", "admin", build)

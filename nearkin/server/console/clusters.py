@@ -77,12 +77,12 @@ def _heads(caption: str, scope: str, heads: Sequence[Head], entries: Sequence[En
         (
             shown.cluster_link(scope, head.representative),
             f"{head.size:,}",
-            shown.at(head.created),
             shown.excerpt(entry and entry.text),
+            shown.moment(head.created),
         )
         for head, entry in zip(heads, entries, strict=True)
     ]
-    return shown.table(caption, ("Representative", "Documents", "Since", "It begins"), rows, numbers=(1,))
+    return shown.table(caption, ("Representative", "Documents", shown.EXCERPTS, "Since"), rows, numbers=(1,))
 
 
 def whole(text: str | None) -> int:
@@ -125,7 +125,7 @@ async def _find(_: int | None, __: int | None, text: str | None, scope: str | No
     rows = [
         (shown.cluster_link(scope or "", entry.id), shown.name_of(entry.leader), shown.excerpt(entry.text)) for entry in entries
     ]
-    return [shown.table(f"{len(entries)} found{more}", ("Document", "Representative", "It begins"), rows)]
+    return [shown.table(f"{len(entries)} found{more}", ("Document", "Representative", shown.EXCERPTS), rows)]
 
 
 def find(index: Index, scope: str, text: str) -> tuple[list[Entry], bool]:

@@ -13,6 +13,8 @@ from nearkin.report.visible import visible
 from nearkin.server.console.visit import address
 
 EXCERPT = 140
+EXCERPTS = "It begins"
+"""Name of a column of excerpts."""
 
 
 def aria(**named: str) -> dict[str, Any]:
@@ -73,6 +75,8 @@ def table(
         columns: Their names.
         rows: Cells.
         numbers: Columns of numbers.
+
+    Where there is little room it scrolls by itself; rows with an excerpt are stacked instead.
     """
 
     def kind(at: int) -> str | None:
@@ -85,7 +89,7 @@ def table(
         cells = [html.Td(cell, className=kind(at), dir="auto") for at, cell in enumerate(rest, 1)]
         body.append(html.Tr([html.Th(first, scope="row", dir="auto"), *cells]))
     whole = html.Table([html.Caption(caption), html.Thead(head), html.Tbody(body)])
-    many = "wide many" if len(columns) > 3 else "wide"
+    many = "wide cards" if EXCERPTS in columns else "wide many" if len(columns) > 3 else "wide"
     return html.Div(whole, className=many, role="region", tabIndex="0", **aria(label=caption))
 
 
