@@ -449,6 +449,16 @@ def test_without_tokens_nobody_logs_in(serve: Serve) -> None:
     answer = client.post("/console/_dash-update-component", json=asked, headers=SAME)
     assert "no tokens" in answer.text
     assert "logout" not in answer.text
+    assert client.get("/console/", headers={"Host": "rebound.example"}).status_code == 403
+
+
+def test_a_scraper_sees_live_figures_only(serve: Serve, tmp_path: Path) -> None:
+    token = Tokens(tmp_path / "tokens.json").create(Principal("one", ("*",), ("metrics",)))
+    client = serve()
+    client.post("/console/login", data={"token": token}, headers=SAME)
+    assert "Upserts a second" in shown(client, "live")
+    for page in ("try", "clusters", "tuning", "buckets", "shadow", "audit"):
+        assert "needs a token with the right" in shown(client, page)
 
 
 def asked(client: TestClient, output: str, *inputs: object, **state: object) -> str:

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from nearkin.report import page
-from nearkin.server.access import Gate, source_of
+from nearkin.server.access import Gate, require_own_page, source_of
 from nearkin.server.console.frame import PAGES, build_app
 from nearkin.server.console.recents import Recents
 from nearkin.server.console.sessions import LASTS, Sessions, secret_of
@@ -142,8 +142,13 @@ class Console:
         return answer
 
     def _who(self, request: Request) -> Principal | None:
-        """Whose session it is."""
+        """Whose session it is.
+
+        Raises:
+            ProblemError: Everybody on this machine may look, and a page of another site asks.
+        """
         if self._gate.is_open:
+            require_own_page(request)
             return LOCAL
         found = self._sessions.read(request.cookies.get(COOKIE, ""))
         return None if found is None else self._gate.tokens.remembered(*found)
