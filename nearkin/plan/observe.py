@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from nearkin.corpus import Columns, Corpus
 from nearkin.errors import UsageError
-from nearkin.measures import Measure
+from nearkin.measures import Measure, Payload
 from nearkin.plan.tune import Distribution
 from nearkin.sketch.minhash import splitmix64
 
@@ -35,16 +35,27 @@ def observe(
     chosen, count = sample_of(corpus, columns, sample, seed)
     if len(chosen) < 2:
         raise UsageError(f"{count} documents have no pair to learn from; tune without a corpus, or give one")
-    payload = measure.payload_builder().build(chosen)
-    blocks = np.zeros(len(chosen), np.uint64)
-    similarities = measure.compare_all(payload, blocks, ABOVE_NOTHING, workers).similarity
+    return distribution_of(measure.payload_builder().build(chosen), measure, count, workers)
+
+
+def distribution_of(payload: Payload, measure: Measure, documents: int, workers: int = 2) -> Distribution:
+    """The pairs of a corpus by similarity, from a sample that is compared each with each.
+
+    Args:
+        payload: Of the sample, two documents or more.
+        measure: How they are compared.
+        documents: Of the corpus.
+        workers: Threads.
+    """
+    sampled = len(payload.sizes)
+    similarities = measure.compare_all(payload, np.zeros(sampled, np.uint64), ABOVE_NOTHING, workers).similarity
     counts, edges = np.histogram(np.clip(similarities, 0, 1), BINS, (0.0, 1.0))
-    total = len(chosen) * (len(chosen) - 1) // 2
+    total = sampled * (sampled - 1) // 2
     counts[0] += total - len(similarities)
-    each = counts / total * (count - 1)
+    each = counts / total * (documents - 1)
     centres = (edges[:-1] + edges[1:]) / 2
     centres[0], centres[-1] = 0.0, 1.0
-    return Distribution(count, centres, each, f"{len(chosen):,} of {count:,} documents, each compared with each")
+    return Distribution(documents, centres, each, f"{sampled:,} of {documents:,} documents, each compared with each")
 
 
 def sample_of(corpus: Corpus, columns: Columns, size: int, seed: int) -> tuple[pa.Array, int]:

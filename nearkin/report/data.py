@@ -335,7 +335,7 @@ def _restore(kind: Any, value: Any) -> Any:
     if get_origin(kind) is UnionType:
         return None if value is None else _restore(get_args(kind)[0], value)
     if is_dataclass(kind):
-        return _restore_dataclass(kind, value)
+        return restore_dataclass(kind, value)
     if get_origin(kind) is tuple:
         inner = get_args(kind)[0]
         return tuple(_restore(inner, item) for item in value)
@@ -345,7 +345,7 @@ def _restore(kind: Any, value: Any) -> Any:
     return value
 
 
-def _restore_dataclass(kind: Any, values: Any) -> Any:
+def restore_dataclass(kind: Any, values: Any) -> Any:
     if not isinstance(values, Mapping):
         raise UsageError(f"{kind.__name__} of a report is a JSON object, not {str(values)[:40]!r}")
     known = {item.name for item in fields(kind)}

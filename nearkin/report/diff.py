@@ -7,6 +7,8 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import NamedTuple
 
+from nearkin.report.visible import visible
+
 MAX_CHARACTERS = 4000
 """Of each text; what lies beyond is not compared."""
 MAX_MATCHES = 50_000
@@ -91,6 +93,44 @@ def _with_open_end(spans: list[Span]) -> list[Span]:
     if len(spans) > 1 and spans[-1].kind is not Kind.EQUAL and min(map(len, spans[-1][1:])) <= LONGEST_CUT_WORD:
         return [*spans[:-1], spans[-1]._replace(kind=Kind.ELIDED)]
     return spans
+
+
+class Piece(NamedTuple):
+    """A stretch of one side: equal to the other side's, changed, or left out (`ELIDED`, whose text is not to be shown)."""
+
+    kind: Kind
+    text: str
+
+
+def diff_sides(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
+    """Both texts fit to be shown side by side, with the changes in sight; the second is empty where they read the same.
+
+    White space at a change's end is no part of it, lest it be coloured across lines.
+
+    Examples:
+        >>> [(piece.kind.value, piece.text) for piece in diff_sides("the cat sat down", "the cat lay down")[1]]
+        [('equal', 'the cat '), ('replace', 'lay'), ('equal', ' '), ('equal', 'down')]
+        >>> diff_sides("same", "same")[1]
+        []
+    """
+    spans = diff_words(visible(left), visible(right))
+    if all(span.kind in (Kind.EQUAL, Kind.ELIDED) for span in spans):
+        return [Piece(Kind.EQUAL, visible(left[:MAX_CHARACTERS]))], []
+    focused = focus(spans)
+    return _pieces((span.kind, span.left) for span in focused), _pieces((span.kind, span.right) for span in focused)
+
+
+def _pieces(side: Iterable[tuple[Kind, str]]) -> list[Piece]:
+    result: list[Piece] = []
+    for kind, text in side:
+        core = text.rstrip()
+        if kind in (Kind.EQUAL, Kind.ELIDED):
+            result.append(Piece(kind, text))
+        elif core:
+            result += [Piece(kind, core), *([Piece(Kind.EQUAL, text[len(core) :])] if len(core) < len(text) else [])]
+        else:
+            result.append(Piece(Kind.EQUAL, text))
+    return result
 
 
 def focus(spans: Sequence[Span], context: int = 200) -> list[Span]:

@@ -16,7 +16,7 @@ from nearkin.evaluate.boilerplate import LEAST_SHARE
 from nearkin.report import charts
 from nearkin.report.charts import compact
 from nearkin.report.data import EDGES, NOTABLE_LOSS, Borderline, Cluster, Example, ReportData
-from nearkin.report.diff import MAX_CHARACTERS, Kind, diff_words, focus
+from nearkin.report.diff import MAX_CHARACTERS, Kind, Piece, diff_sides
 from nearkin.report.visible import visible
 
 MAX_CLUSTERS = 20
@@ -308,12 +308,8 @@ def side_by_side(cluster: Cluster) -> Pair:
 
 def diff_markup(a: str, b: str) -> tuple[Markup, Markup]:
     """Both texts with their differences marked; the second is empty where they read the same."""
-    spans = diff_words(visible(a), visible(b))
-    if all(span.kind in (Kind.EQUAL, Kind.ELIDED) for span in spans):
-        return escape(visible(a[:MAX_CHARACTERS])), Markup("")
-    focused = focus(spans)
-    left = _marked([(span.kind, span.left) for span in focused], Markup("<del>{}</del>{}"))
-    return left, _marked([(span.kind, span.right) for span in focused], Markup("<ins>{}</ins>{}"))
+    left, right = diff_sides(a, b)
+    return _marked(left, Markup("<del>{}</del>")), _marked(right, Markup("<ins>{}</ins>"))
 
 
 def _same_note(example: Example) -> str:
@@ -323,15 +319,12 @@ def _same_note(example: Example) -> str:
     return f"Removed, {similar} similar and the same as far as the excerpt goes: {visible(example.id)}"
 
 
-def _marked(side: Sequence[tuple[Kind, str]], changed: Markup) -> Markup:
-    """One side's text, changes wrapped; white space at a change's end stays outside, lest it be coloured across lines."""
+def _marked(side: Sequence[Piece], changed: Markup) -> Markup:
+    """One side's text, changes wrapped."""
     parts = []
     for kind, text in side:
-        core = text.rstrip()
         if kind is Kind.ELIDED:
             parts.append(Markup('<span class="elided">{:,} characters</span>').format(len(text)))
-        elif kind is Kind.EQUAL or not core:
-            parts.append(escape(text))
         else:
-            parts.append(changed.format(core, text[len(core) :]))
+            parts.append(escape(text) if kind is Kind.EQUAL else changed.format(text))
     return Markup("").join(parts)

@@ -32,13 +32,18 @@ class Gate:
         self.tokens, self.rates = tokens, rates
         self.source_rate, self.failures, self.anonymous = source_rate, failures, anonymous
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it answers everybody: no token was ever made, and there need not be one."""
+        return self.anonymous and not self.tokens.is_kept
+
     async def who(self, authorization: str | None, source: str) -> Principal:
         """Whose token it is.
 
         Raises:
             ProblemError: Nobody's, or too many such were tried from there.
         """
-        if self.anonymous and not self.tokens.is_kept:
+        if self.is_open:
             return LOCAL
         kind, _, token = (authorization or "").partition(" ")
         found = self.tokens.find(token.strip()) if kind.lower() == "bearer" else None

@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -27,6 +27,9 @@ from nearkin.server.service import Service
 from nearkin.server.settings import ServerSettings
 from nearkin.server.tokens import Tokens
 
+if TYPE_CHECKING:
+    from nearkin.server.console.mount import Console
+
 SHARED = "NEARKIN_SHARED"
 """Folder in which the workers of one server leave notes for each other."""
 TOKENS_EVERY = 2.0
@@ -46,11 +49,12 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
     tokens, anonymous = require_tokens(settings)
     provider, registry = prometheus() if settings.metrics and instruments is None else (None, None)
     counting = instruments or Instruments(provider)
+    named = os.environ.get(SHARED)
+    shared = Path(named) if named else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        shared = os.environ.get(SHARED)
-        app.state.exposition = None if registry is None else Exposition(registry, Path(shared) if shared else None)
+        app.state.exposition = None if registry is None else Exposition(registry, shared)
         rates = Rates(settings.limits_store)
         app.state.gate = Gate(tokens, rates, settings.source_rate, settings.failures, anonymous)
         opened = await asyncio.to_thread(Parts.opened, settings) if parts is None else parts
@@ -59,6 +63,8 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
             jobs = [asyncio.create_task(_keep_refreshing(tokens))]
             if app.state.exposition is not None:
                 jobs.append(asyncio.create_task(app.state.exposition.keep_leaving()))
+            if console is not None:
+                jobs.append(asyncio.create_task(console.keep_leaving()))
             yield
             for job in jobs:
                 job.cancel()
@@ -75,6 +81,7 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
     app.state.settings = settings
     for router in (documents.upserts, documents.router, facts.router):
         app.include_router(router)
+    console = mount_console(app, shared) if settings.console else None
     app.add_middleware(
         Guard,
         instruments=counting,
@@ -104,6 +111,16 @@ def require_tokens(settings: ServerSettings) -> tuple[Tokens, bool]:
             "token create NAME --rights admin, or say --allow-anonymous"
         )
     return tokens, anonymous
+
+
+def mount_console(app: FastAPI, shared: Path | None) -> "Console":
+    """The pages under /console."""
+    # its libraries take most of a second to import, which a server without a console need not wait for
+    from nearkin.server.console.mount import Console
+
+    console = Console(app.state, shared)
+    app.mount("/console", console)
+    return console
 
 
 async def _keep_refreshing(tokens: Tokens) -> None:

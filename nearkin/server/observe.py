@@ -223,7 +223,7 @@ class Exposition:
         if self.folder is None:
             return own
         self.leave(own)
-        return merged({path.stem: path.read_text("utf-8") for path in sorted(self.folder.glob("*.prom")) if _alive(path)})
+        return merged({path.stem: path.read_text("utf-8") for path in sorted(self.folder.glob("*.prom")) if is_alive(path)})
 
     def leave(self, text: bytes | None = None) -> None:
         """Notes this worker's for the others."""
@@ -241,7 +241,8 @@ class Exposition:
             await asyncio.sleep(self.EVERY)
 
 
-def _alive(path: Path) -> bool:
+def is_alive(path: Path) -> bool:
+    """Whether the process that left a note, named by its number, still runs; the note of one that does not is removed."""
     try:
         os.kill(int(path.stem), 0)
     except ProcessLookupError:

@@ -108,10 +108,16 @@ class Tokens:
         match = TOKEN.fullmatch(token)
         name, secret = (match["name"], match["secret"]) if match else ("", "")
         kept, who = self._held.get(name, (NOBODY, None))
-        same = hmac.compare_digest(_hash(secret), kept)
-        if not same or who is None or (who.expires is not None and who.expires <= time.time()):
-            return None
-        return who
+        return _valid(who) if hmac.compare_digest(_hash(secret), kept) else None
+
+    def mark(self, name: str) -> str:
+        """What a session keeps of a token instead of the token: it names it, and stops to when the token is revoked."""
+        return _hash("session of " + self._held[name][0])
+
+    def remembered(self, name: str, mark: str) -> Principal | None:
+        """Whose token it was when the mark was made; None if that token is no longer valid."""
+        _, who = self._held.get(name, (NOBODY, None))
+        return _valid(who) if who is not None and hmac.compare_digest(self.mark(name), mark) else None
 
     def create(self, principal: Principal) -> str:
         """A new token, which is nowhere kept.
@@ -165,6 +171,11 @@ def write_private(path: Path, text: str) -> None:
     with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "w") as out:
         out.write(text)
     staging.replace(path)
+
+
+def _valid(who: Principal | None) -> Principal | None:
+    """Unless its time is over."""
+    return None if who is None or (who.expires is not None and who.expires <= time.time()) else who
 
 
 def _principal(row: dict[str, object]) -> Principal:

@@ -1,0 +1,1 @@
+"""The service for people who would rather look: pages under /console."""

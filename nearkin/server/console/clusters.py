@@ -1,0 +1,237 @@
+"""Clusters of a scope: the largest, the newest, those that are searched for, and one with its members."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from dash import Dash, Input, Output, State, dcc, html
+from dash.development.base_component import Component
+
+from nearkin.errors import UsageError
+from nearkin.evaluate.explain import Explanation
+from nearkin.index.entry import Cluster, Entry
+from nearkin.index.index import MOST_NAME, Index
+from nearkin.report.explained import facts
+from nearkin.report.page import similarity_text
+from nearkin.report.visible import visible
+from nearkin.server.access import CONTROL, named
+from nearkin.server.catalogue import Head
+from nearkin.server.console import shown
+from nearkin.server.console.trying import TOP
+from nearkin.server.console.visit import Page, Visit, address, current
+from nearkin.server.problems import ProblemError
+
+ON_A_PAGE = 25
+ORDERS = {"largest": "Largest", "newest": "Newest"}
+PATIENCE = 2.0
+"""Seconds that texts are gone through for."""
+
+
+async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
+    """The page: one cluster where an id is given, else a list."""
+    scopes = await visit.scopes()
+    scope = query.get("scope") or (scopes[0] if scopes else "")
+    choice = shown.scope_form("clusters", scopes, scope)
+    if not scope:
+        return [*shown.heading("Clusters"), choice, shown.note("No scope has documents yet. Name one, if you know better.")]
+    visit.require_scope(scope)
+    if "id" in query:
+        return await _one(visit, scope, query)
+    return [*shown.heading("Clusters"), choice, _search(scope), *await _list(visit, scope, query)]
+
+
+# -- lists
+
+
+async def _list(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Component]:
+    service = visit.service
+    found = await service.run(service.catalogue.listing, scope)
+    order = query.get("order", "largest") if query.get("order") in ORDERS else "largest"
+    start = whole(query.get("start"))
+    heads = found.largest if order == "largest" else found.newest
+    some = heads[start : start + ON_A_PAGE]
+    entries = await service.run(service.index.store.entries, scope, [head.representative for head in some])
+    steps = []
+    for text, first in (("Before", start - ON_A_PAGE), ("Further", start + ON_A_PAGE)):
+        if 0 <= first < len(heads):
+            steps.append(html.A(text, href=address("clusters", scope=scope, order=order, start=str(first))))
+    return [
+        shown.note(
+            f"{found.documents:,} documents in {found.clusters:,} clusters, counted at {shown.at(found.as_of)}. "
+            "The representative is the document that stands for the others."
+        ),
+        html.Nav(
+            html.Ul([html.Li(_order(scope, name, order)) for name in ORDERS]), className="orders", **shown.aria(label="Order")
+        ),
+        _heads(f"{ORDERS[order]} clusters of {visible(scope)}", scope, some, entries),
+        html.P(steps, className="steps"),
+    ]
+
+
+def _order(scope: str, name: str, order: str) -> Component:
+    here = shown.aria(current="true") if name == order else {}
+    return html.A(ORDERS[name], href=address("clusters", scope=scope, order=name), **here)
+
+
+def _heads(caption: str, scope: str, heads: Sequence[Head], entries: Sequence[Entry | None]) -> Component:
+    rows = [
+        (
+            shown.cluster_link(scope, head.representative),
+            f"{head.size:,}",
+            shown.excerpt(entry and entry.text),
+            shown.moment(head.created),
+        )
+        for head, entry in zip(heads, entries, strict=True)
+    ]
+    return shown.table(caption, ("Representative", "Documents", shown.EXCERPTS, "Since"), rows, numbers=(1,))
+
+
+def whole(text: str | None) -> int:
+    """A number of an address; 0 where it is none.
+
+    Examples:
+        >>> whole("50"), whole("-1"), whole(None)
+        (50, 0, 0)
+    """
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+# -- search
+
+
+def _search(scope: str) -> Component:
+    field = dcc.Input(id="search-text", type="text", autoComplete="off", spellCheck=False, debounce=True)
+    return html.Div(
+        [
+            html.Div([html.Label("Document id, or words of a text", htmlFor="search-text"), field], className="field"),
+            html.Button("Search", id="search-button", type="button"),
+            dcc.Store(id="search-scope", data=scope),
+            html.Div(id="search-found", role="region", **shown.aria(live="polite", label="Found")),
+        ],
+        className="bar",
+        role="search",
+    )
+
+
+async def _find(_: int | None, __: int | None, text: str | None, scope: str | None) -> list[Component]:
+    visit = current()
+    visit.require_scope(scope or "")
+    if not (text or "").strip():
+        return []
+    await visit.admit()
+    entries, whole_scope = await visit.service.run(find, visit.service.index, scope or "", (text or "").strip())
+    more = "" if whole_scope else f" in the documents that were gone through in {PATIENCE:g} seconds"
+    if not entries:
+        return [shown.note(f"Nothing was found{more}.")]
+    rows = [
+        (shown.cluster_link(scope or "", entry.id), shown.name_of(entry.leader), shown.excerpt(entry.text)) for entry in entries
+    ]
+    return [shown.table(f"{len(entries)} found{more}", ("Document", "Representative", shown.EXCERPTS), rows)]
+
+
+def find(index: Index, scope: str, text: str) -> tuple[list[Entry], bool]:
+    """Documents with that id, that resemble the text, or that have it in their id or text; and whether these are all."""
+    first: list[Entry | None] = []
+    if not CONTROL.search(text) and len(text.encode("utf-8", "replace")) <= MOST_NAME:
+        first.append(index.get(scope, text))
+    if not index.preparer.vectors:
+        similar = [match.id for match in index.query(scope, text, TOP)]
+        first += index.store.entries(scope, similar) if similar else []
+    found = {entry.id: entry for entry in first if entry is not None}
+    until, words = time.monotonic() + PATIENCE, text.casefold()
+    for entry in index.store.scan(scope):
+        if len(found) >= TOP:
+            return list(found.values())[:TOP], True
+        if words in entry.id.casefold() or words in (entry.text or "").casefold():
+            found.setdefault(entry.id, entry)
+        if time.monotonic() > until:
+            return list(found.values()), False
+    return list(found.values()), True
+
+
+# -- one
+
+
+async def _one(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Component]:
+    service, id = visit.service, named(query["id"], "id")
+    cluster = await service.run(service.index.cluster, scope, id)
+    if cluster is None:
+        raise ProblemError("not-found", f"scope {scope} has no document {id!r}")
+    members = cluster.members[1:]
+    start = whole(query.get("start"))
+    chosen = _chosen(cluster, query.get("member") or id)
+    asked = [cluster.representative, *([chosen[0]] if chosen else [])]
+    head, *others = await service.run(service.index.store.entries, scope, asked)
+    back = html.A(f"Clusters of {visible(scope)}", href=address("clusters", scope=scope))
+    page: list[Component] = [
+        html.P(back, className="back"),
+        html.H1(shown.name_of(cluster.id)),
+        shown.tiles(
+            ("Documents", f"{len(cluster.members):,}"),
+            ("Least similar", similarity_text(min(similarity for _, similarity in cluster.members))),
+            ("Since", shown.at(head.created)[:10] if head else "–"),
+        ),
+    ]
+    if chosen is None or not others or others[0] is None or head is None:
+        return [*page, *_alone(cluster, head)]
+    why = await service.run(explained, service.index, scope, cluster.representative, chosen[0])
+    return [*page, _beside(head, others[0], why), _members(scope, cluster, members, start, chosen[0])]
+
+
+def _chosen(cluster: Cluster, asked: str) -> tuple[str, float] | None:
+    """The member that is shown beside the representative: the one asked for, else the first that is not equal to it."""
+    members = cluster.members[1:]
+    near = (member for member in members if member[1] < 1)
+    return next((member for member in members if member[0] == asked), None) or next(near, members[0] if members else None)
+
+
+def _alone(cluster: Cluster, head: Entry | None) -> list[Component]:
+    text = head.text if head else None
+    content = html.Pre(visible(text), tabIndex="0", dir="auto") if text is not None else shown.note("Its text is not kept.")
+    return [html.H2("Nothing else resembles it" if len(cluster.members) == 1 else "Its representative"), content]
+
+
+def _beside(head: Entry, other: Entry, why: Explanation | None) -> Component:
+    title = html.H3([shown.name_of(other.id), shown.similar(other.similarity)])
+    if head.text is None or other.text is None:
+        return shown.section("Beside the representative", title, shown.note("Texts are not kept."), id="beside")
+    same = "This member has the same words." if other.similarity == 1 else "They read the same as far as the excerpt goes."
+    texts = shown.sides((f"Representative {visible(head.id)}", head.text), (f"Member {visible(other.id)}", other.text), same)
+    rows = facts(why) if why is not None else []
+    reasons = html.Details([html.Summary("Why they match"), shown.table("Compared exactly", ("", ""), rows)]) if rows else None
+    parts = [part for part in (title, texts, reasons) if part is not None]
+    return shown.section("Beside the representative", *parts, id="beside")
+
+
+def explained(index: Index, scope: str, a: str, b: str) -> Explanation | None:
+    """Why two documents match, where there are texts to say it of."""
+    try:
+        return index.explain(scope, a, b)
+    except UsageError:
+        return None
+
+
+def _members(scope: str, cluster: Cluster, members: Sequence[tuple[str, float]], start: int, shown_id: str) -> Component:
+    rows = []
+    for name, similarity in members[start : start + ON_A_PAGE]:
+        here = shown.aria(current="true") if name == shown_id else {}
+        link = html.A(
+            shown.name_of(name), href=address("clusters", scope=scope, id=cluster.representative, member=name), **here
+        )
+        rows.append((link, similarity_text(similarity)))
+    steps = []
+    for text, first in (("Before", start - ON_A_PAGE), ("Further", start + ON_A_PAGE)):
+        if 0 <= first < len(members):
+            steps.append(html.A(text, href=address("clusters", scope=scope, id=cluster.representative, start=str(first))))
+    caption = f"{len(members):,} resolved to {visible(cluster.representative)}"
+    content = shown.table(caption, ("Member", "Similarity"), rows, numbers=(1,))
+    return shown.section("Members", content, html.P(steps, className="steps"), id="members")
+
+
+def connect(app: Dash) -> None:
+    """The search."""
+    asked = (Input("search-button", "n_clicks"), Input("search-text", "n_submit"))
+    given = (State("search-text", "value"), State("search-scope", "data"))
+    app.callback(Output("search-found", "children"), *asked, *given, prevent_initial_call=True)(_find)
+
+
+PAGE = Page("clusters", "Clusters", "read", build, connect)

@@ -1,0 +1,574 @@
+"""The console in a real browser, and what it lets in."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from starlette.testclient import TestClient
+
+from nearkin.server.console.mount import COOKIE
+from nearkin.server.console.recents import SUFFIX, Recents
+from nearkin.server.console.sessions import secret_of
+from nearkin.server.tokens import Principal, Tokens
+from tests.server.conftest import Serve
+from tests.services import free_port, program, wait_for
+
+PHONE, DESK = {"width": 400, "height": 800}, {"width": 1200, "height": 900}
+PAGES = ("live", "try", "clusters", "clusters?scope=news&id=first", "tuning", "buckets", "shadow", "audit")
+SAME = {"Sec-Fetch-Site": "same-origin"}
+WORDS = [f"word{i}" for i in range(60)]
+HOSTILE = "</pre><script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'> \u202eleft to right {{7*7}}"
+AUDIT = {
+    "precision": {"hits": 99, "total": 100, "low": 0.94, "high": 0.998},
+    "recall": {"hits": 96, "total": 100, "low": 0.9, "high": 0.98},
+    "asked": 0.95,
+    "bins": [{"low": 0.8, "high": 1.0, "recall": {"hits": 96, "total": 100, "low": 0.9, "high": 0.98}, "predicted": 0.97}],
+    "sampled": 500,
+    "exact": 3,
+    "seconds": 1.0,
+    "seed": 1,
+    "advice": "recall is what was asked for (0.95) or better",
+    "metrics": {"schema": "nearkin.metrics/1"},
+}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server with documents, and its tokens."""
+
+    url: str
+    admin: str
+    shopper: str
+    writer: str
+
+
+def variant(*changed: int) -> str:
+    """A text that differs from the first in some words."""
+    return " ".join(f"other{at}" if at in changed else word for at, word in enumerate(WORDS))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("console")
+    tokens = Tokens(folder / "nearkin-tokens.json")
+    admin = tokens.create(Principal("boss", ("*",), ("read", "write", "admin")))
+    shopper = tokens.create(Principal("shopper", ("shop",), ("read",)))
+    writer = tokens.create(Principal("writer", ("*",), ("write",)))
+    (folder / "audit.json").write_text(json.dumps(AUDIT))
+    port = free_port()
+    line = [sys.executable, "-m", "nearkin", "serve", "--port", str(port), "--audit", "audit.json", "--log-level", "warning"]
+    server = subprocess.Popen(line, cwd=folder)
+    try:
+        wait_for(port, server)
+        url = f"http://127.0.0.1:{port}"
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {admin}"}, timeout=60) as client:
+            until_ready(client)
+            for scope, id, text in (
+                ("news", "first", variant()),
+                ("news", "second", variant(30)),
+                ("news", "third", variant(5)),
+                ("news", "hostile <i>one</i>", f"{HOSTILE} {' '.join(WORDS[:40])}"),
+                ("news", "hostile two", f"{HOSTILE} {' '.join(WORDS[:40])} more"),
+                ("shop", "only", " ".join(reversed(WORDS))),
+            ):
+                client.post(f"/v1/scopes/{scope}/documents", json={"id": id, "text": text}).raise_for_status()
+        yield Running(url, admin, shopper, writer)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def until_ready(client: httpx.Client) -> None:
+    for _ in range(600):
+        if client.get("/readyz").status_code == 200:
+            return
+    raise TimeoutError("the server does not get ready")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = program("chromium", "chromium-browser", "google-chrome")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def visit(browser: Browser, running: Running) -> Iterator[Open]:
+    """Logs in with a token; a message on the browser's console, or a request to elsewhere, is a failure."""
+    contexts: list[BrowserContext] = []
+    messages: list[str] = []
+
+    def start(token: str | None = None, path: str = "", **options: object) -> Page:
+        context = browser.new_context(**{"viewport": DESK, **options})  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("request", lambda asked: messages.append(asked.url) if not asked.url.startswith(running.url) else None)
+        page.goto(f"{running.url}/console/")
+        page.get_by_label("Token").fill(token or running.admin)
+        page.keyboard.press("Enter")
+        page.locator("main h1").wait_for()
+        if path:
+            page.goto(f"{running.url}/console/{path}")
+            page.locator("main h1").wait_for()
+        return page
+
+    yield start
+    assert messages == []
+    for context in contexts:
+        context.close()
+
+
+# -- in the browser
+
+
+def test_logging_in_and_out_leaves_the_token_nowhere(visit: Open, running: Running) -> None:
+    page = visit()
+    assert page.title() == "Live · nearkin"
+    (cookie,) = page.context.cookies()
+    assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"]) == (COOKIE, True, "Strict")
+    secret = running.admin.rpartition("_")[2]
+    held = page.evaluate("[document.cookie, ...Object.values(localStorage), ...Object.values(sessionStorage)].join()")
+    for where in (cookie["value"], held, page.content(), page.url):
+        assert secret not in where
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_role("heading", name="Log in").wait_for()
+    assert page.context.cookies() == []
+    page.goto(f"{running.url}/console/live")
+    assert page.get_by_role("heading", name="Log in").is_visible()
+
+
+def test_a_wrong_token_is_told(browser: Browser, running: Running) -> None:
+    page = browser.new_page()
+    page.goto(f"{running.url}/console/clusters")
+    page.get_by_label("Token").fill("nk_boss_wrong")
+    page.get_by_role("button", name="Log in").click()
+    assert page.get_by_role("alert").text_content() == "This is no valid token."
+    page.close()
+
+
+def test_a_text_is_tried_and_followed_to_its_cluster(visit: Open) -> None:
+    page = visit(path="try")
+    page.get_by_label("Scope").fill("news")
+    page.get_by_label("Text", exact=True).fill(variant(50))
+    # by keyboard alone
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    found = page.locator("#try-found article")
+    found.first.wait_for()
+    assert "1 representative is 0.800 similar or more" in (page.locator("#try-found").text_content() or "")
+    assert found.locator("del").all_text_contents() == ["word50"]
+    assert found.locator("ins").all_text_contents() == ["other50"]
+    found.get_by_role("link", name="first").click()
+    page.get_by_role("heading", name="Beside the representative").wait_for()
+    assert page.locator("main h1").text_content() == "first"
+    assert page.locator("#beside ins").all_text_contents() == ["other30"]
+    page.get_by_text("Why they match").click()
+    assert page.get_by_text("P(candidate)").is_visible()
+    page.locator("#members").get_by_role("link", name="third").click()
+    page.locator("#beside h3", has_text="third").wait_for()
+    assert page.locator("#beside ins").all_text_contents() == ["other5"]
+
+
+def test_an_unknown_text_would_be_new(visit: Open) -> None:
+    page = visit(path="try")
+    page.get_by_label("Scope").fill("news")
+    page.get_by_label("Text", exact=True).fill("nothing of the kind was ever heard of here before")
+    page.get_by_role("button", name="Look for it").click()
+    page.get_by_role("heading", name="No match").wait_for()
+
+
+def test_clusters_are_listed_and_searched(visit: Open) -> None:
+    page = visit(path="clusters?scope=news")
+    rows = page.locator("main table tbody tr")
+    assert "first" in (rows.first.text_content() or "")
+    assert rows.first.locator("td").first.text_content() == "3"
+    page.get_by_role("link", name="Newest").click()
+    page.locator("caption", has_text="Newest").wait_for()
+    assert "hostile" in (rows.first.text_content() or "")
+    box = page.get_by_label("Document id, or words of a text")
+    for asked, expected in (("third", "third"), ("OTHER30", "second"), (variant(), "first"), ("no such words", "")):
+        box.fill(asked)
+        page.get_by_role("button", name="Search").click()
+        found = page.locator("#search-found")
+        if asked == "no such words":
+            found.get_by_text("Nothing was found").wait_for()
+        else:
+            found.locator("tbody th", has_text=expected).first.wait_for()
+            assert found.locator("tbody th").first.text_content() == expected
+
+
+def test_sliders_move_the_curve_and_the_numbers(visit: Open) -> None:
+    page = visit(path="tuning?scope=news")
+    curve = page.locator("#tune-curve .scatterlayer path.js-line").first
+    curve.wait_for()
+    numbers = page.locator("#tune-result [role=status]")
+    before = curve.get_attribute("d"), numbers.text_content()
+    assert page.locator("#tune-threshold-value").text_content() == "0.8"
+    slider = page.get_by_label("Threshold")
+    slider.focus()
+    for _ in range(20):
+        page.keyboard.press("ArrowLeft")
+    numbers.get_by_text("Found at 0.60").wait_for()
+    page.locator("#tune-threshold-value", has_text="0.6").wait_for()
+    page.wait_for_function(
+        "d => document.querySelector('#tune-curve .scatterlayer path.js-line').getAttribute('d') !== d", arg=before[0]
+    )
+    lower = numbers.text_content()
+    assert lower != before[1]
+    page.get_by_label("k, slots of a signature").fill("256")
+    numbers.get_by_text("1,024").wait_for()
+    assert numbers.text_content() != lower
+    page.get_by_label("Threshold").fill("0.3")
+    page.get_by_label("Recall").fill("0.99")
+    page.get_by_label("k, slots of a signature").fill("8")
+    alarm = page.get_by_role("alert")
+    alarm.wait_for()
+    assert "out of reach with k=8" in (alarm.text_content() or "")
+
+
+def test_figures_move_by_themselves(visit: Open, running: Running) -> None:
+    page = visit(path="live")
+    tile = page.locator("#live dl div", has_text="Upserts a second").locator("dd")
+    with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {running.admin}"}) as client:
+        for _ in range(20):
+            client.post("/v1/scopes/news/documents", json={"id": "first", "text": variant()}).raise_for_status()
+    page.wait_for_function("() => Number(document.querySelector('#live dl dd').textContent) > 0", timeout=15_000)
+    assert float(tile.text_content() or 0) > 0
+    page.locator("#live-rates .main-svg").first.wait_for()
+
+
+def test_an_audit_is_shown(visit: Open) -> None:
+    page = visit(path="audit")
+    text = page.locator("main").text_content() or ""
+    assert "96.0%" in text
+    assert "Recall is 90.0% to 98.0% of 100" in text
+    page.locator("#audit-recall .main-svg").first.wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark(visit: Open, scheme: str) -> None:
+    page = visit(path="tuning?scope=news", color_scheme=scheme)
+    page.locator("#tune-curve .xtick text").first.wait_for()
+    ground, ink, muted = (
+        ("rgb(255, 255, 255)", "rgb(26, 31, 38)", "rgb(89, 99, 111)")
+        if scheme == "light"
+        else ("rgb(20, 23, 28)", "rgb(228, 232, 237)", "rgb(156, 167, 180)")
+    )
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground
+    assert page.evaluate("getComputedStyle(document.querySelector('#scope')).color") == ink
+    assert page.evaluate("getComputedStyle(document.querySelector('#tune-curve .xtick text')).fill") == muted
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.js-plotly-plot .main-svg')).backgroundColor")
+        == "rgba(0, 0, 0, 0)"
+    )
+
+
+def test_nothing_sticks_out_of_a_phone_and_every_field_has_a_name(visit: Open, running: Running) -> None:
+    page = visit(viewport=PHONE)
+    fields = "[...document.querySelectorAll('input, textarea, button')]"
+    for path in PAGES:
+        page.goto(f"{running.url}/console/{path}")
+        page.locator("main h1").wait_for()
+        if path in ("live", "tuning", "audit"):
+            page.locator(".js-plotly-plot .main-svg").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, path
+        assert page.evaluate(f"{fields}.filter(e => !e.labels?.length && !e.textContent).length") == 0
+        assert page.evaluate("document.querySelectorAll('[aria-current=page]').length") == 1
+
+
+def test_everything_is_reached_by_keyboard_in_sight(visit: Open) -> None:
+    page = visit(path="tuning?scope=news")
+    page.locator("#tune-curve .main-svg").first.wait_for()
+    page.evaluate("document.activeElement.blur()")
+    reached = []
+    for _ in range(14):
+        page.keyboard.press("Tab")
+        seen = page.evaluate(
+            "(() => { const e = document.activeElement, frame = e.closest('.dash-input-container') || e;"
+            " return [e.className === 'skip' ? 'skip' : e.id || e.textContent, getComputedStyle(frame).outlineStyle]; })()"
+        )
+        reached.append(seen)
+    names = [name for name, _ in reached]
+    assert names[0] == "skip"
+    assert {"Log out", "Live", "Try", "scope", "Show", "tune-threshold", "tune-recall", "tune-k"} <= set(names)
+    assert all(style != "none" for _, style in reached)
+
+
+def test_a_token_sees_its_scopes_and_rights_only(visit: Open, running: Running) -> None:
+    page = visit(running.shopper)
+    assert page.title() == "Try · nearkin"
+    assert page.locator("nav[aria-label=Pages] a").all_text_contents() == ["Try", "Clusters", "Tuning"]
+    assert [option.get_attribute("value") for option in page.locator("datalist option").all()] == ["shop"]
+    page.get_by_label("Scope").fill("news")
+    page.get_by_label("Text", exact=True).fill(variant())
+    page.get_by_role("button", name="Look for it").click()
+    page.get_by_role("alert").wait_for()
+    refused = ["clusters?scope=news", "clusters?scope=news&id=first", "tuning?scope=news", "live", "buckets", "shadow", "audit"]
+    for path in refused:
+        page.goto(f"{running.url}/console/{path}")
+        page.get_by_role("alert").wait_for()
+        assert "word" not in (page.locator("body").text_content() or "")
+        assert "The token does not allow this" in (page.get_by_role("alert").text_content() or "")
+    page.goto(f"{running.url}/console/clusters?scope=shop&id=first")
+    page.get_by_text("There is no such thing here").wait_for()
+    page.goto(f"{running.url}/console/clusters")
+    page.get_by_role("link", name="only").click()
+    page.get_by_role("heading", name="Nothing else resembles it").wait_for()
+
+
+def test_a_token_that_may_only_write_has_nothing_to_look_at(visit: Open, running: Running) -> None:
+    page = visit(running.writer)
+    assert page.locator("main h1").text_content() == "Nothing to look at"
+    assert page.locator("nav[aria-label=Pages] a").count() == 0
+
+
+def test_hostile_documents_are_text(visit: Open, running: Running) -> None:
+    page = visit(path="clusters?scope=news&id=hostile+two")
+    page.locator("#beside pre").first.wait_for()
+    assert page.locator("main h1").text_content() == "hostile <i>one</i>"
+    text = page.locator("#beside pre").first.text_content() or ""
+    assert text.startswith("</pre><script>window.pwned = 1</script><img src=x")
+    assert "‹U+202E›left" in text
+    page.goto(f"{running.url}/console/clusters?scope=news")
+    page.locator("main table").first.wait_for()
+    page.goto(f"{running.url}/console/try?scope=news")
+    page.get_by_label("Text", exact=True).fill(f"{HOSTILE} {' '.join(WORDS[:40])} again")
+    page.get_by_role("button", name="Look for it").click()
+    page.locator("#try-found article").wait_for()
+    page.goto(f"{running.url}/console/clusters?scope=news&id=%3Cimg%20src%3Dx%20onerror%3D%22window.pwned%3D3%22%3E")
+    page.get_by_role("alert").wait_for()
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("main img, main script, main i").count() == 0
+
+
+# -- what is let in
+
+
+def test_nobody_comes_in_without_a_session(running: Running) -> None:
+    with httpx.Client(base_url=f"{running.url}/console/", timeout=30) as client:
+        for path in ("", "live", "clusters?scope=news&id=first"):
+            answer = client.get(path)
+            assert (answer.status_code, answer.headers["location"]) == (303, "/console/login")
+        assert client.get("_dash-layout").status_code == 401
+        update = {"output": "main.children", "inputs": []}
+        asked = client.post("_dash-update-component", json=update, headers=SAME)
+        assert asked.status_code == 401
+        for path in (
+            "nope",
+            "docs",
+            "openapi.json",
+            "_dash-ws-callback",
+            "_mcp",
+            "_reload-hash",
+            "static/login.html",
+            "static/../mount.py",
+        ):
+            assert client.get(path).status_code in (401, 404), path
+        client.cookies.set(COOKIE, "WyJib3NzIiwibWFyayJd.aSBjbQ.forged", path="/console/")
+        assert client.get("live").status_code == 303
+
+
+def test_other_sites_cannot_act_through_a_browser(running: Running) -> None:
+    host = running.url.removeprefix("http://")
+    with httpx.Client(base_url=f"{running.url}/console/", timeout=30) as client:
+        form = {"token": running.admin}
+        for headers in (
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+            {},
+        ):
+            for path in ("login", "logout", "_dash-update-component"):
+                assert client.post(path, data=form, headers=headers).status_code == 403
+        assert client.post("login", data=form, headers={"Origin": f"http://{host}"}).status_code == 303
+        assert client.get("").status_code == 200
+
+
+def test_what_browsers_are_told(running: Running) -> None:
+    with httpx.Client(base_url=f"{running.url}/console/", timeout=30) as client:
+        door = client.get("login")
+        assert "script" not in door.headers["content-security-policy"]
+        answer = client.post("login", data={"token": running.admin}, headers=SAME)
+        assert re.search(r"HttpOnly.*Path=/console/.*SameSite=strict", answer.headers["set-cookie"])
+        page = client.get("live")
+        policy = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
+        assert policy["default-src"] == "'none'"
+        assert "unsafe" not in policy["script-src"]
+        assert not re.search(r"https?:|\*", page.headers["content-security-policy"])
+        assert page.headers["cache-control"] == "no-store"
+        assert page.headers["x-frame-options"] == "DENY"
+        addresses = re.findall(r'(?:src|href)="([^"]*)"', page.text)
+        assert len(addresses) > 5
+        assert all(address.startswith(("/console/", "#")) for address in addresses)
+        style = client.get(re.findall(r'href="/console/(static/page\.css[^"]*)"', page.text)[0])
+        assert "immutable" in style.headers["cache-control"]
+
+
+def test_guesses_are_rationed(serve: Serve, tmp_path: Path) -> None:
+    Tokens(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
+    client = serve(failures="2/minute")
+    tries = [client.post("/console/login", data={"token": "nk_one_x"}, headers=SAME) for _ in range(4)]
+    assert [one.status_code for one in tries] == [401, 401, 429, 429]
+    assert "Wait" in tries[-1].text
+
+
+def test_a_session_ends_with_its_token(serve: Serve, tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    token = tokens.create(Principal("one", ("*",), ("read",)))
+    client = serve()
+    client.post("/console/login", data={"token": token}, headers=SAME)
+    assert client.get("/console/try", follow_redirects=False).status_code == 200
+    tokens.revoke("one")
+    tokens.create(Principal("one", ("*",), ("read",)))
+    client.app.state.gate.tokens.refresh()  # type: ignore[attr-defined]
+    assert client.get("/console/try", follow_redirects=False).status_code == 303
+
+
+def test_without_tokens_nobody_logs_in(serve: Serve) -> None:
+    client = serve()
+    assert client.get("/console/", follow_redirects=False).status_code == 200
+    assert client.get("/console/login", follow_redirects=False).headers["location"] == "/console/"
+    head = {"output": "head.children", "outputs": {"id": "head", "property": "children"}, "changedPropIds": ["url.pathname"]}
+    asked = {**head, "inputs": [{"id": "url", "property": "pathname", "value": "/console/"}]}
+    answer = client.post("/console/_dash-update-component", json=asked, headers=SAME)
+    assert "no tokens" in answer.text
+    assert "logout" not in answer.text
+    assert client.get("/console/", headers={"Host": "rebound.example"}).status_code == 403
+
+
+def test_a_scraper_sees_live_figures_only(serve: Serve, tmp_path: Path) -> None:
+    token = Tokens(tmp_path / "tokens.json").create(Principal("one", ("*",), ("metrics",)))
+    client = serve()
+    client.post("/console/login", data={"token": token}, headers=SAME)
+    assert "Upserts a second" in shown(client, "live")
+    for page in ("try", "clusters", "tuning", "buckets", "shadow", "audit"):
+        assert "needs a token with the right" in shown(client, page)
+
+
+def asked(client: TestClient, output: str, *inputs: object, **state: object) -> str:
+    """What a page answers, as it goes to the browser: to inputs (`id.property`, value), with further fields."""
+    of = [{"id": name.split(".")[0], "property": name.split(".")[1], "value": value} for name, value in inputs]  # type: ignore
+    held = [{"id": name.replace("_", "-"), "property": "value", "value": value} for name, value in state.items()]
+    body = {
+        "output": output,
+        "outputs": dict(zip(("id", "property"), output.split("."), strict=True)),
+        "inputs": of,
+        "state": held,
+        "changedPropIds": [inputs[0][0]],  # type: ignore[index]
+    }
+    answer = client.post("/console/_dash-update-component", json=body, headers=SAME)
+    assert answer.status_code == 200
+    return answer.text
+
+
+def shown(client: TestClient, page: str) -> str:
+    """The content of a page."""
+    path, _, search = page.partition("?")
+    return asked(client, "main.children", ("url.pathname", f"/console/{path}"), ("url.search", f"?{search}"))
+
+
+def test_hot_buckets_are_shown_with_their_oldest_document(serve: Serve) -> None:
+    client = serve(index={"postings": "all"})
+    for i in range(50):
+        new = {"id": f"copy {i}", "text": f"{variant()} end{i}"}
+        client.post("/v1/scopes/a/documents", json=new).raise_for_status()
+    text = shown(client, "buckets")
+    assert "copy 0" in text
+    assert "id=copy+0" in text
+    assert "Largest first" in text
+
+
+def test_vectors_are_tried_as_json(serve: Serve) -> None:
+    client = serve(kind="vector", index={"dimensions": "3"})
+    client.post("/v1/scopes/a/documents", json={"id": "one", "vector": [1, 2, 3]}).raise_for_status()
+    assert "A vector, as JSON" in shown(client, "try")
+    clicked = "try-found.children", ("try-button.n_clicks", 1)
+    assert "1 representative is 0.800 similar or more" in asked(client, *clicked, try_text="[1, 2, 3]", try_scope="a")
+    for wrong in ("words", "[1, 2]", "[1, null, 2]", "5"):
+        assert "warnings" in asked(client, *clicked, try_text=wrong, try_scope="a")
+    assert "Its text is not kept" in shown(client, "clusters?scope=a&id=one")
+    assert "Chance to become a candidate" in shown(client, "tuning?scope=a")
+
+
+def test_what_is_asked_wrongly_is_told(serve: Serve, capfd: pytest.CaptureFixture[str]) -> None:
+    client = serve()
+    client.post("/v1/scopes/a/documents", json={"id": "one", "text": variant()}).raise_for_status()
+    for page in ("clusters?scope=a&id=%00", "clusters?scope=%1fserver", "clusters?scope=a&id=none", "tuning?scope=%00"):
+        assert "warnings" in shown(client, page), page
+    for start in ("-1", "x", "99999999999999999999", "²"):
+        assert "one" in shown(client, f"clusters?scope=a&order=none&start={start}")
+    for threshold, recall, k in ((2, 0.9, 128), (0.8, "x", 128), (0.8, 0.9, 10**9), (0.8, 0.9, 12.5), (None, 0.9, 128)):
+        moved = [("tune-threshold.value", threshold), ("tune-recall.value", recall), ("tune-k.value", k)]
+        body = {"id": "tune-scope", "property": "data", "value": "a"}
+        request = {
+            "output": "tune-result.children",
+            "outputs": {"id": "tune-result", "property": "children"},
+            "inputs": [dict(zip(("id", "property", "value"), (*n.split("."), v), strict=True)) for n, v in moved],
+            "state": [body],
+            "changedPropIds": ["tune-k.value"],
+        }
+        assert (
+            "The request is not as described" in client.post("/console/_dash-update-component", json=request, headers=SAME).text
+        ), (threshold, recall, k)
+    assert "internal error" not in capfd.readouterr().err
+
+
+def test_a_server_without_console_has_none_and_imports_nothing_of_it(serve: Serve) -> None:
+    client = serve(console=False)
+    assert client.get("/console/").status_code == 404
+    code = "import sys, nearkin.server.run; sys.exit(any(name in sys.modules for name in ('dash', 'plotly', 'flask')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# -- several workers
+
+
+def test_workers_sign_alike(tmp_path: Path) -> None:
+    assert secret_of(tmp_path) == secret_of(tmp_path)
+    assert secret_of(None) != secret_of(None)
+    (kept,) = tmp_path.iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_any_worker_shows_what_all_did(serve: Serve, tmp_path: Path) -> None:
+    client = serve()
+    client.post("/v1/scopes/a/documents", json={"text": variant()})
+    service = client.app.state.service  # type: ignore[attr-defined]
+    recents = Recents(tmp_path)
+    recents.leave(service)
+    own = tmp_path / f"{os.getpid()}{SUFFIX}"
+    # another living process, and one that is gone
+    own.rename(tmp_path / f"{os.getppid()}{SUFFIX}")
+    (tmp_path / f"999999999{SUFFIX}").write_text("damaged, and of nobody")
+    series, waiting, workers = recents.read(service)
+    assert (sum(one["counts"].get("new", 0) for one in series), waiting, workers) == (2, 0, 2)
+
+
+def test_catalogues_know_scopes_and_similarities(serve: Serve) -> None:
+    client = serve()
+    for scope, text in (("b", variant()), ("b", variant(30)), ("a", "other words")):
+        client.post(f"/v1/scopes/{scope}/documents", json={"text": text}).raise_for_status()
+    catalogue = client.app.state.service.catalogue  # type: ignore[attr-defined]
+    assert set(catalogue.scopes()) == {"a", "b"}
+    listing = catalogue.listing("b")
+    assert (sum(listing.resolved), listing.resolved[45], len(listing.sample)) == (1, 1, 2)
+    pairs = catalogue.pairs("b")
+    assert pairs is not None
+    assert pairs.pairs.sum() == pytest.approx(1)
+    assert catalogue.pairs("a") is None
