@@ -1,6 +1,7 @@
 """Stores to run the contract over, each new and empty."""
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 import nearkin as nk
+from tests.index.fake_aerospike import Cluster
 from tests.services import postgres_server, redis_server
 
-STORES = ["memory", "sqlite", "redis", "postgres", "sharded"]
+STORES = ["memory", "sqlite", "redis", "postgres", "sharded", "aerospike", "aerospike-server"]
+AEROSPIKE = "NEARKIN_AEROSPIKE"
 Opener = Callable[..., nk.Index]
 
 
@@ -52,6 +55,14 @@ def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> "str
     if kind == "sharded":
         kinds = ("sqlite", "redis", "postgres")
         return [str(empty_store(one, request, folder)) for one in kinds]
+    if kind == "aerospike":
+        cluster = Cluster()
+        request.getfixturevalue("monkeypatch").setattr("aerospike.client", cluster.client)
+        return "aerospike://127.0.0.1:3000/test"
+    if kind == "aerospike-server":
+        if AEROSPIKE not in os.environ:
+            pytest.skip(f"{AEROSPIKE} names no server (host:port, with a namespace `test`)")
+        return f"aerospike://{os.environ[AEROSPIKE]}/test?set=run{os.getpid()}_{number}"
     if kind == "redis":
         return f"redis://127.0.0.1:{request.getfixturevalue('redis_port')}/0?prefix=test{number}"
     if kind == "postgres":
