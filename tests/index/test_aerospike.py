@@ -43,6 +43,15 @@ def removed(index: nk.Index) -> None:
     index.remove("a", "x")
 
 
+def member_removed(index: nk.Index) -> None:
+    index.remove("a", "y")
+
+
+def joined(index: nk.Index) -> None:
+    """One that resembles x."""
+    index.upsert("a", f"{TEXT} v", "v")
+
+
 def upserted(index: nk.Index) -> None:
     index.upsert_many("a", [f"{TEXT} {word}" for word in ("p", "q")] + corpus(4, seed=7), list("pqrstu"))
 
@@ -198,32 +207,79 @@ def test_a_process_that_stalls_and_is_taken_for_dead(cluster: Cluster, name: str
         assert not cluster.kind("steps"), at
 
 
+def test_a_step_that_is_under_way_is_left_alone(cluster: Cluster) -> None:
+    """Whoever comes by between its calls has no reason to end it before it has been silent for long."""
+    with opened() as index:
+        two_clusters(index)
+        cluster.log.clear()
+
+        def come_by() -> None:
+            cluster.during = None
+            cluster.now += LEASE / 100
+            opened().close()
+            cluster.during = come_by
+
+        cluster.during = come_by
+        upserted(index)
+        cluster.during = None
+        begun = [one for one in writes_of(cluster, "nearkin_steps") if isinstance(one, Write) and "q" in _bins(one)]
+        assert len(begun) == 1
+        assert check(index).sound
+
+
+def _bins(request: Any) -> dict[str, Any]:
+    return {operation["bin"]: operation.get("val") for operation in request.ops}
+
+
 @pytest.mark.parametrize("first", [upserted, updated, removed])
-@pytest.mark.parametrize("second", ["x", "y"])
-def test_a_removal_between_any_two_calls(cluster: Cluster, first: Work, second: str) -> None:
-    """Another process removes a representative, or another document, while a step is under way: nothing dangles."""
+@pytest.mark.parametrize("second", [removed, member_removed, joined])
+def test_two_steps_in_each_others_way(cluster: Cluster, first: Work, second: Work) -> None:
+    """Between any two calls of a step another process removes what it relies on, or relies on what it removes."""
     _, _, calls = outcomes(cluster, first)
     saved = copy.deepcopy(cluster.records)
     for at in range(1, calls + 1):
         cluster.records = copy.deepcopy(saved)
         one, other, left = opened(), opened(), at
-
         # it may have to wait for the step that is under way
-        removing = threading.Thread(target=other.remove, args=("a", second))
+        working = threading.Thread(target=second, args=(other,))
 
-        def meanwhile(removing: threading.Thread = removing) -> None:
+        def meanwhile(working: threading.Thread = working) -> None:
             nonlocal left
             left -= 1
             if left == 0:
                 cluster.during = None
-                removing.start()
-                removing.join(0.02)
+                working.start()
+                working.join(0.02)
 
         cluster.during = meanwhile
         first(one)
         cluster.during = None
-        removing.join()
+        working.join()
         assert check(one).sound, (at, check(one))
+        assert not cluster.kind("steps")
+
+
+def test_shards(cluster: Cluster) -> None:
+    """Steps of postings alone, which have no document to become visible with."""
+    urls = [f"{URL}?set={name}" for name in ("one", "two", "three")]
+    texts = corpus(60)
+    with nk.Index.open(urls, threshold=0.7, postings="all") as index:
+        index.upsert_many("a", texts, [f"d{at}" for at in range(60)])
+        for at in range(0, 60, 3):
+            index.remove("a", f"d{at}")
+        assert check(index).sound
+        assert len(list(index.store.scan())) == 40
+        assert not cluster.kind("steps")
+        calls = cluster.calls
+        index.upsert("a", texts[0], "again")
+        for at in range(1, cluster.calls - calls):
+            cluster.fault = Fault(at, "half")
+            with suppress(StoreError):
+                index.upsert("a", f"{texts[0]} {at}", f"e{at}")
+            cluster.fault = None
+            index.upsert("a", f"{texts[0]} {at}", f"e{at}")
+            assert index.get("a", f"e{at}") is not None
+            assert not check(index).problems
         assert not cluster.kind("steps")
 
 

@@ -139,7 +139,8 @@ class AerospikeStore:
     def _joined(self, scope: str, leader: str) -> list[str]:
         """Documents that are resolved to a representative, or are about to be or not to be."""
         number = _number(scope, leader)
-        return [bins["f"] for bin_ in ("l", "nl") for bins in self._records.where(DOCUMENTS, bin_, number, "f")]
+        # those that are about to be come first: by the second look they may have become so
+        return [bins["f"] for bin_ in ("nl", "l") for bins in self._records.where(DOCUMENTS, bin_, number, "f")]
 
     def scan(self, scope: str | None = None) -> Iterator[Entry]:
         held = self._records.scan(DOCUMENTS, "r", "nr")
@@ -178,28 +179,27 @@ class AerospikeStore:
         return list(range(last - count + 1, last + 1))
 
     def apply(self, changes: Changes) -> list[int]:
-        *fresh, step = self.reserve(sum(not entry.ref for entry, _ in changes.new) + 1)
-        rest = iter(fresh)
-        numbers = [entry.ref or next(rest) for entry, _ in changes.new]
         until, attempt = time.monotonic() + WAIT, 0
         while True:
             try:
-                self._try(changes, numbers, step)
+                return self._try(changes)
             except BusyError:
                 if time.monotonic() > until:
                     raise
                 pause(attempt)
                 attempt += 1
-                (step,) = self.reserve(1)
-            else:
-                return numbers
 
-    def _try(self, changes: Changes, numbers: list[int], step: int) -> None:
+    def _try(self, changes: Changes) -> list[int]:
+        """With numbers of its own each time: somebody may still be busy taking back what the last try left."""
+        *fresh, step = self.reserve(sum(not entry.ref for entry, _ in changes.new) + 1)
+        rest = iter(fresh)
+        numbers = [entry.ref or next(rest) for entry, _ in changes.new]
         touched = [*changes.present, *(entry for entry, _ in changes.new)]
         held = self._steps.free([_field(entry.scope, entry.id) for entry in touched])
         self._check(changes, held)
         plan = self._planned(changes, numbers, held)
         self._steps.run(step, plan, lambda: self._make_sure(changes, plan))
+        return numbers
 
     def _check(self, changes: Changes, held: dict[str, Held]) -> None:
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
@@ -274,7 +274,7 @@ class AerospikeStore:
         for name, one in plan.held.items():
             then = plan.documents[name]
             before = _entry(one.now)
-            if before is not None and before.is_leader and (not then.ref or then.leader):
+            if before is not None and before.is_leader and (then.ref != before.ref or then.leader):
                 self._make_sure_nobody_joined(before, plan)
 
     def _make_sure_nobody_joined(self, leader: Entry, plan: Plan) -> None:
