@@ -253,7 +253,8 @@ class AerospikeStore:
         known = b""
         if self._keeps_keys and entry.posted:
             known = plan.held[name].now.keys if keys is None else keys.astype("<u8").tobytes()
-            plan.touched.append(np.frombuffer(known, "<u8"))
+            if keys is None:
+                plan.touched.append(np.frombuffer(known, "<u8"))
         if self._keeps_keys or not plan.held[name].now.ref or plan.held[name].now.ref != entry.ref:
             plan.numbered.append((entry.ref, name))
         leader = 0 if entry.is_leader else _number(entry.scope, entry.leader)
