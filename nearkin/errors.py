@@ -37,5 +37,9 @@ class StoreError(RunError):
     """A store could not do what an index asked: connection lost, timeout, read-only, full. Nothing was written by that step."""
 
 
+class MovedError(StoreError):
+    """The index is being moved to another store, or has been; an index looks where to and tries again there."""
+
+
 class RacedError(StoreError):
     """Another process changed what a step was about to change; the index looks again and tries once more."""

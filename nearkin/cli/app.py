@@ -21,9 +21,11 @@ from nearkin.cli import (
     merge,
     pairs,
     plan,
+    serve,
     shadow,
     sketch,
     synth,
+    token,
     tune,
 )
 from nearkin.errors import NearkinError, UsageError
@@ -113,10 +115,12 @@ COMMANDS = (
 )
 for command in COMMANDS:
     app.command()(interruptible(command))
-for registered in index.index.registered_commands:
-    if registered.callback is not None:
-        registered.callback = interruptible(registered.callback)
-app.add_typer(index.index, name="index")
+app.command(context_settings=serve.ANY)(interruptible(serve.serve))
+for name, group in (("index", index.index), ("token", token.token)):
+    for registered in group.registered_commands:
+        if registered.callback is not None:
+            registered.callback = interruptible(registered.callback)
+    app.add_typer(group, name=name)
 
 
 if __name__ == "__main__":

@@ -258,7 +258,13 @@ def migrate(
 @index.command()
 def rebuild(
     source: Annotated[str, typer.Argument(help="URL of the live index.")],
-    target: Annotated[str, typer.Argument(help="URL of an empty store beside it.")],
+    target: Annotated[str | None, typer.Argument(help="URL of an empty store beside it.")] = None,
+    cut_over: Annotated[
+        bool, typer.Option("--cut-over", help="Then the index moves there; processes that have it open go over.")
+    ] = False,
+    cut_back: Annotated[
+        bool, typer.Option("--cut-back", help="Back to SOURCE, which it was moved from; or ends a move that was broken off.")
+    ] = False,
     threshold: MaybeThreshold = None,
     shingle: Annotated[str | None, typer.Option(help="words:N or chars:N.")] = None,
     k: o.K = None,
@@ -272,8 +278,14 @@ def rebuild(
     Examples:
 
         nearkin index rebuild sqlite:///kin.db sqlite:///next.db --shingle chars:5 --threshold 0.7
+
+        nearkin index rebuild sqlite:///kin.db sqlite:///next.db --shingle chars:5 --cut-over
+
+        nearkin index rebuild sqlite:///kin.db --cut-back
     """
-    from nearkin.index.bulk import rebuild as anew
+    from nearkin.errors import UsageError
+    from nearkin.index.rebuilding import cut_back as back
+    from nearkin.index.rebuilding import rebuild as anew
     from nearkin.keys import HashKey
     from nearkin.spec import parse_shingle
 
@@ -281,4 +293,11 @@ def rebuild(
     given = {"k": k, "slot_bits": slot_bits}
     changes = {**unit, **{name: value for name, value in given.items() if value is not None}}
     secret = None if key_file is None else HashKey.read(key_file)
-    say(anew(source, target, changes, threshold, secret, tables), json)
+    if cut_back:
+        if target is not None or cut_over or changes or threshold is not None:
+            raise UsageError("--cut-back goes with the URL that the index was moved from, and nothing else")
+        say(back(source, secret, tables), json)
+        return
+    if target is None:
+        raise UsageError(f"give the URL of an empty store beside {source}, or --cut-back")
+    say(anew(source, target, changes, threshold, secret, tables, cut_over), json)

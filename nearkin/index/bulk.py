@@ -1,8 +1,7 @@
-"""Whole indexes: from a finished run, from files, from another store, from another Spec."""
+"""Whole indexes: from a finished run, from files, from another store."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,14 @@ import pyarrow.parquet as pq
 from nearkin.corpus import Columns, FileCorpus, make_ids, with_dimensions
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
-from nearkin.index.entry import Changes, Entry, Written
+from nearkin.index.entry import Changes, Written
 from nearkin.index.index import Index
+from nearkin.index.making import Maker
 from nearkin.index.preparing import Prepared
-from nearkin.index.upkeep import copy, exported, header_of, load, read_header
+from nearkin.index.upkeep import Filling, exported, header_of, load, read_header
 from nearkin.jobs import SIGNATURES, Saved
 from nearkin.keys import HashKey
-from nearkin.measures.base import Payload, starts_of
+from nearkin.measures.base import Payload
 from nearkin.prepare import Asked
 from nearkin.sketch.materials import Materials
 from nearkin.spec import Spec
@@ -88,8 +88,10 @@ def documents_of(column: pa.Array) -> list[Any]:
 def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, postings: str) -> dict[str, Any]:
     """A run's clusters as an index: signatures as they were saved, verified similarities, nothing sketched again.
 
+    One that was broken off goes on where it stopped.
+
     Raises:
-        UsageError: The run's members are not verified against the kept document, or the store is not empty.
+        UsageError: The run's members are not verified against the kept document, or the store has other documents.
     """
     record, spec = saved.record, saved.spec
     parameters = record["parameters"]
@@ -112,17 +114,18 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
     materials = Materials.read(saved.folder, spec, secret)
     fields: dict[str, Any] = {"recall": parameters["recall"], "postings": postings, "documents": max(len(documents), 1)}
     with Index.open(url, spec, parameters["threshold"], materials=materials, **fields) as index:
-        if index.store.counts()["records"]:
-            raise UsageError(f"{index.store.url} has documents already; build into an empty store, or use nearkin index add")
-        now, leaders = index.clock(), 0
+        now, leaders, filling = index.clock(), 0, Filling(index)
         for batch in corpus.batches(columns):
             rows = slice(batch.first, batch.first + len(batch.rows))
-            some = clusters.slice(batch.first, len(batch.rows))
+            rows_of = clusters.slice(batch.first, len(batch.rows))
             prepared = _prepared(index, scope, batch.documents[columns.content], np.asarray(documents.signatures[rows]))
-            new = _entries(index, scope, batch.documents[columns.content], some, prepared, now)
+            new = _entries(index, scope, batch.documents[columns.content], rows_of, prepared, now)
             leaders += sum(written.entry.is_leader for written in new)
             for start in range(0, len(new), index.settings.max_batch):
-                index.store.apply(Changes(new=new[start : start + index.settings.max_batch], crowded=True))
+                some = new[start : start + index.settings.max_batch]
+                rest = {entry.id for entry in filling.missing(scope, [entry for entry, _ in some])}
+                index.store.apply(Changes(new=[written for written in some if written.entry.id in rest], crowded=True))
+        filling.end()
         records, where = index.store.counts()["records"], index.store.url
     return {"documents": records, "clusters": leaders, "spec_fingerprint": spec.fingerprint, "store": where}
 
@@ -143,23 +146,21 @@ def _empty(payload: Payload, vectors: bool) -> np.ndarray:
 
 
 def _entries(index: Index, scope: str, column: pa.Array, clusters: pa.Table, prepared: Prepared, now: float) -> list[Written]:
-    names, heads = clusters["id"].to_pylist(), clusters["cluster"].to_pylist()
-    similarity = clusters["similarity"].to_pylist()
-    texts = column.to_pylist() if index.settings.store_text and not index.preparer.vectors else [None] * len(names)
-    starts, every, out = starts_of(prepared.payload), index.settings.postings == "all", []
-    for at, (name, head, text) in enumerate(zip(names, heads, texts, strict=True)):
-        posted = (name == head or every) and not prepared.empty[at]
-        size = 0 if index.preparer.vectors else int(prepared.payload.sizes[at])
-        payload = b"" if text is not None else index.preparer.packed_payload(prepared.payload, starts, at)
-        near = 1.0 if name == head else similarity[at]
-        signature = prepared.signatures[at].tobytes() if posted else b""
-        about = (scope, name, 0, prepared.digests[at], head, head, near, size, now, now, posted)
-        out.append(Written(Entry(*about, signature, text, payload), prepared.keys[at] if posted else None))
-    return out
+    keeps_text = index.settings.store_text and not index.preparer.vectors
+    every = index.settings.postings == "all"
+    maker = Maker(index.preparer, scope, prepared, column.to_pylist() if keeps_text else None, every, now)
+    rows = zip(*(clusters[name].to_pylist() for name in ("id", "cluster", "similarity")), strict=True)
+    return [
+        maker.make(at, name, head, head, 1.0 if name == head else similarity)
+        for at, (name, head, similarity) in enumerate(rows)
+    ]
 
 
 def migrate(source: str, target: str, secret: HashKey | None, tables: Path | None = None) -> int:
-    """Copies an index, or an export of one, into an empty store, as it is; returns how many documents."""
+    """Copies an index, or an export of one, into an empty store, as it is; returns how many documents.
+
+    One that was broken off goes on where it stopped.
+    """
     materials = Materials(secret)
     if "://" not in source:
         header, entries = read_header(Path(source)), exported(Path(source))
@@ -177,41 +178,3 @@ def _like(url: str, header: Mapping[str, Any], materials: Materials, tables: Pat
     spec = Spec.from_json(json.dumps(header["spec"]))
     kept = {name: value for name, value in header.items() if name not in ("format", "spec", "threshold")}
     return Index.open(url, spec, header["threshold"], materials=materials, tables=tables, **kept)
-
-
-def rebuild(
-    source: str,
-    target: str,
-    changes: Mapping[str, Any],
-    threshold: float | None,
-    secret: HashKey | None,
-    tables: Path | None = None,
-) -> dict[str, Any]:
-    """An index of another Spec or threshold beside a live one, from its texts; says how the two compare."""
-    materials = Materials(secret)
-    with Index.open(source, materials=materials, tables=tables) as live:
-        spec = replace(live.spec, **changes)
-        kept: dict[str, Any] = {
-            name: getattr(live.settings, name) for name in ("recall", "postings", "store_text", "documents")
-        }
-        asked = live.threshold if threshold is None else threshold
-        with Index.open(target, spec, asked, materials=live.materials, **kept) as anew:
-            if anew.store.counts()["records"]:
-                raise UsageError(f"{anew.store.url} has documents already; rebuild into an empty store")
-            documents = copy(live, anew)
-            before, after = live.store.counts(), anew.store.counts()
-            agreeing = _agreeing(live, anew)
-    return {
-        "documents": documents,
-        "clusters_before": before["leaders"],
-        "clusters_after": after["leaders"],
-        "same_standing": agreeing,
-        "spec_before": live.spec.fingerprint,
-        "spec_after": spec.fingerprint,
-    }
-
-
-def _agreeing(live: Index, anew: Index) -> int:
-    """Documents that are representatives in both, or in neither."""
-    mine = {(entry.scope, entry.id): entry.is_leader for entry in live.store.scan()}
-    return sum(mine.get((entry.scope, entry.id)) == entry.is_leader for entry in anew.store.scan())

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+RESERVED = "\x1f"
+"""Scopes that begin so hold what the system itself keeps; services let nobody name them."""
 REF_SHIFT, MEMBER, MOST_SIZE = 24, 1 << 23, (1 << 23) - 1
 """A posting is ref << 24 | member << 23 | size: who it is of, whether that is no representative, and the size, which decides
 before anything is fetched whether it can be similar at all."""
@@ -71,11 +73,14 @@ class Written(NamedTuple):
     keys: np.ndarray | None
 
 
+TOUCHED = "touched"
+
+
 class Event(NamedTuple):
     """A line of the log: what was erased, or which cluster went into which. It holds no content."""
 
     kind: str
-    """`erased` or `merged`."""
+    """`erased` or `merged`; `touched`: written or gone while the index was copied, for the copy to follow."""
     scope: str
     id: str
     into: str
@@ -96,6 +101,8 @@ class Changes:
         entering: (posting, keys) of documents that are on other shards.
         leaving: (number, keys) of such documents; before `entering`.
         crowded: Whether a bucket may get more postings than it takes: only then a store has to count them.
+        resolves: Whether what other processes remember of a document may become untrue: the store's generation rises.
+        epoch: Of the store's move, that the step was made under; None for steps that belong to the move itself.
         events: For the log.
     """
 
@@ -109,6 +116,8 @@ class Changes:
     entering: list[tuple[int, np.ndarray]] = field(default_factory=list)
     leaving: list[tuple[int, np.ndarray]] = field(default_factory=list)
     crowded: bool = False
+    resolves: bool = False
+    epoch: int | None = None
 
     def __bool__(self) -> bool:
         some = (self.dropped, self.unposted, self.changed, self.new, self.posted, self.events, self.entering, self.leaving)

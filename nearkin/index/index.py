@@ -5,39 +5,48 @@ signature, buckets of representatives, candidates by shared bands, length filter
 """
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
+from weakref import finalize
 
 import numpy as np
 
 from nearkin.engine.settings import Settings
-from nearkin.errors import IncompatibleError, RacedError, UsageError
+from nearkin.errors import MovedError, RacedError, StoreError, UsageError
 from nearkin.evaluate.explain import Explanation, explain
+from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.index.cache import Resolution, ResolvedCache
-from nearkin.index.entry import REF_SHIFT, Changes, Cluster, Entry, Event, Match, Outcome, Written, batches
-from nearkin.index.preparing import Document, Prepared, Preparer, default_id
+from nearkin.index.entry import REF_SHIFT, TOUCHED, Changes, Cluster, Entry, Event, Match, Outcome, Written, batches
+from nearkin.index.making import Maker
+from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, Move
+from nearkin.index.opening import Opened, open_index, unasked
+from nearkin.index.preparing import Checked, Document, Prepared, Preparer, default_id
 from nearkin.index.searching import Decision, Searcher
 from nearkin.index.settings import IndexSettings
 from nearkin.index.store import Store
-from nearkin.index.stores.urls import open_store
+from nearkin.index.stores.memory import MemoryStore
+from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.measures import Measure, Request, measure_of
-from nearkin.measures.base import starts_of, stored_of
+from nearkin.measures.base import stored_of
 from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.spec import Spec
 
-FORMAT = 1
+R = TypeVar("R")
 STRIPES = 64
 TRIES = 8
+INTERVAL = 5.0
+"""Seconds of the clock after which a store is asked for news again."""
+CLOSED, PAUSE = 30.0, 0.02
+"""Seconds that a writer waits for a cut-over to end, and between looks."""
 FRESH = 0.01
 """Of a time to live: a hit within so much of the last one writes nothing."""
-DEFAULT_THRESHOLD = 0.8
 
 
 class _Known(NamedTuple):
@@ -66,33 +75,36 @@ class Index:
     """
 
     def __init__(
-        self,
-        store: Store,
-        settings: IndexSettings,
-        materials: Materials,
-        clock: Callable[[], float],
-        tables: Path | None = None,
+        self, opened: Opened, materials: Materials, clock: Callable[[], float], tables: Path | None = None, follow: bool = True
     ) -> None:
-        self.store = store
-        self.clock = clock
-        header = store.claim(_header(settings))
-        self.settings = _of_header(header, settings, store.url)
-        assert self.settings.spec is not None
-        assert self.settings.threshold is not None
-        self.spec: Spec = self.settings.spec
-        self.threshold: float = self.settings.threshold
-        self.materials = materials if tables is None else Materials.read(tables, self.spec, materials.secret)
-        self.measure: Measure = measure_of(self.spec, self.materials)
-        chosen = self.settings
-        self.banding = self.measure.banding(
-            Request(self.threshold, chosen.recall, chosen.bands, chosen.rows, 1, chosen.probes, chosen.documents)
-        )
-        salt = f"{self.spec.fingerprint}:{self.banding.bands}:{self.banding.rows}:{self.banding.probes}"
-        self.preparer = Preparer(self.measure, self.banding, self.materials, salt.encode(), chosen.max_document)
-        self.searcher = Searcher(store, self.settings, self.preparer, clock)
-        self._cache = ResolvedCache(chosen.cache)
+        self.clock, self._tables, self._follow = clock, tables, follow
         self._locks = [RLock() for _ in range(STRIPES)]
+        self._watch = RLock()
+        self._cache = ResolvedCache(opened.settings.cache)
         self._evicted_cold = 0
+        self._enter(opened, materials)
+
+    def _enter(self, opened: Opened, materials: Materials) -> None:
+        """Everything that follows from where the index is and what it was made with."""
+        chosen = opened.settings
+        assert chosen.spec is not None
+        assert chosen.threshold is not None
+        if self._tables is not None:
+            materials = Materials.read(self._tables, chosen.spec, materials.secret)
+        measure: Measure = measure_of(chosen.spec, materials)
+        banding = measure.banding(
+            Request(chosen.threshold, chosen.recall, chosen.bands, chosen.rows, 1, chosen.probes, chosen.documents)
+        )
+        salt = f"{chosen.spec.fingerprint}:{banding.bands}:{banding.rows}:{banding.probes}"
+        self.store, self.settings, self._news, self._urls = opened
+        self.spec: Spec = chosen.spec
+        self.threshold: float = chosen.threshold
+        self.materials, self.measure, self.banding = materials, measure, banding
+        self._binned = self.spec.scheme == "binned" and not self.spec.truncated
+        self.preparer = Preparer(measure, banding, materials, salt.encode(), chosen.max_document)
+        self.searcher = Searcher(self.store, chosen, self.preparer, self.clock)
+        self._cache.held_against(self._news.generation)
+        self._looked = self.clock()
 
     @classmethod
     def open(
@@ -105,6 +117,7 @@ class Index:
         materials: Materials = NOTHING,
         tables: str | Path | None = None,
         clock: Callable[[], float] = time.time,
+        follow: bool = True,
         **fields: Any,
     ) -> Self:
         """Opens an index, or makes one where there is none.
@@ -116,7 +129,8 @@ class Index:
             settings: Further parameters.
             materials: The key and the tables that the Spec names.
             tables: A run's folder to read those tables from (a frequency cut, document frequencies), whatever the Spec is.
-            clock: Seconds; for times to live and windows.
+            clock: Seconds; for times to live and windows, and for how often the store is asked for news.
+            follow: Whether to go where the index has been moved to, now and later.
             **fields: Fields of IndexSettings, in place of `settings`'.
 
         Raises:
@@ -130,7 +144,7 @@ class Index:
                 f"{error}; the settings of an index are {', '.join(IndexSettings.__dataclass_fields__)}"
             ) from error
         asked = replace(asked, spec=spec or asked.spec, threshold=threshold if threshold is not None else asked.threshold)
-        return cls(open_store(url, asked), asked, materials, clock, None if tables is None else Path(tables))
+        return cls(open_index(url, asked, follow), materials, clock, None if tables is None else Path(tables), follow)
 
     def __enter__(self) -> Self:
         return self
@@ -141,6 +155,88 @@ class Index:
     def close(self) -> None:
         """Gives back what the store holds."""
         self.store.close()
+
+    # -- where it is
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The URLs of its store as they may be written down, without passwords."""
+        return tuple(map(lasting, self._urls))
+
+    def look(self) -> None:
+        """Asks the store for news: goes over to another one where the index has moved, and forgets what others made untrue.
+
+        It happens by itself, INTERVAL seconds after the last time.
+
+        Raises:
+            StoreError: The store, or the one that the index has moved to, cannot be reached.
+        """
+        with self._watch:
+            # before the store is asked, so that other threads work on meanwhile
+            self._looked = self.clock()
+            news = self.store.news()
+            if self._follow and news.move.phase == MOVED:
+                self._go_over(news.move)
+                return
+            self._cache.held_against(news.generation)
+            self._news = news
+
+    def _look_around(self) -> None:
+        """Where it is time to; memory:// has no other processes."""
+        if not 0 <= self.clock() - self._looked < INTERVAL and self.store.url != MemoryStore.url:
+            self.look()
+
+    def _go_over(self, move: Move) -> None:
+        """To the store that the index has moved to, between steps: none is half here and half there."""
+        asked = replace(unasked(self.settings), max_memory=None)
+        to = with_passwords(move.urls, self._urls)
+        opened = open_index(to[0] if len(to) == 1 else to, asked, True)
+        with ExitStack() as stack:
+            for lock in self._locks:
+                stack.enter_context(lock)
+            left = self.searcher
+            try:
+                self._enter(opened, self.materials)
+            except BaseException:
+                opened.store.close()
+                raise
+            self._cache.clear()
+        # look-ups that are under way hold the searcher, so that they end where they began
+        finalize(left, left.store.close)
+
+    def _await_opening(self) -> None:
+        """Until steps may be written: for as long as the last documents of a move are carried over, nobody writes."""
+        until = time.monotonic() + CLOSED
+        while self._closed:
+            self.look()
+            _, phase, urls = self._news.move
+            if phase == FILLING or (phase == CLOSING and time.monotonic() > until):
+                about = "is being made from" if phase == FILLING else f"has been closed for {CLOSED:.0f} s, for a cut-over to"
+                raise StoreError(
+                    f"{self.store.url} {about} {' '.join(urls)}: try again; or, if that was broken off, nearkin index rebuild "
+                    "--cut-back opens it as it is"
+                )
+            time.sleep(PAUSE)
+
+    @property
+    def _closed(self) -> bool:
+        return self._follow and self._news.move.phase in (CLOSING, FILLING)
+
+    def step(self, scope: str, step: Callable[[], R]) -> R:
+        """A step under its scope's lock, again where another process came between, or where the index has moved."""
+        for _ in range(TRIES):
+            self._look_around()
+            self._await_opening()
+            try:
+                with self._locked(scope):
+                    return step()
+            except MovedError as error:
+                failed: StoreError = error
+                self.look()
+            except RacedError as error:
+                failed = error
+                self._cache.clear()
+        raise failed
 
     # -- upsert
 
@@ -170,20 +266,14 @@ class Index:
         digests = [self.preparer.digest(document) for document in checked]
         given = ids or [None] * len(checked)
         names = [default_id(digests[i]) if name is None else _checked(name, "id", 1) for i, name in enumerate(given)]
-        with self._locked(scope):
-            for _ in range(TRIES):
-                try:
-                    return self._upsert(scope, checked, digests, names, began)
-                except RacedError as error:
-                    raced = error
-                    self._cache.clear()
-            raise raced
+        return self.step(scope, lambda: self._upsert(scope, checked, digests, names, began))
 
     def _upsert(
-        self, scope: str, documents: "list[str | np.ndarray]", digests: list[bytes], names: list[str], began: float
+        self, scope: str, documents: list[Checked], digests: list[bytes], names: list[str], began: float
     ) -> list[Outcome]:
         if len(set(names)) < len(names):
             return self._with_repeats(scope, documents, digests, names, began)
+        era = self._cache.era
         known = self._known(scope, digests, names)
         if len(names) > 1 and any(one.entry is not None and one.resolution is None for one in known):
             return self._one_by_one(scope, documents, digests, names)
@@ -193,24 +283,32 @@ class Index:
         decisions: list[Decision] = []
         if rest:
             prepared = self.preparer.prepare(scope, [documents[i] for i in rest], [digests[i] for i in rest])
+            sketched = time.perf_counter()
             gone = next((one.entry for one in known if one.entry is not None and one.resolution is None), None)
             if gone is not None:
                 self._take_out(gone, changes, now)
             without = frozenset() if gone is None else frozenset((gone.ref,))
             decisions = self.searcher.decide(prepared, without, changes)
+            compared = sum(decision.compared for decision in decisions)
+            slots = prepared.signatures[: len(rest) if self._binned else 0]
+            self.searcher.observed.searched(len(rest), compared, slots, sketched - looked)
             if changes.crowded and len(names) > 1:
                 return self._one_by_one(scope, documents, digests, names)
             self._add(scope, [documents[i] for i in rest], [names[i] for i in rest], prepared, decisions, changes, now)
         searched = time.perf_counter()
         if changes:
-            self._apply(changes)
+            self.apply(changes)
         self._evict_cold()
         spent = {"look_up": looked - began, "search": searched - looked, "write": time.perf_counter() - searched}
         seconds = {name: value / max(len(names), 1) for name, value in spent.items()}
-        return self._outcomes(scope, names, known, rest, decisions, changes, seconds)
+        outcomes = self._outcomes(names, known, rest, decisions, changes, seconds)
+        for outcome, digest in zip(outcomes, digests, strict=True):
+            resolution = Resolution(digest, outcome.representative, outcome.cluster, outcome.similarity)
+            self._cache.put(scope, outcome.id, resolution, era)
+        return outcomes
 
     def _with_repeats(
-        self, scope: str, documents: "list[str | np.ndarray]", digests: list[bytes], names: list[str], began: float
+        self, scope: str, documents: list[Checked], digests: list[bytes], names: list[str], began: float
     ) -> list[Outcome]:
         """A batch that has a document more than once: the later ones find the first."""
         first: dict[str, int] = {}
@@ -222,16 +320,29 @@ class Index:
         found = dict(zip(first, self._upsert(scope, *some, began), strict=True))
         return [found[name] if first[name] == at else _again(found[name]) for at, name in enumerate(names)]
 
-    def _one_by_one(
-        self, scope: str, documents: "list[str | np.ndarray]", digests: list[bytes], names: list[str]
-    ) -> list[Outcome]:
+    def _one_by_one(self, scope: str, documents: list[Checked], digests: list[bytes], names: list[str]) -> list[Outcome]:
         """For batches whose documents change what later ones find in other ways than by being new."""
         rows = zip(documents, digests, names, strict=True)
         return [self._upsert(scope, [d], [g], [n], time.perf_counter())[0] for d, g, n in rows]
 
-    def _apply(self, changes: Changes) -> None:
+    def apply(self, changes: Changes) -> None:
         """One step of the store; what it changed is no longer what the cache says."""
-        self.store.apply(changes)
+        move = self._news.move
+        if self._follow and move.phase == CLOSING:
+            raise MovedError(f"{self.store.url} is being moved")
+        changes.epoch = move.epoch
+        if move.phase == COPYING:
+            now = self.clock()
+            changes.events += [Event(TOUCHED, e.scope, e.id, "", now) for e, _ in (*changes.dropped, *changes.new)]
+        changes.resolves = bool(changes.dropped or changes.posted or changes.unposted)
+        if changes.resolves:
+            self._cache.step()
+        try:
+            self.store.apply(changes)
+        except StoreError:
+            if changes.resolves:
+                self._cache.doubt()
+            raise
         for entry in (*changes.changed, *(written.entry for written in changes.dropped)):
             self._cache.forget(entry.scope, entry.id)
 
@@ -264,7 +375,6 @@ class Index:
 
     def _outcomes(
         self,
-        scope: str,
         names: list[str],
         known: list[_Known],
         rest: list[int],
@@ -280,18 +390,16 @@ class Index:
                 leader, similarity = one.resolution.leader, one.resolution.similarity
                 kind = "exact" if leader == name else "resolved"
                 outcomes.append(Outcome(kind, one.layer, name, one.resolution.cluster, leader, similarity, 0, seconds))
-                self._cache.put(scope, name, one.resolution)
                 continue
             entry, compared = written[name], searched[i].compared
             kind = "updated" if one.entry is not None else "new" if entry.is_leader else "match"
             outcomes.append(Outcome(kind, "search", name, entry.cluster, entry.leader, entry.similarity, compared, seconds))
-            self._cache.put(scope, name, Resolution(entry.digest, entry.leader, entry.cluster, entry.similarity))
         return outcomes
 
     def _add(
         self,
         scope: str,
-        documents: "list[str | np.ndarray]",
+        documents: list[Checked],
         names: list[str],
         prepared: Prepared,
         decisions: list[Decision],
@@ -299,12 +407,13 @@ class Index:
         now: float,
     ) -> None:
         """New entries by what was decided; those that are posted with their keys."""
-        every, keeps_text = self.settings.postings == "all", self.settings.store_text and not self.preparer.vectors
-        starts = None if keeps_text else starts_of(prepared.payload)
+        keeps_text = self.settings.store_text and not self.preparer.vectors
+        every = self.settings.postings == "all"
+        maker = Maker(self.preparer, scope, prepared, documents if keeps_text else None, every, now)
         refreshed = {entry.id for entry in changes.changed}
         times = (self.settings.record_ttl, self.settings.bucket_ttl, self.settings.window)
         least = now - FRESH * min((ttl for ttl in times if ttl is not None), default=np.inf)
-        for at, (document, name, decision) in enumerate(zip(documents, names, decisions, strict=True)):
+        for at, (name, decision) in enumerate(zip(names, decisions, strict=True)):
             leader, cluster, similarity = name, name, 1.0
             if decision.entry is not None:
                 leader, cluster, similarity = decision.entry.id, decision.entry.cluster, decision.similarity
@@ -315,28 +424,7 @@ class Index:
             elif decision.position is not None:
                 leader = cluster = names[decision.position]
                 similarity = decision.similarity
-            posted = (leader == name or every) and not prepared.empty[at]
-            text = document if keeps_text and isinstance(document, str) else None
-            payload = b"" if starts is None else self.preparer.packed_payload(prepared.payload, starts, at)
-            signature = prepared.signatures[at].tobytes() if posted else b""
-            size = 0 if self.preparer.vectors else int(prepared.payload.sizes[at])
-            entry = Entry(
-                scope,
-                name,
-                0,
-                prepared.digests[at],
-                leader,
-                cluster,
-                similarity,
-                size,
-                now,
-                now,
-                posted,
-                signature,
-                text,
-                payload,
-            )
-            changes.new.append(Written(entry, prepared.keys[at] if posted else None))
+            changes.new.append(maker.make(at, name, leader, cluster, similarity))
 
     # -- look up
 
@@ -345,18 +433,19 @@ class Index:
 
         Nothing is written.
         """
-        checked = self.preparer.check(document)
-        prepared = self.preparer.prepare(_checked(scope, "scope", 0), [checked], [self.preparer.digest(checked)])
+        self._look_around()
+        searcher = self.searcher
+        preparer = searcher.preparer
+        checked = preparer.check(document)
+        prepared = preparer.prepare(_checked(scope, "scope", 0), [checked], [preparer.digest(checked)])
         if prepared.empty[0]:
             return []
-        ranked = self.searcher.ranked(prepared, leaders=self.settings.postings == "leaders")
-        pool = self.searcher.pool(prepared, ranked)
+        ranked = searcher.ranked(prepared, leaders=searcher.settings.postings == "leaders")
+        pool = searcher.pool(prepared, ranked)
         found = []
         shared = dict(zip((ranked.words >> REF_SHIFT).tolist(), ranked.shared.tolist(), strict=True))
         positions = np.arange(1, 1 + len(pool.entries), dtype=np.uint64)
-        for entry, similarity in zip(
-            pool.entries, self.searcher.similarity(np.uint64(0), positions, pool).tolist(), strict=True
-        ):
+        for entry, similarity in zip(pool.entries, searcher.similarity(np.uint64(0), positions, pool).tolist(), strict=True):
             if similarity >= 0:
                 found.append(Match(entry.id, entry.cluster, similarity, int(shared[entry.ref])))
         return sorted(found, key=lambda match: (-match.similarity, match.id))[:top]
@@ -365,14 +454,22 @@ class Index:
 
     def get(self, scope: str, id: str) -> Entry | None:
         """A document's entry, if it is there."""
-        return self.store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
+        self._look_around()
+        return self._get(scope, id)
+
+    def _get(self, scope: str, id: str) -> Entry | None:
+        searcher = self.searcher
+        return searcher.store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
 
     def cluster(self, scope: str, id: str) -> Cluster | None:
         """The cluster of a document."""
-        entry = self.get(scope, id)
+        self._look_around()
+        searcher = self.searcher
+        store = searcher.store
+        entry = store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
         if entry is None:
             return None
-        members = ((one.id, one.similarity) for one in self.store.members(scope, entry.leader))
+        members = ((one.id, one.similarity) for one in store.members(scope, entry.leader))
         return Cluster(entry.cluster, entry.leader, ((entry.leader, 1.0), *members))
 
     def explain(self, scope: str, a: str, b: str) -> Explanation:
@@ -396,6 +493,7 @@ class Index:
 
     def stats(self) -> dict[str, Any]:
         """Counts of the store, of the cache, and what the index is."""
+        self._look_around()
         return {
             **self.store.counts(),
             "evicted_cold": self._evicted_cold,
@@ -407,25 +505,35 @@ class Index:
             "url": self.store.url,
         }
 
+    def metrics(self, recall: float | None = None) -> FleetMetrics:
+        """The figures that a fleet is watched by, of what this process saw since it opened the index.
+
+        Args:
+            recall: On labelled documents, if it was measured.
+        """
+        return self.searcher.observed.metrics(recall, self.store.counts().get("bytes"))
+
+    def hot_buckets(self, most: int = 20) -> list[tuple[int, Entry]]:
+        """(postings, oldest document) of the largest buckets that searches looked into, largest first."""
+        hot = self.searcher.observed.hottest()[:most]
+        found = self.store.by_refs([bucket.oldest for bucket in hot])
+        return [(bucket.size, entry) for bucket, entry in zip(hot, found, strict=True) if entry is not None]
+
     # -- what goes
 
     def remove(self, scope: str, id: str) -> bool:
         """Erases a document; if it stood for others, they elect another representative. Says whether it was there."""
-        with self._locked(scope):
-            for _ in range(TRIES):
-                entry = self.get(scope, id)
-                if entry is None:
-                    return False
-                changes, now = Changes(), self.clock()
-                self._take_out(entry, changes, now)
-                changes.events.append(Event("erased", scope, id, "", now))
-                try:
-                    self._apply(changes)
-                except RacedError as error:
-                    raced = error
-                    continue
-                return True
-            raise raced
+        return self.step(scope, lambda: self._remove(scope, id))
+
+    def _remove(self, scope: str, id: str) -> bool:
+        entry = self._get(scope, id)
+        if entry is None:
+            return False
+        changes, now = Changes(), self.clock()
+        self._take_out(entry, changes, now)
+        changes.events.append(Event("erased", scope, id, "", now))
+        self.apply(changes)
+        return True
 
     def _take_out(self, entry: Entry, changes: Changes, now: float) -> None:
         """The steps by which a document goes, and those that it stood for find another representative."""
@@ -463,22 +571,18 @@ class Index:
 
     def merge_into_older(self, scope: str, id: str) -> int:
         """A representative that verifies with an older one goes to it, with what it stands for; returns how many moved."""
-        with self._locked(scope):
-            for _ in range(TRIES):
-                entry = self.get(scope, id)
-                if entry is None or not entry.is_leader or not entry.posted:
-                    return 0
-                older = self._older(entry)
-                if older is None:
-                    return 0
-                changes = self._merging(entry, *older)
-                try:
-                    self._apply(changes)
-                except RacedError as error:
-                    raced = error
-                    continue
-                return len(changes.changed)
-            raise raced
+        return self.step(scope, lambda: self._merge(scope, id))
+
+    def _merge(self, scope: str, id: str) -> int:
+        entry = self._get(scope, id)
+        if entry is None or not entry.is_leader or not entry.posted:
+            return 0
+        older = self._older(entry)
+        if older is None:
+            return 0
+        changes = self._merging(entry, *older)
+        self.apply(changes)
+        return len(changes.changed)
 
     def _older(self, entry: Entry) -> tuple[Entry, float] | None:
         """The most similar representative that came before, and how similar it is."""
@@ -520,39 +624,42 @@ class Index:
 
     def expire(self) -> dict[str, int]:
         """Takes out documents and postings whose time is over; returns how many of each."""
-        now, gone = self.clock(), {"records": 0, "postings": 0}
+        self._look_around()
+        now, gone, store = self.clock(), {"records": 0, "postings": 0}, self.store
         if self.settings.bucket_ttl is not None:
-            gone["postings"] = self._unpost(self.store.due(now - self.settings.bucket_ttl, posted=True))
+            for scope, batch in batches(store.due(now - self.settings.bucket_ttl, posted=True)):
+                gone["postings"] += self.step(scope, partial(self._unpost, store, scope, batch))
         if self.settings.record_ttl is not None:
-            due = list(self.store.due(now - self.settings.record_ttl, posted=False))
-            for entry in sorted(due, key=lambda entry: entry.is_leader):
-                changes = Changes()
-                held = self.get(entry.scope, entry.id)
-                if held is None or held.seen >= now - self.settings.record_ttl:
-                    continue
-                if held.is_leader and self.store.members(held.scope, held.id):
-                    # it stays for as long as others are resolved to it
-                    continue
-                keys = self.preparer.keys_of(held.scope, [held])[0] if held.posted else None
-                changes.dropped.append(Written(held, keys))
-                self._apply_quietly(changes)
-                gone["records"] += 1
+            before = now - self.settings.record_ttl
+            for entry in sorted(store.due(before, posted=False), key=lambda entry: entry.is_leader):
+                gone["records"] += self.step(entry.scope, partial(self._expire, entry, before))
         return gone
 
-    def _unpost(self, entries: Iterator[Entry]) -> int:
+    def _expire(self, entry: Entry, before: float) -> bool:
+        held = self._get(entry.scope, entry.id)
+        if held is None or held.seen >= before:
+            return False
+        if held.is_leader and self.store.members(held.scope, held.id):
+            # it stays for as long as others are resolved to it
+            return False
+        keys = self.preparer.keys_of(held.scope, [held])[0] if held.posted else None
+        self.apply(Changes(dropped=[Written(held, keys)]))
+        return True
+
+    def _unpost(self, store: Store, scope: str, entries: list[Entry]) -> int:
         """Out of their buckets: they stay, but nothing new is resolved to them. Returns how many there are."""
-        count = 0
-        for scope, batch in batches(entries):
-            keys = self.preparer.keys_of(scope, batch)
-            unposted = [Written(entry, keys[at]) for at, entry in enumerate(batch)]
-            self._apply_quietly(Changes(unposted=unposted, changed=[entry._replace(posted=False) for entry in batch]))
-            count += len(batch)
-        return count
+        if store is not self.store:
+            # their numbers say nothing in the store that the index has moved to
+            return 0
+        keys = self.preparer.keys_of(scope, entries)
+        unposted = [Written(entry, keys[at]) for at, entry in enumerate(entries)]
+        self._apply_quietly(Changes(unposted=unposted, changed=[entry._replace(posted=False) for entry in entries]))
+        return len(entries)
 
     def _apply_quietly(self, changes: Changes) -> None:
         """What another process has changed meanwhile is left to the next time."""
         try:
-            self._apply(changes)
+            self.apply(changes)
         except RacedError:
             return
 
@@ -561,7 +668,8 @@ class Index:
         most = self.settings.max_memory
         if most is None or (counts := self.store.counts())["bytes"] <= most:
             return
-        self._evicted_cold += self._unpost(islice(self.store.due(np.inf, posted=True), max(1, counts["leaders"] // 10)))
+        cold = islice(self.store.due(np.inf, posted=True), max(1, counts["leaders"] // 10))
+        self._evicted_cold += sum(self._unpost(self.store, scope, batch) for scope, batch in batches(cold))
 
     def scopes(self) -> list[str]:
         """The scopes that have documents."""
@@ -581,8 +689,6 @@ def _again(outcome: Outcome) -> Outcome:
 
 
 MOST_NAME = 1024
-KEPT = ("threshold", "recall", "bands", "rows", "probes", "documents", "postings", "store_text")
-"""Settings that an index is made with, beside its Spec."""
 
 
 def _checked(name: str, what: str, least: int) -> str:
@@ -598,30 +704,3 @@ def _checked(name: str, what: str, least: int) -> str:
     if not least <= size <= MOST_NAME or "\0" in name:
         raise UsageError(f"{what} {str(name)[:60]!r} is no text of {least} to {MOST_NAME} bytes without NUL")
     return name
-
-
-def _header(settings: IndexSettings) -> dict[str, Any]:
-    """What an index is made with."""
-    spec = settings.spec or Spec()
-    threshold = DEFAULT_THRESHOLD if settings.threshold is None else settings.threshold
-    given = asdict(settings)
-    kept = {name: given[name] for name in KEPT}
-    return {"format": FORMAT, "spec": json.loads(spec.to_json()), **kept, "threshold": threshold}
-
-
-def _of_header(header: dict[str, Any], asked: IndexSettings, url: str) -> IndexSettings:
-    """An existing index' settings, which win over defaults; what was asked for and is another is an error."""
-    if header["format"] != FORMAT:
-        raise IncompatibleError(f"{url} has index format {header['format']}, this nearkin reads {FORMAT}")
-    spec = Spec.from_json(json.dumps(header["spec"]))
-    if asked.spec is not None:
-        asked.spec.require(spec, f"the index {url}")
-    default = IndexSettings()
-    kept = {name: header[name] for name in KEPT}
-    for name, value in kept.items():
-        given = getattr(asked, name)
-        if given != getattr(default, name) and given != value:
-            raise IncompatibleError(
-                f"the index {url} was made with {name}={value!r}, this asks for {given!r}: leave it out, or rebuild the index"
-            )
-    return replace(asked, spec=spec, **kept)

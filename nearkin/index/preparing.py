@@ -20,9 +20,23 @@ from nearkin.measures.base import Payload
 from nearkin.sketch.materials import Materials
 from nearkin.sketch.sketcher import Keyer, Sketches
 from nearkin.threads import Borrowed
-from nearkin.verify.exact import Sets, distinct_sets
+from nearkin.verify.exact import Sets, distinct, distinct_sets
 
-Document: TypeAlias = "str | Sequence[float] | np.ndarray"
+
+class Shingled(NamedTuple):
+    """A document whose shingles are known, but not its text."""
+
+    hashes: np.ndarray
+    """uint64 (m,), ascending, each once."""
+    signature: np.ndarray | None = None
+    """uint32 (k,), if it is known: of whole MinHash slots."""
+    digest: bytes | None = None
+    """Of the content that they were made of, if that is known."""
+
+
+Document: TypeAlias = "str | Sequence[float] | np.ndarray | Shingled"
+Checked: TypeAlias = "str | np.ndarray | Shingled"
+"""As an index works with it."""
 DIGEST = 16
 
 
@@ -102,12 +116,23 @@ class Preparer:
     def _builders(self) -> Borrowed[Any]:
         return Borrowed(self.measure.payload_builder)
 
-    def check(self, document: Document) -> "str | np.ndarray":
+    @property
+    def takes_shingles(self) -> bool:
+        """Whether shingles are all that is needed of a document: sets of them."""
+        return self.measure.spec.measure == "jaccard"
+
+    def check(self, document: Document) -> Checked:
         """A document as it is kept.
 
         Raises:
             UsageError: It is of another kind, too large, or no vector of these dimensions.
         """
+        if isinstance(document, Shingled):
+            if not self.takes_shingles:
+                raise UsageError(f"measure={self.measure.spec.measure!r} needs whole documents, not their shingles")
+            if document.hashes.nbytes > self.most:
+                raise UsageError(f"{len(document.hashes):,} shingles are more than max_document={self.most:,} bytes")
+            return document
         if not self.vectors:
             if not isinstance(document, str):
                 raise UsageError(f"this index holds texts, not {type(document).__name__}")
@@ -118,7 +143,12 @@ class Preparer:
             except UnicodeEncodeError as error:
                 raise UsageError(f"a document is no valid Unicode text: {error.reason} at {error.start}") from error
             return document
-        vector = np.ascontiguousarray(document, np.float32)
+        if isinstance(document, str):
+            raise UsageError("this index holds vectors, not texts")
+        try:
+            vector = np.ascontiguousarray(document, np.float32)
+        except (ValueError, TypeError) as error:
+            raise UsageError("a vector is a list of numbers") from error
         if vector.shape != (self.measure.spec.n,):
             raise UsageError(f"a vector of this index has {self.measure.spec.n} numbers, not {vector.shape}")
         if not np.isfinite(vector).all():
@@ -127,20 +157,24 @@ class Preparer:
             raise UsageError("a vector of zeros has no direction to compare")
         return vector
 
-    def column(self, documents: "Sequence[str | np.ndarray]") -> pa.Array:
+    def column(self, documents: Sequence[Checked]) -> pa.Array:
         """As Arrow."""
         if not self.vectors:
             return pa.array(documents, pa.large_string())
-        flat = np.concatenate(documents) if len(documents) else np.empty(0, np.float32)
+        flat = np.concatenate([np.empty(0, np.float32), *(one for one in documents if isinstance(one, np.ndarray))])
         return pa.FixedSizeListArray.from_arrays(pa.array(flat), self.measure.spec.n)
 
-    def digest(self, document: "str | np.ndarray") -> bytes:
+    def digest(self, document: Checked) -> bytes:
         """128 bits of the content."""
+        if isinstance(document, Shingled):
+            return document.digest or hashlib.sha256(b"shingles\0" + document.hashes.tobytes()).digest()[:DIGEST]
         content = document.encode() if isinstance(document, str) else document.tobytes()
         return hashlib.sha256(content).digest()[:DIGEST]
 
-    def prepare(self, scope: str, documents: "Sequence[str | np.ndarray]", digests: list[bytes]) -> Prepared:
+    def prepare(self, scope: str, documents: Sequence[Checked], digests: list[bytes]) -> Prepared:
         """Everything at once, by the batch kernels."""
+        if any(isinstance(document, Shingled) for document in documents):
+            return self._shingled(scope, documents, digests)
         column = self.column(documents)
         if self.measure.spec.measure == "jaccard":
             sets: list[Sets] = []
@@ -148,6 +182,30 @@ class Preparer:
             return Prepared(digests, sketches.signatures, self._keys(scope, sketches), _payload(sets), sketches.shingles == 0)
         sketches = self._sketchers.use(lambda tool: tool.sketch(column))
         return Prepared(digests, sketches.signatures, self._keys(scope, sketches), self.payload(column), sketches.shingles == 0)
+
+    def _shingled(self, scope: str, documents: Sequence[Checked], digests: list[bytes]) -> Prepared:
+        """Of shingles; texts among them are shingled first."""
+        known = [one if isinstance(one, Shingled) else self.shingled(self.column([one])) for one in documents]
+        sizes = np.array([len(one.hashes) for one in known], np.int64)
+        starts, hashes = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), np.concatenate([one.hashes for one in known])
+        payload = Payload(sizes, (hashes,))
+        if self.signatures_suffice and all(one.signature is not None for one in known):
+            signatures = np.stack([one.signature for one in known if one.signature is not None])
+            return Prepared(digests, signatures, self.keys_of_signatures(scope, signatures), payload, sizes == 0)
+        sketches = self._sketchers.use(lambda tool: tool.sketch_hashes(hashes, starts))
+        return Prepared(digests, sketches.signatures, self._keys(scope, sketches), payload, sizes == 0)
+
+    def shingled(self, column: pa.Array) -> Shingled:
+        """The shingles of documents (text, or token lists), each by itself, as those of one.
+
+        Args:
+            column: Of texts, or of lists of tokens.
+        """
+        sets: list[Sets] = []
+        sketches = self._sketchers.use(lambda tool: tool.sketch(column, lambda some: sets.append(distinct_sets(*some))))
+        hashes = distinct(np.concatenate([np.empty(0, np.uint64), *(some.hashes for some in sets)]))
+        whole = self.signatures_suffice and len(sketches.signatures)
+        return Shingled(hashes, sketches.signatures.min(axis=0) if whole else None)
 
     def payload(self, column: pa.Array) -> Payload:
         """What exact comparison needs of a column of documents."""

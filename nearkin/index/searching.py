@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry
+from nearkin.index.observed import Observed
 from nearkin.index.preparing import Prepared, Preparer
 from nearkin.index.settings import IndexSettings
 from nearkin.index.store import Store
@@ -64,6 +65,7 @@ class Searcher:
         self.store, self.settings, self.preparer, self.clock = store, settings, preparer, clock
         self.threshold = settings.threshold
         self.measure, self.banding = preparer.measure, preparer.banding
+        self.observed = Observed(settings.max_bucket)
         self.sets = self.measure.spec.measure == "jaccard"
         keys = np.empty((0, 0), np.uint64) if self.measure.spec.truncated else None
         self.margin = margin_for(self.measure.spec.k, self.measure.slots_at(self.threshold) / self.measure.spec.k)
@@ -97,6 +99,7 @@ class Searcher:
         n, per = prepared.keys.shape
         found = self.store.postings(prepared.keys.reshape(-1))
         sizes = np.diff(found.offsets)
+        self.observed.looked(prepared.keys.reshape(-1), found, sizes)
         crowded = bool(len(sizes)) and int(sizes.max()) + n > self.settings.max_bucket
         if not len(found.words):
             return Ranked(*NONE_RANKED, crowded)
@@ -198,6 +201,7 @@ class Searcher:
             scored = self.measure.compare(pairs[passed], pool.stored)
             reached = scored.at_least(self.threshold)
             out[passed[reached]] = scored.similarity[reached]
+            self.observed.verified(len(passed), int(np.count_nonzero(reached)))
         return out
 
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nearkin.index.entry import Changes, Entry, Event, Postings
+from nearkin.index.move import Move, News
 
 
 class Store(Protocol):
@@ -20,6 +21,16 @@ class Store(Protocol):
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         """Writes the header if there is none; returns the one that is there."""
+
+    def news(self) -> News:
+        """Whether the index moves, and its generation: one small look."""
+
+    def redirect(self, move: Move) -> None:
+        """Writes the state of a move; steps of another epoch are refused from then on.
+
+        Raises:
+            RacedError: The store's own epoch is as high already.
+        """
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         """By id."""
@@ -38,6 +49,7 @@ class Store(Protocol):
 
         Raises:
             RacedError: An id is there already, or something that was needed or changed is not; nothing was written.
+            MovedError: The changes are of another epoch than the store; nothing was written.
         """
 
     def members(self, scope: str, leader: str) -> list[Entry]:

@@ -188,34 +188,69 @@ def exported(path: Path) -> Iterator[Entry]:
             yield Entry(ref=0, **row)
 
 
+class Filling:
+    """Documents that go into a store in their order; those that an attempt before brought there are passed over.
+
+    Nothing is written while the store may hold anything else: the documents that it has must be the first ones.
+
+    Args:
+        index: Of the store.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._store = index.store
+        self._left = self._store.counts()["records"]
+
+    def missing(self, scope: str, entries: list[Entry]) -> list[Entry]:
+        """Those of the next documents that are not there.
+
+        Raises:
+            UsageError: The store has others.
+        """
+        if not self._left:
+            return entries
+        held = self._store.entries(scope, [entry.id for entry in entries])
+        rest = [entry for entry, there in zip(entries, held, strict=True) if there is None]
+        self._left -= len(entries) - len(rest)
+        same = all(there is None or _standing(there) == _standing(entry) for entry, there in zip(entries, held, strict=True))
+        if not same or (rest and self._left):
+            self._refuse()
+        return rest
+
+    def end(self) -> None:
+        """There are no more.
+
+        Raises:
+            UsageError: The store has others.
+        """
+        if self._left:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        raise UsageError(
+            f"{self._store.url} has documents already, and they are not what a part of this load would have left; load into an "
+            "empty store, or use nearkin index add"
+        )
+
+
+def _standing(entry: Entry) -> tuple[bytes, str, str, bool]:
+    return entry.digest, entry.leader, entry.cluster, entry.posted
+
+
 def load(index: Index, entries: Iterator[Entry]) -> int:
     """Puts documents of another index of the same Spec and threshold into an empty one, as they are; returns how many.
 
+    A load that was broken off goes on where it stopped.
+
     Raises:
-        UsageError: The index is not empty.
+        UsageError: The index has other documents.
     """
-    if index.store.counts()["records"]:
-        raise UsageError(f"{index.store.url} has documents already; load into an empty store")
-    rows = 0
+    rows, filling = 0, Filling(index)
     for scope, some in batches(entries):
-        posted = [entry for entry in some if entry.posted]
+        rest = filling.missing(scope, some)
+        posted = [entry for entry in rest if entry.posted]
         keys = dict(zip((entry.id for entry in posted), index.preparer.keys_of(scope, posted) if posted else (), strict=True))
-        index.store.apply(Changes(new=[Written(entry, keys.get(entry.id)) for entry in some], crowded=True))
+        index.store.apply(Changes(new=[Written(entry, keys.get(entry.id)) for entry in rest], crowded=True))
         rows += len(some)
-    return rows
-
-
-def copy(source: Index, target: Index) -> int:
-    """Upserts every document of an index into one of another Spec or threshold, in order, ids kept; returns how many.
-
-    Raises:
-        UsageError: Texts were not kept.
-    """
-    rows = 0
-    for scope, some in batches(source.store.scan()):
-        if any(entry.text is None for entry in some) and not source.preparer.vectors:
-            raise UsageError(f"{source.store.url} kept no texts (store_text=False); a new Spec needs them")
-        documents = [np.frombuffer(entry.payload, np.float32) if entry.text is None else entry.text for entry in some]
-        target.upsert_many(scope, documents, [entry.id for entry in some])
-        rows += len(some)
+    filling.end()
     return rows

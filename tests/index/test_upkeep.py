@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run as command
-from nearkin.errors import UsageError
+from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Changes, Written
+from nearkin.index.stores.sqlite import SqliteStore
 from nearkin.index.upkeep import check, compact, export
 from tests.index.conftest import Opener, corpus, empty_store, near, words
 
@@ -87,6 +89,11 @@ def test_exports_are_loaded_elsewhere(opened: Opener, tmp_path: Path, capsys: py
         for entry in index.store.scan():
             assert copy.get("a", entry.id)._replace(ref=0) == entry._replace(ref=0)
         assert copy.upsert("a", corpus(120)[0], "d0").kind == "exact"
+    # all of it is there already
+    assert command(["index", "migrate", str(path), target]) == 0
+    with nk.Index.open(target) as copy:
+        assert copy.stats()["records"] == 120
+        copy.upsert("b", "another one", "x")
     assert command(["index", "migrate", str(path), target]) == 2
     assert "has documents already" in capsys.readouterr().err
     for bad in ("missing.parquet", "copy.db"):
@@ -122,6 +129,47 @@ def test_a_saved_run_becomes_an_index(tmp_path: Path, capsys: pytest.CaptureFixt
         copy = index.upsert("web", texts[5] + " more", "new")
         assert copy.kind == "match"
     assert command(["index", "build", str(tmp_path / "run"), "--store", url]) == 2
+
+
+def test_what_was_broken_off_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Loads of a run, of files, of another index: the third step fails, the same command then does the rest."""
+    monkeypatch.setattr("nearkin.corpus.corpora.BATCH_ROWS", 1000)
+    texts = corpus(3000, share=0.2)
+    for part in range(6):
+        rows = {"id": [f"d{i:04d}" for i in range(3000)][part::6], "text": texts[part::6]}
+        pq.write_table(pa.table(rows), tmp_path / f"docs{part}.parquet")
+    files, run = str(tmp_path / "docs*.parquet"), str(tmp_path / "run")
+    assert command(["dedup", files, "--id", "id", "--threshold", "0.7", "--save-signatures", "--out", run]) == 0
+    url = {name: f"sqlite:///{tmp_path}/{name}.db" for name in ("run", "files", "copy")}
+    apply, lines = (
+        SqliteStore.apply,
+        {
+            "run": ["build", run, "--store", url["run"]],
+            "files": ["build", files, "--id", "id", "--threshold", "0.7", "--store", url["files"]],
+            "copy": ["migrate", url["files"], url["copy"]],
+        },
+    )
+    for name, line in lines.items():
+        steps = iter(range(1000))
+
+        def failing(store: SqliteStore, changes: Changes, steps: "Iterator[int]" = steps) -> list[int]:
+            if next(steps) == 2:
+                raise StoreError("disk full")
+            return apply(store, changes)
+
+        monkeypatch.setattr(SqliteStore, "apply", failing)
+        assert command(["index", *line]) == 1
+        monkeypatch.setattr(SqliteStore, "apply", apply)
+        capsys.readouterr()
+        with nk.Index.open(url[name]) as index:
+            assert 0 < index.stats()["records"] < 3000
+        assert command(["index", *line, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["documents"] == 3000
+        with nk.Index.open(url[name]) as index:
+            assert {entry.id: entry.text for entry in index.store.scan()} == {f"d{i:04d}": t for i, t in enumerate(texts)}
+            assert check(index).sound
 
 
 def test_an_index_under_a_frequency_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

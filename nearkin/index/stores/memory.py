@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.errors import RacedError
+from nearkin.errors import MovedError, RacedError
 from nearkin.index.entry import Changes, Entry, Event, Postings
+from nearkin.index.move import Move, News
 from nearkin.index.stores.packing import pack_entry, unpack_entry
 from nearkin.index.table import BucketTable, enter
 
@@ -42,11 +43,22 @@ class MemoryStore:
         self._numbers = count(1)
         self._lock = RLock()
         self._bytes, self._leaders = 0, 0
+        self._move, self._generation = Move(), 0
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
             self._header = self._header or header
             return self._header
+
+    def news(self) -> News:
+        with self._lock:
+            return News(self._move, self._generation)
+
+    def redirect(self, move: Move) -> None:
+        with self._lock:
+            if move.epoch <= self._move.epoch:
+                raise RacedError(f"the index is in epoch {self._move.epoch} already")
+            self._move = move
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         return [self._get(self._refs.get(_key(scope, name), 0)) for name in ids]
@@ -88,6 +100,7 @@ class MemoryStore:
                     self.table.remove(keys, entry.ref)
                     self.table.append(keys, entry.word)
             self._events += changes.events
+            self._generation += changes.resolves
             return [entry.ref for entry in stored]
 
     def _add(self, entry: Entry) -> Entry:
@@ -97,6 +110,8 @@ class MemoryStore:
 
     def _check(self, changes: Changes) -> None:
         """Every condition first, so that nothing is half done."""
+        if changes.epoch not in (None, self._move.epoch):
+            raise MovedError("the index is being moved")
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
         for entry, _ in changes.new:
             if _key(entry.scope, entry.id) in self._refs and (entry.scope, entry.id) not in going:

@@ -8,8 +8,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import numpy as np
 
-from nearkin.errors import IncompatibleError, MissingExtraError, RacedError, StoreError, UsageError
+from nearkin.errors import IncompatibleError, MissingExtraError, MovedError, RacedError, StoreError, UsageError
 from nearkin.index.entry import Changes, Entry, Event, Postings
+from nearkin.index.move import Move, News
 
 SCHEMA = 1
 CONNECTIONS = 8
@@ -133,10 +134,17 @@ class PostgresStore:
                 version = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'schema'").fetchone()[0]
                 if version > SCHEMA:
                     raise IncompatibleError(f"{self._url} has schema {version}, this nearkin knows {SCHEMA}: upgrade nearkin")
+                self._state(run)
                 return
             for statement in CREATE.format(s=self._s).split(";"):
                 if statement.strip():
                     run.execute(statement)
+            self._state(run)
+
+    def _state(self, run: Any) -> None:
+        """Rows that steps look at or count up."""
+        rows = (json.dumps(Move()),)
+        run.execute(f"INSERT INTO {self._s}.meta VALUES ('move', %s::jsonb), ('generation', '0') ON CONFLICT DO NOTHING", rows)
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._transaction() as run:
@@ -144,6 +152,18 @@ class PostgresStore:
             run.execute(f"INSERT INTO {self._s}.meta VALUES ('header', %s::jsonb) ON CONFLICT DO NOTHING", (text,))
             found: dict[str, Any] = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'header'").fetchone()[0]
             return found
+
+    def news(self) -> News:
+        with self._reading() as run:
+            found = dict(run.execute(f"SELECT name, value FROM {self._s}.meta WHERE name IN ('move', 'generation')"))
+        epoch, phase, urls = found["move"]
+        return News(Move(epoch, phase, tuple(urls)), found["generation"])
+
+    def redirect(self, move: Move) -> None:
+        query = f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'move' AND (value->>0)::int < %s"
+        with self._transaction() as run:
+            if not run.execute(query, (json.dumps(move), move.epoch)).rowcount:
+                raise RacedError(f"{self._url} is in epoch {move.epoch} already, or beyond it")
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         with self._reading() as run:
@@ -183,6 +203,7 @@ class PostgresStore:
 
     def apply(self, changes: Changes) -> list[int]:
         with self._transaction() as run:
+            self._fence(run, changes)
             self._check(run, changes)
             self._leave(run, changes)
             self._change(run, changes.changed)
@@ -193,7 +214,17 @@ class PostgresStore:
             if changes.events:
                 query = f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, %s, %s, %s)"
                 run.executemany(query, [tuple(event) for event in changes.events])
+            if changes.resolves:
+                # the last statement: who waits for this row holds up nobody whom its holder waits for
+                run.execute(f"UPDATE {self._s}.meta SET value = to_jsonb(value::int + 1) WHERE name = 'generation'")
             return numbers
+
+    def _fence(self, run: Any, changes: Changes) -> None:
+        """The row is locked until the step ends: the state of a move is not written while steps of the one before go on."""
+        if changes.epoch is not None:
+            query = f"SELECT (value->>0)::int FROM {self._s}.meta WHERE name = 'move' FOR SHARE"
+            if run.execute(query).fetchone()[0] != changes.epoch:
+                raise MovedError(f"{self._url} is being moved")
 
     def _check(self, run: Any, changes: Changes) -> None:
         """Rows are locked in the order of their numbers, so that two steps do not wait for each other."""

@@ -14,8 +14,9 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import numpy as np
 
-from nearkin.errors import MissingExtraError, RacedError, StoreError, UsageError
+from nearkin.errors import MissingExtraError, MovedError, RacedError, StoreError, UsageError
 from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings
+from nearkin.index.move import Move, News
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry
 
 GROUP = 64
@@ -68,6 +69,7 @@ end
 local i = 4
 while ARGV[i] ~= 'W' do
   local op, field = ARGV[i], ARGV[i + 1]
+  if op == 'F' and (redis.call('HGET', P .. 'move', 'epoch') or '0') ~= field then return 'moved' end
   local held = redis.call('HGET', P .. 'i:' .. string.sub(field, 1, 2), field)
   if op == 'A' and held then return 'there already' end
   if op == 'R' and (not held or string.sub(held, 1, 8) ~= ARGV[i + 2]) then return 'not there any more' end
@@ -84,6 +86,7 @@ while i <= #ARGV do
   elseif op == 'M' then redis.call('SADD', P .. 'm:' .. a, b)
   elseif op == 'm' then redis.call('SREM', P .. 'm:' .. a, b)
   elseif op == 'G' then redis.call('RPUSH', P .. 'log', a)
+  elseif op == 'V' then redis.call('HINCRBY', P .. 'move', 'generation', 1)
   elseif op == 'C' then redis.call('HINCRBY', P .. 'counts', a, b)
   elseif op == 'P' or op == 'p' then
     local ref, delta = string.sub(b, 4, 8), 0
@@ -112,6 +115,11 @@ end
 return ''
 """
 )
+REDIRECT = """
+if tonumber(redis.call('HGET', ARGV[1] .. 'move', 'epoch') or '0') >= tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', ARGV[1] .. 'move', 'epoch', ARGV[2], 'phase', ARGV[3], 'urls', ARGV[4])
+return 1
+"""
 
 
 class RedisStore:
@@ -147,6 +155,7 @@ class RedisStore:
             self._look_up = self._client.register_script(LOOK_UP)
             self._find = self._client.register_script(FIND)
             self._apply = self._client.register_script(APPLY)
+            self._redirect = self._client.register_script(REDIRECT)
 
     @property
     def url(self) -> str:
@@ -169,6 +178,18 @@ class RedisStore:
             found: Any = self._client.get(self._key("header"))
         header_there: dict[str, Any] = json.loads(found)
         return header_there
+
+    def news(self) -> News:
+        with self._failing():
+            epoch, phase, urls, generation = self._client.hmget(self._key("move"), "epoch", "phase", "urls", "generation")
+        move = Move() if epoch is None else Move(int(epoch), phase.decode(), tuple(json.loads(urls)))
+        return News(move, int(generation or 0))
+
+    def redirect(self, move: Move) -> None:
+        with self._failing():
+            done = self._redirect(args=[self._prefix, move.epoch, move.phase, json.dumps(move.urls)])
+        if not done:
+            raise RacedError(f"{self._url} is in epoch {move.epoch} already, or beyond it")
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         if not ids:
@@ -214,11 +235,15 @@ class RedisStore:
             before = self.by_refs([entry.ref for entry in changes.changed])
             steps = [self._prefix, self._mask, self._most, *self._checks(changes), b"W", *self._steps(changes, numbers, before)]
             refused = self._apply(args=steps)
+        if refused == b"moved":
+            raise MovedError(f"{self._url} is being moved")
         if refused:
             raise RacedError(refused.decode())
         return numbers
 
     def _checks(self, changes: Changes) -> Iterator[bytes]:
+        if changes.epoch is not None:
+            yield from (b"F", b"%d" % changes.epoch, b"")
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
         for entry, _ in changes.new:
             if (entry.scope, entry.id) not in going:
@@ -260,6 +285,8 @@ class RedisStore:
                 yield from (b"P", keys.astype("<u8").tobytes(), WORD.pack(entry.word), b"again")
         for event in changes.events:
             yield from (b"G", json.dumps(event).encode(), b"", b"")
+        if changes.resolves:
+            yield from (b"V", b"", b"", b"")
         for name, value in counted.items():
             yield from (b"C", name.encode(), value, b"")
 

@@ -9,12 +9,14 @@ import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from nearkin.errors import IncompatibleError, RacedError, StoreError, UsageError
-from nearkin.index.entry import Changes, Entry, Event, Postings, Written
+from nearkin.index.entry import TOUCHED, Changes, Entry, Event, Postings, Written
+from nearkin.index.move import CLOSING, Move, News
 from nearkin.index.store import Store
 
 T = TypeVar("T")
@@ -66,6 +68,19 @@ class ShardedStore:
         if any(held != plain[0] for held in plain):
             raise IncompatibleError(f"the shards {self.url} belong to indexes that were made differently")
         return plain[0]
+
+    def news(self) -> News:
+        found = self._all(lambda _, shard: shard.news())
+        move = max((news.move for news in found), key=lambda move: move.epoch)
+        if any(news.move.epoch != move.epoch for news in found):
+            # between the first shard and the last one, whose writers would meet both
+            move = move._replace(phase=CLOSING)
+        return News(move, sum(news.generation for news in found))
+
+    def redirect(self, move: Move) -> None:
+        """One after the other: of two at once, the first shard refuses one."""
+        for shard in self.shards:
+            shard.redirect(move)
 
     def reserve(self, count: int) -> list[int]:
         return self.shards[0].reserve(count)
@@ -120,24 +135,24 @@ class ShardedStore:
         entering = [(entry.word, keys) for entry, keys in (*new, *changes.posted) if keys is not None]
         again = [(entry.ref, keys) for entry, keys in changes.posted if keys is not None]
         leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted) if keys is not None]
-        self._buckets(entering, again, changes.crowded)
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
+        part = Changes(resolves=changes.resolves, epoch=changes.epoch)
         try:
+            self._buckets(entering, again, replace(part, crowded=changes.crowded))
+            # a copy that follows the log must not miss a document of which a failure leaves no more than the record
+            self._records(replace(part, events=[event for event in changes.events if event.kind == TOUCHED]))
             for leads in (True, False):
                 some = [written for written in new if written.entry.is_leader == leads]
                 later = [written for written in some if (written.entry.scope, written.entry.id) in going]
-                self._records(
-                    Changes(
-                        changed=[entry for entry in changes.changed if entry.is_leader == leads],
-                        new=[written for written in some if written not in later],
-                    )
-                )
+                changed = [entry for entry in changes.changed if entry.is_leader == leads]
+                self._records(replace(part, changed=changed, new=[written for written in some if written not in later]))
             replaced = [written for written in new if (written.entry.scope, written.entry.id) in going]
-            self._records(Changes(dropped=changes.dropped, new=replaced, events=changes.events))
+            events = [event for event in changes.events if event.kind != TOUCHED]
+            self._records(replace(part, dropped=changes.dropped, new=replaced, events=events))
         except StoreError:
             self._withdraw(new)
             raise
-        self._buckets([], leaving, crowded=False)
+        self._buckets([], leaving, Changes())
         return numbers
 
     def _check(self, changes: Changes) -> None:
@@ -152,7 +167,8 @@ class ShardedStore:
         """Entries without their postings, each to its shard."""
 
         def one(number: int, shard: Store) -> None:
-            mine = Changes(
+            mine = replace(
+                changes,
                 dropped=[Written(entry, None) for entry, _ in changes.dropped if entry.ref % len(self.shards) == number],
                 changed=[entry for entry in changes.changed if entry.ref % len(self.shards) == number],
                 new=[Written(entry, None) for entry, _ in changes.new if entry.ref % len(self.shards) == number],
@@ -163,13 +179,13 @@ class ShardedStore:
 
         self._all(one)
 
-    def _buckets(self, entering: list[tuple[int, np.ndarray]], leaving: list[tuple[int, np.ndarray]], crowded: bool) -> None:
+    def _buckets(self, entering: list[tuple[int, np.ndarray]], leaving: list[tuple[int, np.ndarray]], changes: Changes) -> None:
         """Postings by their keys, each to its shard; leaving ones first."""
         if not entering and not leaving:
             return
 
         def one(number: int, shard: Store) -> None:
-            mine = Changes(leaving=self._part(leaving, number), entering=self._part(entering, number), crowded=crowded)
+            mine = replace(changes, leaving=self._part(leaving, number), entering=self._part(entering, number))
             if mine:
                 shard.apply(mine)
 
@@ -184,7 +200,7 @@ class ShardedStore:
         there = self.by_refs_or_none([entry.ref for entry, _ in new])
         gone = [(w.entry.ref, w.keys) for w, held in zip(new, there, strict=True) if held is None and w.keys is not None]
         try:
-            self._buckets([], gone, crowded=False)
+            self._buckets([], gone, Changes())
         except StoreError:
             return
 

@@ -16,8 +16,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 
-from nearkin.errors import IncompatibleError, RacedError, StoreError, UsageError
+from nearkin.errors import IncompatibleError, MovedError, RacedError, StoreError, UsageError
 from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry, Event, Postings, Written
+from nearkin.index.move import Move, News
 from nearkin.index.table import BucketTable, enter
 
 SCHEMA = 1
@@ -199,6 +200,21 @@ class SqliteStore:
             found: dict[str, Any] = json.loads(self._db.execute("SELECT value FROM meta WHERE name = 'header'").fetchone()[0])
             return found
 
+    def news(self) -> News:
+        with self._lock, self._failing():
+            return self._news()
+
+    def _news(self) -> News:
+        found = dict(self._db.execute("SELECT name, value FROM meta WHERE name IN ('move', 'generation')"))
+        epoch, phase, urls = json.loads(found["move"]) if "move" in found else Move()
+        return News(Move(epoch, phase, tuple(urls)), int(found.get("generation", 0)))
+
+    def redirect(self, move: Move) -> None:
+        with self._lock, self._failing(), self._writing():
+            if move.epoch <= (held := self._news().move.epoch):
+                raise RacedError(f"{self.path} is in epoch {held} already")
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('move', ?)", (json.dumps(move),))
+
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         found: dict[str, Entry] = {}
         with self._lock, self._failing():
@@ -238,6 +254,8 @@ class SqliteStore:
             return numbers
 
     def _check(self, changes: Changes) -> None:
+        if changes.epoch not in (None, self._news().move.epoch):
+            raise MovedError(f"{self.path} is being moved")
         there = [(entry.ref, entry.id) for entry in changes.present]
         for some in _chunks(there):
             query = f"SELECT ref, id FROM entries WHERE ref IN ({_marks(some)})"
@@ -276,6 +294,8 @@ class SqliteStore:
             raise RacedError("a document is there already") from error
         run.executemany(LOG, [tuple(event) for event in changes.events])
         run.execute("UPDATE meta SET value = ? WHERE name = 'step'", (str(step),))
+        if changes.resolves:
+            run.execute("INSERT INTO meta VALUES ('generation', '1') ON CONFLICT DO UPDATE SET value = CAST(value AS INT) + 1")
         if step % GONE == 0:
             run.execute("DELETE FROM gone WHERE step <= ?", (step - GONE,))
             run.execute("UPDATE meta SET value = ? WHERE name = 'forgotten'", (str(step - GONE),))

@@ -1,7 +1,8 @@
 """The store behind a URL."""
 
 from collections.abc import Callable, Sequence
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from nearkin.errors import UsageError
 from nearkin.index.settings import IndexSettings
@@ -15,6 +16,8 @@ from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.sqlite import SqliteStore
 
 USUAL_BANDS = 20
+SECRET = ("password", "sslpassword")
+"""Options of a URL that are never written down."""
 
 
 def _memory(url: str, settings: IndexSettings) -> Store:
@@ -70,3 +73,53 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
     if settings.max_memory is not None and scheme != "memory":
         raise UsageError(f"max_memory={settings.max_memory} bounds memory://; {scheme}:// keeps its documents elsewhere")
     return SCHEMES[scheme](url, settings)
+
+
+def lasting(url: str) -> str:
+    """A URL as it may be written down for other processes: without a password, and a file by its whole path.
+
+    Examples:
+        >>> lasting("postgresql://nearkin:secret@db/kin?schema=next&password=secret")
+        'postgresql://nearkin@db/kin?schema=next'
+        >>> lasting("sqlite:////data/next.db?synchronous=normal")
+        'sqlite:////data/next.db?synchronous=normal'
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        path = quote(str(Path(unquote(parts.path.removeprefix("/"))).resolve()))
+        return _joined(parts._replace(path=f"/{path}"))
+    userinfo, _, host = parts.netloc.rpartition("@")
+    user = userinfo.partition(":")[0]
+    options = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name not in SECRET])
+    return _joined(parts._replace(netloc=f"{user}@{host}" if user else host, query=options))
+
+
+def with_passwords(urls: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """URLs that were written down, with the passwords of known ones of the same host and user.
+
+    The others are left to the client's own ways, like PGPASSWORD or .pgpass.
+
+    Examples:
+        >>> with_passwords(["redis://db/1", "redis://other/1"], ["redis://:secret@db/0"])
+        ('redis://:secret@db/1', 'redis://other/1')
+    """
+    found = {_server(parts): parts for parts in map(urlsplit, known)}
+    return tuple(_as(urlsplit(url), found.get(_server(urlsplit(url)))) for url in urls)
+
+
+def _server(parts: SplitResult) -> tuple[str, str, str]:
+    """Scheme, hosts and ports, user."""
+    user, _, host = parts.netloc.rpartition("@")
+    return parts.scheme, host, user.partition(":")[0]
+
+
+def _as(parts: SplitResult, known: SplitResult | None) -> str:
+    if known is None:
+        return _joined(parts)
+    secret = [(name, value) for name, value in parse_qsl(known.query) if name in SECRET]
+    return _joined(parts._replace(netloc=known.netloc, query=urlencode([*parse_qsl(parts.query), *secret])))
+
+
+def _joined(parts: SplitResult) -> str:
+    """Not urlunsplit: it leaves out the slashes of an empty host."""
+    return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")

@@ -1,0 +1,126 @@
+"""Who asks, and whether they may."""
+
+import re
+from typing import Annotated
+
+from fastapi import Depends, Path, Request, Security
+from fastapi.security import HTTPBearer
+
+from nearkin.server.problems import ProblemError
+from nearkin.server.rates import Rates
+from nearkin.server.tokens import LOCAL, Principal, Tokens
+
+BEARER = HTTPBearer(auto_error=False, description="A token of nearkin token create.")
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class Gate:
+    """Tokens and rates of a server.
+
+    Args:
+        tokens: Known ones.
+        rates: Counts.
+        source_rate: Documents of one address.
+        failures: Failed authentications of one address.
+        anonymous: Whether a server without any token answers everybody.
+    """
+
+    def __init__(self, tokens: Tokens, rates: Rates, source_rate: str, failures: str, anonymous: bool) -> None:
+        self.tokens, self.rates = tokens, rates
+        self.source_rate, self.failures, self.anonymous = source_rate, failures, anonymous
+
+    async def who(self, authorization: str | None, source: str) -> Principal:
+        """Whose token it is.
+
+        Raises:
+            ProblemError: Nobody's, or too many such were tried from there.
+        """
+        if self.anonymous and not len(self.tokens):
+            return LOCAL
+        if not await self.rates.is_free(self.failures, "failures", source):
+            raise ProblemError("rate-limited", "too many tokens were wrong", retry_after=60.0)
+        kind, _, token = (authorization or "").partition(" ")
+        found = self.tokens.find(token.strip()) if kind.lower() == "bearer" else None
+        if found is None:
+            if authorization is not None:
+                await self.rates.take(self.failures, "failures", source)
+            raise ProblemError("unauthenticated", "send Authorization: Bearer and a token made with nearkin token create")
+        return found
+
+    async def admit(self, principal: Principal, source: str, cost: int) -> None:
+        """Counts documents.
+
+        Raises:
+            ProblemError: More than the token's, or the address', rate.
+        """
+        if wait := await self.room(principal, source, cost):
+            raise ProblemError(
+                "rate-limited", f"more documents than the rate allows; in {wait:.1f} s there is room", retry_after=wait
+            )
+
+    async def room(self, principal: Principal, source: str, cost: int) -> float:
+        """Counts documents if there is room; else returns the seconds until there is."""
+        if wait := await self.rates.take(self.source_rate, "source", source, cost=cost):
+            return wait
+        if principal.rate is None:
+            return 0.0
+        return await self.rates.take(principal.rate, "token", principal.name, cost=cost)
+
+
+def source_of(request: Request) -> str:
+    """The address that a request came from; behind a trusted proxy, the one that it names."""
+    return request.client.host if request.client is not None else "local"
+
+
+class Allowed:
+    """A dependency: the asker must have a right, and, where the path names a scope, see it.
+
+    A scope that a token does not see answers alike, whether it has documents or not.
+    """
+
+    def __init__(self, right: str, cost: int = 1) -> None:
+        self.right, self.cost = right, cost
+
+    async def __call__(self, request: Request, _: Annotated[object, Security(BEARER)] = None) -> Principal:
+        gate: Gate = request.app.state.gate
+        source = source_of(request)
+        who = await gate.who(request.headers.get("authorization"), source)
+        request.state.principal = who
+        scope = request.path_params.get("scope")
+        if not who.may(self.right):
+            raise ProblemError("forbidden", f"this needs the right {self.right}")
+        if scope is not None:
+            require_scope(who, scope)
+        if self.cost:
+            await gate.admit(who, source, self.cost)
+        return who
+
+
+def require_scope(who: Principal, scope: str) -> None:
+    """That a scope is one of the asker's.
+
+    Raises:
+        ProblemError: It is not, or is no name of a scope.
+    """
+    named(scope, "scope")
+    if not who.sees(scope):
+        raise ProblemError("forbidden", "this token does not see that scope")
+
+
+def named(name: str, what: str) -> str:
+    """A scope or an id as it came in a path or body.
+
+    Raises:
+        ProblemError: It has control characters, which are the server's own, or is too long.
+    """
+    if not name or CONTROL.search(name) or len(name.encode("utf-8", "surrogatepass")) > 1024:
+        raise ProblemError("invalid-request", f"{what} must be 1 to 1024 bytes without control characters", field=f"/{what}")
+    return name
+
+
+Reader = Annotated[Principal, Depends(Allowed("read"))]
+Writer = Annotated[Principal, Depends(Allowed("write"))]
+StreamWriter = Annotated[Principal, Depends(Allowed("write", cost=0))]
+Admin = Annotated[Principal, Depends(Allowed("admin"))]
+ScopeName = Annotated[str, Path(min_length=1, max_length=1024, description="Tenant or group.")]
+DocumentId = Annotated[str, Path(min_length=1, max_length=1024, description="Of a document.")]

@@ -1,0 +1,180 @@
+"""The application: routes, what guards them, what lives as long as it does."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from nearkin.errors import UsageError
+from nearkin.release import VERSION
+from nearkin.server import documents, facts
+from nearkin.server import models as m
+from nearkin.server.access import Gate
+from nearkin.server.guard import Guard, request_id_of
+from nearkin.server.logs import configure
+from nearkin.server.observe import Exposition, Instruments, install_traces, prometheus
+from nearkin.server.opening import Parts
+from nearkin.server.parsing import invalid
+from nearkin.server.problems import MEDIA_TYPE, ProblemError
+from nearkin.server.rates import Rates
+from nearkin.server.service import Service
+from nearkin.server.settings import ServerSettings
+from nearkin.server.tokens import Tokens
+
+SHARED = "NEARKIN_SHARED"
+"""Folder in which the workers of one server leave notes for each other."""
+TOKENS_EVERY = 2.0
+
+
+def create_app(settings: ServerSettings, parts: Parts | None = None) -> FastAPI:
+    """An application of its own: with its index, its tokens, its counts.
+
+    Args:
+        settings: Of the server.
+        parts: What it works with; by default opened when it starts. It closes them when it ends.
+
+    Raises:
+        UsageError: It would listen beyond this machine without tokens.
+    """
+    tokens, anonymous = require_tokens(settings)
+    provider, registry = prometheus() if settings.metrics else (None, None)
+    instruments = Instruments(provider)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        shared = os.environ.get(SHARED)
+        app.state.exposition = None if registry is None else Exposition(registry, Path(shared) if shared else None)
+        rates = Rates(settings.limits_store)
+        app.state.gate = Gate(tokens, rates, settings.source_rate, settings.failures, anonymous)
+        opened = await asyncio.to_thread(Parts.opened, settings) if parts is None else parts
+        async with Service.opened(settings, opened, instruments) as service:
+            app.state.service = service
+            jobs = [asyncio.create_task(_keep_refreshing(tokens))]
+            if app.state.exposition is not None:
+                jobs.append(asyncio.create_task(app.state.exposition.keep_leaving()))
+            yield
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+
+    app = FastAPI(
+        title="nearkin",
+        version=VERSION,
+        description="Have we seen this before? Near-duplicates of texts and vectors, verified.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.settings = settings
+    for router in (documents.upserts, documents.router, facts.router):
+        app.include_router(router)
+    app.add_middleware(
+        Guard,
+        instruments=instruments,
+        max_body=settings.max_body,
+        max_stream=settings.max_stream,
+        timeout=settings.timeout,
+        idle_timeout=settings.idle_timeout,
+    )
+    app.add_exception_handler(RequestValidationError, _not_as_described)
+    app.add_exception_handler(HTTPException, _no_route)
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]
+    return app
+
+
+def require_tokens(settings: ServerSettings) -> tuple[Tokens, bool]:
+    """The tokens, and whether everybody is answered as long as there is none.
+
+    Raises:
+        UsageError: It would listen beyond this machine without tokens.
+    """
+    tokens = Tokens(settings.tokens)
+    anonymous = settings.is_local or settings.allow_anonymous
+    if not anonymous and not len(tokens):
+        raise UsageError(
+            f"{settings.host} can be reached from other machines, and {settings.tokens} has no token: make one with nearkin "
+            "token create NAME --rights admin, or say --allow-anonymous"
+        )
+    return tokens, anonymous
+
+
+async def _keep_refreshing(tokens: Tokens) -> None:
+    while True:
+        await asyncio.sleep(TOKENS_EVERY)
+        # a file that is being damaged leaves the tokens as they were
+        with suppress(UsageError):
+            tokens.refresh()
+
+
+async def _not_as_described(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return invalid(error.errors()).response(request_id_of(request))
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "no-such-path", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
+    answer = ProblemError(code, str(error.detail)).response(request_id_of(request))
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+PARSED = (m.NewDocument, m.Query, m.Explain, m.Tune, m.ShadowSwitch, m.Piece)
+"""Forms of bodies that routes parse themselves."""
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """OpenAPI 3.1, with the forms of bodies and of problems."""
+    if app.openapi_schema is None:
+        from fastapi.openapi.utils import get_openapi
+        from pydantic.json_schema import models_json_schema
+
+        found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        _, forms = models_json_schema(
+            [(form, "validation") for form in (*PARSED, m.Line)], ref_template="#/components/schemas/{model}"
+        )
+        found.setdefault("components", {}).setdefault("schemas", {}).update(forms["$defs"])
+        found["components"]["schemas"]["Problem"] = PROBLEM
+        answer = {"description": "A problem.", "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+        for path in found["paths"].values():
+            for operation in path.values():
+                operation["responses"].pop("422", None)
+                operation["responses"].update({"4XX": answer, "5XX": answer})
+        app.openapi_schema = found
+    return app.openapi_schema
+
+
+PROBLEM: dict[str, Any] = {
+    "type": "object",
+    "description": "RFC 9457.",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string", "description": "Which kind of problem; does not change."},
+        "detail": {"type": "string"},
+        "field": {"type": "string", "description": "Member of the request that is wrong."},
+        "instance": {"type": "string", "description": "The request's id."},
+    },
+}
+
+
+def from_environment() -> FastAPI:
+    """For worker processes: the settings that the first one left in the environment."""
+    settings = ServerSettings.read()
+    prepare_process(settings)
+    return create_app(settings)
+
+
+def prepare_process(settings: ServerSettings) -> None:
+    """Logs and traces of this process."""
+    configure(settings.log_level)
+    if settings.otlp is not None:
+        install_traces(settings.otlp)

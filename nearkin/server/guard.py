@@ -1,0 +1,178 @@
+"""Around every request: an id, limits of size and time, problems instead of tracebacks, a log line, headers, a span."""
+
+import asyncio
+import logging
+import time
+from typing import Any
+from uuid import UUID, uuid4
+
+from opentelemetry.trace import SpanKind
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nearkin.errors import NearkinError, StoreError, UsageError
+from nearkin.server.observe import Instruments
+from nearkin.server.problems import ProblemError
+
+log = logging.getLogger("nearkin.access")
+
+STREAMS = ("application/x-ndjson", "application/vnd.apache.arrow.stream")
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+API_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+NO_STORE = (b"cache-control", b"no-store")
+API = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
+
+
+def problem_of(error: BaseException) -> ProblemError:
+    """The answer to an error that is no fault of the program.
+
+    Raises:
+        BaseException: The error, if it is one.
+    """
+    if isinstance(error, ProblemError):
+        return error
+    if isinstance(error, StoreError):
+        return ProblemError("store-unavailable", "the store failed; try again", retry_after=1.0)
+    if isinstance(error, UsageError):
+        return ProblemError("invalid-request", str(error))
+    if isinstance(error, TimeoutError):
+        return ProblemError("timeout", "not answered in time", retry_after=1.0)
+    raise error
+
+
+class Guard:
+    """ASGI middleware.
+
+    Args:
+        app: What is guarded.
+        instruments: What is counted.
+        max_body: Bytes of a request that is no stream.
+        max_stream: Bytes of one that is.
+        timeout: Seconds for a request that is no stream.
+        idle_timeout: Seconds that a stream may pause.
+    """
+
+    def __init__(
+        self, app: ASGIApp, instruments: Instruments, max_body: int, max_stream: int, timeout: float, idle_timeout: float
+    ) -> None:
+        self.app, self.instruments = app, instruments
+        self.max_body, self.max_stream = max_body, max_stream
+        self.timeout, self.idle_timeout = timeout, idle_timeout
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        headers = dict(scope["headers"])
+        streamed = headers.get(b"content-type", b"").split(b";")[0].strip().decode("latin-1") in STREAMS
+        request_id = _request_id(headers.get(b"x-request-id", b""))
+        answer = _Answer(send, request_id, scope["path"])
+        body = _Body(receive, self.max_stream if streamed else self.max_body, self.idle_timeout)
+        scope.setdefault("state", {})["request_id"] = request_id
+        problem: ProblemError | None = None
+        with self.instruments.tracer.start_as_current_span(f"{scope['method']}", kind=SpanKind.SERVER) as span:
+            try:
+                body.check(headers.get(b"content-length"))
+                async with asyncio.timeout(None if streamed else self.timeout):
+                    await self.app(scope, body, answer)
+            except (ProblemError, NearkinError, TimeoutError) as error:
+                problem = problem_of(error)
+                if isinstance(error, StoreError):
+                    self.instruments.store_failed(scope["method"])
+                    log.warning("store failed", extra={"request_id": request_id, "error": str(error)})
+            except Exception:
+                # the boundary of the program: logged whole, answered without a word of it
+                log.exception("internal error", extra={"request_id": request_id})
+                problem = ProblemError("internal", "an error in the server")
+            if problem is not None and not answer.started:
+                await problem.response(request_id)(scope, body, answer)
+            route = getattr(scope.get("route"), "path", "(none)")
+            span.update_name(f"{scope['method']} {route}")
+            span.set_attribute("http.response.status_code", answer.status)
+        self._note(scope, answer, route, time.perf_counter() - began, streamed, problem)
+
+    def _note(
+        self, scope: Scope, answer: "_Answer", route: str, seconds: float, streamed: bool, problem: ProblemError | None
+    ) -> None:
+        if not streamed:
+            self.instruments.answered(route, scope["method"], answer.status, seconds)
+        if problem is not None:
+            self.instruments.refused(problem.code)
+        if not log.isEnabledFor(logging.INFO):
+            return
+        who = getattr(scope["state"].get("principal"), "name", None)
+        facts: dict[str, Any] = {
+            "request_id": answer.request_id,
+            "method": scope["method"],
+            "route": route,
+            "status": answer.status,
+            "seconds": round(seconds, 6),
+            "token": who,
+        }
+        if problem is not None:
+            facts["problem"] = problem.code
+        log.info("request", extra=facts)
+
+
+def _request_id(given: bytes) -> str:
+    """The caller's, if it is a UUID; a log takes nothing else from strangers."""
+    try:
+        return str(UUID(given.decode("ascii")))
+    except ValueError:
+        return str(uuid4())
+
+
+class _Answer:
+    """Adds headers to what is sent, and remembers the status."""
+
+    def __init__(self, send: Send, request_id: str, path: str) -> None:
+        self._send, self.request_id = send, request_id
+        self.status, self.started = 0, False
+        own = (API_POLICY, NO_STORE) if path.startswith(API) else ()
+        self._headers = [*HEADERS, *own, (b"x-request-id", request_id.encode())]
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status, self.started = message["status"], True
+            there = {name for name, _ in message["headers"]}
+            message = {**message, "headers": [*message["headers"], *(h for h in self._headers if h[0] not in there)]}
+        await self._send(message)
+
+
+class _Body:
+    """What arrives, as long as it is not too much and does not stop for too long."""
+
+    def __init__(self, receive: Receive, most: int, idle: float) -> None:
+        self._receive, self._most, self._idle = receive, most, idle
+        self._came = 0
+        self._whole = False
+
+    def check(self, announced: bytes | None) -> None:
+        """Refuses at once what says itself that it is too large."""
+        if announced is not None and announced.isdigit() and int(announced) > self._most:
+            raise ProblemError("too-large", f"{int(announced):,} bytes; this server takes {self._most:,}")
+
+    async def __call__(self) -> Message:
+        if self._whole:
+            return await self._receive()
+        async with asyncio.timeout(self._idle):
+            message = await self._receive()
+        self._came += len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
+        if self._came > self._most:
+            raise ProblemError("too-large", f"more than {self._most:,} bytes")
+        return message
+
+
+def request_id_of(request: Request) -> str:
+    """Of the request that is being answered."""
+    found: str = request.state.request_id
+    return found

@@ -1,0 +1,272 @@
+"""The index as a server uses it: its threads, what waits, what is counted, what is done from time to time."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from nearkin.errors import NearkinError, StoreError, UsageError
+from nearkin.index.entry import Match, Outcome
+from nearkin.index.index import Index
+from nearkin.index.partial import seal
+from nearkin.index.preparing import Document
+from nearkin.server.catalogue import Catalogue
+from nearkin.server.observe import Instruments
+from nearkin.server.opening import Parts
+from nearkin.server.prober import Probed, probe
+from nearkin.server.problems import ProblemError
+from nearkin.server.settings import ServerSettings
+from nearkin.server.shadow import Shadow
+from nearkin.server.waiting import WaitingRoom
+
+log = logging.getLogger("nearkin.server")
+
+REFRESH = 2.0
+"""Seconds after which a worker knows what another one switched."""
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Service:
+    """What the routes call.
+
+    Args:
+        settings: Of the server.
+        parts: The index, ready to use, and what is beside it.
+        instruments: What is counted.
+    """
+
+    def __init__(self, settings: ServerSettings, parts: Parts, instruments: Instruments) -> None:
+        self.settings, self.instruments = settings, instruments
+        self.primary, self.shadow, self.pairs = parts.index, parts.shadow, parts.pairs
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.executor = ThreadPoolExecutor(max(4, 2 * cores), "nearkin")
+        self.waiting = WaitingRoom(self.work, self.executor, settings.batch, settings.queue)
+        self.streams = asyncio.Semaphore(cores)
+        self.catalogue = Catalogue(lambda: self.index)
+        self.ready = False
+        self.probed: Probed | None = None
+        self._gauges()
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, settings: ServerSettings, parts: Parts, instruments: Instruments) -> AsyncIterator["Service"]:
+        """A service that warms up in the background, and finishes what it accepted before it closes its parts."""
+        service = cls(settings, parts, instruments)
+        tasks = [asyncio.create_task(job) for job in (service._warm(), service._keep_expiring())]
+        if service.pairs:
+            tasks.append(asyncio.create_task(service._keep_probing()))
+        if parts.shadow is not None:
+            tasks.append(asyncio.create_task(service._keep_refreshing(parts.shadow)))
+        try:
+            yield service
+        finally:
+            service.ready = False
+            await service.waiting.drain()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            service.executor.shutdown()
+            await asyncio.to_thread(parts.close)
+
+    @property
+    def index(self) -> Index:
+        """The one that answers."""
+        return self.primary if self.shadow is None else self.shadow.live
+
+    # -- what requests ask for
+
+    async def upsert(self, scope: str, document: Document, id: str | None) -> Outcome:
+        """One document, together with others that wait."""
+        self.index.preparer.check(document)
+        began = time.perf_counter()
+        outcome = await self.waiting.upsert(scope, document, id)
+        self.instruments.waited(outcome, time.perf_counter() - began)
+        return outcome
+
+    async def upsert_batch(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
+        """Many at once, of a stream."""
+        async with self.streams:
+            return await self.run(self.work, scope, documents, ids)
+
+    async def query(self, scope: str, document: Document, top: int) -> list[Match]:
+        """What resembles a document."""
+        matches = await self.run(self.index.query, scope, document, top)
+        self.instruments.queried(len(matches))
+        return matches
+
+    async def remove(self, scope: str, id: str) -> bool:
+        """Erases a document; says whether it was there."""
+        gone = await self.run(self.index.remove, scope, id)
+        if gone and self.shadow is not None:
+            await self.run(self.shadow.removed, scope, id)
+        return gone
+
+    async def seal(self, scope: str, id: str) -> Outcome | None:
+        """Resolves a document that came in pieces; None if there are none."""
+        began = time.perf_counter()
+        sealed = await self.run(seal, self.index, scope, id)
+        if sealed is None:
+            return None
+        outcome, document = sealed
+        if self.shadow is not None:
+            await self.run(self.shadow.fed, scope, [document], [outcome], time.perf_counter() - began)
+        self.instruments.upserted(scope, [outcome])
+        return outcome
+
+    async def run(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
+        """A call in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.executor, partial(work, *arguments, **fields))
+
+    def work(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
+        """A batch, in a thread."""
+        began = time.perf_counter()
+        with self.instruments.tracer.start_as_current_span("upsert") as span:
+            outcomes = self.index.upsert_many(scope, documents, ids)
+            span.set_attribute("nearkin.documents", len(documents))
+            if outcomes:
+                for name, seconds in outcomes[0].seconds.items():
+                    span.set_attribute(f"nearkin.seconds.{name}", seconds * len(documents))
+        if self.shadow is not None:
+            self.shadow.fed(scope, documents, outcomes, time.perf_counter() - began)
+        self.instruments.upserted(scope, outcomes)
+        return outcomes
+
+    def require_ready(self) -> None:
+        """That kernels are compiled and the store answers.
+
+        Raises:
+            ProblemError: They are not, or it does not.
+        """
+        if not self.ready:
+            raise ProblemError("not-ready", "kernels are being compiled", retry_after=2.0)
+
+    # -- what is done from time to time
+
+    async def _warm(self) -> None:
+        """Compiles every kernel that a request uses before the first one comes."""
+        began = time.perf_counter()
+        await self.run(warm, self.index)
+        self.ready = True
+        log.info("ready", extra={"seconds": round(time.perf_counter() - began, 3), "store": self.index.store.url})
+
+    async def _keep_expiring(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.expire_every)
+            both = [self.primary] if self.shadow is None else [self.primary, self.shadow.other]
+            for index in both:
+                try:
+                    gone = await self.run(index.expire)
+                except StoreError as error:
+                    self.instruments.store_failed("expire")
+                    log.warning("expire failed", extra={"error": str(error)})
+                    continue
+                if any(gone.values()):
+                    log.info("expired", extra=gone)
+
+    async def _keep_probing(self) -> None:
+        """Known pairs, in both indexes where there are two."""
+        while True:
+            try:
+                self.probed = await self.run(self._probe)
+            except StoreError as error:
+                self.instruments.store_failed("probe")
+                log.warning("golden pairs failed", extra={"error": str(error)})
+            else:
+                log.info("golden pairs", extra=self.probed.to_dict())
+            await asyncio.sleep(self.settings.golden_every)
+
+    def _probe(self) -> Probed:
+        if self.shadow is None:
+            return probe(self.index, self.pairs)
+        return self.shadow.probed(lambda index: probe(index, self.pairs))
+
+    async def _keep_refreshing(self, shadow: Shadow) -> None:
+        """Another worker may have switched."""
+        while True:
+            await asyncio.sleep(REFRESH)
+            with contextlib.suppress(StoreError):
+                await self.run(shadow.refresh)
+
+    def _gauges(self) -> None:
+        """The fleet's figures, and what is special to a server."""
+        gauge = self.instruments.gauge
+        kept = _Kept(lambda: self.index, lambda: None if self.probed is None else self.probed.recall)
+        for name, description in FLEET.items():
+            gauge(f"nearkin_{name}", description, partial(kept.metric, name))
+        self.instruments.counter(
+            "nearkin_exact_comparisons",
+            "Pairs that passed the estimate and were compared exactly.",
+            lambda: self.index.searcher.observed.compared,
+        )
+        gauge("nearkin_queue_depth", "Documents that wait.", lambda: self.waiting.depth)
+        gauge("nearkin_queue_limit", "Documents that may wait.", lambda: self.settings.queue)
+        gauge("nearkin_memory_budget_bytes", "Bytes that the index may take.", lambda: self.settings.memory_budget)
+        for name in ("records", "leaders", "postings", "evicted"):
+            gauge(f"nearkin_{name}", f"Of the index: {name}.", partial(kept.count, name))
+
+
+FLEET = {
+    "candidate_pairs_per_doc": "Stored documents that a searched one was compared with, on average.",
+    "bucket_size_p99": "99th percentile of the postings of the buckets that searches looked into.",
+    "verify_drop_rate": "Share of the pairs that passed the estimate but not the exact comparison.",
+    "empty_bin_rate": "Share of one-permutation bins that no element of the document reached.",
+    "signature_build_latency_p99": "Seconds to sketch a document, 99th percentile.",
+    "index_memory_bytes": "Bytes of the index.",
+    "recall_on_labeled_set": "Share of the golden pairs that were found.",
+}
+
+
+class _Kept:
+    """What gauges read, asked of the store once for a scrape, and not at all while it fails."""
+
+    EVERY = 1.0
+
+    def __init__(self, index: Callable[[], Index], recall: Callable[[], float | None]) -> None:
+        self._index, self._recall = index, recall
+        self._at, self._counts, self._metrics = 0.0, dict[str, int](), dict[str, float | None]()
+
+    def metric(self, name: str) -> float | None:
+        """One of the fleet's figures."""
+        self._refresh()
+        return self._metrics.get(name)
+
+    def count(self, name: str) -> float | None:
+        """One of the store's counts."""
+        self._refresh()
+        return self._counts.get(name)
+
+    def _refresh(self) -> None:
+        if time.monotonic() - self._at < self.EVERY:
+            return
+        self._at = time.monotonic()
+        with contextlib.suppress(NearkinError):
+            index = self._index()
+            self._counts = index.store.counts()
+            self._metrics = index.searcher.observed.metrics(self._recall(), self._counts.get("bytes")).to_dict()
+
+
+def warm(index: Index) -> None:
+    """Goes once through what requests do, in an index of the same kind that nobody sees."""
+    settings = index.settings
+    with Index.open("memory://", settings=settings, materials=index.materials, max_memory=None) as own:
+        documents = _samples(own)
+        for some in (documents, documents[:1]):
+            own.upsert_many("warm", some)
+        own.query("warm", documents[0])
+        with contextlib.suppress(UsageError):
+            ids = [outcome.id for outcome in own.upsert_many("warm", documents)]
+            own.explain("warm", ids[0], ids[1])
+
+
+def _samples(index: Index) -> list[Document]:
+    if index.preparer.vectors:
+        return [[1.0] * index.spec.n, [1.0] * (index.spec.n - 1) + [0.9]]
+    words = " ".join(f"word{i}" for i in range(50))
+    return [words, f"{words} more", f"{words} été"]

@@ -1,0 +1,227 @@
+"""Another banding beside the live one, over the same documents: what it would answer, what it would cost, and the way over.
+
+Every document that the live index took goes to the other one too, in order, after its answer was given; a shadow never delays
+an answer until it lags so far behind that its queue is full. Which of the two answers is a mark in the first one's store, so
+that all workers agree, now and after a restart; the other one goes on being fed, so that the way back is as short.
+"""
+
+import logging
+import queue
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+from typing import Any, NamedTuple
+
+from nearkin.errors import IncompatibleError, NearkinError, UsageError
+from nearkin.index.entry import RESERVED, Outcome
+from nearkin.index.index import Index
+from nearkin.index.preparing import Document
+from nearkin.index.rebuilding import fill
+from nearkin.server.prober import Probed
+
+log = logging.getLogger("nearkin.server")
+
+SCOPE, MARK = RESERVED + "server", "shadow-is-live"
+WAITING = 1000
+"""Batches that may wait for the shadow."""
+
+
+class _Batch(NamedTuple):
+    scope: str
+    documents: Sequence[Document]
+    outcomes: list[Outcome]
+    seconds: float
+
+
+class _Removed(NamedTuple):
+    scope: str
+    id: str
+
+
+@dataclass
+class Side:
+    """What one of the two did with the same documents."""
+
+    documents: int = 0
+    duplicates: int = 0
+    candidates: int = 0
+    seconds: float = 0.0
+    golden: Probed | None = None
+
+    def add(self, outcomes: Sequence[Outcome], seconds: float) -> None:
+        """A batch."""
+        self.documents += len(outcomes)
+        self.duplicates += sum(outcome.duplicate for outcome in outcomes)
+        self.candidates += sum(outcome.candidates for outcome in outcomes)
+        self.seconds += seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; rates are None before there is a document."""
+        count = self.documents
+        return {
+            "documents": count,
+            "duplicates": self.duplicates,
+            "candidates_per_document": self.candidates / count if count else None,
+            "seconds_per_document": self.seconds / count if count else None,
+            "golden_recall": None if self.golden is None else self.golden.recall,
+        }
+
+
+class Shadow:
+    """Two indexes, one of which answers.
+
+    Args:
+        primary: The server's index.
+        other: Of the same Spec and threshold, with another banding, in a store of its own.
+
+    Raises:
+        UsageError: They differ in more than the banding, or in nothing.
+    """
+
+    def __init__(self, primary: Index, other: Index) -> None:
+        if (primary.spec, primary.threshold) != (other.spec, other.threshold):
+            raise IncompatibleError("a shadow has the live index' Spec and threshold; nearkin index rebuild changes those")
+        if primary.banding == other.banding:
+            raise UsageError(f"the shadow has the live index' banding, {primary.banding.bands} x {primary.banding.rows}")
+        self.primary, self.other = primary, other
+        self._work: queue.Queue[_Batch | _Removed | None] = queue.Queue(WAITING)
+        self._lock = Lock()
+        self._stopping = Event()
+        self._filled = False
+        self._failed = 0
+        self._both = self._only_live = self._only_shadow = 0
+        self._sides = {"live": Side(), "shadow": Side()}
+        self._is_over = False
+        self.refresh()
+        self._thread = Thread(target=self._run, name="nearkin-shadow", daemon=True)
+        self._thread.start()
+
+    @property
+    def live(self) -> Index:
+        """The one that answers."""
+        return self.other if self._is_over else self.primary
+
+    @property
+    def waiting(self) -> Index:
+        """The one that does not."""
+        return self.primary if self._is_over else self.other
+
+    # -- fed by the server
+
+    def fed(self, scope: str, documents: Sequence[Document], outcomes: list[Outcome], seconds: float) -> None:
+        """What the live index took."""
+        self._put(_Batch(scope, documents, outcomes, seconds))
+
+    def removed(self, scope: str, id: str) -> None:
+        """What the live index erased."""
+        self._put(_Removed(scope, id))
+
+    def probed(self, probe: Callable[[Index], Probed]) -> Probed:
+        """Known pairs in both; returns the live one's."""
+        found = probe(self.live)
+        self._sides["live"].golden = found
+        self._sides["shadow"].golden = probe(self.waiting)
+        return found
+
+    # -- the way over
+
+    def switch(self, over: bool) -> None:
+        """Lets the other index answer, or the first one again.
+
+        Raises:
+            UsageError: It has not caught up.
+        """
+        if over == self._is_over:
+            return
+        if not self._filled or self._failed:
+            raise UsageError("the other index has not all documents yet; look at GET /v1/shadow")
+        self._work.join()
+        if over:
+            self.primary.upsert(SCOPE, self._sample(), MARK)
+        else:
+            self.primary.remove(SCOPE, MARK)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Which one answers, as all workers read it."""
+        over = self.primary.get(SCOPE, MARK) is not None
+        if over != self._is_over:
+            with self._lock:
+                self._is_over = over
+                self._both = self._only_live = self._only_shadow = 0
+                self._sides = {"live": Side(), "shadow": Side()}
+            log.info("answering changed", extra={"live": "shadow" if over else "primary"})
+
+    def facts(self) -> dict[str, Any]:
+        """Both sides, and where they disagree, since the server started or the last switch."""
+        with self._lock:
+            compared = self._sides["shadow"].documents
+            agreeing = compared - self._only_live - self._only_shadow
+            return {
+                "live": "shadow" if self._is_over else "primary",
+                "filled": self._filled,
+                "failed": self._failed,
+                "behind": self._work.qsize(),
+                "agreement": agreeing / compared if compared else None,
+                "both_duplicates": self._both,
+                "only_live_duplicates": self._only_live,
+                "only_shadow_duplicates": self._only_shadow,
+                "banding": {"live": _banding(self.live), "shadow": _banding(self.waiting)},
+                "sides": {name: side.to_dict() for name, side in self._sides.items()},
+            }
+
+    def close(self) -> None:
+        """Works off what waits, then gives the other store back."""
+        self._stopping.set()
+        self._work.put(None)
+        self._thread.join()
+        self.other.close()
+
+    # -- its thread
+
+    def _put(self, item: _Batch | _Removed) -> None:
+        if self._filled:
+            self._work.put(item)
+
+    def _run(self) -> None:
+        try:
+            fill(self.primary, self.other)
+            self._filled = True
+            # what came between the copy and now
+            fill(self.primary, self.other)
+        except NearkinError as error:
+            self._failed += 1
+            log.warning("the shadow cannot be filled", extra={"error": str(error)})
+        while (item := self._work.get()) is not None:
+            try:
+                self._follow(item)
+            except NearkinError as error:
+                # it misses a document now, so that it must not answer before it is filled again
+                self._failed += 1
+                log.warning("the shadow failed", extra={"error": str(error)})
+            finally:
+                self._work.task_done()
+
+    def _follow(self, item: _Batch | _Removed) -> None:
+        if isinstance(item, _Removed):
+            self.waiting.remove(item.scope, item.id)
+            return
+        began = time.perf_counter()
+        outcomes = self.waiting.upsert_many(item.scope, item.documents, [outcome.id for outcome in item.outcomes])
+        seconds = time.perf_counter() - began
+        with self._lock:
+            self._sides["live"].add(item.outcomes, item.seconds)
+            self._sides["shadow"].add(outcomes, seconds)
+            for mine, theirs in zip(item.outcomes, outcomes, strict=True):
+                self._both += mine.duplicate and theirs.duplicate
+                self._only_live += mine.duplicate and not theirs.duplicate
+                self._only_shadow += theirs.duplicate and not mine.duplicate
+
+    def _sample(self) -> Document:
+        return [1.0] * self.primary.spec.n if self.primary.preparer.vectors else MARK
+
+
+def _banding(index: Index) -> dict[str, int]:
+    found = index.banding
+    return {"bands": found.bands, "rows": found.rows, "probes": found.probes}

@@ -1,0 +1,437 @@
+"""An index that moves to another store while it is used: nothing acknowledged is missing afterwards, and it can move back."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run as command
+from nearkin.errors import IncompatibleError, MovedError, RacedError, StoreError, UsageError
+from nearkin.index.entry import TOUCHED, Changes, Written
+from nearkin.index.index import INTERVAL
+from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
+from nearkin.index.rebuilding import beside, cut_back, cut_over
+from nearkin.index.stores.urls import lasting, with_passwords
+from nearkin.index.upkeep import check
+from tests.index.conftest import STORES, Clock, Opener, corpus, empty_store
+from tests.index.test_faults import Failing
+
+Url = "str | list[str]"
+OTHER = nk.Spec(n=2)
+WRITER = """
+import itertools, json, sys
+import nearkin as nk
+from tests.index.conftest import corpus
+urls, name, seed = sys.argv[1].split(), sys.argv[2], int(sys.argv[3])
+texts = corpus(4000, seed=seed)
+with nk.Index.open(urls if len(urls) > 1 else urls[0]) as index:
+    def did(what, at, text=None):
+        print(json.dumps([what, f"{name}{at}", text, " ".join(index.place)]), flush=True)
+    for at in itertools.count():
+        index.upsert("a", texts[at], f"{name}{at}")
+        did("has", at, texts[at])
+        if at % 3 == 0:
+            index.upsert("a", texts[at] + " once more changed", f"{name}{at}")
+            did("has", at, texts[at] + " once more changed")
+        if at % 5 == 4:
+            index.remove("a", f"{name}{at - 2}")
+            did("gone", at - 2)
+        if not sys.stdin.readline().strip():
+            break
+"""
+
+
+class Writer:
+    """A process that upserts, changes and removes documents, and says what was acknowledged."""
+
+    def __init__(self, url: Any, name: str, seed: int) -> None:
+        where = url if isinstance(url, str) else " ".join(url)
+        line = [sys.executable, "-c", WRITER, where, name, str(seed)]
+        self.process = subprocess.Popen(
+            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+        )
+        self.holds: dict[str, str] = {}
+        self.gone: set[str] = set()
+        self.place, self.steps = "", 0
+        self._go_on = True
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            what, name, text, self.place = json.loads(line)
+            self.steps += 1
+            if what == "has":
+                self.holds[name] = text
+                self.gone.discard(name)
+                at = int(name[1:])
+                if not (at % 3 == 0 and not text.endswith("changed")) and at % 5 != 4:
+                    self._answer()
+            else:
+                del self.holds[name]
+                self.gone.add(name)
+                self._answer()
+
+    def _answer(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("on\n" if self._go_on else "\n")
+        self.process.stdin.flush()
+
+    def wait_for(self, steps: int, place: str = "") -> None:
+        """Until it has done so many more, at a place."""
+        until = self.steps + steps
+        while self.steps < until or place not in self.place:
+            assert self.process.poll() is None
+            self._thread.join(0.01)
+
+    def end(self) -> None:
+        self._go_on = False
+        self._thread.join()
+        assert self.process.wait() == 0
+
+
+@contextmanager
+def writing(url: Any, *names: str) -> Iterator[list[Writer]]:
+    writers = [Writer(url, name, seed) for seed, name in enumerate(names, 40)]
+    try:
+        yield writers
+    finally:
+        for writer in writers:
+            writer.process.kill()
+            writer._thread.join()
+
+
+def assert_holds(index: nk.Index, wanted: dict[str, str]) -> None:
+    found = {entry.id: entry.text for entry in index.store.scan("a")}
+    assert set(found) == set(wanted)
+    assert found == wanted
+    checked = check(index)
+    assert checked.sound, checked.problems[:3]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded"])
+def test_processes_go_over_and_back(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Two processes write through the whole cut-over, and through the way back."""
+    url, target = (empty_store(kind, request, tmp_path) for _ in range(2))
+    texts = corpus(300, seed=9)
+    held = {f"d{i}": text for i, text in enumerate(texts)}
+    live = nk.Index.open(url, threshold=0.7)
+    live.upsert_many("a", texts, list(held))
+    with writing(url, "x", "y") as writers, live:
+        for writer in writers:
+            writer.wait_for(10)
+        with nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
+            there = " ".join(anew.place)
+            said = cut_over(live, anew, wait=0)
+        assert said["moved_to"] == there == " ".join(live.place)
+        assert (live.spec, live.threshold) == (OTHER, 0.6)
+        for writer in writers:
+            writer.wait_for(20, there)
+        back = cut_back(url, wait=0)
+        here = back["moved_to"]
+        for writer in writers:
+            writer.wait_for(20, here)
+            writer.end()
+        for writer in writers:
+            held |= writer.holds
+            assert not writer.gone & set(held)
+    with nk.Index.open(target) as index:
+        assert " ".join(index.place) == here
+        assert index.spec == nk.Spec()
+        assert_holds(index, held)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in STORES if kind != "memory"])
+def test_threads_go_over_from_memory(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """One index, whose threads write and look through a cut-over into another kind of store."""
+    target, held, failed = empty_store(kind, request, tmp_path), {}, []
+    ended = threading.Event()
+    with nk.Index.open("memory://", threshold=0.7) as live:
+
+        def write(name: str, texts: list[str]) -> None:
+            try:
+                for at, text in enumerate(texts):
+                    live.upsert(name, text, f"{name}{at}")
+                    held[name, f"{name}{at}"] = text
+                    assert live.query(name, text, 1)[0].similarity == 1.0
+                    assert live.cluster(name, f"{name}{at}") is not None
+                    if ended.is_set() and at > 200:
+                        break
+            except (StoreError, UsageError, AssertionError) as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=write, args=(name, corpus(3000, seed=ord(name), share=0.0))) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        with nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
+            cut_over(live, anew, wait=0)
+            assert live.place == anew.place
+        ended.set()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+        assert {(entry.scope, entry.id): entry.text for entry in live.store.scan()} == held
+        assert check(live).sound
+
+
+def test_a_store_refuses_steps_of_another_epoch(opened: Opener) -> None:
+    index = opened()
+    index.upsert("a", corpus(1)[0], "x")
+    entry, store = index.get("a", "x"), index.store
+    assert entry is not None
+    assert store.news().move == Move()
+    move = Move(3, COPYING, ("sqlite:////there.db",))
+    store.redirect(move)
+    assert store.news().move == move
+    for again in (Move(3, OPEN), Move(1, MOVED)):
+        with pytest.raises(RacedError):
+            store.redirect(again)
+    assert store.news().move == move
+    before = store.counts()
+    keys = index.preparer.keys_of("a", [entry])[0]
+    for changes in (
+        Changes(dropped=[Written(entry, keys)], epoch=0),
+        Changes(new=[Written(entry._replace(id="y", leader="y", ref=0), keys)], epoch=2),
+    ):
+        with pytest.raises(MovedError):
+            store.apply(changes)
+    assert {**store.counts(), "bytes": 0} == {**before, "bytes": 0}
+    store.apply(Changes(changed=[entry], epoch=3))
+    store.apply(Changes(changed=[entry]))
+
+
+def test_only_steps_that_make_something_untrue_raise_the_generation(opened: Opener) -> None:
+    index = opened()
+    texts = corpus(20, share=0.0)
+    index.upsert_many("a", texts, [f"d{i}" for i in range(20)])
+    index.upsert_many("a", texts, [f"d{i}" for i in range(20)])
+    first = index.store.news().generation
+    assert first == 0
+    index.remove("a", "d1")
+    second = index.store.news().generation
+    assert second > first
+    index.upsert("a", texts[1], "d2")
+    assert index.store.news().generation > second
+
+
+def test_steps_log_what_they_touch_while_an_index_is_copied(opened: Opener) -> None:
+    index, texts = opened(), corpus(10, share=0.0)
+    index.upsert("a", texts[0], "before")
+    index.store.redirect(Move(1, COPYING, ("x",)))
+    index.upsert_many("a", texts[1:3], ["one", "two"])
+    index.remove("a", "before")
+    index.upsert("a", texts[4], "two")
+    touched = [event.id for event in index.store.events() if event.kind == TOUCHED]
+    assert sorted(set(touched)) == ["before", "one", "two"]
+
+
+def test_another_process_removals_are_heard_of(opened: Opener, url: Any, clock: Clock) -> None:
+    if url == "memory://":
+        pytest.skip("memory has no other processes")
+    one, two = opened(), opened()
+    texts = corpus(3, share=0.0)
+    one.upsert_many("a", texts, ["x", "y", "z"])
+    assert two.upsert("a", texts[0], "x").layer == "record"
+    one.remove("a", "x")
+    one.upsert("a", texts[2] + " changed", "y")
+    assert two.upsert("a", texts[0], "x").layer == "memory"
+    clock.now += INTERVAL
+    outcome = two.upsert("a", texts[0], "x")
+    assert (outcome.kind, outcome.layer) == ("new", "search")
+    assert two.upsert("a", texts[2] + " changed", "y").layer == "store"
+    assert two.upsert("a", texts[2] + " changed", "y").layer == "memory"
+
+
+def test_own_removals_leave_the_other_resolutions(opened: Opener, url: Any, clock: Clock) -> None:
+    index, texts = opened(), corpus(6, share=0.0)
+    index.upsert_many("a", texts, [f"d{i}" for i in range(6)])
+    index.remove("a", "d0")
+    index.upsert("a", texts[0], "d1")
+    clock.now += INTERVAL
+    layer = index.upsert("a", texts[5], "d5").layer
+    # the generation of shards is a sum over parts of steps, so that they look once more
+    assert layer == ("record" if isinstance(url, list) else "memory")
+
+
+def test_readers_go_over_at_the_next_look(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> None:
+    url, target = (empty_store("sqlite", request, tmp_path) for _ in range(2))
+    text = corpus(1)[0]
+    with nk.Index.open(url, threshold=0.7) as live, nk.Index.open(url, clock=clock) as reader:
+        live.upsert("a", text, "x")
+        with nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
+            cut_over(live, anew, wait=0)
+        live.upsert("a", text + " and more", "y")
+        assert reader.get("a", "y") is None
+        clock.now += INTERVAL
+        assert reader.get("a", "y") is not None
+        assert reader.place == live.place
+        assert reader.cluster("a", "x") is not None
+        assert [match.id for match in reader.query("a", text)][:1] == ["x"]
+        assert reader.stats()["threshold"] == 0.6
+
+
+def moved(request: pytest.FixtureRequest, folder: Path) -> tuple[str, str]:
+    """An index with a document, and the place that it moved to."""
+    url, target = (str(empty_store("sqlite", request, folder)) for _ in range(2))
+    with nk.Index.open(url, threshold=0.7) as live, nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
+        live.upsert("a", corpus(1)[0], "x")
+        cut_over(live, anew, wait=0)
+    return url, target
+
+
+def test_what_was_asked_for_before_a_move_leads_over_it(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url, _ = moved(request, tmp_path)
+    for fields in ({"threshold": 0.7, "spec": nk.Spec()}, {"threshold": 0.6, "spec": OTHER}, {}):
+        with nk.Index.open(url, **fields) as index:
+            assert (index.spec, index.threshold) == (OTHER, 0.6)
+            assert index.get("a", "x") is not None
+    with pytest.raises(IncompatibleError, match=r"threshold=0.6"):
+        nk.Index.open(url, threshold=0.9)
+
+
+def test_moves_in_a_circle_are_said(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url, target = moved(request, tmp_path)
+    with nk.Index.open(target, follow=False) as index:
+        index.store.redirect(Move(9, MOVED, (lasting(url),)))
+        with pytest.raises(StoreError, match=r"in a circle, .*index\d+.db.* to .*--cut-back"):
+            nk.Index.open(url)
+        index.store.redirect(Move(10, MOVED, (lasting(target),)))
+        with pytest.raises(StoreError, match="in a circle"):
+            nk.Index.open(target)
+
+
+def test_places_that_an_index_cannot_go_to(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url, target = (str(empty_store("sqlite", request, tmp_path)) for _ in range(2))
+    with nk.Index.open(url, threshold=0.7) as live:
+        live.upsert("a", corpus(1)[0], "x")
+        with nk.Index.open("memory://", follow=False) as anew, pytest.raises(UsageError, match="cannot move to memory://"):
+            cut_over(live, anew, wait=0)
+        with nk.Index.open(url, follow=False) as anew, pytest.raises(UsageError, match="cannot move to"):
+            cut_over(live, anew, wait=0)
+        with nk.Index.open(target, follow=False) as anew:
+            anew.upsert("a", corpus(1)[0], "other")
+            with pytest.raises(UsageError, match="has documents already"):
+                cut_over(live, anew, wait=0)
+        assert live.store.news().move.phase == OPEN
+    with pytest.raises(UsageError, match="has not been moved"):
+        cut_back(url)
+
+
+def test_a_cut_over_that_fails_leaves_the_index_where_it_is(opened: Opener, request: Any, tmp_path: Path) -> None:
+    live, texts = opened(), corpus(1200, share=0.1)
+    target = empty_store("sqlite", request, tmp_path)
+    live.upsert_many("a", texts, [f"d{i}" for i in range(1200)])
+    with nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
+        store = anew.store
+        anew.store = Failing(store, 2)
+        with pytest.raises(StoreError, match="connection lost"):
+            cut_over(live, anew, wait=0)
+        anew.store = store
+        assert 0 < store.counts()["records"] < 1200
+        assert (live.store.news().move.phase, store.news().move.phase) == (OPEN, FILLING)
+    live.upsert("a", texts[0] + " changed", "d0")
+    live.remove("a", "d1")
+    with nk.Index.open(target) as early, pytest.raises(StoreError, match="is being made from"):
+        early.upsert("a", "too early", "d")
+    with nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
+        said = cut_over(live, anew, wait=0)
+    assert said["documents"] == live.store.counts()["records"] == 1199
+    assert check(live).sound
+    kept = live.get("a", "d0")
+    assert kept is not None
+    assert kept.text == texts[0] + " changed"
+
+
+def test_of_two_cut_overs_one_ends(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one raises the epoch, and the first meets it."""
+    url, target = (empty_store("sqlite", request, tmp_path) for _ in range(2))
+    with nk.Index.open(url, threshold=0.7) as live, nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
+        live.upsert("a", corpus(1)[0], "x")
+        monkeypatch.setattr("nearkin.index.rebuilding._follow", lambda *_: live.store.redirect(Move(7, COPYING, ("other",))))
+        with pytest.raises(StoreError, match="in epoch 7 already"):
+            cut_over(live, anew, wait=0)
+        assert live.store.news().move == Move(7, COPYING, ("other",))
+
+
+@pytest.mark.parametrize("phase", [COPYING, CLOSING, FILLING])
+def test_a_move_that_was_broken_off_is_ended(phase: str, request: Any, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    url = str(empty_store("sqlite", request, tmp_path))
+    monkeypatch.setattr("nearkin.index.index.CLOSED", 0.1)
+    with nk.Index.open(url, threshold=0.7) as index:
+        index.upsert("a", corpus(1)[0], "x")
+        index.store.redirect(Move(1, phase, ("sqlite:////there.db",)))
+        if phase != COPYING:
+            with pytest.raises(StoreError, match="--cut-back"):
+                index.upsert("a", corpus(2)[1], "y")
+        assert index.query("a", corpus(1)[0])[0].id == "x"
+        assert command(["index", "rebuild", url, "--cut-back", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["was"] == phase
+        assert index.upsert("a", corpus(2)[1], "y").id == "y"
+
+
+def test_cluster_ids_are_kept_where_clusters_agree(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url, target = (empty_store("sqlite", request, tmp_path) for _ in range(2))
+    texts = corpus(200, seed=3, share=0.6)
+    with nk.Index.open(url, threshold=0.7) as live, nk.Index.open(target, nk.Spec(seed=5), 0.7, follow=False) as anew:
+        live.upsert_many("a", texts, [f"d{i}" for i in range(200)])
+        heads = [entry.id for entry in live.store.scan() if entry.is_leader and live.store.members("a", entry.id)]
+        for name in heads[:10]:
+            live.remove("a", name)
+        was = {entry.id: entry.cluster for entry in live.store.scan()}
+        assert any(cluster in heads[:10] for cluster in was.values())
+        said = beside(live, anew)
+        now = {entry.id: entry.cluster for entry in anew.store.scan()}
+        agreeing = sum(now[name] == cluster for name, cluster in was.items())
+        assert said["same_cluster"] == agreeing > 0.9 * len(was)
+        leaders = [entry.cluster for entry in anew.store.scan() if entry.is_leader]
+        assert len(leaders) == len(set(leaders))
+        assert check(anew).sound
+
+
+def test_the_cut_over_from_the_command_line(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("nearkin.index.rebuilding.INTERVAL", 0.0)
+    url, target = (str(empty_store("sqlite", request, tmp_path)) for _ in range(2))
+    with nk.Index.open(url, threshold=0.7) as index:
+        index.upsert_many("default", corpus(30), [f"d{i}" for i in range(30)])
+
+    def said(*line: str, code: int = 0) -> dict:
+        assert command(["index", *line, "--json"]) == code
+        out = capsys.readouterr()
+        return json.loads(out.out) if code == 0 else {"error": out.err}
+
+    report = said("rebuild", url, target, "--shingle", "words:2", "--cut-over")
+    assert (report["documents"], report["moved_to"]) == (30, target)
+    assert report["spec_before"] != report["spec_after"]
+    assert said("info", url)["url"] == target
+    said("remove", "d3", "--store", url)
+    assert "cannot move to" in said("rebuild", url, target, "--cut-over", code=2)["error"]
+    back = said("rebuild", url, "--cut-back")
+    assert (back["documents"], back["removed_meanwhile"], back["moved_to"]) == (29, 0, url)
+    assert said("info", target)["records"] == 29
+    assert "not been moved" in said("rebuild", url, "--cut-back", code=2)["error"]
+    assert "and nothing else" in said("rebuild", url, target, "--cut-back", code=2)["error"]
+    assert "URL of an empty store" in said("rebuild", url, code=2)["error"]
+
+
+def test_passwords_are_not_written_down(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    port = request.getfixturevalue("postgres_port")
+    urls = [f"postgresql://nearkin:secret@127.0.0.1:{port}/postgres?schema=secrets{number}" for number in (1, 2)]
+    with nk.Index.open(urls[0], threshold=0.7) as live, nk.Index.open(urls[1], OTHER, follow=False) as anew:
+        cut_over(live, anew, wait=0)
+        assert "secret@" not in repr(live.place)
+        assert live._urls == (urls[1],)
+    with nk.Index.open(urls[0]) as index:
+        assert index.store.url == lasting(urls[1]).replace("nearkin@", "").partition("?")[0]
+        assert index._urls == (urls[1],)
+    assert with_passwords(["redis://other/0"], ["redis://:secret@db/0"]) == ("redis://other/0",)

@@ -1,0 +1,34 @@
+"""Servers for tests: in this process, with everything that they keep in a folder of their own."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from nearkin.server.app import create_app
+from nearkin.server.settings import ServerSettings
+
+Serve = Callable[..., TestClient]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts a server with some settings and waits until it is ready."""
+    with ExitStack() as stack:
+
+        def start(**settings: Any) -> TestClient:
+            paths = {"key_file": tmp_path / "key", "tokens": tmp_path / "tokens.json"}
+            fields = {"store": "memory://", "source_rate": "1000000/second", **paths, **settings}
+            app = create_app(ServerSettings.read(**fields))
+            client = stack.enter_context(TestClient(app, raise_server_exceptions=False))
+            until = time.monotonic() + 120
+            while client.get("/readyz").status_code != 200:
+                assert time.monotonic() < until, "the server does not get ready"
+                time.sleep(0.02)
+            return client
+
+        yield start

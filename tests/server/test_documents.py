@@ -1,0 +1,162 @@
+"""Documents, queries and clusters over HTTP."""
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.server.conftest import Serve
+
+CAT = "the cat sat on the mat"
+URL = "/v1/scopes/a/documents"
+
+
+@pytest.fixture
+def client(serve: Serve) -> TestClient:
+    return serve()
+
+
+def test_an_upsert_says_what_became_of_a_document(client: TestClient) -> None:
+    first = client.post(URL, json={"id": "one", "text": CAT}).json()
+    assert (first["kind"], first["representative"], first["duplicate"]) == ("new", "one", False)
+    second = client.post(URL, json={"id": "two", "text": f"{CAT} today"}).json()
+    assert (second["kind"], second["representative"], second["similarity"]) == ("match", "one", 0.8)
+    again = client.post(URL, json={"id": "two", "text": f"{CAT} today"}).json()
+    assert (again["kind"], again["layer"]) == ("resolved", "memory")
+    assert client.post(URL, json={"id": "one", "text": CAT}).json()["kind"] == "exact"
+    assert client.post(URL, json={"id": "two", "text": "something else entirely, with other words"}).json()["kind"] == "updated"
+
+
+def test_a_document_without_an_id_has_one_of_its_content(client: TestClient) -> None:
+    made = client.post(URL, json={"text": CAT}).json()["id"]
+    assert client.post(URL, json={"text": CAT}).json()["id"] == made
+    assert client.get(f"{URL}/{made}").json()["text"] == CAT
+
+
+def test_documents_are_read_and_erased(client: TestClient) -> None:
+    client.post(URL, json={"id": "one", "text": CAT})
+    found = client.get(f"{URL}/one").json()
+    assert found["cluster"] == "one"
+    assert found["signature"] is None
+    assert client.get(f"{URL}/one", params={"include": "signature"}).json()["signature"]
+    assert client.delete(f"{URL}/one").status_code == 204
+    assert client.get(f"{URL}/one").status_code == 404
+    assert client.delete(f"{URL}/one").status_code == 404
+
+
+def test_queries_write_nothing(client: TestClient) -> None:
+    client.post(URL, json={"id": "one", "text": CAT})
+    found = client.post("/v1/scopes/a/query", json={"text": f"{CAT} today", "top": 5}).json()["matches"]
+    assert [(match["id"], match["similarity"]) for match in found] == [("one", 0.8)]
+    assert client.get("/v1/stats").json()["records"] == 1
+
+
+def test_clusters_by_id_and_in_order(client: TestClient) -> None:
+    for at in range(3):
+        client.post(URL, json={"id": f"cat{at}", "text": CAT})
+    client.post(URL, json={"id": "dog", "text": "a dog lay on a rug all day"})
+    found = client.get("/v1/scopes/a/clusters/cat2").json()
+    assert (found["id"], found["size"], len(found["members"])) == ("cat0", 3, 3)
+    page = client.get("/v1/scopes/a/clusters/cat2", params={"start": 1, "limit": 1}).json()
+    assert [member["id"] for member in page["members"]] == ["cat1"]
+    largest = client.get("/v1/scopes/a/clusters", params={"limit": 1}).json()
+    assert [(head["id"], head["size"]) for head in largest["clusters"]] == [("cat0", 3)]
+    rest = client.get("/v1/scopes/a/clusters", params={"limit": 1, "cursor": largest["next"]}).json()
+    assert ([head["id"] for head in rest["clusters"]], rest["next"]) == (["dog"], None)
+    newest = client.get("/v1/scopes/a/clusters", params={"order": "newest"}).json()
+    assert newest["clusters"][0]["id"] == "dog"
+    assert client.get("/v1/scopes/a/clusters/nobody").status_code == 404
+
+
+def test_explain_tune_and_spec(client: TestClient) -> None:
+    client.post(URL, json={"id": "one", "text": CAT})
+    client.post(URL, json={"id": "two", "text": f"{CAT} today"})
+    why = client.post("/v1/explain", json={"scope": "a", "a": "one", "b": "two"}).json()
+    assert why["similarity"] == 0.8
+    points = client.post("/v1/tune", json={"threshold": 0.7, "recall": 0.9, "points": 3}).json()["points"]
+    assert len(points) == 3
+    assert all(point["recall"] >= 0.9 for point in points)
+    facts = client.get("/v1/spec").json()
+    assert facts["threshold"] == 0.8
+    assert facts["spec"]["base_hash"] == "siphash", "an index that the server made is keyed"
+
+
+def test_vectors(serve: Serve) -> None:
+    client = serve(kind="vector", index={"dimensions": "8", "threshold": "0.9"})
+    assert client.post(URL, json={"id": "one", "vector": [1.0] * 8}).json()["kind"] == "new"
+    assert client.post(URL, json={"id": "two", "vector": [1.0] * 7 + [0.9]}).json()["representative"] == "one"
+    wrong = client.post(URL, json={"vector": [1.0] * 7})
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid-request")
+    assert "8 numbers" in wrong.json()["detail"]
+    assert client.post(URL, json={"text": CAT}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "field"),
+    [
+        (b"{", 400, "not-json", None),
+        (b'{"id": "one"}', 422, "invalid-request", None),
+        (b'{"text": "x", "vector": [1]}', 422, "invalid-request", None),
+        (b'{"txt": "x"}', 422, "invalid-request", "/txt"),
+        (b'{"text": 5}', 422, "invalid-request", "/text"),
+        (b'{"text": "x", "id": ""}', 422, "invalid-request", "/id"),
+        (b'{"text": "x", "id": "a\\u0000b"}', 422, "invalid-request", "/id"),
+        (b'{"text": "x", "id": "a\\u001fb"}', 422, "invalid-request", "/id"),
+    ],
+)
+def test_what_is_wrong_is_named(client: TestClient, body: bytes, status: int, code: str, field: str | None) -> None:
+    answer = client.post(URL, content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    told = answer.json()
+    assert (told["code"], told.get("field"), told["status"]) == (code, field, status)
+    assert told["type"].endswith(code)
+    assert told["instance"].endswith(answer.headers["x-request-id"])
+
+
+def test_other_faults_are_problems_too(client: TestClient) -> None:
+    for answer, code in (
+        (client.get("/nowhere"), "no-such-path"),
+        (client.put(URL), "method-not-allowed"),
+        (client.post(URL, content=b"x", headers={"content-type": "text/plain"}), "unsupported-media-type"),
+        (client.get("/v1/scopes/a/clusters", params={"limit": 0}), "invalid-request"),
+        (client.post("/v1/scopes/%1Fserver/query", json={"text": "x"}), "invalid-request"),
+    ):
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["code"] == code
+
+
+def test_sizes_are_bounded(serve: Serve) -> None:
+    client = serve(max_body=2048, index={"max_document": "1500"})
+    assert client.post(URL, json={"text": "x" * 3000}).json()["code"] == "too-large"
+
+    def chunks():  # type: ignore[no-untyped-def]
+        for _ in range(10):
+            yield b" " * 1000
+
+    assert client.post(URL, content=chunks(), headers={"content-type": "application/json"}).json()["code"] == "too-large"
+    told = client.post(URL, json={"text": "x" * 1600}).json()
+    assert (told["code"], "max_document" in told["detail"]) == ("invalid-request", True)
+
+
+def test_headers_protect_and_ids_are_passed_on(client: TestClient) -> None:
+    mine = "0b7e3c1e-6a3c-4a57-8f0b-6d4f0c1f9a11"
+    answer = client.get("/v1/spec", headers={"x-request-id": mine})
+    assert answer.headers["x-request-id"] == mine
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    other = client.get("/v1/spec", headers={"x-request-id": "forged line"}).headers["x-request-id"]
+    assert other != "forged line"
+
+
+def test_a_document_in_pieces(client: TestClient) -> None:
+    whole = "the cat sat on the mat and looked at the dog on the rug"
+    client.post(URL, json={"id": "whole", "text": whole})
+    first = client.patch(f"{URL}/parts", json={"text": "the cat sat on the mat and looked at"}).json()
+    assert first["id"] == "parts"
+    again = client.patch(f"{URL}/parts", json={"text": "the cat sat on the mat and looked at"}).json()
+    assert again == first
+    more = client.patch(f"{URL}/parts", json={"tokens": ["looked", "at", "the", "dog", "on", "the", "rug"]}).json()
+    assert more["shingles"] > first["shingles"]
+    assert client.get(f"{URL}/parts").status_code == 404
+    closed = client.post(f"{URL}/parts:close").json()
+    assert (closed["kind"], closed["representative"], closed["similarity"]) == ("match", "whole", 1.0)
+    assert client.post(f"{URL}/parts:close").status_code == 404
+    assert client.patch(f"{URL}/parts", json={"text": "a", "tokens": ["a"]}).json()["code"] == "invalid-request"

@@ -1,0 +1,133 @@
+"""What a server tells of itself."""
+
+import io
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from nearkin.index.entry import Outcome
+from nearkin.server.logs import JsonLines
+from nearkin.server.observe import MOST_SCOPES, OTHER_SCOPES, Exposition, Instruments, prometheus, result_of
+from tests.server.conftest import Serve
+
+NAMES = (
+    "nearkin_upserts_total",
+    "nearkin_upsert_duration_seconds_bucket",
+    "nearkin_candidates_bucket",
+    "nearkin_exact_comparisons_total",
+    "nearkin_representatives_returned_total",
+    "nearkin_http_requests_total",
+    "nearkin_http_duration_seconds_bucket",
+    "nearkin_refused_total",
+    "nearkin_store_errors_total",
+    "nearkin_queue_depth",
+    "nearkin_queue_limit",
+    "nearkin_candidate_pairs_per_doc",
+    "nearkin_bucket_size_p99",
+    "nearkin_verify_drop_rate",
+    "nearkin_empty_bin_rate",
+    "nearkin_signature_build_latency_p99",
+    "nearkin_index_memory_bytes",
+    "nearkin_memory_budget_bytes",
+    "nearkin_recall_on_labeled_set",
+    "nearkin_records",
+    "process_resident_memory_bytes",
+)
+
+
+def test_every_figure_is_there(serve: Serve, tmp_path: Path) -> None:
+    golden = tmp_path / "pairs.jsonl"
+    golden.write_text(json.dumps({"a": "one two three four five", "b": "one two three four five"}) + "\n")
+    client = serve(golden=golden, golden_every=0.05, memory_budget=10**9)
+    for text in ("the cat sat on the mat", "the cat sat on the mat today", "the cat sat on the mat"):
+        client.post("/v1/scopes/a/documents", json={"text": text})
+    client.get("/v1/scopes/a/documents/nobody")
+    client.app.state.service.instruments.store_failed("test")  # type: ignore[attr-defined]
+    while client.app.state.service.probed is None:  # type: ignore[attr-defined]
+        pass
+    text = client.get("/metrics").text
+    there = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")}
+    assert [name for name in NAMES if name not in there] == []
+    assert 'nearkin_upserts_total{result="new",scope="a"} 1.0' in text
+    assert 'nearkin_upserts_total{result="match",scope="a"} 1.0' in text
+    assert 'nearkin_upserts_total{result="l1_hit",scope="a"} 1.0' in text
+    assert "nearkin_recall_on_labeled_set 1.0" in text
+
+
+def test_layers_have_their_labels() -> None:
+    def of(kind: str, layer: str) -> str:
+        return result_of(Outcome(kind, layer, "x", "x", "x", 1.0))
+
+    found = [
+        of("resolved", "memory"),
+        of("resolved", "store"),
+        of("exact", "record"),
+        of("match", "search"),
+        of("new", "search"),
+    ]
+    assert found == ["l1_hit", "l2_hit", "l3_hit", "match", "new"]
+
+
+def test_tenants_cannot_swell_the_metrics() -> None:
+    instruments = Instruments()
+    labels = {instruments.scope_label(f"scope{i}") for i in range(3 * MOST_SCOPES)}
+    assert len(labels) == MOST_SCOPES + 1
+    assert OTHER_SCOPES in labels
+
+
+def test_workers_are_told_together(tmp_path: Path) -> None:
+    provider, registry = prometheus()
+    instruments = Instruments(provider)
+    instruments.refused("busy")
+    (tmp_path / "1.prom").write_text("# HELP n_total N.\n# TYPE n_total counter\nn_total 2.0\n")
+    (tmp_path / "999999999.prom").write_text("# HELP n_total N.\n# TYPE n_total counter\nn_total 7.0\n")
+    text = Exposition(registry, tmp_path).text().decode()
+    assert 'n_total{worker="1"} 2.0' in text
+    assert "7.0" not in text, "of a worker that is gone"
+    assert 'nearkin_refused_total{code="busy",worker=' in text
+
+
+def test_logs_are_json_and_hold_no_text_and_no_token(serve: Serve, tmp_path: Path) -> None:
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    level = root.level
+    root.setLevel(logging.DEBUG)
+    try:
+        client = serve()
+        secret = "nk_someone_" + "S" * 43
+        told = client.post(
+            "/v1/scopes/a/documents",
+            json={"id": "confidential-id", "text": "top secret words"},
+            headers={"authorization": secret},
+        )
+        client.post("/v1/scopes/a/documents", content=b'{"text": top secret', headers={"content-type": "application/json"})
+        client.post("/v1/scopes/a/query", json={"text": 5, "top secret": 1})
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+    rows = [json.loads(line) for line in out.getvalue().splitlines()]
+    mine = [row for row in rows if row.get("request_id") == told.headers["x-request-id"]]
+    assert mine[0]["route"] == "/v1/scopes/{scope}/documents"
+    assert mine[0]["status"] == 200
+    for word in ("top secret", "confidential-id", "S" * 43):
+        assert word not in out.getvalue()
+
+
+def test_an_error_of_the_program_is_logged_and_not_told(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = serve()
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("inner words")
+
+    monkeypatch.setattr(client.app.state.service.primary, "query", broken)  # type: ignore[attr-defined]
+    told = client.post("/v1/scopes/a/query", json={"text": "x"})
+    assert (told.status_code, told.json()["code"]) == (500, "internal")
+    assert "inner words" not in told.text
+    assert "inner words" in caplog.text

@@ -1,0 +1,194 @@
+"""`nearkin serve` as a process."""
+
+import json
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from nearkin.cli.app import run
+from nearkin.index.index import Index
+from nearkin.index.upkeep import check
+from nearkin.keys import HashKey
+from nearkin.server.settings import ServerSettings
+from nearkin.sketch.materials import Materials
+from tests.services import free_port
+
+LINE = [sys.executable, "-m", "nearkin.cli.app", "serve"]
+
+
+@contextmanager
+def server(folder: Path, *flags: str, scheme: str = "http") -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """A server in a folder, ready."""
+    port = free_port()
+    url = f"{scheme}://127.0.0.1:{port}"
+    with (folder / "log").open("wb") as log:
+        line = [*LINE, "--port", str(port), "--source-rate", "1000000/second", *flags]
+        process = subprocess.Popen(line, cwd=folder, stderr=log, stdout=log)
+    try:
+        until = time.monotonic() + 120
+        while True:
+            assert process.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < until, (folder / "log").read_text()
+            try:
+                if httpx.get(f"{url}/readyz", verify=False).status_code == 200:
+                    break
+            except httpx.TransportError:
+                time.sleep(0.05)
+        yield url, process
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def text(i: int) -> str:
+    return f"document {i} has a text of its own with the number {i * 7919} in it and some words more"
+
+
+def test_what_was_accepted_is_finished(tmp_path: Path) -> None:
+    """Told to end under load: every answered document is there, and nothing is half there."""
+    done: list[str] = []
+    with server(tmp_path) as (url, process):
+
+        def ask(part: int) -> None:
+            with httpx.Client(timeout=30) as client:
+                for i in range(part, 100_000, 8):
+                    try:
+                        answer = client.post(f"{url}/v1/scopes/a/documents", json={"id": str(i), "text": text(i)})
+                    except httpx.TransportError:
+                        return
+                    if answer.status_code == 200:
+                        done.append(str(i))
+                    else:
+                        assert answer.status_code == 503
+
+        threads = [threading.Thread(target=ask, args=(part,)) for part in range(8)]
+        for thread in threads:
+            thread.start()
+        while len(done) < 100:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join(60)
+        assert process.wait(60) in (0, -signal.SIGTERM)
+    with Index.open(
+        f"sqlite:///{tmp_path}/nearkin.db", materials=Materials(HashKey.read(str(tmp_path / "nearkin.key")))
+    ) as index:
+        assert [name for name in done if index.get("a", name) is None] == []
+        assert check(index).sound
+
+
+def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
+    with server(tmp_path, "--workers", "2") as (url, _):
+        for i in range(60):
+            # the other worker may not be ready yet
+            while (
+                answer := httpx.post(f"{url}/v1/scopes/a/documents", json={"id": str(i), "text": text(i)})
+            ).status_code == 503:
+                time.sleep(0.1)
+            assert answer.status_code == 200, answer.text
+        until = time.monotonic() + 30
+        while True:
+            lines = httpx.get(f"{url}/metrics").text.splitlines()
+            counted = [line for line in lines if line.startswith("nearkin_upserts_total{")]
+            if sum(float(line.rsplit(" ", 1)[1]) for line in counted) == 60:
+                break
+            assert time.monotonic() < until, counted
+            time.sleep(0.2)
+        assert all('worker="' in line for line in counted)
+        assert {httpx.get(f"{url}/v1/scopes/a/documents/{i}").status_code for i in range(60)} == {200}
+
+
+def test_tls(tmp_path: Path) -> None:
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "cert.pem",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
+    subprocess.run([*made, "-addext", "subjectAltName=IP:127.0.0.1"], cwd=tmp_path, check=True, capture_output=True)
+    with server(tmp_path, "--tls-cert", "cert.pem", "--tls-key", "key.pem", scheme="https") as (url, _):
+        context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+        assert httpx.get(f"{url}/healthz", verify=context).json()["status"] == "ok"
+
+
+def test_the_key_is_private_and_needed(tmp_path: Path) -> None:
+    with server(tmp_path) as (url, _):
+        httpx.post(f"{url}/v1/scopes/a/documents", json={"text": text(1)})
+    key = tmp_path / "nearkin.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert key.read_text().strip() not in (tmp_path / "log").read_text()
+    key.chmod(0o644)
+    refused = subprocess.run(LINE, cwd=tmp_path, capture_output=True, text=True)
+    assert (refused.returncode, "chmod 600" in refused.stderr, "Traceback" in refused.stderr) == (2, True, False), (
+        refused.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (["--port", "x"], 2, "port"),
+        (["--host", "0.0.0.0"], 2, "--allow-anonymous"),
+        (["--store", "mysql://x"], 2, "mysql"),
+        (["--index", "threshold"], 2, "threshold=0.7"),
+        (["--index", "thresold=1"], 2, "THRESOLD"),
+        (["--config", "none.toml"], 2, "no such file"),
+        (["--golden", "none.jsonl"], 2, "none.jsonl"),
+        (["--store", "redis://127.0.0.1:1"], 1, "redis"),
+        (["--no-such-flag"], 2, "no-such-flag"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str], code: int, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["serve", *flags]) == code
+    told = capsys.readouterr().err
+    assert words in told
+    assert "Traceback" not in told
+
+
+def test_help_lists_every_setting(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERMINAL_WIDTH", "200")
+    assert run(["serve", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert [name for name in ServerSettings.model_fields if f"--{name.replace('_', '-')}" not in told] == []
+
+
+def test_tokens_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def ask(*words: str) -> tuple[int, str, str]:
+        code = run(["token", *words])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    made = ask("create", "crawler", "--scopes", "web,team-*", "--rights", "write", "--rate", "10/second")[1]
+    assert made.startswith("nk_crawler_")
+    assert ask("list")[1].split() == ["crawler", "web,team-*", "write", "10/second"]
+    assert json.loads(ask("list", "--json")[1])["tokens"][0]["rights"] == ["write"]
+    code, _, told = ask("create", "crawler")
+    assert (code, "revoke" in told) == (2, True)
+    assert [ask("revoke", "crawler")[0] for _ in range(2)] == [0, 2]

@@ -1,0 +1,63 @@
+"""Flags before variables before a file before defaults."""
+
+from pathlib import Path
+
+import pytest
+
+from nearkin.errors import UsageError
+from nearkin.index.settings import SERVER_TIMES
+from nearkin.server.settings import ServerSettings
+
+
+def test_who_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "nearkin.toml"
+    config.write_text('port = 1001\nhost = "::1"\nbatch = 7\n[index]\nthreshold = "0.7"\n')
+    monkeypatch.setenv("NEARKIN_PORT", "1002")
+    monkeypatch.setenv("NEARKIN_HOST", "127.0.0.9")
+    found = ServerSettings.read(config, port=1003)
+    assert (found.port, found.host, found.batch, found.queue) == (1003, "127.0.0.9", 7, 2000)
+    assert found.is_local
+    assert found.index_settings({}).threshold == 0.7
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"port": "x"}, "port"),
+        ({"port": 70000}, "port"),
+        ({"nonsense": 1}, "nonsense"),
+        ({"workers": 2, "store": "memory://"}, "memory"),
+        ({"tls_cert": "x"}, "tls_key"),
+        ({"source_rate": "quickly"}, "quickly"),
+        ({"shadow_store": "memory://"}, "shadow_bands"),
+    ],
+)
+def test_what_cannot_be_is_named(fields: dict[str, object], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        ServerSettings.read(**fields)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        ServerSettings.read(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("port = = 1")
+    with pytest.raises(UsageError, match=r"bad\.toml is no TOML"):
+        ServerSettings.read(tmp_path / "bad.toml")
+    (tmp_path / "other.toml").write_text("prot = 1")
+    with pytest.raises(UsageError, match="prot"):
+        ServerSettings.read(tmp_path / "other.toml")
+
+
+def test_a_server_forgets_unless_told_otherwise() -> None:
+    plain = ServerSettings.read().index_settings({})
+    assert {name: getattr(plain, name) for name in SERVER_TIMES} == SERVER_TIMES
+    given = {"NEARKIN_TEXT_RECORD_TTL": "0", "NEARKIN_TEXT_BANDS": "20", "NEARKIN_TEXT_ROWS": "6", "NEARKIN_VECTOR_BANDS": "9"}
+    found = ServerSettings.read(index={"bands": "13", "rows": "7"}).index_settings(given)
+    assert (found.record_ttl, found.bands, found.rows) == (None, 13, 7)
+
+
+def test_another_process_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ServerSettings.read(port=1234, index={"threshold": "0.9"}, keyed=False, golden=Path("pairs.jsonl"))
+    for name, value in found.as_environment().items():
+        monkeypatch.setenv(name, value)
+    assert ServerSettings.read().model_dump() == found.model_dump()

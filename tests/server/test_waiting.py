@@ -1,0 +1,94 @@
+"""Documents that wait together."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from nearkin.errors import StoreError, UsageError
+from nearkin.index.entry import Outcome
+from nearkin.server.problems import ProblemError
+from nearkin.server.waiting import WaitingRoom
+
+
+class Recorder:
+    """Takes a moment, and remembers what it was given."""
+
+    def __init__(self, seconds: float = 0.01, bad: str = "", broken: bool = False) -> None:
+        self.batches: list[tuple[str, list[str]]] = []
+        self.seconds, self.bad, self.broken = seconds, bad, broken
+
+    def __call__(self, scope: str, documents: Sequence[object], ids: Sequence[str | None]) -> list[Outcome]:
+        time.sleep(self.seconds)
+        names = [str(name) for name in ids]
+        self.batches.append((scope, names))
+        if self.broken:
+            raise StoreError("gone")
+        if self.bad in names:
+            raise UsageError(f"{self.bad} is no document")
+        return [Outcome("new", "search", name, name, name, 1.0) for name in names]
+
+
+def run(recorder: Recorder, names: list[tuple[str, str]], most: int = 8, room: int = 100) -> list[Outcome | BaseException]:
+    async def main() -> list[Outcome | BaseException]:
+        with ThreadPoolExecutor(4) as executor:
+            waiting = WaitingRoom(recorder, executor, most, room)
+            jobs = [waiting.upsert(scope, "text", name) for scope, name in names]
+            done = await asyncio.gather(*jobs, return_exceptions=True)
+            await waiting.drain()
+            assert waiting.depth == 0
+            return done
+
+    return asyncio.run(main())
+
+
+def test_what_arrives_meanwhile_is_the_next_batch_in_order() -> None:
+    recorder = Recorder()
+    done = run(recorder, [("a", str(i)) for i in range(20)])
+    assert [outcome.id for outcome in done if isinstance(outcome, Outcome)] == [str(i) for i in range(20)]
+    assert [len(names) for _, names in recorder.batches] == [1, 8, 8, 3]
+    assert [name for _, names in recorder.batches for name in names] == [str(i) for i in range(20)]
+
+
+def test_scopes_do_not_share_batches() -> None:
+    recorder = Recorder()
+    run(recorder, [("ab"[i % 2], str(i)) for i in range(10)])
+    for scope in "ab":
+        mine = [name for one, names in recorder.batches if one == scope for name in names]
+        assert mine == [str(i) for i in range(10) if "ab"[i % 2] == scope]
+
+
+def test_one_bad_document_fails_alone() -> None:
+    recorder = Recorder(bad="5")
+    done = run(recorder, [("a", str(i)) for i in range(9)])
+    assert isinstance(done[5], UsageError)
+    assert [i for i, one in enumerate(done) if isinstance(one, Outcome)] == [0, 1, 2, 3, 4, 6, 7, 8]
+
+
+def test_a_store_that_fails_fails_the_batch() -> None:
+    done = run(Recorder(broken=True), [("a", str(i)) for i in range(3)])
+    assert all(isinstance(one, StoreError) for one in done)
+
+
+def test_too_much_is_refused_at_once() -> None:
+    done = run(Recorder(), [("a", str(i)) for i in range(8)], room=5)
+    refused = [one for one in done if isinstance(one, ProblemError)]
+    assert [one.code for one in refused] == ["busy"] * 3
+    assert all(one.retry_after for one in refused)
+
+
+def test_nobody_waits_for_one_who_left() -> None:
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            waiting = WaitingRoom(Recorder(0.05), executor, 8, 100)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await waiting.upsert("a", "text", "1")
+            outcome = await waiting.upsert("a", "text", "2")
+            assert outcome.id == "2"
+            await waiting.drain()
+            assert waiting.depth == 0
+
+    asyncio.run(main())
