@@ -40,6 +40,14 @@ def postgres_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
 
 
+@pytest.fixture
+def aerospike_cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """In this process, instead of a server."""
+    cluster = Cluster()
+    monkeypatch.setattr("aerospike.client", cluster.client)
+    return cluster
+
+
 NUMBERS = itertools.count()
 
 
@@ -56,9 +64,8 @@ def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> "str
         kinds = ("sqlite", "redis", "postgres")
         return [str(empty_store(one, request, folder)) for one in kinds]
     if kind == "aerospike":
-        cluster = Cluster()
-        request.getfixturevalue("monkeypatch").setattr("aerospike.client", cluster.client)
-        return "aerospike://127.0.0.1:3000/test"
+        request.getfixturevalue("aerospike_cluster")
+        return f"aerospike://127.0.0.1:3000/test?set=test{number}"
     if kind == "aerospike-server":
         if AEROSPIKE not in os.environ:
             pytest.skip(f"{AEROSPIKE} names no server (host:port, with a namespace `test`)")

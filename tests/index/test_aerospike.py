@@ -29,10 +29,8 @@ Work = Callable[[nk.Index], Any]
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    made = Cluster()
-    monkeypatch.setattr("aerospike.client", made.client)
-    return made
+def cluster(aerospike_cluster: Cluster) -> Cluster:
+    return aerospike_cluster
 
 
 def opened(**fields: Any) -> nk.Index:

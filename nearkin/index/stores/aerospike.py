@@ -3,7 +3,9 @@
 Aerospike writes one record atomically, and no more (transactions over several need a strongly consistent namespace of server 8;
 this store does without). So a step of an index is made atomic like this:
 
-1. A *plan* is written, in state pending: which documents the step changes, which postings come and go.
+1. A *plan* is written, in state pending: which documents the step changes, which postings come and go, and under which epoch
+   of a move. That is looked at when the plan is there, and a move refuses the plans of other epochs: `aerospike_moves` says why
+   no step is committed after a move that it does not know of.
 2. Each of its documents is locked: beside what it is now, its record gets what it is to be and the number of the step. The
    generation must be the one that was read, or the record must be new; else somebody else was faster.
 3. Postings go in (nobody sees those of a document that is not there), and number → document records.
@@ -12,7 +14,7 @@ this store does without). So a step of an index is made atomic like this:
    first and looks then.
 5. One write turns the plan from pending to committed: from here on readers see all of it. Before it they see nothing, for a
    reader of a locked document asks for the state of its plan.
-6. Postings go out, documents are unlocked as they are to be, the plan is deleted.
+6. The generation rises, postings go out, the log is written, documents are unlocked as they are to be, the plan is deleted.
 
 A step that fails before 5 is taken back: its postings leave, its documents are unlocked as they were. Whatever was cut off is
 ended by the next process that changes one of its documents, opens the store or counts it, once the plan has not changed for 20
@@ -40,7 +42,9 @@ import numpy as np
 
 from nearkin.errors import RacedError, StoreError, UsageError
 from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings
+from nearkin.index.move import Move, News
 from nearkin.index.stores.aerospike_buckets import KIND, Buckets, Span, bits_for
+from nearkin.index.stores.aerospike_moves import META, Moves
 from nearkin.index.stores.aerospike_records import EXISTS, Records
 from nearkin.index.stores.aerospike_steps import (
     DOCUMENTS,
@@ -58,7 +62,6 @@ from nearkin.index.stores.aerospike_steps import (
 )
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry
 
-META = "meta"
 MOST_POSTINGS = 20_000
 MOST_BYTES = 480_000
 """Of a document: while it is changed, its record holds it twice."""
@@ -92,7 +95,8 @@ class AerospikeStore:
         self._never = records.life(None)
         bits = self._agreed("bits", bits_for(expected))
         self._buckets = Buckets(records, bits, most, records.life(grouped and LEADER_LIVES * grouped))
-        self._steps = Steps(records, self._buckets, (records.life(lives[0]), records.life(lives[1])), _stands)
+        self._moves = Moves(records)
+        self._steps = Steps(records, self._buckets, self._moves, (records.life(lives[0]), records.life(lives[1])), _stands)
         for bin_ in ("l", "nl"):
             records.index(DOCUMENTS, bin_)
         self._steps.repair()
@@ -113,6 +117,12 @@ class AerospikeStore:
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         held: dict[str, Any] = json.loads(self._agreed("header", json.dumps(header, sort_keys=True)))
         return held
+
+    def news(self) -> News:
+        return self._moves.news(self._steps.refuse)
+
+    def redirect(self, move: Move) -> None:
+        self._moves.redirect(move, self._steps.refuse)
 
     # -- reading
 
@@ -156,8 +166,10 @@ class AerospikeStore:
 
     def events(self) -> Iterator[Event]:
         self._steps.repair()
-        lines = sorted(self._records.scan(EVENTS, "o", "i", "j"), key=lambda bins: (bins["o"], bins["i"]))
-        yield from (Event(*json.loads(bins["j"])) for bins in lines)
+        # those of steps that are just being completed first: by the second look they may be in the log
+        found = [*self._steps.promised(), *self._records.scan(EVENTS, "o", "i", "j")]
+        lines = {(bins["o"], bins["i"]): bins["j"] for bins in found}
+        yield from (Event(*json.loads(lines[place])) for place in sorted(lines))
 
     def counts(self) -> dict[str, int]:
         self._steps.repair()
@@ -240,6 +252,7 @@ class AerospikeStore:
             plan.leaving += _leaving(ref, keys, entering)
         plan.entering += [(word, keys, "") for word, keys in entering]
         plan.events += [json.dumps(event) for event in changes.events]
+        plan.resolves, plan.epoch = changes.resolves, changes.epoch
         return plan
 
     def _keep(self, plan: Plan, entry: Entry, keys: np.ndarray | None) -> None:

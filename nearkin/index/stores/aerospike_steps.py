@@ -10,6 +10,7 @@ import numpy as np
 
 from nearkin.errors import RacedError, StoreError
 from nearkin.index.stores.aerospike_buckets import Buckets, Span
+from nearkin.index.stores.aerospike_moves import Moves
 from nearkin.index.stores.aerospike_records import EXISTS, FILTERED, GENERATION, NOT_FOUND, Records
 
 DOCUMENTS, REFS, STEPS, EVENTS = "documents", "refs", "steps", "events"
@@ -82,6 +83,8 @@ class Plan:
         gone: Numbers of documents that go.
         touched: Keys whose groups are renewed.
         events: As JSON.
+        resolves: Whether the generation rises.
+        epoch: That the step was made under; None for any.
     """
 
     documents: dict[str, Version] = field(default_factory=dict)
@@ -93,6 +96,8 @@ class Plan:
     gone: list[int] = field(default_factory=list)
     touched: list[np.ndarray] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
+    resolves: bool = False
+    epoch: int | None = None
 
     def items(self) -> Iterable[list[Any]]:
         """What another process needs to complete the step or to take it back."""
@@ -102,6 +107,7 @@ class Plan:
         yield from (["fresh", ref] for ref in self.fresh)
         yield from (["gone", ref] for ref in self.gone)
         yield from (["event", text] for text in self.events)
+        yield from (["resolves"] for _ in range(self.resolves))
 
     def parts(self) -> Parts:
         """In pieces that records have room for; at least one."""
@@ -123,14 +129,20 @@ class Steps:
     Args:
         records: Of the store.
         buckets: Of the store.
+        moves: Of the store.
         lives: (of a representative's record, of another document's), as records carry it.
         stands: Whether a document stands in buckets as this word.
     """
 
     def __init__(
-        self, records: Records, buckets: Buckets, lives: tuple[int, int], stands: Callable[[Version, int], bool]
+        self,
+        records: Records,
+        buckets: Buckets,
+        moves: Moves,
+        lives: tuple[int, int],
+        stands: Callable[[Version, int], bool],
     ) -> None:
-        self._records, self._buckets, self._lives, self._stands = records, buckets, lives, stands
+        self._records, self._buckets, self._moves, self._lives, self._stands = records, buckets, moves, lives, stands
         self._never = records.life(None)
         self._left: set[int] = set()
         """Steps of this process that it could not end."""
@@ -193,7 +205,8 @@ class Steps:
         """
         parts, crowded = plan.parts(), list[int]()
         try:
-            self._begin(step, parts)
+            self._begin(step, parts, plan.epoch)
+            self._moves.look(plan.epoch)
             if plan.documents:
                 self._lock(step, plan)
                 crowded = self._enter(plan)
@@ -214,9 +227,9 @@ class Steps:
             # the step is done; what is too full is looked at again with the next posting
             return
 
-    def _begin(self, step: int, parts: Parts) -> None:
-        header = self._records.put({"q": step, "t": PENDING, "c": len(parts), "p": parts[0]})
-        self._records.run([self._records.creation(STEPS, step, header, self._never)])
+    def _begin(self, step: int, parts: Parts, epoch: int | None) -> None:
+        bins = {"q": step, "t": PENDING, "c": len(parts), "p": parts[0], **({} if epoch is None else {"m": epoch})}
+        self._records.run([self._records.creation(STEPS, step, self._records.put(bins), self._never)])
         others = zip(_part_names(step, len(parts)), parts[1:], strict=True)
         self._records.run(
             self._records.creation(STEPS, name, self._records.put({"p": part}), self._never) for name, part in others
@@ -252,7 +265,7 @@ class Steps:
             [self._records.exchange(STEPS, step, operations, self._never, 1)], (GENERATION, NOT_FOUND)
         )
         if answer.code:
-            raise BusyError(f"{self._records.url}: the step took longer than {LEASE:g} s and was taken back by another process")
+            raise BusyError(f"{self._records.url}: the step was taken back by another process: it took longer than {LEASE:g} s, or the index moved")
 
     # -- ending
 
@@ -315,6 +328,9 @@ class Steps:
             items.setdefault(kind, []).append(values)
         fields = [name for (name,) in items.get("document", [])]
         if state == COMMITTED:
+            if "resolves" in items:
+                # not before: who heard of it earlier would remember again what is about to become untrue
+                self._records.run([self._moves.count()])
             self._complete(step, items, again=not fields)
         elif fields:
             self._take_back(items)
@@ -360,6 +376,27 @@ class Steps:
             else:
                 writes.append(self._records.removal(DOCUMENTS, name, one.generation))
         self._records.run(writes, (GENERATION, NOT_FOUND))
+
+    def refuse(self, epoch: int) -> None:
+        """No step that is under way, and was made under another epoch, can commit any more; who runs it takes it back."""
+        for bins in self._records.scan(STEPS, "q", "m"):
+            if "q" in bins and bins.get("m", epoch) != epoch:
+                self._refuse(bins["q"])
+
+    def _refuse(self, step: int) -> None:
+        while (found := self._records.read(STEPS, [step])[0]) is not None and found.bins["t"] == PENDING:
+            claim = self._records.exchange(STEPS, step, self._records.put({"t": ABORTED}), self._never, found.generation)
+            self._records.run([claim], (GENERATION, NOT_FOUND))
+
+    def promised(self) -> list[dict[str, Any]]:
+        """Lines for the log of steps that are committed and may not have written them yet, as their records will be."""
+        lines: list[dict[str, Any]] = []
+        for bins in self._records.scan(STEPS, "q", "t", "c", "p"):
+            if bins.get("t") == COMMITTED:
+                items = [item for part in self._parts(bins["q"], bins) for item in part]
+                texts = [text for kind, *rest in items if kind == "event" for text in rest]
+                lines += [{"o": bins["q"], "i": at, "j": text} for at, text in enumerate(texts)]
+        return lines
 
     def repair(self) -> None:
         """Ends every step that was cut off."""
