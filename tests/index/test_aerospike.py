@@ -13,8 +13,9 @@ import pytest
 from aerospike_helpers.batch.records import BatchRecords, Read, Remove, Write
 
 import nearkin as nk
-from nearkin.errors import MissingExtraError, StoreError, UsageError
-from nearkin.index.entry import Changes, Written
+from nearkin.errors import MissingExtraError, RacedError, StoreError, UsageError
+from nearkin.index.entry import TOUCHED, Changes, Written
+from nearkin.index.move import COPYING, Move
 from nearkin.index.stores import aerospike_buckets
 from nearkin.index.stores.aerospike_steps import LEASE
 from nearkin.index.upkeep import check, compact
@@ -223,6 +224,76 @@ def test_a_step_that_is_under_way_is_left_alone(cluster: Cluster) -> None:
         begun = [one for one in writes_of(cluster, "nearkin_steps") if isinstance(one, Write) and "q" in _bins(one)]
         assert len(begun) == 1
         assert check(index).sound
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_a_move_between_any_two_calls_of_a_step(cluster: Cluster, name: str) -> None:
+    """When it is written, the step is done, or will be done under the new epoch: a copy finds it there, or in the log."""
+    _, after, calls = outcomes(cluster, WORKS[name])
+    saved = copy.deepcopy(cluster.records)
+    for at in range(1, calls + 1):
+        cluster.records = copy.deepcopy(saved)
+        index, mover, left = opened(), opened(follow=False), at
+        copied: set[tuple[Any, ...]] = set()
+
+        def move(mover: nk.Index = mover, copied: set[tuple[Any, ...]] = copied) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                cluster.during = None
+                mover.store.redirect(Move(1, COPYING, ("there",)))
+                copied |= contents(mover)
+
+        cluster.during = move
+        WORKS[name](index)
+        cluster.during = None
+        assert contents(index) == after, at
+        assert check(index).sound
+        touched = {event.id for event in index.store.events() if event.kind == TOUCHED}
+        texts = [{(one[0], one[3]) for one in seen} for seen in (copied, after)]
+        assert {one for one, _ in texts[0] ^ texts[1]} <= touched, at
+        assert not cluster.kind("steps")
+        index.remove("a", "w")
+        assert index.store.news().move.epoch == 1
+
+
+@pytest.mark.parametrize("where", ["before", "half", "after"])
+def test_a_process_that_dies_while_it_writes_a_move(cluster: Cluster, where: str) -> None:
+    """A step that is under way is not stopped by half a move, and whoever asks next ends what was announced."""
+    opened().close()
+    saved, move = copy.deepcopy(cluster.records), Move(1, COPYING, ("there",))
+    for at in range(1, 8):
+        cluster.records = copy.deepcopy(saved)
+        dying, index = opened(), opened()
+        cluster.fault = Fault(at, where, forever=True)
+        with suppress(StoreError):
+            dying.store.redirect(move)
+        cluster.fault = None
+        index.upsert("a", TEXT, "x")
+        known = opened().store.news().move
+        assert known in (Move(), move)
+        assert [event.id for event in index.store.events()] == ["x"] * known.epoch
+        if known == move:
+            with pytest.raises(RacedError):
+                index.store.redirect(move)
+        else:
+            index.store.redirect(move)
+        assert index.store.news().move == move
+
+
+def test_lines_of_the_log_that_are_promised_are_there(cluster: Cluster) -> None:
+    """A process that dies right behind the write that commits its step has logged it."""
+    for at in range(1, 40):
+        with opened() as index:
+            index.store.redirect(Move(index.store.news().move.epoch + 1, COPYING, ("there",)))
+            index.look()
+            cluster.fault = Fault(at, "after", forever=True)
+            with suppress(StoreError):
+                index.upsert("a", f"{corpus(at)[-1]}", f"d{at}")
+            cluster.fault = None
+            there = index.get("a", f"d{at}") is not None
+            assert there == (f"d{at}" in [event.id for event in index.store.events()])
+        cluster.now += LEASE
 
 
 def _bins(request: Any) -> dict[str, Any]:

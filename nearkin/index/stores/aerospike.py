@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from nearkin.errors import RacedError, StoreError, UsageError
-from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings
+from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings, Standing
 from nearkin.index.move import Move, News
 from nearkin.index.stores.aerospike_buckets import KIND, Buckets, Span, bits_for
 from nearkin.index.stores.aerospike_moves import META, Moves
@@ -279,27 +279,25 @@ class AerospikeStore:
         held = self._steps.held(list(needed))
         seen = self._steps.visible([name for name in needed if name not in plan.documents])
         for name, entry in needed.items():
-            now = plan.documents[name] if name in plan.documents else seen[name]
+            now = plan.held[name].now if name in plan.documents else seen[name]
             if now.ref != entry.ref or now.leader:
                 raise RacedError(f"the representative {entry.id} is not there any more")
             then = held[name].then
             if name not in plan.documents and held[name].step and (then.ref != entry.ref or then.leader):
                 raise BusyError(f"another step takes the representative {entry.id} out; try again")
-        for name, one in plan.held.items():
-            then = plan.documents[name]
-            before = _entry(one.now)
-            if before is not None and before.is_leader and (then.ref != before.ref or then.leader):
-                self._make_sure_nobody_joined(before, plan)
+        for standing in changes.stood:
+            self._make_sure_it_stands(standing, plan)
 
-    def _make_sure_nobody_joined(self, leader: Entry, plan: Plan) -> None:
-        others = [name for name in self._joined(leader.scope, leader.id) if name not in plan.documents]
-        number = _number(leader.scope, leader.id)
-        held = self._steps.held(others)
-        for name, version in self._steps.visible(others).items():
-            if version.ref and version.leader == number:
-                raise RacedError(f"another document was resolved to {leader.id} meanwhile")
-            if held[name].step and held[name].then.leader == number:
-                raise BusyError(f"another document is being resolved to {leader.id}; try again")
+    def _make_sure_it_stands(self, standing: Standing, plan: Plan) -> None:
+        entry = standing.entry
+        number, joined = _number(entry.scope, entry.id), self._joined(entry.scope, entry.id)
+        held = self._steps.held([name for name in joined if name not in plan.documents])
+        seen = self._steps.visible(joined).values()
+        now = _entry(plan.held[_field(entry.scope, entry.id)].now)
+        standing.hold(now and now.leader, (version.ref for version in seen if version.ref and version.leader == number))
+        for one in held.values():
+            if one.step and one.then.leader == number:
+                raise BusyError(f"another document is being resolved to {entry.id}; try again")
 
     def close(self) -> None:
         self._records.close()

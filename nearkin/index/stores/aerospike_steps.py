@@ -265,7 +265,8 @@ class Steps:
             [self._records.exchange(STEPS, step, operations, self._never, 1)], (GENERATION, NOT_FOUND)
         )
         if answer.code:
-            raise BusyError(f"{self._records.url}: the step was taken back by another process: it took longer than {LEASE:g} s, or the index moved")
+            why = f"it took longer than {LEASE:g} s, or the index moved"
+            raise BusyError(f"{self._records.url}: the step was taken back by another process: {why}")
 
     # -- ending
 

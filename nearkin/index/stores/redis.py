@@ -74,6 +74,16 @@ while ARGV[i] ~= 'W' do
   if op == 'A' and held then return 'there already' end
   if op == 'R' and (not held or string.sub(held, 1, 8) ~= ARGV[i + 2]) then return 'not there any more' end
   if op == 'L' and held ~= ARGV[i + 2] then return 'a representative is not there any more' end
+  if op == 'B' and redis.call('SISMEMBER', P .. 'm:' .. field, ARGV[i + 2]) == 0 then return 'resolved anew meanwhile' end
+  if op == 'S' then
+    local seen, count = {}, 0
+    for ref in string.gmatch(ARGV[i + 2], '%d+') do seen[ref], count = true, count + 1 end
+    local members = redis.call('SMEMBERS', P .. 'm:' .. field)
+    if #members ~= count then return 'what is resolved to a document has changed meanwhile' end
+    for _, ref in ipairs(members) do
+      if not seen[ref] then return 'what is resolved to a document has changed meanwhile' end
+    end
+  end
   i = i + 3
 end
 i = i + 1
@@ -252,6 +262,12 @@ class RedisStore:
             yield from (b"R", id_key(entry.scope, entry.id), WORD.pack(entry.ref))
         for entry in changes.needs:
             yield from (b"L", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
+        for entry, members in changes.stood:
+            if entry.is_leader:
+                yield from (b"L", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
+            else:
+                yield from (b"B", id_key(entry.scope, entry.leader), b"%d" % entry.ref)
+            yield from (b"S", id_key(entry.scope, entry.id), b" ".join(b"%d" % ref for ref in members))
 
     def _steps(self, changes: Changes, numbers: list[int], before: list[Entry | None]) -> Iterator[bytes | int]:
         """Four arguments a step."""
