@@ -291,8 +291,10 @@ def test_lines_of_the_log_that_are_promised_are_there(cluster: Cluster) -> None:
             with suppress(StoreError):
                 index.upsert("a", f"{corpus(at)[-1]}", f"d{at}")
             cluster.fault = None
-            there = index.get("a", f"d{at}") is not None
-            assert there == (f"d{at}" in [event.id for event in index.store.events()])
+            with opened() as reader:
+                # not the dead process itself, which would end what it left
+                there = reader.get("a", f"d{at}") is not None
+                assert there == (f"d{at}" in [event.id for event in reader.store.events()])
         cluster.now += LEASE
 
 
