@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 index = typer.Typer(no_args_is_help=True, help="An online index: build, add, query, remove, look after.")
 
-Store = Annotated[str, typer.Option("--store", help="memory://, sqlite:///file.db, redis://…, postgresql://…", metavar="URL")]
+Store = Annotated[
+    str, typer.Option("--store", help="memory://, sqlite:///file.db, redis://…, postgresql://…, aerospike://…", metavar="URL")
+]
 Scope = Annotated[str, typer.Option("--scope", help="Tenant or group; nothing crosses scopes.")]
-Url = Annotated[str, typer.Argument(help="Of the store: sqlite:///file.db, redis://…, postgresql://…", metavar="URL")]
+Url = Annotated[
+    str, typer.Argument(help="Of the store: sqlite:///file.db, redis://…, postgresql://…, aerospike://…", metavar="URL")
+]
 MaybeThreshold = Annotated[
     float | None, typer.Option("--threshold", help="Similarity from which a document is resolved to another.  [default: 0.8]")
 ]

@@ -1,11 +1,13 @@
 """What an index keeps of a document, and what it says about one."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from nearkin.errors import RacedError
 
 RESERVED = "\x1f"
 """Scopes that begin so hold what the system itself keeps; services let nobody name them."""
@@ -73,6 +75,32 @@ class Written(NamedTuple):
     keys: np.ndarray | None
 
 
+class Standing(NamedTuple):
+    """How a document stood when it was read, for a step by which it goes, or is no representative any more.
+
+    Each step that resolves a document to a representative, or writes again that it is, `needs` the representative; each step
+    that takes one out says here who was resolved to it. A store lets the two pass only one after the other, so that nobody is
+    left resolved to what is not there.
+    """
+
+    entry: Entry
+    members: frozenset[int]
+    """Numbers of the documents resolved to it."""
+
+    def hold(self, leader: str | None, members: Iterable[int]) -> None:
+        """What is found in the store is what was read.
+
+        Args:
+            leader: Of the document; None if that is not there.
+            members: Numbers of the documents resolved to it.
+
+        Raises:
+            RacedError: It is not.
+        """
+        if leader != self.entry.leader or frozenset(members) != self.members:
+            raise RacedError(f"{self.entry.id}, or what is resolved to it, has changed meanwhile")
+
+
 TOUCHED = "touched"
 
 
@@ -98,6 +126,7 @@ class Changes:
         new: Documents whose ids must not be there, but for dropped ones; numbered by the store unless they have a number.
         posted: Documents that are there and go into buckets (out of them first, if they stand there as something else).
         needs: Representatives that must be there before, and be that.
+        stood: Documents that go, or are representatives no more, as they must still stand; each among the present ones.
         entering: (posting, keys) of documents that are on other shards.
         leaving: (number, keys) of such documents; before `entering`.
         crowded: Whether a bucket may get more postings than it takes: only then a store has to count them.
@@ -112,6 +141,7 @@ class Changes:
     new: list[Written] = field(default_factory=list)
     posted: list[Written] = field(default_factory=list)
     needs: list[Entry] = field(default_factory=list)
+    stood: list[Standing] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     entering: list[tuple[int, np.ndarray]] = field(default_factory=list)
     leaving: list[tuple[int, np.ndarray]] = field(default_factory=list)

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeGuard, TypeVar
 from weakref import finalize
 
 import numpy as np
@@ -23,7 +23,7 @@ from nearkin.errors import MovedError, RacedError, StoreError, UsageError
 from nearkin.evaluate.explain import Explanation, explain
 from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.index.cache import Resolution, ResolvedCache
-from nearkin.index.entry import REF_SHIFT, TOUCHED, Changes, Cluster, Entry, Event, Match, Outcome, Written, batches
+from nearkin.index.entry import REF_SHIFT, TOUCHED, Changes, Cluster, Entry, Event, Match, Outcome, Standing, Written, batches
 from nearkin.index.making import Maker
 from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, Move
 from nearkin.index.opening import Opened, open_index, unasked
@@ -123,7 +123,8 @@ class Index:
         """Opens an index, or makes one where there is none.
 
         Args:
-            url: `memory://`, `sqlite:///file.db`, `redis://…`, `postgresql://…`; a list shards over several.
+            url: `memory://`, `sqlite:///file.db`, `redis://…`, `postgresql://…`, `aerospike://…`; a list
+                shards over several.
             spec: How documents become signatures; an existing index's by default.
             threshold: Similarity from which a document is resolved to another; an existing index's, or 0.8.
             settings: Further parameters.
@@ -371,7 +372,10 @@ class Index:
         missing = sorted(leaders - set(own))
         own |= {entry.id: entry for entry in self.store.entries(scope, missing) if entry is not None}
         least = now - FRESH * min(times)
-        changes.changed += [entry._replace(seen=now) for entry in own.values() if entry.seen < least]
+        # what is written again is what was read: it must still be so
+        old = [entry for entry in own.values() if entry.seen < least and _leads(own.get(entry.leader))]
+        changes.changed += [entry._replace(seen=now) for entry in old]
+        changes.needs += [own[name] for name in dict.fromkeys(entry.leader for entry in old)]
 
     def _outcomes(
         self,
@@ -540,6 +544,7 @@ class Index:
         keys = self.preparer.keys_of(entry.scope, [entry])[0] if entry.posted else None
         changes.dropped.append(Written(entry, keys))
         members = self.store.members(entry.scope, entry.id) if entry.is_leader else []
+        changes.stood.append(_standing(entry, members))
         if members:
             self._settle(entry, members, changes, now)
 
@@ -610,6 +615,7 @@ class Index:
         changes.changed.append(moved)
         (changes.posted if every else changes.unposted).append(Written(moved if every else entry, keys))
         members = self.store.members(entry.scope, entry.id)
+        changes.stood.append(_standing(entry, members))
         if members:
             stored = stored_of(self.preparer.payload_of([older, *members]))
             scored = self.measure.compare(np.arange(1, len(members) + 1, dtype=np.uint64), stored)
@@ -643,7 +649,7 @@ class Index:
             # it stays for as long as others are resolved to it
             return False
         keys = self.preparer.keys_of(held.scope, [held])[0] if held.posted else None
-        self.apply(Changes(dropped=[Written(held, keys)]))
+        self.apply(Changes(dropped=[Written(held, keys)], stood=[_standing(held, [])]))
         return True
 
     def _unpost(self, store: Store, scope: str, entries: list[Entry]) -> int:
@@ -653,7 +659,11 @@ class Index:
             return 0
         keys = self.preparer.keys_of(scope, entries)
         unposted = [Written(entry, keys[at]) for at, entry in enumerate(entries)]
-        self._apply_quietly(Changes(unposted=unposted, changed=[entry._replace(posted=False) for entry in entries]))
+        leaders = {entry.id: entry for entry in entries if entry.is_leader}
+        missing = sorted({entry.leader for entry in entries} - set(leaders))
+        needs = [*leaders.values(), *(entry for entry in store.entries(scope, missing) if _leads(entry))]
+        changed = [entry._replace(posted=False) for entry in entries]
+        self._apply_quietly(Changes(unposted=unposted, changed=changed, needs=needs))
         return len(entries)
 
     def _apply_quietly(self, changes: Changes) -> None:
@@ -680,6 +690,14 @@ class Index:
         """One writer of a scope at a time, within this process."""
         with self._locks[int.from_bytes(hashlib.sha256(_checked(scope, "scope", 0).encode()).digest()[:2], "little") % STRIPES]:
             yield
+
+
+def _leads(entry: Entry | None) -> TypeGuard[Entry]:
+    return entry is not None and entry.is_leader
+
+
+def _standing(entry: Entry, members: list[Entry]) -> Standing:
+    return Standing(entry, frozenset(member.ref for member in members))
 
 
 def _again(outcome: Outcome) -> Outcome:

@@ -1,6 +1,7 @@
 """Stores to run the contract over, each new and empty."""
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 import nearkin as nk
+from tests.index.fake_aerospike import Cluster
 from tests.services import postgres_server, redis_server
 
-STORES = ["memory", "sqlite", "redis", "postgres", "sharded"]
+STORES = ["memory", "sqlite", "redis", "postgres", "sharded", "aerospike", "aerospike-server"]
+AEROSPIKE = "NEARKIN_AEROSPIKE"
 Opener = Callable[..., nk.Index]
 
 
@@ -37,6 +40,14 @@ def postgres_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
 
 
+@pytest.fixture
+def aerospike_cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """In this process, instead of a server."""
+    cluster = Cluster()
+    monkeypatch.setattr("aerospike.client", cluster.client)
+    return cluster
+
+
 NUMBERS = itertools.count()
 
 
@@ -52,6 +63,13 @@ def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> "str
     if kind == "sharded":
         kinds = ("sqlite", "redis", "postgres")
         return [str(empty_store(one, request, folder)) for one in kinds]
+    if kind == "aerospike":
+        request.getfixturevalue("aerospike_cluster")
+        return f"aerospike://127.0.0.1:3000/test?set=test{number}"
+    if kind == "aerospike-server":
+        if AEROSPIKE not in os.environ:
+            pytest.skip(f"{AEROSPIKE} names no server (host:port, with a namespace `test`)")
+        return f"aerospike://{os.environ[AEROSPIKE]}/test?set=run{os.getpid()}_{number}"
     if kind == "redis":
         return f"redis://127.0.0.1:{request.getfixturevalue('redis_port')}/0?prefix=test{number}"
     if kind == "postgres":

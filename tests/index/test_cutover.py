@@ -183,6 +183,41 @@ def test_threads_go_over_from_memory(kind: str, request: pytest.FixtureRequest, 
         assert check(live).sound
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "aerospike"])
+def test_openings_go_over_from_aerospike(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Threads stand for processes, for the cluster is in this one: each has the index open for itself."""
+    url, target = (empty_store(one, request, tmp_path) for one in ("aerospike", kind))
+    held: dict[str, str] = {}
+    failed: list[Exception] = []
+    ended = threading.Event()
+
+    def write(name: str, texts: list[str]) -> None:
+        try:
+            with nk.Index.open(url) as index:
+                for at, text in enumerate(texts):
+                    index.upsert("a", text, f"{name}{at}")
+                    held[f"{name}{at}"] = text
+                    if at % 5 == 4:
+                        del held[f"{name}{at - 2}"]
+                        index.remove("a", f"{name}{at - 2}")
+                    if ended.is_set() and at > 30:
+                        break
+        except (StoreError, UsageError) as error:
+            failed.append(error)
+
+    with nk.Index.open(url, threshold=0.7) as live:
+        threads = [threading.Thread(target=write, args=(name, corpus(3000, seed=ord(name)))) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        with nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
+            cut_over(live, anew, wait=0)
+        ended.set()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+        assert_holds(live, held)
+
+
 def test_a_store_refuses_steps_of_another_epoch(opened: Opener) -> None:
     index = opened()
     index.upsert("a", corpus(1)[0], "x")

@@ -120,7 +120,7 @@ def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path, full: bo
             assert check(index).sound
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded"])
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded", "aerospike-server"])
 def test_processes_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: Path, full: bool) -> None:
     """Four processes, two of them with the same documents: each document once, every match verified, then merged."""
     url, documents = empty_store(kind, request, tmp_path), 5000 if full else 500

@@ -124,6 +124,10 @@ class MemoryStore:
             held = self._get(entry.ref)
             if held is None or not held.is_leader:
                 raise RacedError(f"the representative {entry.id} is not there any more")
+        for standing in changes.stood:
+            gone = standing.entry
+            held = self._get(gone.ref)
+            standing.hold(held and held.leader, self._members.get(_key(gone.scope, gone.id), ()))
 
     def _put(self, entry: Entry) -> None:
         packed = pack_entry(entry)

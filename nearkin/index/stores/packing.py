@@ -1,5 +1,6 @@
-"""An entry as bytes, for stores that keep it as one value."""
+"""An entry as bytes, for stores that keep it as one value, and the key that it has there."""
 
+import hashlib
 import struct
 
 from nearkin.errors import StoreError
@@ -60,3 +61,8 @@ def unpack_entry(ref: int, packed: bytes) -> Entry:
         raise StoreError(f"the entry {ref} of the store is damaged ({error})") from error
     about = (scope, name, ref, digest, leader, cluster, similarity, size, created, seen, bool(flags & POSTED))
     return Entry(*about, signature, text, payload)
+
+
+def id_key(scope: str, name: str) -> bytes:
+    """128 bits that stand for an id of a scope."""
+    return hashlib.sha256(f"{scope}\0{name}".encode()).digest()[:16]

@@ -229,10 +229,19 @@ class PostgresStore:
     def _check(self, run: Any, changes: Changes) -> None:
         """Rows are locked in the order of their numbers, so that two steps do not wait for each other."""
         there = {entry.ref: entry.id for entry in changes.present}
+        leaders: dict[int, str] = {}
         if there:
-            query = f"SELECT ref, id FROM {self._s}.entries WHERE ref = ANY(%s::bigint[]) ORDER BY ref FOR UPDATE"
-            if dict(run.execute(query, (_array(sorted(there)),)).fetchall()) != there:
+            query = f"SELECT ref, id, leader FROM {self._s}.entries WHERE ref = ANY(%s::bigint[]) ORDER BY ref FOR UPDATE"
+            rows = run.execute(query, (_array(sorted(there)),)).fetchall()
+            if {ref: name for ref, name, _ in rows} != there:
                 raise RacedError("a document is not there any more")
+            leaders = {ref: leader for ref, _, leader in rows}
+        for standing in changes.stood:
+            # a statement of its own, that sees what was committed until its document's row was locked by the one above; who is
+            # resolved to that document meanwhile needs it, and waits for the row
+            query = f"SELECT ref FROM {self._s}.entries WHERE scope = %s AND leader = %s AND leader <> id"
+            found = run.execute(query, (standing.entry.scope, standing.entry.id)).fetchall()
+            standing.hold(leaders.get(standing.entry.ref), (ref for (ref,) in found))
         needed = sorted({entry.ref for entry in changes.needs})
         if needed:
             query = f"SELECT ref FROM {self._s}.entries WHERE ref = ANY(%s::bigint[]) AND leader = id ORDER BY ref FOR SHARE"

@@ -4,7 +4,6 @@ A key of its own for each bucket would cost a hundred bytes of Redis' bookkeepin
 So buckets are fields of hashes that hold about sixty of them, which Redis keeps as compact lists.
 """
 
-import hashlib
 import json
 import re
 import struct
@@ -18,7 +17,7 @@ import numpy as np
 from nearkin.errors import MissingExtraError, MovedError, RacedError, StoreError, UsageError
 from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings
 from nearkin.index.move import Move, News
-from nearkin.index.stores.packing import pack_entry, unpack_entry
+from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry
 
 GROUP = 64
 """Fields of a hash, about."""
@@ -75,6 +74,16 @@ while ARGV[i] ~= 'W' do
   if op == 'A' and held then return 'there already' end
   if op == 'R' and (not held or string.sub(held, 1, 8) ~= ARGV[i + 2]) then return 'not there any more' end
   if op == 'L' and held ~= ARGV[i + 2] then return 'a representative is not there any more' end
+  if op == 'B' and redis.call('SISMEMBER', P .. 'm:' .. field, ARGV[i + 2]) == 0 then return 'resolved anew meanwhile' end
+  if op == 'S' then
+    local seen, count = {}, 0
+    for ref in string.gmatch(ARGV[i + 2], '%d+') do seen[ref], count = true, count + 1 end
+    local members = redis.call('SMEMBERS', P .. 'm:' .. field)
+    if #members ~= count then return 'what is resolved to a document has changed meanwhile' end
+    for _, ref in ipairs(members) do
+      if not seen[ref] then return 'what is resolved to a document has changed meanwhile' end
+    end
+  end
   i = i + 3
 end
 i = i + 1
@@ -196,7 +205,7 @@ class RedisStore:
         if not ids:
             return []
         with self._failing():
-            held = self._find(args=[self._prefix, b"".join(_field(scope, name) for name in ids)])
+            held = self._find(args=[self._prefix, b"".join(id_key(scope, name) for name in ids)])
         refs = np.frombuffer(held, "<i8").tolist()
         there = [ref for ref in refs if ref]
         found = dict(zip(there, self.by_refs(there), strict=True))
@@ -248,11 +257,17 @@ class RedisStore:
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
         for entry, _ in changes.new:
             if (entry.scope, entry.id) not in going:
-                yield from (b"A", _field(entry.scope, entry.id), b"")
+                yield from (b"A", id_key(entry.scope, entry.id), b"")
         for entry in changes.present:
-            yield from (b"R", _field(entry.scope, entry.id), WORD.pack(entry.ref))
+            yield from (b"R", id_key(entry.scope, entry.id), WORD.pack(entry.ref))
         for entry in changes.needs:
-            yield from (b"L", _field(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
+            yield from (b"L", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
+        for entry, members in changes.stood:
+            if entry.is_leader:
+                yield from (b"L", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
+            else:
+                yield from (b"B", id_key(entry.scope, entry.leader), b"%d" % entry.ref)
+            yield from (b"S", id_key(entry.scope, entry.id), b" ".join(b"%d" % ref for ref in members))
 
     def _steps(self, changes: Changes, numbers: list[int], before: list[Entry | None]) -> Iterator[bytes | int]:
         """Four arguments a step."""
@@ -266,14 +281,14 @@ class RedisStore:
             yield from (b"P", come.astype("<u8").tobytes(), WORD.pack(word), b"")
         for entry, _ in changes.dropped:
             yield from (b"e", *_place(entry.ref), b"")
-            yield from (b"i", _field(entry.scope, entry.id), b"", b"")
+            yield from (b"i", id_key(entry.scope, entry.id), b"", b"")
             counted["leaders"] -= entry.is_leader
             if not entry.is_leader:
-                yield from (b"m", _member(entry.scope, entry.leader), b"%d" % entry.ref, b"")
+                yield from (b"m", id_key(entry.scope, entry.leader), b"%d" % entry.ref, b"")
         for entry, old in zip(changes.changed, before, strict=True):
             if old is not None and old.leader != entry.leader:
                 counted["leaders"] += entry.is_leader - old.is_leader
-                yield from (b"m", _member(old.scope, old.leader), b"%d" % old.ref, b"")
+                yield from (b"m", id_key(old.scope, old.leader), b"%d" % old.ref, b"")
             yield from self._kept(entry)
         for (entry, keys), number in zip(changes.new, numbers, strict=True):
             stored = entry._replace(ref=number)
@@ -293,13 +308,13 @@ class RedisStore:
 
     def _kept(self, entry: Entry) -> Iterator[bytes]:
         yield from (b"E", *_place(entry.ref), pack_entry(entry))
-        yield from (b"I", _field(entry.scope, entry.id), WORD.pack(entry.ref) + (b"L" if entry.is_leader else b"M"), b"")
+        yield from (b"I", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + (b"L" if entry.is_leader else b"M"), b"")
         if not entry.is_leader:
-            yield from (b"M", _member(entry.scope, entry.leader), b"%d" % entry.ref, b"")
+            yield from (b"M", id_key(entry.scope, entry.leader), b"%d" % entry.ref, b"")
 
     def members(self, scope: str, leader: str) -> list[Entry]:
         with self._failing():
-            refs = sorted(map(int, self._client.smembers(self._key("m:") + _member(scope, leader))))
+            refs = sorted(map(int, self._client.smembers(self._key("m:") + id_key(scope, leader))))
         return [entry for entry in self.by_refs(refs) if entry is not None]
 
     def scan(self, scope: str | None = None) -> Iterator[Entry]:
@@ -340,15 +355,6 @@ def _literal(prefix: bytes) -> bytes:
 
 def _place(ref: int) -> tuple[bytes, bytes]:
     return b"%d" % (ref // ENTRIES), b"%d" % (ref % ENTRIES)
-
-
-def _field(scope: str, name: str) -> bytes:
-    """128 bits that stand for an id."""
-    return hashlib.sha256(f"{scope}\0{name}".encode()).digest()[:16]
-
-
-def _member(scope: str, leader: str) -> bytes:
-    return _field(scope, leader)
 
 
 def _shown(url: str) -> str:

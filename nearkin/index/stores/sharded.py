@@ -1,8 +1,18 @@
 """A list of URLs: records by id, postings by key; look-ups fan out at once, and a shard that is down is an error, never a miss.
 
 No transaction spans shards, so the order of a step makes it safe: postings go in before the document they are of, and out after
-it; representatives before those that are resolved to them. What a failure leaves is at worst a posting of a document that is
-not there, which look-ups pass over and `check` counts; the documents of a failed batch that are there are whole.
+it; representatives come before those that are resolved to them, and go after them. What a failure leaves is at worst a posting
+of a document that is not there, which look-ups pass over and `check` counts; the documents of a failed batch that are there are
+whole.
+
+Of two steps, one that resolves a document to a representative and one that takes that out, each writes first and looks then, so
+that at least one sees the other: the first takes its documents back if the representative is gone, the second puts the
+representative back if somebody was resolved to it, and both are tried again. What a document is changed to depends on what it
+was by a condition in its own shard. Three things are less than over one store. A process that is killed between its write and
+its look, while another one does the opposite, leaves a document resolved to one that is not there; `check` finds it. A step
+that was taken back may be in the log twice, and may have split its cluster already. And where a representative's text is
+updated, one document comes to it before and another after, all between a write and its look, the latter may end up with the
+old text as its representative, unverified.
 """
 
 import hashlib
@@ -15,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nearkin.errors import IncompatibleError, RacedError, StoreError, UsageError
-from nearkin.index.entry import TOUCHED, Changes, Entry, Event, Postings, Written
+from nearkin.index.entry import TOUCHED, Changes, Entry, Event, Postings, Standing, Written
 from nearkin.index.move import CLOSING, Move, News
 from nearkin.index.store import Store
 
@@ -127,7 +137,7 @@ class ShardedStore:
         return Postings(words, offsets)
 
     def apply(self, changes: Changes) -> list[int]:
-        self._check(changes)
+        before = self._check(changes)
         size = len(self.shards)
         homes = [self._of_id(entry.scope, entry.id) for entry, _ in changes.new]
         numbers = [number * size + home for number, home in zip(self.reserve(len(homes)), homes, strict=True)]
@@ -136,6 +146,7 @@ class ShardedStore:
         again = [(entry.ref, keys) for entry, keys in changes.posted if keys is not None]
         leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted) if keys is not None]
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
+        ending = [entry for entry in changes.changed if before[entry.ref].is_leader and not entry.is_leader]
         part = Changes(resolves=changes.resolves, epoch=changes.epoch)
         try:
             self._buckets(entering, again, replace(part, crowded=changes.crowded))
@@ -144,24 +155,88 @@ class ShardedStore:
             for leads in (True, False):
                 some = [written for written in new if written.entry.is_leader == leads]
                 later = [written for written in some if (written.entry.scope, written.entry.id) in going]
-                changed = [entry for entry in changes.changed if entry.is_leader == leads]
-                self._records(replace(part, changed=changed, new=[written for written in some if written not in later]))
+                changed = [entry for entry in changes.changed if entry.is_leader == leads and entry not in ending]
+                stays = [written for written in some if written not in later]
+                self._records(replace(part, changed=changed, new=stays, **_conditions(changed, before)))
+            self._make_sure_of_needs(changes, before, new)
             replaced = [written for written in new if (written.entry.scope, written.entry.id) in going]
             events = [event for event in changes.events if event.kind != TOUCHED]
-            self._records(replace(part, dropped=changes.dropped, new=replaced, events=events))
+            stood = _alone([*(entry for entry, _ in changes.dropped), *(before[entry.ref] for entry in ending)])
+            self._records(replace(part, dropped=changes.dropped, changed=ending, new=replaced, events=events, stood=stood))
+            self._make_sure_nobody_came(changes, before, replaced)
         except StoreError:
-            self._withdraw(new)
+            self._withdraw([*new, *changes.posted])
             raise
         self._buckets([], leaving, Changes())
         return numbers
 
-    def _check(self, changes: Changes) -> None:
-        """What must be there; between shards it can only be looked at beforehand."""
+    def _check(self, changes: Changes) -> dict[int, Entry]:
+        """What must be there, before the first shard writes; documents by number, as they are."""
+        before: dict[int, Entry] = {}
         wanted = {entry.ref: entry.id for entry in (*changes.present, *changes.needs)}
         leaders = {entry.ref for entry in changes.needs}
         for ref, entry in zip(wanted, self.by_refs(list(wanted)), strict=True):
             if entry is None or entry.id != wanted[ref] or (ref in leaders and not entry.is_leader):
                 raise RacedError(f"{wanted[ref]} is not there any more")
+            before[ref] = entry
+        for standing in changes.stood:
+            members = self.members(standing.entry.scope, standing.entry.id)
+            standing.hold(before[standing.entry.ref].leader, (member.ref for member in members))
+        return before
+
+    def _make_sure_of_needs(self, changes: Changes, before: dict[int, Entry], new: list[Written]) -> None:
+        """Behind the writes of what relies on them; documents that came to a representative that is gone are taken back.
+
+        Raises:
+            RacedError: One is gone.
+        """
+        gone = self._gone(changes.needs)
+        if not gone:
+            return
+        # a member that stays one is looked after by the step that takes its representative out
+        moved = [e for e in changes.changed if (e.scope, e.leader) in gone and e.leader != before[e.ref].leader]
+        moved = [entry for entry in moved if not before[entry.ref].is_leader]
+        for entry in moved:
+            self._undo(Changes(changed=[before[entry.ref]], stood=_alone([entry]), resolves=True))
+        for entry, _ in new:
+            if (entry.scope, entry.leader) in gone:
+                self._undo(Changes(dropped=[Written(entry, None)], stood=_alone([entry]), resolves=True))
+        raise RacedError(f"the representative {min(gone)[1]} is not there any more")
+
+    def _gone(self, needs: list[Entry]) -> set[tuple[str, str]]:
+        """(scope, id) of representatives that are not there, or are none, any more."""
+        wanted = {entry.ref: (entry.scope, entry.id) for entry in needs}
+        found = self.by_refs(list(wanted)) if wanted else []
+        return {name for name, held in zip(wanted.values(), found, strict=True) if held is None or not held.is_leader}
+
+    def _undo(self, changes: Changes) -> None:
+        """Of a document; what another process has changed since is as that one has it."""
+        try:
+            self._records(changes)
+        except RacedError:
+            return
+
+    def _make_sure_nobody_came(self, changes: Changes, before: dict[int, Entry], replaced: list[Written]) -> None:
+        """Behind the writes by which documents go; those to whom others were resolved meanwhile are put back.
+
+        Raises:
+            RacedError: There were such.
+        """
+        instead = {(entry.scope, entry.id): entry for entry, _ in replaced}
+        dropped = {entry.ref for entry, _ in changes.dropped}
+        # what is written with them relies on representatives, too
+        relying = replaced or len(dropped) < len(changes.stood)
+        unmet = relying and self._gone(changes.needs)
+        late = [standing.entry for standing in changes.stood if unmet or self.members(standing.entry.scope, standing.entry.id)]
+        for entry in late:
+            old, other = before[entry.ref], instead.get((entry.scope, entry.id))
+            if entry.ref in dropped:
+                swapped = [] if other is None else [Written(other, None)]
+                self._records(Changes(dropped=swapped, new=[Written(old, None)], resolves=True))
+            else:
+                self._records(Changes(changed=[old], resolves=True))
+        if late:
+            raise RacedError(f"another document was resolved to {late[0].id} meanwhile")
 
     def _records(self, changes: Changes) -> None:
         """Entries without their postings, each to its shard."""
@@ -172,6 +247,8 @@ class ShardedStore:
                 dropped=[Written(entry, None) for entry, _ in changes.dropped if entry.ref % len(self.shards) == number],
                 changed=[entry for entry in changes.changed if entry.ref % len(self.shards) == number],
                 new=[Written(entry, None) for entry, _ in changes.new if entry.ref % len(self.shards) == number],
+                needs=[entry for entry in changes.needs if entry.ref % len(self.shards) == number],
+                stood=[standing for standing in changes.stood if standing.entry.ref % len(self.shards) == number],
                 events=[event for event in changes.events if self._of_id(event.scope, event.id) == number],
             )
             if mine:
@@ -195,12 +272,17 @@ class ShardedStore:
         some = ((word, keys[keys % np.uint64(len(self.shards)) == number]) for word, keys in postings)
         return [(word, keys) for word, keys in some if len(keys)]
 
-    def _withdraw(self, new: list[Written]) -> None:
-        """The postings of documents that did not get in, if their shards can be reached."""
-        there = self.by_refs_or_none([entry.ref for entry, _ in new])
-        gone = [(w.entry.ref, w.keys) for w, held in zip(new, there, strict=True) if held is None and w.keys is not None]
+    def _withdraw(self, posted: list[Written]) -> None:
+        """The postings of documents that did not become what they were to be, if their shards can be reached."""
+        there = self.by_refs_or_none([entry.ref for entry, _ in posted])
+        wrong = [
+            (held, entry.ref, keys)
+            for (entry, keys), held in zip(posted, there, strict=True)
+            if keys is not None and held is not NOBODY and (held is None or not held.posted or held.word != entry.word)
+        ]
+        right = [(held.word, keys) for held, _, keys in wrong if held is not None and held.posted]
         try:
-            self._buckets([], gone, Changes())
+            self._buckets(right, [(ref, keys) for _, ref, keys in wrong], Changes())
         except StoreError:
             return
 
@@ -239,3 +321,15 @@ class ShardedStore:
 
 
 NOBODY = Entry("", "", 0, b"", "", "", 0.0, 0, 0.0, 0.0, False, b"", None, b"")
+
+
+def _alone(entries: list[Entry]) -> list[Standing]:
+    """Documents that nobody of their own shard is resolved to."""
+    return [Standing(entry, frozenset()) for entry in entries]
+
+
+def _conditions(changed: list[Entry], before: dict[int, Entry]) -> dict[str, Any]:
+    """What documents must be in their own shards to be changed."""
+    refs = {entry.ref for entry in changed}
+    members = [before[ref] for ref in refs if not before[ref].is_leader]
+    return {"stood": _alone(members), "needs": [before[ref] for ref in refs if before[ref].is_leader]}

@@ -275,6 +275,11 @@ class SqliteStore:
             query = f"SELECT COUNT(*) FROM entries WHERE leader = id AND ref IN ({_marks(refs)})"
             if self._db.execute(query, refs).fetchone()[0] < len(refs):
                 raise RacedError("a representative is not there any more")
+        for standing in changes.stood:
+            gone = standing.entry
+            held = self._db.execute("SELECT leader FROM entries WHERE ref = ?", (gone.ref,)).fetchone()
+            query = "SELECT ref FROM entries WHERE scope = ? AND leader = ? AND leader <> id"
+            standing.hold(held and held[0], (ref for (ref,) in self._db.execute(query, (gone.scope, gone.id))))
 
     def _write(self, changes: Changes, step: int) -> list[int]:
         run = self._db

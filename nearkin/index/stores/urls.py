@@ -7,6 +7,8 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 from nearkin.errors import UsageError
 from nearkin.index.settings import IndexSettings
 from nearkin.index.store import Store
+from nearkin.index.stores.aerospike import AerospikeStore
+from nearkin.index.stores.aerospike_records import Records
 from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.postgres import PostgresStore
 from nearkin.index.stores.redis import RedisStore
@@ -27,11 +29,21 @@ def _sqlite(url: str, settings: IndexSettings) -> Store:
 
 
 def _redis(url: str, settings: IndexSettings) -> Store:
-    return RedisStore(url, settings.max_bucket, settings.documents * (settings.bands or USUAL_BANDS))
+    return RedisStore(url, settings.max_bucket, _expected(settings))
 
 
 def _postgres(url: str, settings: IndexSettings) -> Store:
     return PostgresStore(url, settings.max_bucket)
+
+
+def _aerospike(url: str, settings: IndexSettings) -> Store:
+    times = (settings.record_ttl, settings.bucket_ttl)
+    return AerospikeStore(Records.open(url), settings.max_bucket, _expected(settings), *times)
+
+
+def _expected(settings: IndexSettings) -> int:
+    """Postings, about."""
+    return settings.documents * (settings.bands or USUAL_BANDS)
 
 
 SCHEMES: dict[str, Callable[[str, IndexSettings], Store]] = {
@@ -41,6 +53,7 @@ SCHEMES: dict[str, Callable[[str, IndexSettings], Store]] = {
     "rediss": _redis,
     "postgresql": _postgres,
     "postgres": _postgres,
+    "aerospike": _aerospike,
 }
 
 

@@ -1,0 +1,281 @@
+"""Records of Aerospike through the official client: batches of reads and writes, one query, and its errors as ours."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
+from typing import Any, NamedTuple, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from nearkin.errors import MissingExtraError, StoreError, UsageError
+
+NOT_FOUND, GENERATION, EXISTS, FILTERED = 2, 3, 5, 27
+"""Codes of single records that a caller may expect."""
+SOME_FAILED = -16
+"""Code of a batch some of whose records have another code than success."""
+PORT, TIMEOUT, CONNECTING = 3000, 30.0, 5.0
+AT_ONCE = 2000
+"""Records of a batch: below the server's own bound (`batch-max-requests`)."""
+LONGEST_LIFE = 10 * 365 * 86400
+"""Seconds: what a server takes for a time to live, at most."""
+
+
+class Library(NamedTuple):
+    """The modules of the client; it is an extra."""
+
+    aerospike: Any
+    errors: Any
+    predicates: Any
+    batch: Any
+    operations: Any
+    maps: Any
+    expressions: Any
+    expression_operations: Any
+
+    @classmethod
+    def load(cls) -> Self:
+        """Raises MissingExtraError where it is not installed."""
+        try:
+            import aerospike
+            from aerospike import exception, predicates
+            from aerospike_helpers import expressions
+            from aerospike_helpers.batch import records
+            from aerospike_helpers.operations import expression_operations, map_operations, operations
+        except ImportError as error:
+            raise MissingExtraError("aerospike:// needs its client: pip install 'nearkin[aerospike]'") from error
+        return cls(aerospike, exception, predicates, records, operations, map_operations, expressions, expression_operations)
+
+
+class Found(NamedTuple):
+    """A record that was read."""
+
+    generation: int
+    bins: dict[str, Any]
+
+
+class Answer(NamedTuple):
+    """What became of one write of a batch."""
+
+    code: int
+    bins: dict[str, Any]
+
+
+class Records:
+    """Sets of one namespace; a record is named by its kind (the set) and a key, text or number.
+
+    Args:
+        client: Connected.
+        library: Of it.
+        namespace: That must exist.
+        prefix: Of the sets' names.
+        url: To be shown.
+        durable: Whether deletes leave tombstones, as strongly consistent namespaces want (Enterprise servers).
+    """
+
+    def __init__(self, client: Any, library: Library, namespace: str, prefix: str, url: str, durable: bool) -> None:
+        self.library, self.url = library, url
+        self._client, self._namespace, self._prefix, self._durable = client, namespace, prefix, durable
+        api, milliseconds = library.aerospike, int(1000 * TIMEOUT)
+        times = {"total_timeout": milliseconds, "socket_timeout": milliseconds}
+        # what one process has written another one must see: from the master, and in order where the namespace keeps order
+        self._reading = {
+            **times,
+            "max_retries": 2,
+            "replica": api.POLICY_REPLICA_MASTER,
+            "read_mode_sc": api.POLICY_READ_MODE_SC_LINEARIZE,
+        }
+        # a write that is sent twice would find its own generation changed
+        self._writing = {**times, "max_retries": 0}
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """Connects.
+
+        Raises:
+            UsageError: The URL has no host or namespace, or an unknown option.
+            StoreError: Nothing answers there.
+        """
+        library = Library.load()
+        parts = urlsplit(url)
+        namespace = parts.path.strip("/")
+        shown = f"aerospike://{parts.netloc.rpartition('@')[2]}/{namespace}"
+        if not parts.hostname or not namespace or "/" in namespace:
+            raise UsageError(f"{shown} names no namespace: aerospike://host:port/namespace")
+        options = parse_qs(parts.query)
+        if unknown := sorted(set(options) - {"set", "durable_delete"}):
+            raise UsageError(f"{shown} has the unknown option {unknown[0]!r}; there are set and durable_delete")
+        prefix, durable = options.get("set", ["nearkin"])[0], options.get("durable_delete", ["false"])[0]
+        if not prefix.isidentifier() or len(prefix) > 40:
+            raise UsageError(f"set={prefix!r} is no plain name of at most 40 letters")
+        if durable not in ("true", "false"):
+            raise UsageError(f"durable_delete={durable!r} is neither true nor false")
+        known = {"user": parts.username, "password": parts.password}
+        config = {
+            "hosts": [(parts.hostname, parts.port or PORT)],
+            "connect_timeout": int(1000 * CONNECTING),
+            **{name: unquote(value) for name, value in known.items() if value is not None},
+        }
+        with _failing(library, shown):
+            client = library.aerospike.client(config)
+        return cls(client, library, namespace, prefix, shown, durable == "true")
+
+    def _failing(self) -> AbstractContextManager[None]:
+        return _failing(self.library, self.url)
+
+    def key(self, kind: str, name: str | int) -> tuple[str, str, str | int]:
+        """As the client names a record."""
+        return self._namespace, f"{self._prefix}_{kind}", name
+
+    def life(self, seconds: float | None) -> int:
+        """A time to live as a record carries it: never the namespace's default, which would drop what should stay."""
+        if seconds is None:
+            return int(self.library.aerospike.TTL_NEVER_EXPIRE)
+        return min(max(int(seconds), 1), LONGEST_LIFE)
+
+    def put(self, bins: dict[str, Any]) -> list[dict[str, Any]]:
+        """Operations that write bins."""
+        return [self.library.operations.write(name, value) for name, value in bins.items()]
+
+    def creation(self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int) -> Any:
+        """A write of a record that must not be there."""
+        policy = {"exists": self.library.aerospike.POLICY_EXISTS_CREATE, "ttl": ttl}
+        return self.library.batch.Write(self.key(kind, name), operations, policy=policy)
+
+    def change(self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int, there: bool = False) -> Any:
+        """A write of a record, whatever it is; only of one that is there if it must be."""
+        policy = {"ttl": ttl}
+        if there:
+            policy["exists"] = self.library.aerospike.POLICY_EXISTS_UPDATE
+        return self.library.batch.Write(self.key(kind, name), operations, policy=policy)
+
+    def exchange(
+        self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int, generation: int, **more: Any
+    ) -> Any:
+        """A write of a record that is as it was read."""
+        api = self.library.aerospike
+        policy = {"gen": api.POLICY_GEN_EQ, "exists": api.POLICY_EXISTS_UPDATE, "ttl": ttl, **more}
+        return self.library.batch.Write(self.key(kind, name), operations, meta={"gen": generation}, policy=policy)
+
+    def replacement(self, kind: str, name: str | int, bins: dict[str, Any], ttl: int, generation: int) -> Any:
+        """As `exchange`, of all bins; those that are not named go."""
+        replaces = self.library.aerospike.POLICY_EXISTS_REPLACE
+        return self.exchange(kind, name, self.put(bins), ttl, generation, exists=replaces)
+
+    def removal(self, kind: str, name: str | int, generation: int | None = None) -> Any:
+        """Of a record, or only of one that is as it was read."""
+        policy: dict[str, Any] = {"durable_delete": self._durable}
+        if generation is not None:
+            policy |= {"gen": self.library.aerospike.POLICY_GEN_EQ, "generation": generation}
+        return self.library.batch.Remove(self.key(kind, name), policy=policy)
+
+    def run(self, writes: Iterable[Any], expected: Sequence[int] = ()) -> list[Answer]:
+        """Batches of writes; each record's is atomic, the batch is not.
+
+        Args:
+            writes: Made by the methods above.
+            expected: Codes beside success that are an answer, no failure.
+        """
+        done = [record for batch in self._batches(writes, self._writing) for record in batch]
+        for record in done:
+            self._judge(record, expected)
+        return [Answer(record.result, record.record[2] if record.record else {}) for record in done]
+
+    def pick(self, reads: Iterable[tuple[str, str | int, dict[str, Any]]]) -> Iterator[dict[str, Any] | None]:
+        """(kind, key, operation): what one operation reads of each record; None where there is no record."""
+        made = (self.library.batch.Read(self.key(kind, name), [operation]) for kind, name, operation in reads)
+        for batch in self._batches(made, self._reading):
+            for record in batch:
+                self._judge(record, (NOT_FOUND,))
+                yield record.record[2] if record.result == 0 else None
+
+    def _batches(self, made: Iterable[Any], policy: dict[str, Any]) -> Iterator[list[Any]]:
+        rest = iter(made)
+        while some := list(islice(rest, AT_ONCE)):
+            with self._failing():
+                done = self._client.batch_write(self.library.batch.BatchRecords(some), policy)
+            self._judge_batch(done)
+            yield done.batch_records
+
+    def read(self, kind: str, names: Sequence[str | int]) -> list[Found | None]:
+        """Records with all their bins."""
+        found: list[Found | None] = []
+        for start in range(0, len(names), AT_ONCE):
+            keys = [self.key(kind, name) for name in names[start : start + AT_ONCE]]
+            with self._failing():
+                batch = self._client.batch_read(keys, policy=self._reading)
+            self._judge_batch(batch)
+            for record in batch.batch_records:
+                self._judge(record, (NOT_FOUND,))
+                found.append(Found(record.record[1]["gen"], record.record[2]) if record.result == 0 else None)
+        return found
+
+    def _judge_batch(self, batch: Any) -> None:
+        """A batch that was lost raises nothing in the client, and its records look as if they had succeeded."""
+        if batch.result not in (0, SOME_FAILED):
+            raise _failed(self.url, f"a batch failed: {_named(self.library, batch.result)}")
+
+    def _judge(self, record: Any, expected: Sequence[int]) -> None:
+        if record.result != 0 and record.result not in expected:
+            about = record.message or f"the record {record.key[2]!r} of {record.key[1]} was refused"
+            raise _failed(self.url, f"{about}: {_named(self.library, record.result)}")
+
+    def scan(self, kind: str, *bins: str) -> list[dict[str, Any]]:
+        """Bins of every record of a kind, in no order."""
+        return self._queried(kind, bins, None)
+
+    def where(self, kind: str, bin_: str, value: int, *bins: str) -> list[dict[str, Any]]:
+        """Bins of the records of a kind that hold a number in an indexed bin."""
+        return self._queried(kind, bins, self.library.predicates.equals(bin_, value))
+
+    def _queried(self, kind: str, bins: Sequence[str], predicate: Any) -> list[dict[str, Any]]:
+        with self._failing():
+            query = self._client.query(*self.key(kind, 0)[:2])
+            query.select(*bins)
+            if predicate is not None:
+                query.where(predicate)
+            return [record[2] for record in query.results()]
+
+    def index(self, kind: str, bin_: str) -> None:
+        """A secondary index over a bin of numbers."""
+        namespace, named, _ = self.key(kind, 0)
+        with self._failing():
+            try:
+                numbers = self.library.aerospike.INDEX_NUMERIC
+                self._client.index_single_value_create(namespace, named, bin_, numbers, f"{named}_{bin_}")
+            except self.library.errors.IndexFoundError:
+                return
+
+    def used(self, kind: str) -> int:
+        """Bytes of a kind, as the nodes count them, replicas included."""
+        namespace, named, _ = self.key(kind, 0)
+        with self._failing():
+            answers = self._client.info_all(f"sets/{namespace}/{named}")
+        total = 0
+        for _, text in answers.values():
+            fields = dict(part.split("=", 1) for part in (text or "").strip().strip(";").split(":") if "=" in part)
+            # servers before 7 count memory and device apart
+            names = ("data_used_bytes",) if "data_used_bytes" in fields else ("memory_data_bytes", "device_data_bytes")
+            total += sum(int(fields.get(name, 0)) for name in names)
+        return total
+
+    def close(self) -> None:
+        """The connection."""
+        self._client.close()
+
+
+@contextmanager
+def _failing(library: Library, url: str) -> Iterator[None]:
+    """The client's errors as StoreError."""
+    try:
+        yield
+    except library.errors.AerospikeError as error:
+        raise _failed(url, f"{error.msg or 'refused'}: {_named(library, error.code)}") from error
+
+
+def _named(library: Library, code: int) -> str:
+    """A code and what the client calls it."""
+    names = (name for name, one in vars(library.errors).items() if getattr(one, "code", None) == code)
+    return f"{next(names, 'error')} (code {code})"
+
+
+def _failed(url: str, about: str) -> StoreError:
+    return StoreError(f"{url}: {about}; nothing was written by this step, and it may be tried again")

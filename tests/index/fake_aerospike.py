@@ -1,0 +1,378 @@
+"""A cluster of Aerospike in this process: what the store asks of the client, record by record as the server does it.
+
+It takes what the official client's helpers make (operations, batch records, compiled expressions) and refuses what the client
+or the server would: unknown policies, operations, types of values and keys, names too long, records over a megabyte. Batches
+run in an order of their own, and each of their records alone is atomic. Time passes when the test says so.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import aerospike
+from aerospike import exception
+from aerospike_helpers.batch.records import BatchRecord, BatchRecords, Read, Remove, Write
+
+LIMIT = 1 << 20
+NEVER = int(aerospike.TTL_NEVER_EXPIRE)
+OK, NOT_FOUND, GENERATION, INVALID, EXISTS, TOO_BIG, FILTERED = 0, 2, 3, 4, 5, 13, 27
+TIMES = {"total_timeout", "socket_timeout", "max_retries"}
+BATCH_POLICY = TIMES | {"replica", "read_mode_sc"}
+WRITE_POLICY = {"gen", "exists", "ttl", "expressions", "durable_delete"}
+REMOVE_POLICY = {"gen", "generation", "durable_delete"}
+
+
+class RefusedError(Exception):
+    """A code for one record."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass
+class Record:
+    bins: dict[str, Any]
+    generation: int
+    until: float
+    updated: float
+
+
+@dataclass
+class Fault:
+    """At the n-th call from now: before it is done, after it, or when half of its records are done; once, or from then on."""
+
+    call: int
+    where: str = "before"
+    forever: bool = False
+
+
+@dataclass
+class Cluster:
+    namespace: str = "test"
+    now: float = 0.0
+    records: dict[tuple[str, Any], Record] = field(default_factory=dict)
+    indexes: set[tuple[str, str]] = field(default_factory=set)
+    fault: Fault | None = None
+    calls: int = 0
+    log: list[tuple[str, Any, Any]] = field(default_factory=list)
+    """Every call, with its records and policy."""
+    during: Callable[[], None] | None = None
+    """Run before each call: another process, say."""
+    lock: Any = field(default_factory=threading.RLock)
+    order: random.Random = field(default_factory=lambda: random.Random(5))
+
+    def client(self, config: dict[str, Any]) -> "Client":
+        """As `aerospike.client`."""
+        assert set(config) <= {"hosts", "connect_timeout", "user", "password"}
+        assert ("user" in config) == ("password" in config)
+        return Client(self)
+
+    def live(self, place: tuple[str, Any]) -> Record | None:
+        held = self.records.get(place)
+        if held is not None and held.until <= self.now:
+            del self.records[place]
+            return None
+        return held
+
+    def kind(self, kind: str) -> list[Record]:
+        """All records of a set whose name ends so."""
+        places = [place for place in list(self.records) if place[0].endswith(f"_{kind}")]
+        return [held for place in places if (held := self.live(place)) is not None]
+
+    def lost(self) -> exception.AerospikeError:
+        error = exception.TimeoutError()
+        error.msg = "connection lost"
+        return error
+
+    def fails(self) -> str | None:
+        """Whether this call fails, and where."""
+        self.calls += 1
+        if self.fault is None:
+            return None
+        self.fault.call -= 1
+        if self.fault.call > 0 or (self.fault.call < 0 and not self.fault.forever):
+            return None
+        return self.fault.where if self.fault.call == 0 else "before"
+
+
+class Client:
+    """A connection of one process."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _call(self, name: str, what: Any, policy: Any, work: Callable[[int], Any], size: int = 1) -> Any:
+        """Raises where the client does."""
+        if self.cluster.during is not None:
+            self.cluster.during()
+        # so that threads take turns between calls, as processes do
+        time.sleep(0)
+        with self.cluster.lock:
+            self.cluster.log.append((name, what, policy))
+            where = self.cluster.fails()
+            if where == "before":
+                raise self.cluster.lost()
+            done = work(size // 2 if where == "half" else size)
+            if where is not None:
+                raise self.cluster.lost()
+            return done
+
+    def batch_write(self, batch: BatchRecords, policy: dict[str, Any]) -> BatchRecords:
+        _known(policy, BATCH_POLICY)
+        assert isinstance(batch, BatchRecords)
+        order = list(range(len(batch.batch_records)))
+
+        def work(some: int) -> BatchRecords:
+            self.cluster.order.shuffle(order)
+            for at in order[:some]:
+                self._one(batch.batch_records[at])
+            return batch
+
+        return self._batch("batch_write", batch, batch.batch_records, policy, work)
+
+    def _batch(self, name: str, batch: BatchRecords, what: Any, policy: Any, work: Callable[[int], Any]) -> BatchRecords:
+        """One that is lost raises nothing: it has a code, and its records look as if they had never been sent."""
+        try:
+            self._call(name, what, policy, work, len(batch.batch_records))
+        except exception.AerospikeError as error:
+            batch.result = error.code
+            for record in batch.batch_records:
+                record.result, record.record = OK, None
+            if name == "batch_read":
+                batch.batch_records = []
+        else:
+            failed = any(record.result not in (OK, NOT_FOUND, FILTERED) for record in batch.batch_records)
+            batch.result = -16 if failed else 0
+        return batch
+
+    def batch_read(self, keys: list[tuple[str, str, Any]], policy: dict[str, Any]) -> BatchRecords:
+        _known(policy, BATCH_POLICY)
+        batch = BatchRecords([Read(key, None, read_all_bins=True) for key in keys])
+
+        def work(_: int) -> BatchRecords:
+            for record in batch.batch_records:
+                self._one(record)
+            return batch
+
+        return self._batch("batch_read", batch, keys, policy, work)
+
+    def _one(self, record: BatchRecord) -> None:
+        place = self._place(record.key)
+        try:
+            if isinstance(record, Write):
+                bins = self._write(place, record)
+            elif isinstance(record, Remove):
+                bins = self._remove(place, record)
+            else:
+                bins = self._read(place, record)
+        except RefusedError as refused:
+            record.result = refused.code
+            return
+        held = self.cluster.live(place)
+        record.result = OK
+        record.record = (record.key, {"gen": held.generation if held else 0, "ttl": 0}, bins)
+
+    def _place(self, key: tuple[str, str, Any]) -> tuple[str, Any]:
+        namespace, kind, name = key
+        if not isinstance(name, (str, int)) or "\0" in str(name) or len(kind) > 63:
+            raise exception.ParamError()
+        if namespace != self.cluster.namespace:
+            error = exception.NamespaceNotFound()
+            error.msg = f"no namespace {namespace}"
+            raise error
+        return kind, name
+
+    def _read(self, place: tuple[str, Any], record: Any) -> dict[str, Any]:
+        held = self.cluster.live(place)
+        if held is None:
+            raise RefusedError(NOT_FOUND)
+        if record.read_all_bins:
+            return dict(held.bins)
+        bins = dict(held.bins)
+        out: dict[str, Any] = {}
+        for operation in record.ops:
+            _operate(operation, bins, out)
+        assert bins == held.bins, "a read changed its record"
+        return out
+
+    def _write(self, place: tuple[str, Any], record: Any) -> dict[str, Any]:
+        policy, held = record.policy or {}, self.cluster.live(place)
+        _known(policy, WRITE_POLICY)
+        exists = policy.get("exists", aerospike.POLICY_EXISTS_IGNORE)
+        if held is None and exists in (aerospike.POLICY_EXISTS_UPDATE, aerospike.POLICY_EXISTS_REPLACE):
+            raise RefusedError(NOT_FOUND)
+        if held is not None and exists == aerospike.POLICY_EXISTS_CREATE:
+            raise RefusedError(EXISTS)
+        if policy.get("gen") == aerospike.POLICY_GEN_EQ and held is not None and record.meta["gen"] != held.generation:
+            raise RefusedError(GENERATION)
+        if held is not None and policy.get("expressions") is not None and not self._evaluate(policy["expressions"], held):
+            raise RefusedError(FILTERED)
+        bins = {} if held is None or exists == aerospike.POLICY_EXISTS_REPLACE else dict(held.bins)
+        out: dict[str, Any] = {}
+        for operation in record.ops:
+            _operate(operation, bins, out)
+        if sum(len(name) + _size(value) for name, value in bins.items()) > LIMIT:
+            raise RefusedError(TOO_BIG)
+        ttl = policy["ttl"]
+        until = float("inf") if ttl == NEVER else self.cluster.now + ttl
+        assert ttl == NEVER or 0 < ttl <= 10 * 365 * 86400
+        generation = 1 if held is None else held.generation + 1
+        self.cluster.records[place] = Record(bins, generation, until, self.cluster.now)
+        return out
+
+    def _evaluate(self, compiled: list[tuple[int, Any, Any, int]], held: Record) -> Any:
+        """In prefix order: operator, type, constant, number of operands."""
+        rest = iter(compiled)
+
+        def value() -> Any:
+            operator, _, constant, operands = next(rest)
+            given = [value() for _ in range(operands)]
+            if operator == 4:
+                return given[0] >= given[1]
+            if operator == 71:
+                return int(1000 * (self.cluster.now - held.updated))
+            assert operator == 200, compiled
+            return constant["val"]
+
+        return value()
+
+    def _remove(self, place: tuple[str, Any], record: Any) -> dict[str, Any]:
+        policy, held = record.policy or {}, self.cluster.live(place)
+        _known(policy, REMOVE_POLICY)
+        if held is None:
+            raise RefusedError(NOT_FOUND)
+        if policy.get("gen") == aerospike.POLICY_GEN_EQ and policy["generation"] != held.generation:
+            raise RefusedError(GENERATION)
+        del self.cluster.records[place]
+        return {}
+
+    def query(self, namespace: str, kind: str) -> "Query":
+        self._place((namespace, kind, 0))
+        return Query(self, kind)
+
+    def index_single_value_create(self, namespace: str, kind: str, bin_: str, datatype: int, name: str) -> None:
+        self._place((namespace, kind, 0))
+        assert len(name) < 64
+        assert datatype == aerospike.INDEX_NUMERIC
+        if (kind, bin_) in self.cluster.indexes:
+            raise exception.IndexFoundError()
+        self.cluster.indexes.add((kind, bin_))
+
+    def info_all(self, command: str) -> dict[str, tuple[None, str]]:
+        _, namespace, kind = command.split("/")
+        held = [record for place, record in self.cluster.records.items() if place[0] == kind]
+        used = sum(_size(record.bins) for record in held)
+        return {"node": (None, f"{command}\tns={namespace}:set={kind}:objects={len(held)}:data_used_bytes={used};\n")}
+
+
+class Query:
+    """Of a set: all of it, or where an indexed bin equals a number."""
+
+    def __init__(self, client: Client, kind: str) -> None:
+        self._client, self._kind = client, kind
+        self._bins: tuple[str, ...] = ()
+        self._where: tuple[str, int] | None = None
+
+    def select(self, *bins: str) -> None:
+        self._bins = bins
+
+    def where(self, predicate: tuple[Any, ...]) -> None:
+        assert predicate == aerospike.predicates.equals(predicate[2], predicate[3])
+        if (self._kind, predicate[2]) not in self._client.cluster.indexes:
+            raise exception.IndexNotFound()
+        self._where = predicate[2], predicate[3]
+
+    def results(self) -> list[tuple[Any, dict[str, int], dict[str, Any]]]:
+        cluster, kind = self._client.cluster, self._kind
+
+        def work(_: int) -> list[tuple[Any, dict[str, int], dict[str, Any]]]:
+            found = []
+            for place in [place for place in cluster.records if place[0] == kind]:
+                held = cluster.live(place)
+                if held is None or (self._where is not None and held.bins.get(self._where[0]) != self._where[1]):
+                    continue
+                bins = {name: held.bins[name] for name in self._bins if name in held.bins}
+                found.append(((cluster.namespace, kind, None, b""), {"gen": held.generation, "ttl": 0}, bins))
+            cluster.order.shuffle(found)
+            return found
+
+        done: list[tuple[Any, dict[str, int], dict[str, Any]]] = self._client._call("query", kind, self._where, work)
+        return done
+
+
+def _operate(operation: dict[str, Any], bins: dict[str, Any], out: dict[str, Any]) -> None:
+    """One operation of a record."""
+    code, name = operation["op"], operation.get("bin", "")
+    assert len(name) <= 15
+    if code == aerospike.OPERATOR_READ:
+        if name in bins:
+            out[name] = bins[name]
+    elif code == aerospike.OPERATOR_WRITE:
+        _check(operation["val"])
+        bins[name] = operation["val"]
+    elif code == aerospike.OPERATOR_INCR:
+        bins[name] = bins.get(name, 0) + operation["val"]
+    elif code == aerospike.OP_EXPR_WRITE:
+        assert [part[0] for part in operation["expr"]] == [aerospike.OP_MAP_SIZE, 81]
+        bins[name] = len(bins[operation["expr"][1][2]["bin"]])
+        out[name] = None
+    elif code != aerospike.OPERATOR_TOUCH:
+        _operate_on_map(code, operation, name, bins, out)
+
+
+def _operate_on_map(code: int, operation: dict[str, Any], name: str, bins: dict[str, Any], out: dict[str, Any]) -> None:
+    held = dict(bins.get(name, {}))
+    if code == aerospike.OP_MAP_PUT_ITEMS:
+        assert operation["map_policy"] == {"map_order": aerospike.MAP_KEY_ORDERED}
+        _check(operation["val"])
+        held |= operation["val"]
+        out[name] = len(held)
+    elif code == aerospike.OP_MAP_GET_BY_KEY_RANGE:
+        assert operation["return_type"] == aerospike.MAP_RETURN_KEY
+        assert name not in out, "the client gives one answer a bin"
+        out[name] = [key for key in sorted(held) if operation["key"] <= key < operation["range"]]
+    elif code == aerospike.OP_MAP_REMOVE_BY_KEY_RANGE:
+        assert operation["return_type"] == aerospike.MAP_RETURN_NONE
+        held = {key: value for key, value in held.items() if not operation["key"] <= key < operation["val"]}
+    else:
+        assert code == aerospike.OP_MAP_REMOVE_BY_KEY_LIST, f"the fake has no operation {code}"
+        assert operation["return_type"] == aerospike.MAP_RETURN_NONE
+        held = {key: value for key, value in held.items() if key not in set(operation["val"])}
+    bins[name] = dict(sorted(held.items()))
+
+
+def _known(policy: dict[str, Any], names: set[str]) -> None:
+    """The client refuses what it does not know only if it is told to; the fake always does."""
+    assert set(policy) <= names, sorted(set(policy) - names)
+
+
+def _check(value: Any) -> None:
+    """Types that the server has; numbers of 64 bits."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            assert isinstance(key, (str, bytes, int))
+            _check(one)
+    elif isinstance(value, list):
+        for one in value:
+            _check(one)
+    else:
+        assert type(value) in (int, float, str, bytes), f"{type(value)} is no type of a bin"
+        assert not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
+
+
+def _size(value: Any) -> int:
+    """Bytes, about, as the server packs them."""
+    if isinstance(value, dict):
+        return sum(_size(key) + _size(one) for key, one in value.items()) + 5
+    if isinstance(value, list):
+        return sum(map(_size, value)) + 5
+    if isinstance(value, (str, bytes)):
+        return len(value) + 6
+    return 1 if isinstance(value, int) and 0 <= value < 128 else 9

@@ -1,0 +1,576 @@
+"""What Aerospike is asked, and what is left when a step is cut off anywhere; over a cluster in this process."""
+
+import copy
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import aerospike
+import numpy as np
+import pytest
+from aerospike_helpers.batch.records import BatchRecords, Read, Remove, Write
+
+import nearkin as nk
+from nearkin.errors import MissingExtraError, RacedError, StoreError, UsageError
+from nearkin.index.entry import TOUCHED, Changes, Written
+from nearkin.index.move import COPYING, Move
+from nearkin.index.stores import aerospike_buckets
+from nearkin.index.stores.aerospike_steps import LEASE
+from nearkin.index.upkeep import check, compact
+from tests.index.conftest import corpus
+from tests.index.fake_aerospike import Cluster, Fault
+from tests.services import free_port
+
+URL = "aerospike://127.0.0.1:3000/test"
+TEXT = "one two three four five six seven eight nine ten"
+NEAR = f"{TEXT} eleven"
+Work = Callable[[nk.Index], Any]
+
+
+@pytest.fixture
+def cluster(aerospike_cluster: Cluster) -> Cluster:
+    return aerospike_cluster
+
+
+def opened(**fields: Any) -> nk.Index:
+    return nk.Index.open(URL, **{"threshold": 0.7, **fields})
+
+
+def removed(index: nk.Index) -> None:
+    index.remove("a", "x")
+
+
+def member_removed(index: nk.Index) -> None:
+    index.remove("a", "y")
+
+
+def joined(index: nk.Index) -> None:
+    """One that resembles x."""
+    index.upsert("a", f"{TEXT} v", "v")
+
+
+def upserted(index: nk.Index) -> None:
+    index.upsert_many("a", [f"{TEXT} {word}" for word in ("p", "q")] + corpus(4, seed=7), list("pqrstu"))
+
+
+def updated(index: nk.Index) -> None:
+    index.upsert("a", corpus(1, seed=9)[0], "x")
+
+
+def compacted(index: nk.Index) -> None:
+    assert compact(index)["merged"] == 1
+
+
+def two_clusters(index: nk.Index) -> None:
+    """x with y; and z with w, of which z resembles x: as two processes at once leave it."""
+    index.upsert_many("a", [TEXT, NEAR], ["x", "y"])
+    with nk.Index.open("memory://", threshold=0.7) as other:
+        other.upsert_many("a", [f"{TEXT} twelve", f"{TEXT} thirteen"], ["z", "w"])
+        new = []
+        for entry in other.store.scan():
+            keys = other.preparer.keys_of("a", [entry])[0] if entry.posted else None
+            new.append((entry._replace(ref=0), keys))
+    index.store.apply(Changes(new=[Written(*one) for one in new]))
+
+
+WORKS: dict[str, Work] = {"upsert": upserted, "update": updated, "remove": removed, "compact": compacted}
+
+
+def contents(index: nk.Index) -> set[tuple[Any, ...]]:
+    """What is there, numbers and times apart."""
+    return {(entry.id, entry.leader, entry.cluster, entry.text, entry.posted) for entry in index.store.scan()}
+
+
+def outcomes(cluster: Cluster, work: Work) -> tuple[set[tuple[Any, ...]], set[tuple[Any, ...]], int]:
+    """Before and after some work, and how many calls that takes."""
+    with opened() as index:
+        two_clusters(index)
+        before = contents(index)
+        saved = copy.deepcopy(cluster.records)
+        calls = cluster.calls
+        work(index)
+        calls = cluster.calls - calls
+        after = contents(index)
+        assert check(index).sound
+    cluster.records = saved
+    return before, after, calls
+
+
+@pytest.mark.parametrize("where", ["before", "half", "after"])
+@pytest.mark.parametrize("name", WORKS)
+def test_a_process_that_dies_anywhere(cluster: Cluster, name: str, where: str) -> None:
+    """At every call: nothing of the step is there, or all of it, and what was left is ended by the next process."""
+    before, after, calls = outcomes(cluster, WORKS[name])
+    saved = copy.deepcopy(cluster.records)
+    for at in range(1, calls + 1):
+        cluster.records = copy.deepcopy(saved)
+        dying = opened()
+        cluster.fault = Fault(at, where, forever=True)
+        try:
+            WORKS[name](dying)
+            acknowledged = True
+        except StoreError:
+            acknowledged = False
+        cluster.fault = None
+        with opened() as reader:
+            # nobody has tidied up yet, for the step may be under way
+            seen = contents(reader)
+            assert seen in (before, after), at
+            assert not acknowledged or seen == after, at
+        cluster.now += LEASE
+        with opened() as index:
+            assert contents(index) == seen, at
+            assert check(index).sound, (at, check(index))
+            assert not cluster.kind("steps"), at
+            assert not [record for record in cluster.kind("documents") if "s" in record.bins], at
+            assert len(cluster.kind("refs")) == len(seen)
+            if name != "compact":
+                WORKS[name](index)
+                assert contents(index) == after, at
+                assert check(index).sound
+
+
+@pytest.mark.parametrize("where", ["before", "half", "after"])
+@pytest.mark.parametrize("name", WORKS)
+def test_a_call_that_fails_once(cluster: Cluster, name: str, where: str) -> None:
+    """The process itself takes the step back, or learns that it was done; tried again, it succeeds once."""
+    before, after, calls = outcomes(cluster, WORKS[name])
+    saved = copy.deepcopy(cluster.records)
+    for at in range(1, calls + 1):
+        cluster.records = copy.deepcopy(saved)
+        index = opened()
+        cluster.fault = Fault(at, where)
+        try:
+            WORKS[name](index)
+            assert contents(index) == after, at
+        except StoreError:
+            cluster.fault = None
+            assert contents(index) == before, at
+            WORKS[name](index)
+        cluster.fault = None
+        assert contents(index) == after, at
+        assert check(index).sound, (at, check(index))
+        assert not cluster.kind("steps"), at
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_readers_see_all_of_a_step_or_nothing(cluster: Cluster, name: str) -> None:
+    before, after, _ = outcomes(cluster, WORKS[name])
+    writer, reader = opened(), opened()
+    seen: list[set[tuple[Any, ...]]] = []
+    postings = 0
+
+    def look() -> None:
+        nonlocal postings
+        cluster.during = None
+        seen.append(contents(reader))
+        for text in (TEXT, NEAR, *corpus(4, seed=7)):
+            postings += len(reader.query("a", text))
+        cluster.during = look
+
+    cluster.during = look
+    WORKS[name](writer)
+    cluster.during = None
+    assert all(one in (before, after) for one in seen)
+    assert seen[0] == before
+    assert seen[-1] == after
+    assert postings
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_a_process_that_stalls_and_is_taken_for_dead(cluster: Cluster, name: str) -> None:
+    """Its step is taken back under its hands at every call; it does not commit what is no longer so, and tries again."""
+    _, after, calls = outcomes(cluster, WORKS[name])
+    saved = copy.deepcopy(cluster.records)
+    for at in range(1, calls + 1):
+        cluster.records = copy.deepcopy(saved)
+        index, left = opened(), at
+
+        def stall() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                cluster.during = None
+                cluster.now += LEASE
+                opened().close()
+                cluster.during = stall
+
+        cluster.during = stall
+        WORKS[name](index)
+        cluster.during = None
+        cluster.now += LEASE
+        assert check(index).sound, (at, check(index))
+        assert contents(index) == after, at
+        assert not cluster.kind("steps"), at
+
+
+def test_a_step_that_is_under_way_is_left_alone(cluster: Cluster) -> None:
+    """Whoever comes by between its calls has no reason to end it before it has been silent for long."""
+    with opened() as index:
+        two_clusters(index)
+        cluster.log.clear()
+
+        def come_by() -> None:
+            cluster.during = None
+            cluster.now += LEASE / 100
+            opened().close()
+            cluster.during = come_by
+
+        cluster.during = come_by
+        upserted(index)
+        cluster.during = None
+        begun = [one for one in writes_of(cluster, "nearkin_steps") if isinstance(one, Write) and "q" in _bins(one)]
+        assert len(begun) == 1
+        assert check(index).sound
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_a_move_between_any_two_calls_of_a_step(cluster: Cluster, name: str) -> None:
+    """When it is written, the step is done, or will be done under the new epoch: a copy finds it there, or in the log."""
+    _, after, calls = outcomes(cluster, WORKS[name])
+    saved = copy.deepcopy(cluster.records)
+    for at in range(1, calls + 1):
+        cluster.records = copy.deepcopy(saved)
+        index, mover, left = opened(), opened(follow=False), at
+        copied: set[tuple[Any, ...]] = set()
+
+        def move(mover: nk.Index = mover, copied: set[tuple[Any, ...]] = copied) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                cluster.during = None
+                mover.store.redirect(Move(1, COPYING, ("there",)))
+                copied |= contents(mover)
+
+        cluster.during = move
+        WORKS[name](index)
+        cluster.during = None
+        assert contents(index) == after, at
+        assert check(index).sound
+        touched = {event.id for event in index.store.events() if event.kind == TOUCHED}
+        texts = [{(one[0], one[3]) for one in seen} for seen in (copied, after)]
+        assert {one for one, _ in texts[0] ^ texts[1]} <= touched, at
+        assert not cluster.kind("steps")
+        index.remove("a", "w")
+        assert index.store.news().move.epoch == 1
+
+
+@pytest.mark.parametrize("where", ["before", "half", "after"])
+def test_a_process_that_dies_while_it_writes_a_move(cluster: Cluster, where: str) -> None:
+    """A step that is under way is not stopped by half a move, and whoever asks next ends what was announced."""
+    opened().close()
+    saved, move = copy.deepcopy(cluster.records), Move(1, COPYING, ("there",))
+    for at in range(1, 8):
+        cluster.records = copy.deepcopy(saved)
+        dying, index = opened(), opened()
+        cluster.fault = Fault(at, where, forever=True)
+        with suppress(StoreError):
+            dying.store.redirect(move)
+        cluster.fault = None
+        index.upsert("a", TEXT, "x")
+        known = opened().store.news().move
+        assert known in (Move(), move)
+        assert [event.id for event in index.store.events()] == ["x"] * known.epoch
+        if known == move:
+            with pytest.raises(RacedError):
+                index.store.redirect(move)
+        else:
+            index.store.redirect(move)
+        assert index.store.news().move == move
+
+
+def test_lines_of_the_log_that_are_promised_are_there(cluster: Cluster) -> None:
+    """A process that dies right behind the write that commits its step has logged it."""
+    for at in range(1, 40):
+        with opened() as index:
+            index.store.redirect(Move(index.store.news().move.epoch + 1, COPYING, ("there",)))
+            index.look()
+            cluster.fault = Fault(at, "after", forever=True)
+            with suppress(StoreError):
+                index.upsert("a", f"{corpus(at)[-1]}", f"d{at}")
+            cluster.fault = None
+            with opened() as reader:
+                # not the dead process itself, which would end what it left
+                there = reader.get("a", f"d{at}") is not None
+                assert there == (f"d{at}" in [event.id for event in reader.store.events()])
+        cluster.now += LEASE
+
+
+def _bins(request: Any) -> dict[str, Any]:
+    return {operation["bin"]: operation.get("val") for operation in request.ops}
+
+
+@pytest.mark.parametrize("first", [upserted, updated, removed])
+@pytest.mark.parametrize("second", [removed, member_removed, joined])
+def test_two_steps_in_each_others_way(cluster: Cluster, first: Work, second: Work) -> None:
+    """Between any two calls of a step another process removes what it relies on, or relies on what it removes."""
+    _, _, calls = outcomes(cluster, first)
+    saved = copy.deepcopy(cluster.records)
+    for at in range(1, calls + 1):
+        cluster.records = copy.deepcopy(saved)
+        one, other, left = opened(), opened(), at
+        # it may have to wait for the step that is under way
+        working = threading.Thread(target=second, args=(other,))
+
+        def meanwhile(working: threading.Thread = working) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                cluster.during = None
+                working.start()
+                working.join(0.02)
+
+        cluster.during = meanwhile
+        first(one)
+        cluster.during = None
+        working.join()
+        assert check(one).sound, (at, check(one))
+        assert not cluster.kind("steps")
+
+
+def test_shards(cluster: Cluster) -> None:
+    """Steps of postings alone, which have no document to become visible with."""
+    urls = [f"{URL}?set={name}" for name in ("one", "two", "three")]
+    texts = corpus(60)
+    with nk.Index.open(urls, threshold=0.7, postings="all") as index:
+        index.upsert_many("a", texts, [f"d{at}" for at in range(60)])
+        for at in range(0, 60, 3):
+            index.remove("a", f"d{at}")
+        assert check(index).sound
+        assert len(list(index.store.scan())) == 40
+        assert not cluster.kind("steps")
+        calls = cluster.calls
+        index.upsert("a", texts[0], "again")
+        for at in range(1, cluster.calls - calls):
+            cluster.fault = Fault(at, "half")
+            with suppress(StoreError):
+                index.upsert("a", f"{texts[0]} {at}", f"e{at}")
+            cluster.fault = None
+            index.upsert("a", f"{texts[0]} {at}", f"e{at}")
+            assert index.get("a", f"e{at}") is not None
+            assert not check(index).problems
+        assert not cluster.kind("steps")
+
+
+def test_four_openings_at_once(cluster: Cluster) -> None:
+    """As four processes would: two of them with the same documents."""
+    failed: list[Exception] = []
+    opened().close()
+
+    def write(seed: int) -> None:
+        try:
+            texts = corpus(200, seed=seed)
+            with opened(bands=16, rows=5) as index:
+                for start in range(0, 200, 10):
+                    index.upsert_many("a", texts[start : start + 10])
+        except StoreError as error:
+            failed.append(error)
+
+    cluster.records.clear()
+    threads = [threading.Thread(target=write, args=(seed,)) for seed in (1, 1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    with opened() as index:
+        entries = list(index.store.scan())
+        wanted = {text for seed in (1, 2, 3) for text in corpus(200, seed=seed)}
+        assert len(entries) == len({entry.id for entry in entries}) == len(wanted)
+        assert check(index).sound
+        compact(index)
+        assert check(index).sound
+
+
+def writes_of(cluster: Cluster, kind: str) -> list[Any]:
+    """Requests for records of a set, in their order."""
+    return [record for name, what, _ in cluster.log if name == "batch_write" for record in what if record.key[1] == kind]
+
+
+def test_what_an_upsert_asks(cluster: Cluster) -> None:
+    with opened(bands=4, rows=4, documents=1000) as index:
+        cluster.log.clear()
+        index.upsert("a", TEXT, "x")
+    calls = [name for name, _, _ in cluster.log]
+    assert "query" not in calls
+    assert len(calls) <= 16
+    never = aerospike.TTL_NEVER_EXPIRE
+    policies = [policy for name, _, policy in cluster.log if name in ("batch_write", "batch_read")]
+    assert all(policy["total_timeout"] == 30_000 for policy in policies)
+    # what writes is sent once; what reads goes to the master
+    assert {policy["max_retries"] for policy in policies if "replica" not in policy} == {0}
+    assert {policy["replica"] for policy in policies if "replica" in policy} == {aerospike.POLICY_REPLICA_MASTER}
+
+    groups = writes_of(cluster, "nearkin_buckets")
+    reads = [one for one in groups if isinstance(one, Read)]
+    puts = [one for one in groups if isinstance(one, Write)]
+    assert len(reads) == 4
+    assert [one.ops[0]["op"] for one in reads] == [aerospike.OP_MAP_GET_BY_KEY_RANGE] * 4
+    assert all(one.ops[0]["range"] == one.ops[0]["key"][:8] + bytes([0x80, *[0] * 7]) for one in reads)
+    entry = index.get("a", "x")
+    assert entry is not None
+    items = {key: value for one in puts for key, value in one.ops[0]["val"].items()}
+    keys = index.preparer.keys_of("a", [entry])[0]
+    assert items == {int(key).to_bytes(8, "big") + entry.word.to_bytes(8, "big"): 0 for key in keys}
+    assert all(one.key[2] == int.from_bytes(next(iter(one.ops[0]["val"]))[:8], "big") >> 48 for one in puts)
+    assert all(one.policy == {"ttl": never} for one in puts)
+
+    lock, settled = writes_of(cluster, "nearkin_documents")
+    named = {operation["bin"]: operation["val"] for operation in lock.ops}
+    assert lock.policy == {"exists": aerospike.POLICY_EXISTS_CREATE, "ttl": never}
+    assert (named["nr"], named["f"]) == (entry.ref, lock.key[2])
+    assert set(named) == {"f", "s", "nr", "ne"}
+    assert settled.policy == {"gen": aerospike.POLICY_GEN_EQ, "exists": aerospike.POLICY_EXISTS_REPLACE, "ttl": never}
+    assert settled.meta == {"gen": 1}
+    assert {operation["bin"] for operation in settled.ops} == {"f", "r", "e"}
+
+    begun, committed, gone = writes_of(cluster, "nearkin_steps")
+    assert begun.policy["exists"] == aerospike.POLICY_EXISTS_CREATE
+    assert (committed.meta, committed.policy["gen"]) == ({"gen": 1}, aerospike.POLICY_GEN_EQ)
+    assert isinstance(gone, Remove)
+    assert gone.policy == {"durable_delete": False}
+
+
+def test_the_client_takes_what_is_asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The official client, of a server that is not there, looks at everything that it was asked before it finds that out."""
+    monkeypatch.setattr(aerospike_buckets, "ROOM", 200)
+    with opened(record_ttl=100.0, bucket_ttl=50.0) as index:
+        two_clusters(index)
+        for work in (compacted, upserted, updated, removed):
+            work(index)
+        index.upsert_many("b", corpus(20, share=0.0))
+        index.stats()
+    cluster.fault = Fault(20)
+    with suppress(StoreError):
+        opened().upsert("b", TEXT)
+    monkeypatch.undo()
+    config = {"hosts": [("127.0.0.1", free_port())], "fail_if_not_connected": False, "validate_keys": True}
+    client = aerospike.client({**config, "connect_timeout": 100})
+    names = set()
+    for name, what, policy in cluster.log:
+        names.add(name)
+        if name == "batch_write":
+            client.batch_write(BatchRecords(what), policy)
+        elif name == "batch_read":
+            client.batch_read(what, policy=policy)
+        else:
+            query = client.query("test", what)
+            query.select("r", "nr")
+            if policy is not None:
+                query.where(aerospike.predicates.equals(*policy))
+    assert names == {"batch_write", "batch_read", "query"}
+    with pytest.raises(aerospike.exception.ParamError):
+        client.batch_write(BatchRecords([Remove(("test", "x", 1), policy={"unknown": 1})]))
+
+
+def test_what_a_batch_asks_does_not_grow_with_it(cluster: Cluster) -> None:
+    with opened() as index:
+        taken = []
+        for size in (10, 60):
+            calls = cluster.calls
+            index.upsert_many("a", corpus(size, seed=size))
+            taken.append(cluster.calls - calls)
+    assert taken[0] == taken[1]
+
+
+def test_plans_larger_than_a_record(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nearkin.index.stores.aerospike_steps.PART", 2000)
+    before, after, calls = outcomes(cluster, upserted)
+    saved = copy.deepcopy(cluster.records)
+    for at in range(1, calls + 1):
+        cluster.records = copy.deepcopy(saved)
+        dying = opened()
+        cluster.fault = Fault(at, "half", forever=True)
+        with suppress(StoreError):
+            upserted(dying)
+        cluster.fault = None
+        cluster.now += LEASE
+        with opened() as index:
+            assert contents(index) in (before, after)
+            assert check(index).sound
+            assert not cluster.kind("steps")
+
+
+def test_native_times_to_live(cluster: Cluster) -> None:
+    """A safety net at a multiple of what `expire` goes by; a hit renews all of a document, its buckets' groups included."""
+    now = [1e6]
+    with opened(record_ttl=100.0, bucket_ttl=50.0, clock=lambda: now[0]) as index:
+        index.upsert("a", TEXT, "x")
+        index.upsert("a", NEAR, "y")
+        lives = sorted(record.until - cluster.now for record in cluster.kind("documents"))
+        assert lives == [200, 400]
+        assert {record.until for record in cluster.kind("buckets")} == {200}
+        assert {record.until for record in cluster.kind("refs")} == {400}
+        for _ in range(10):
+            now[0] += 45
+            cluster.now += 45
+            assert index.upsert("a", TEXT, "x").kind == "exact"
+        # hit all the time: everything of it is there, and what was not hit is gone
+        assert check(index).sound
+        assert [entry.id for entry in index.store.scan()] == ["x"]
+        assert index.query("a", NEAR)[0].id == "x"
+        assert index.expire() == {"records": 0, "postings": 0}
+    cluster.now += 400
+    kinds = ("documents", "refs", "buckets", "steps")
+    assert not [record for kind in kinds for record in cluster.kind(kind)]
+
+
+def test_without_times_to_live_nothing_expires(cluster: Cluster) -> None:
+    with opened() as index:
+        index.upsert("a", TEXT, "x")
+        cluster.now += 1e9
+        assert index.get("a", "x") is not None
+        assert check(index).sound
+
+
+def test_a_group_keeps_below_the_record_limit(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many buckets that are not full in one record: the largest lose their oldest, and it is said."""
+    monkeypatch.setattr(aerospike_buckets, "ROOM", 40)
+    with opened(documents=1000) as index:
+        group = 7 << 48
+        for number in range(1, 31):
+            keys = np.array([group + 1, group + number % 3 + 2], np.uint64)
+            index.store.apply(Changes(entering=[(number << 24, keys)]))
+        counts = index.store.counts()
+        assert counts["postings"] <= 40
+        assert counts["postings"] + counts["evicted"] == 60
+        held = index.store.postings(np.array([group + 1, group + 2], np.uint64))
+        refs = (held.words >> 24).tolist()
+        assert refs[: held.offsets[1]] == list(range(31 - held.offsets[1], 31))
+
+
+def test_bounds_of_a_record(cluster: Cluster) -> None:
+    with pytest.raises(UsageError, match="max_bucket=20,001"):
+        opened(max_bucket=20_001)
+    with opened() as index:
+        with pytest.raises(UsageError, match="store_text=False"):
+            index.upsert("a", " ".join(corpus(2000, share=0.0)), "long")
+        assert index.stats()["records"] == 0
+        assert not cluster.kind("steps")
+
+
+def test_urls(cluster: Cluster) -> None:
+    bad = ("aerospike://h:3000", "aerospike://h/a/b", "aerospike:///test", f"{URL}?x=1", f"{URL}?set=a-b")
+    for url in (*bad, f"{URL}?durable_delete=yes"):
+        with pytest.raises(UsageError):
+            nk.Index.open(url)
+    with nk.Index.open("aerospike://user:secret@h:3001/test?set=other&durable_delete=true", threshold=0.7) as index:
+        assert index.store.url == "aerospike://h:3001/test"
+        cluster.log.clear()
+        index.upsert("a", TEXT, "x")
+        assert writes_of(cluster, "other_steps")[-1].policy == {"durable_delete": True}
+    with pytest.raises(StoreError, match="NamespaceNotFound"):
+        nk.Index.open("aerospike://h/other")
+
+
+def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:9"):
+        nk.Index.open("aerospike://127.0.0.1:9/test")
+
+
+def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aerospike", None)
+    with pytest.raises(MissingExtraError, match=r"nearkin\[aerospike\]"):
+        nk.Index.open(URL)
