@@ -346,8 +346,8 @@ def hot_bucket_pairs(
 
     A member is paired with the leader it agrees with most and with the first one in keep order (the likeliest to stay kept)
     among those that pass the margin. It becomes a leader itself unless one agrees in at least `join` slots, and while there
-    are fewer than leaders.shape[0], so work is bounded by members · fanout. The first `known` leaders are there already. Returns
-    how many pairs were written and how many leaders are known now, so a bucket may come in portions.
+    are fewer than leaders.shape[0], so work is bounded by members · fanout. The first `known` leaders are there already.
+    Returns how many pairs were written and how many leaders are known now, so a bucket may come in portions.
     """
     count, known = U64(0), np.int64(known)
     for m in range(members.shape[0]):

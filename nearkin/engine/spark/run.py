@@ -1,0 +1,459 @@
+"""The stages over a cluster, as DataFrames: what the local engine does to arrays of ordinals, done to rows."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from nearkin.engine.local.clustering import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
+from nearkin.engine.local.hot import MOST_ROUNDS
+from nearkin.engine.local.sketching import latency
+from nearkin.engine.progress import Progress
+from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES
+from nearkin.engine.spark.banding import BUCKETS, HOT, KEYS, Banded
+from nearkin.engine.spark.clustering import ELECTED, Election, connected
+from nearkin.engine.spark.columns import numbers
+from nearkin.engine.spark.ordering import Resolved, keep_order
+from nearkin.engine.spark.sketching import FILE_SHIFT, Request
+from nearkin.engine.spark.sources import FileSource, Source
+from nearkin.engine.spark.tables import Tables
+from nearkin.engine.spark.verifying import AGREED, SCORED, Scoring, binned, needed, scored_in_bins
+from nearkin.errors import UsageError
+from nearkin.lsh.curve import Banding
+
+PART_BYTES = 32 << 20
+"""Of keys and documents in a part of a band: a task holds one, and what sorting it takes."""
+BIN_BYTES = 64 << 20
+"""Of what pairs of a bin are compared by."""
+BYTES_OF_KEY = 16
+PAIRS_IN_ONE_TASK = 4_000_000
+"""Scored pairs up to which one task clusters all of them; beyond, connected components are found first."""
+SHOWN = 3
+
+
+@dataclass
+class SparkRun:
+    """One corpus, one request, one session.
+
+    Attributes:
+        spark: The session.
+        source: Where documents come from; read again to verify.
+        request: What is asked.
+        progress: Who is told.
+        tables: Where intermediate tables go.
+        stages: What each stage recorded.
+        pairs_in_one_task: See PAIRS_IN_ONE_TASK.
+    """
+
+    spark: SparkSession
+    source: Source
+    request: Request
+    progress: Progress
+    tables: Tables
+    stages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pairs_in_one_task: int = PAIRS_IN_ONE_TASK
+
+    def keep(self, frame: DataFrame, name: str) -> DataFrame:
+        """Computes a table that is used more than once."""
+        return self.tables.keep(frame, name)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[dict[str, Any]]:
+        """Records the facts put into the yielded dictionary, and the seconds."""
+        self.progress.stage(name, None)
+        facts: dict[str, Any] = {}
+        began = time.perf_counter()
+        self.spark.sparkContext.setJobGroup(f"nearkin {name}", f"nearkin: {name}")
+        yield facts
+        facts["seconds"] = round(time.perf_counter() - began, 3)
+        self.stages[name] = facts
+
+    @cached_property
+    def table(self) -> DataFrame:
+        """What sketching makes: documents, rejected rows, facts."""
+        return self.keep(self.source.documents(), "sketched")
+
+    @cached_property
+    def rejected(self) -> DataFrame:
+        """place (JSON), reason, raw, in corpus order of `doc`."""
+        found = self.table.where(f.col("reason").isNotNull())
+        return found.select("doc", f.col("facts").alias("place"), "reason", "raw")
+
+    @cached_property
+    def documents(self) -> DataFrame:
+        """The documents, with the bytes that they are sorted by."""
+        documents = self.table.where(f.col("reason").isNull() & f.col("facts").isNull()).drop("reason", "raw", "facts")
+        if self.request.riding:
+            names = [name for name in documents.columns if not name.startswith("riding")]
+            sort = SortRows(self.request, self._resolved(), tuple(names))
+            schema = ",".join(part for part in self.request.schema.split(",") if part.split()[0] in names)
+            documents = self.keep(documents.mapInArrow(sort, schema), "documents")
+        return self._told_apart(documents)
+
+    def _resolved(self) -> Resolved:
+        schemas = sorted({schema for facts in self.task_facts for schema in facts["schemas"]})
+        texts = frozenset(name for facts in self.task_facts for name in facts["texts"])
+        read = [pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema))) for schema in schemas]
+        return Resolved.of(read or [pa.schema([(name, pa.null()) for name in self.request.riding])], texts)
+
+    @cached_property
+    def task_facts(self) -> list[dict[str, Any]]:
+        """What each task of the sketch stage saw."""
+        return facts_of(self.table.where(f.col("reason").isNull()))
+
+    def _told_apart(self, documents: DataFrame) -> DataFrame:
+        """Ids that occur more than once get their place appended, in the local engine's form."""
+        if self.request.columns.id is None:
+            return documents
+        if not isinstance(self.source, FileSource):
+            return self._require_unique(documents)
+        repeated = self.keep(documents.groupBy("id").count().where(f.col("count") > 1).select("id", "count"), "repeated")
+        if (count := repeated.agg(f.sum("count")).first()[0]) is None:
+            return documents
+        self.stages.setdefault("sketch", {})["repeated_ids"] = int(count)
+        names = self.source.files().select("number", "name")
+        marked = documents.join(repeated.withColumnRenamed("count", "times"), "id", "left")
+        marked = marked.withColumn("number", f.shiftright("doc", FILE_SHIFT).cast("int")).join(f.broadcast(names), "number")
+        row = f.lpad(f.col("doc").bitwiseAND(f.lit((1 << FILE_SHIFT) - 1)).cast("string"), 10, "0")
+        place = f.concat(f.lit("#"), "name", f.lit(":"), row)
+        twice = f.col("times").isNotNull()
+        sort = f.when(twice, f.concat(f.col("sort"), place.cast("binary"))).otherwise(f.col("sort"))
+        told = marked.withColumn("sort", sort).withColumn("id", f.when(twice, f.concat("id", place)).otherwise(f.col("id")))
+        return self.keep(told.select(*documents.columns), "told-apart")
+
+    def _require_unique(self, documents: DataFrame) -> DataFrame:
+        twice = documents.groupBy("doc").agg(f.count("*").alias("times"), f.min("id").alias("id"), f.max("id").alias("other"))
+        found = twice.where(f.col("times") > 1).orderBy("id").limit(SHOWN).collect()
+        if found:
+            shown = ", ".join(sorted({repr(row[name]) for row in found for name in ("id", "other")}))
+            raise UsageError(
+                f"ids occur more than once in column {self.request.columns.id!r} ({shown}), and rows of a DataFrame have no place "
+                "to tell them apart by: make ids unique, or declare rows of one id to be parts of a document with merge_parts=True"
+            )
+        return documents
+
+    def sketch(self) -> None:
+        """Stage 1: signatures, fingerprints, ids and columns that ride along."""
+        with self.stage("sketch") as facts:
+            spec = self.request.settings.spec
+            tasks = self.task_facts
+            self.stages.pop("sketch", None)
+            counted = self.documents.agg(f.count("*"), f.sum("shingles"), f.sum("length"), f.sum(f.length("signature"))).first()
+            documents, shingles, text, signatures = (int(value or 0) for value in counted)
+            shares = np.sum([task["shares"] for task in tasks], axis=0) if tasks else np.zeros(3)
+            empty, completed = shares[:2] / shares[2] if shares[2] else (0.0, 0.0)
+            facts.update(self.stages.pop("sketch", {}))
+            facts.setdefault("repeated_ids", 0)
+            facts.update(
+                documents=documents,
+                rejected=self.rejected.count(),
+                shingles=shingles,
+                text_bytes=text,
+                signature_bytes=signatures,
+                empty_bin_rate=round(float(empty), 6) if spec.measure != "cosine" else 0.0,
+                completed_slot_rate=round(float(completed), 6),
+                build_latency=latency([(seconds, count) for task in tasks for seconds, count in task["latency"]]),
+                kernels_loaded=[round(max(task["warm"] for task in tasks), 3), round(sum(task["warm"] for task in tasks), 3)],
+                task_seconds=skew([task["seconds"] for task in tasks]),
+            )
+
+    @cached_property
+    def copies(self) -> DataFrame:
+        """(doc, head): exact duplicates of another document, the first of their group in keep order."""
+        group = ["fp0", "fp1", "block"]
+        some = self.documents.where((f.col("fp0") != 0) | (f.col("fp1") != 0)).select("doc", "sort", *group)
+        heads = some.groupBy(*group).agg(f.min(f.struct("sort", "doc")).alias("first"), f.count("*").alias("times"))
+        heads = heads.where(f.col("times") > 1).select(*group, f.col("first.doc").alias("head"))
+        return self.keep(some.join(heads, group).where(f.col("doc") != f.col("head")).select("doc", "head"), "copies")
+
+    def collapse(self) -> None:
+        """Stage 2: exact duplicates."""
+        with self.stage("collapse") as facts:
+            nothing = (f.col("fp0") == 0) & (f.col("fp1") == 0)
+            without = self.documents.where(f.col("shingles") == 0)
+            empty, matchless = without.agg(f.count(f.when(nothing, 1)), f.count("*")).first()
+            facts.update(exact=self.copies.count(), empty=int(empty), all_cut=int(matchless) - int(empty))
+
+    @property
+    def brute_force(self) -> bool:
+        """Whether the corpus is small enough to compare everything; asked bands and rows are always honoured."""
+        facts = self.stages["sketch"]
+        few = facts["documents"] < SMALL_CORPUS and facts["shingles"] <= SMALL_SHINGLES
+        return few and self.request.settings.bands is None
+
+    @cached_property
+    def banding(self) -> Banding:
+        """Bands and rows, for this corpus' size where that matters."""
+        return self.request.settings.banding(self.request.measure, self.stages["sketch"]["documents"])
+
+    @cached_property
+    def banded(self) -> Banded:
+        """How documents are banded."""
+        each = self.stages["sketch"]["documents"] * (1 + self.banding.probes) * BYTES_OF_KEY
+        return Banded(self.request, self.banding, max(1, -(-each // PART_BYTES)))
+
+    @cached_property
+    def scoring(self) -> Scoring:
+        """How pairs are scored."""
+        return Scoring(self.request, self.banding, self.banded.limits.margin)
+
+    @cached_property
+    def active(self) -> DataFrame:
+        """Documents that are compared: the first of each exact group, if they have a shingle to compare."""
+        return self.documents.where(f.col("shingles") > 0).join(self.copies, "doc", "left_anti")
+
+    def candidates(self) -> None:
+        """Stage 3: bands, buckets, candidates that pass the estimate's margin."""
+        if self.brute_force:
+            return
+        with self.stage("candidates") as facts:
+            self.survivors, self.hot = self._find(self.active, facts)
+            facts["survivors"] = self.survivors.count()
+            facts["key_bytes"] = 8 * self.stages["sketch"]["documents"] * self.banding.bands * (1 + self.banding.probes)
+
+    def _find(self, active: DataFrame, facts: dict[str, Any]) -> tuple[DataFrame, DataFrame | None]:
+        """Pairs (a, b, agree) of documents that share a bucket and pass the margin; documents that were in a hot one."""
+        keys = active.select("doc", "block", "signature", "keys").mapInArrow(self.banded.keys, KEYS)
+        buckets = self.keep(keys.groupBy("part").applyInArrow(of_table(self.banded.buckets), BUCKETS), "buckets")
+        parts = facts_of(buckets)
+        cold = self.keep(buckets.where(f.col("a").isNotNull()).select("a", "b").distinct(), "candidates")
+        agreed = self.keep(self._agreed(cold), "agreed")
+        seen, found = facts_of(agreed), agreed.where(f.col("a").isNotNull()).select("a", "b", "agree")
+        hot: DataFrame | None = None
+        if sum(part["hot"] for part in parts):
+            members = buckets.where(f.col("doc").isNotNull()).select("band", "key", "doc")
+            clustered = self.keep(self._clustered_inside(members), "hot-pairs")
+            seen += facts_of(clustered)
+            inside = clustered.where(f.col("a").isNotNull()).select("a", "b", "agree")
+            found = found.unionByName(inside).dropDuplicates(["a", "b"])
+            hot = self.keep(members.select("doc").distinct(), "hot")
+        facts.update(candidate_facts(parts, seen, self.request.settings.spec.k))
+        return self.keep(found, "survivors"), hot
+
+    def _agreed(self, cold: DataFrame) -> DataFrame:
+        spec = self.request.settings.spec
+        size = spec.signature_width * np.dtype(spec.signature_type).itemsize
+        pairs, _ = binned(cold, cold.count(), max(1, BIN_BYTES // (2 * size)))
+        documents = needed(pairs).join(self.documents.select("doc", "signature"), "doc")
+        return scored_in_bins(pairs, documents, self.scoring.estimated, AGREED)
+
+    def _clustered_inside(self, members: DataFrame) -> DataFrame:
+        """Hot buckets, one after the other in each task: what a task holds is a bucket's leaders."""
+        ordered = members.join(self.documents.select("doc", "sort", "signature"), "doc").repartition("band", "key")
+        return ordered.sortWithinPartitions("band", "key", "sort").mapInArrow(self.banded.hot, HOT)
+
+    def verify(self) -> None:
+        """Stage 4: scored pairs at or above the threshold."""
+        settings = self.request.settings
+        with self.stage("verify") as facts:
+            facts.update(brute_force=self.brute_force, threshold=settings.threshold)
+            if self.brute_force:
+                self.scored = self.keep(self._everything(), "scored")
+            else:
+                self.scored = self.keep(self._score(self.survivors), "scored")
+                facts.update(compared=self.stages["candidates"]["survivors"], passed=self.scored.count())
+                facts["hot_kept"] = self._thin()
+            self.pairs = self.scored.count()
+
+    def _everything(self) -> DataFrame:
+        documents = self.active.select("doc", "id", "block", "signature")
+        payloads = self.source.payloads(documents.select("doc", "id"))
+        joined = documents.drop("id").join(payloads, "doc").withColumn("bin", f.lit(0))
+        return joined.groupBy("bin").applyInArrow(of_table(self.scoring.everything), SCORED)
+
+    def _score(self, pairs: DataFrame) -> DataFrame:
+        """Pairs (a, b, agree) to those that count."""
+        if self.request.settings.verify != "exact":
+            return pairs.mapInArrow(of_batches(self.scoring.by_estimate), SCORED)
+        in_bins, _ = binned(pairs, pairs.count(), max(1, BIN_BYTES // (2 * self._payload_bytes)))
+        wanted = needed(in_bins)
+        payloads = self._payloads(wanted.select("doc").distinct())
+        return scored_in_bins(in_bins, wanted.join(payloads, "doc"), self.scoring.exactly, SCORED)
+
+    @property
+    def _payload_bytes(self) -> int:
+        """Of a document, on average."""
+        facts, spec = self.stages["sketch"], self.request.settings.spec
+        rows = 1 if spec.unit == "vector" or self.request.settings.distance is not None else facts["shingles"]
+        each = sum(np.dtype(kind).itemsize * (width or 1) for kind, width in self.request.measure.column_types)
+        return max(1, rows * each // max(facts["documents"] if rows > 1 else 1, 1))
+
+    def _payloads(self, docs: DataFrame) -> DataFrame:
+        """(doc, payload0 …) of some documents."""
+        if not isinstance(self.source, FileSource):
+            docs = docs.join(self.documents.select("doc", "id"), "doc")
+        return self.source.payloads(docs)
+
+    def _thin(self) -> list[int]:
+        """What hot buckets leave over, as the local engine's `HotBuckets.thin`: kept documents are banded again, in rounds."""
+        kept: list[int] = []
+        while self.hot is not None and len(kept) < MOST_ROUNDS:
+            removed = self.elected(chains=False).select("doc")
+            active = self.keep(self.active.join(self.hot, "doc", "left_semi").join(removed, "doc", "left_anti"), "active")
+            kept.append(active.count())
+            if (len(kept) > 1 and kept[-1] == kept[-2]) or not self._round(active):
+                break
+        return kept
+
+    def _round(self, active: DataFrame) -> bool:
+        """Whether new pairs were found among the active documents."""
+        pairs, _ = self._find(active, {})
+        fresh = self.keep(self._score(pairs.join(self.scored.select("a", "b"), ["a", "b"], "left_anti")), "fresh")
+        if not fresh.count():
+            return False
+        self.scored = self.keep(self.scored.unionByName(fresh), "scored")
+        return True
+
+    @property
+    def exact(self) -> bool:
+        """Whether similarities are exact ones."""
+        return self.brute_force or self.request.settings.verify == "exact"
+
+    def elected(self, chains: bool) -> DataFrame:
+        """(doc, leader, similarity) of documents that are removed for another one, exact copies apart."""
+        pairs = self._with_components(self.scored.select("a", "b", "shared", "joint"))
+        members = self.keep(needed(pairs), "members")
+        documents = members.join(self.documents.select("doc", "sort", *(["signature"] if chains else [])), "doc")
+        if chains and self.exact:
+            documents = documents.drop("signature").join(self._payloads(members.select("doc").distinct()), "doc")
+        election = Election(self.scoring, self.exact, chains)
+        return self.keep(scored_in_bins(pairs, documents, election.elect, ELECTED), "elected")
+
+    def _with_components(self, pairs: DataFrame) -> DataFrame:
+        """Pairs with a bin each, no component in two of them."""
+        count = self.scored.count()
+        if count <= self.pairs_in_one_task:
+            return pairs.withColumn("bin", f.lit(0))
+        found = connected(pairs, lambda edges: self.keep(edges, "edges"))
+        bins = max(1, -(-count // max(self.pairs_in_one_task, 1)), self.spark.sparkContext.defaultParallelism)
+        share = found.select(f.col("doc").alias("a"), f.pmod(f.xxhash64("component"), f.lit(bins)).cast("int").alias("bin"))
+        return pairs.join(share, "a")
+
+    def cluster(self) -> None:
+        """Stage 5: the kept document of each document."""
+        with self.stage("cluster") as facts:
+            removed = self.elected(self.request.settings.cluster == "components")
+            self.removed = self.keep(self._follow(removed), "removed")
+            counted = dict(self.clusters.groupBy("kind").count().collect())
+            by_kind = {kind: int(counted.get(kind, 0)) for kind in KINDS}
+            total = self.stages["sketch"]["documents"]
+            out = self.removed.count() + (by_kind["empty"] if self.request.settings.empty == "drop" else 0)
+            facts.update(by_kind, documents=total, documents_kept=total - out, documents_removed=out)
+
+    def _follow(self, elected: DataFrame) -> DataFrame:
+        """(doc, leader, similarity, kind, cluster): exact duplicates follow their representative, to what it was removed for."""
+        heads = elected.select(f.col("doc").alias("head"), f.col("leader").alias("next"), "similarity")
+        copies = self.copies.join(heads, "head", "left").select(
+            "doc",
+            f.coalesce("next", "head").alias("leader"),
+            f.coalesce("similarity", f.lit(1.0)).alias("similarity"),
+            f.when(f.col("next").isNull(), KINDS[EXACT]).otherwise(KINDS[NEAR]).alias("kind"),
+        )
+        both = elected.withColumn("kind", f.lit(KINDS[NEAR])).unionByName(copies)
+        names = self.documents.select(f.col("doc").alias("leader"), f.col("id").alias("cluster"))
+        return both.join(names, "leader").select("doc", "leader", "similarity", "kind", "cluster")
+
+    @cached_property
+    def clusters(self) -> DataFrame:
+        """doc, id, cluster, kept, similarity, kind of each document."""
+        empty = (f.col("fp0") == 0) & (f.col("fp1") == 0) & (f.col("shingles") == 0)
+        heads = self.removed.select(f.col("leader").alias("doc")).distinct().withColumn("head", f.lit(True))
+        found = self.documents.select("doc", "id", empty.alias("empty"))
+        found = found.join(self.removed.drop("leader"), "doc", "left").join(heads, "doc", "left")
+        dropped = f.col("empty") & f.lit(self.request.settings.empty == "drop")
+        alone = f.when(f.col("empty"), KINDS[EMPTY]).when(f.col("head"), KINDS[KEPT]).otherwise(KINDS[UNIQUE])
+        return self.keep(
+            found.select(
+                "doc",
+                "id",
+                f.coalesce("cluster", "id").alias("cluster"),
+                (f.col("cluster").isNull() & ~dropped).alias("kept"),
+                f.when(dropped, f.lit(None)).otherwise(f.coalesce("similarity", f.lit(1.0))).alias("similarity"),
+                f.coalesce("kind", alone).alias("kind"),
+            ),
+            "clusters",
+        )
+
+    def to_clusters(self) -> None:
+        """Everything up to clusters."""
+        self.sketch()
+        self.collapse()
+        self.candidates()
+        self.verify()
+        self.cluster()
+
+
+@dataclass(frozen=True)
+class SortRows:
+    """Fills in what documents are sorted by, once the types of the keep policy's columns are known."""
+
+    request: Request
+    resolved: Resolved
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        riding = self.request.riding
+        for batch in batches:
+            columns = self.resolved.columns({name: batch[f"riding{i}"] for i, name in enumerate(riding)})
+            ids, lengths = batch["id"], numbers(batch["length"])
+            sort = keep_order(self.request.settings.policy, columns, lengths, ids, self.resolved.numeric)
+            arrays = [sort.cast(pa.binary()) if name == "sort" else batch[name] for name in self.names]
+            yield pa.record_batch(arrays, list(self.names))
+
+
+def of_table(work: Callable[[pa.Table], pa.Table]) -> Callable[[pa.Table], pa.Table]:
+    """A plain function, whose arguments Spark can count."""
+
+    def group(rows: pa.Table) -> pa.Table:
+        return work(rows)
+
+    return group
+
+
+def of_batches(work: Callable[[pa.Table], pa.Table]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function of tables over batches."""
+
+    def over(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from work(pa.Table.from_batches([batch])).to_batches()
+
+    return over
+
+
+def facts_of(frame: DataFrame) -> list[dict[str, Any]]:
+    """What tasks recorded: a row for each task or part, never one for a document."""
+    return [json.loads(row.facts) for row in frame.where(f.col("facts").isNotNull()).select("facts").collect()]
+
+
+def skew(seconds: list[float]) -> dict[str, float]:
+    """Median and longest of the tasks' seconds, and how many times the one is the other."""
+    if not seconds:
+        return {}
+    median, most = float(np.median(seconds)), max(seconds)
+    return {"tasks": len(seconds), "median": round(median, 3), "max": most, "skew": round(most / max(median, 1e-3), 2)}
+
+
+def candidate_facts(parts: list[dict[str, Any]], seen: list[dict[str, Any]], k: int) -> dict[str, Any]:
+    """What a local run records of its candidates."""
+    sizes: Counter[int] = Counter()
+    for part in parts:
+        sizes.update(dict(part["sizes"]))
+    histogram = np.sum([task["histogram"] for task in seen] or [np.zeros(k + 1, np.int64)], axis=0)
+    hottest = sorted((bucket for task in seen for bucket in task.get("hottest", ())), key=lambda x: (-x[1], x[0], x[2]))
+    return {
+        "candidates": int(histogram.sum()),
+        "histogram": histogram.tolist(),
+        "bucket_sizes": sorted([size, buckets] for size, buckets in sizes.items()),
+        "hot_buckets": sum(part["hot"] for part in parts),
+        "hot_members": sum(part["members"] for part in parts),
+        "hottest": [list(bucket) for bucket in hottest[:100]],
+    }

@@ -1,0 +1,158 @@
+"""Stage 4: pairs to scored pairs. Pairs are dealt out to bins, each bin is given the documents it needs, a task scores it.
+
+What a document is compared by is large, a pair is small; so pairs of a cluster should meet in one bin, where each document is
+sent once. A pair's bin follows from the smallest neighbour of its documents (in a clique the same for all); one that would hold
+too many is split, for a leader of a hot bucket may have a million neighbours.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from nearkin.cluster.clusters import pack, unpack
+from nearkin.engine.spark.columns import numbers, payload_of, table, unpacked, unsigned
+from nearkin.engine.spark.sketching import Request
+from nearkin.lsh import kernels
+from nearkin.lsh.curve import Banding
+from nearkin.measures import Payload
+from nearkin.measures.base import Stored, stored_of
+from nearkin.verify.exact import Overlaps
+
+AGREED = "a long,b long,agree int,facts string"
+"""Pairs that pass the margin, with the slots that agree; and facts."""
+SCORED = "a long,b long,agree int,shared double,joint double"
+FEW_BINS = 16
+"""Up to so many bins, a document is sent to each that needs it; finding neighbours first would cost more."""
+
+
+class Members:
+    """Documents of a bin, found by what identifies them."""
+
+    def __init__(self, docs: np.ndarray) -> None:
+        self.order = np.argsort(docs, kind="stable")
+        self.docs = docs[self.order]
+
+    def pack(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Packed pairs of positions in the bin."""
+        return pack(self.order[np.searchsorted(self.docs, a)], self.order[np.searchsorted(self.docs, b)])
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What tasks of this stage do.
+
+    Attributes:
+        request: What is asked.
+        banding: What the estimate's form and margin follow from.
+        margin: Agreeing slots that a pair needs.
+    """
+
+    request: Request
+    banding: Banding
+    margin: int
+
+    def agreements(self, pairs: np.ndarray, signatures: pa.ChunkedArray) -> np.ndarray:
+        """Slots that agree, int64 (m,), of packed pairs of positions in a column of signatures."""
+        spec = self.request.settings.spec
+        keys = np.empty((0, self.banding.bands), np.uint64)
+        values = unpacked(signatures, spec.signature_type, spec.signature_width)
+        out = np.empty(len(pairs), np.int64)
+        kernels.pair_agreements(pairs, values, self.request.measure.form(self.banding, keys).kind, out)
+        return out
+
+    def estimated(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
+        """Pairs (a, b) and documents (doc, signature) to AGREED."""
+        a, b = numbers(pairs["a"]), numbers(pairs["b"])
+        agreeing = self.agreements(Members(numbers(documents["doc"])).pack(a, b), documents["signature"])
+        enough = agreeing >= self.margin
+        histogram = np.bincount(agreeing, minlength=self.request.settings.spec.k + 1)
+        facts = table(AGREED, facts=[json.dumps({"histogram": histogram.tolist()})])
+        return pa.Table.from_batches([table(AGREED, a=a[enough], b=b[enough], agree=agreeing[enough]), facts])
+
+    def by_estimate(self, pairs: pa.Table) -> pa.Table:
+        """Pairs (a, b, agree) to SCORED, by what the signatures say."""
+        agreeing = numbers(pairs["agree"]).astype(np.int64)
+        scored = self.request.measure.estimate(np.zeros(len(agreeing), np.uint64), agreeing)
+        settings = self.request.settings
+        keep = np.ones(len(agreeing), bool) if settings.verify == "none" else scored.at_least(settings.threshold)
+        return _scored(numbers(pairs["a"]), numbers(pairs["b"]), agreeing, scored, keep)
+
+    def exactly(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
+        """Pairs (a, b, agree) and documents (doc, payload0 …) to SCORED."""
+        a, b = numbers(pairs["a"]), numbers(pairs["b"])
+        members = Members(numbers(documents["doc"]))
+        scored = self.request.measure.compare(members.pack(a, b), stored(documents, self.request))
+        keep = scored.at_least(self.request.settings.threshold)
+        return _scored(a, b, numbers(pairs["agree"]), scored, keep)
+
+    def everything(self, documents: pa.Table) -> pa.Table:
+        """All pairs of a small corpus (doc, block, signature, payload0 …) to SCORED."""
+        settings, docs = self.request.settings, numbers(documents["doc"])
+        whole, blocks = payload(documents, self.request), unsigned(documents["block"])
+        found = self.request.measure.compare_all(whole, blocks, settings.threshold, 1)
+        first, second = unpack(found.pairs)
+        a, b = docs[first], docs[second]
+        agreeing = self.agreements(found.pairs, documents["signature"])
+        return _scored(np.minimum(a, b), np.maximum(a, b), agreeing, found, np.ones(len(a), bool))
+
+
+def payload(documents: pa.Table, request: Request) -> Payload:
+    """Of the columns payload0, payload1 … ."""
+    measure = request.measure
+    return payload_of([documents[f"payload{i}"] for i in range(len(measure.column_types))], measure)
+
+
+def stored(documents: pa.Table, request: Request) -> Stored:
+    """The same, to compare documents by their position."""
+    return stored_of(payload(documents, request))
+
+
+def _scored(a: np.ndarray, b: np.ndarray, agreeing: np.ndarray, scored: Overlaps, keep: np.ndarray) -> pa.Table:
+    columns: dict[str, Any] = {"a": a, "b": b, "agree": agreeing, "shared": scored.shared, "joint": scored.joint}
+    return pa.Table.from_batches([table(SCORED, **{name: np.asarray(column)[keep] for name, column in columns.items()})])
+
+
+def binned(pairs: DataFrame, count: int, most: int) -> tuple[DataFrame, int]:
+    """Pairs with the column `bin`, and how many bins there are.
+
+    Args:
+        pairs: With the columns a and b.
+        count: How many.
+        most: Pairs of a bin, about.
+    """
+    bins = max(1, -(-count // most))
+    if bins <= FEW_BINS:
+        return pairs.withColumn("bin", f.pmod(f.xxhash64("a"), f.lit(bins)).cast("int")), bins
+    ends = pairs.select(f.col("a").alias("doc"), f.col("b").alias("other"))
+    ends = ends.unionByName(ends.select(f.col("other").alias("doc"), f.col("doc").alias("other")))
+    heads = ends.groupBy("doc").agg(f.least(f.min("other"), f.first("doc")).alias("head"))
+    near = pairs.join(heads.withColumnRenamed("doc", "a").withColumnRenamed("head", "head_a"), "a")
+    near = near.join(heads.withColumnRenamed("doc", "b").withColumnRenamed("head", "head_b"), "b")
+    near = near.withColumn("head", f.least("head_a", "head_b")).drop("head_a", "head_b")
+    crowded = near.groupBy("head").count().where(f.col("count") > most)
+    split = near.join(f.broadcast(crowded), "head", "left")
+    share = f.pmod(f.xxhash64("a", "b"), f.coalesce(f.ceil(f.col("count") / most), f.lit(1)))
+    return split.withColumn("bin", f.pmod(f.xxhash64("head", share), f.lit(bins)).cast("int")).drop("head", "count"), bins
+
+
+def needed(pairs: DataFrame) -> DataFrame:
+    """(doc, at), each once: which documents the pairs of a bin are about."""
+    ends = [pairs.select(f.col(end).alias("doc"), f.col("bin").alias("at")) for end in ("a", "b")]
+    return ends[0].unionByName(ends[1]).distinct()
+
+
+def scored_in_bins(
+    pairs: DataFrame, documents: DataFrame, work: Callable[[pa.Table, pa.Table], pa.Table], schema: str
+) -> DataFrame:
+    """Binned pairs and the documents of each bin to what a task makes of them."""
+
+    def group(left: pa.Table, right: pa.Table) -> pa.Table:
+        return work(left, right)
+
+    return pairs.groupBy("bin").cogroup(documents.groupBy("at")).applyInArrow(group, schema)
