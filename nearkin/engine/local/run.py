@@ -63,6 +63,10 @@ class LocalRun:
         """Bands and rows, for this corpus' size where that matters."""
         return self.settings.banding(self.measure, (self.work.done("sketch") or {}).get("documents", 0))
 
+    def recorded(self, stage: str) -> dict[str, Any]:
+        """The facts of a stage that is done; none of another one."""
+        return self.work.done(stage) or {}
+
     def _banded(self) -> Banded:
         keyed = (self.work.done("sketch") or {}).get("keyed")
         if (keyed or self._keeps_keys) and keyed != self._key_shape:

@@ -18,17 +18,20 @@ from nearkin.engine.local.clustering import EMPTY, EXACT, KEPT, KINDS, NEAR, UNI
 from nearkin.engine.local.hot import MOST_ROUNDS
 from nearkin.engine.local.sketching import latency
 from nearkin.engine.progress import Progress
-from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES
+from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES, Settings
 from nearkin.engine.spark.banding import BUCKETS, HOT, KEYS, Banded
 from nearkin.engine.spark.clustering import ELECTED, Election, connected
 from nearkin.engine.spark.columns import numbers
 from nearkin.engine.spark.ordering import Resolved, keep_order
+from nearkin.engine.spark.rereading import PayloadRows, Rows
 from nearkin.engine.spark.sketching import FILE_SHIFT, Request
 from nearkin.engine.spark.sources import FileSource, Source
 from nearkin.engine.spark.tables import Tables
 from nearkin.engine.spark.verifying import AGREED, SCORED, Scoring, binned, needed, scored_in_bins
 from nearkin.errors import UsageError
 from nearkin.lsh.curve import Banding
+from nearkin.measures import Measure
+from nearkin.sketch.materials import Materials
 
 PART_BYTES = 32 << 20
 """Of keys and documents in a part of a band: a task holds one, and what sorting it takes."""
@@ -65,6 +68,25 @@ class SparkRun:
     def keep(self, frame: DataFrame, name: str) -> DataFrame:
         """Computes a table that is used more than once."""
         return self.tables.keep(frame, name)
+
+    @property
+    def settings(self) -> Settings:
+        """The request."""
+        return self.request.settings
+
+    @property
+    def materials(self) -> Materials:
+        """What the Spec names but does not hold."""
+        return self.request.materials
+
+    @property
+    def measure(self) -> Measure:
+        """How documents are compared."""
+        return self.request.measure
+
+    def recorded(self, stage: str) -> dict[str, Any]:
+        """The facts of a stage; none if it did not run."""
+        return self.stages.get(stage, {})
 
     @contextmanager
     def stage(self, name: str) -> Iterator[dict[str, Any]]:
@@ -136,8 +158,9 @@ class SparkRun:
         if found:
             shown = ", ".join(sorted({repr(row[name]) for row in found for name in ("id", "other")}))
             raise UsageError(
-                f"ids occur more than once in column {self.request.columns.id!r} ({shown}), and rows of a DataFrame have no place "
-                "to tell them apart by: make ids unique, or declare rows of one id to be parts of a document with merge_parts=True"
+                f"ids occur more than once in column {self.request.columns.id!r} ({shown}), and rows of a DataFrame have no "
+                "place to tell them apart by: make ids unique, or declare that rows of one id are parts of a document "
+                "with merge_parts=True"
             )
         return documents
 
@@ -266,7 +289,7 @@ class SparkRun:
 
     def _everything(self) -> DataFrame:
         documents = self.active.select("doc", "id", "block", "signature")
-        payloads = self.source.payloads(documents.select("doc", "id"))
+        payloads = self.source.again(documents.select("doc", "id"), PayloadRows(self.request))
         joined = documents.drop("id").join(payloads, "doc").withColumn("bin", f.lit(0))
         return joined.groupBy("bin").applyInArrow(of_table(self.scoring.everything), SCORED)
 
@@ -289,9 +312,13 @@ class SparkRun:
 
     def _payloads(self, docs: DataFrame) -> DataFrame:
         """(doc, payload0 …) of some documents."""
+        return self.again(docs, PayloadRows(self.request))
+
+    def again(self, docs: DataFrame, rows: Rows) -> DataFrame:
+        """Rows made of documents (`doc`, each once) that are read again."""
         if not isinstance(self.source, FileSource):
             docs = docs.join(self.documents.select("doc", "id"), "doc")
-        return self.source.payloads(docs)
+        return self.source.again(docs, rows)
 
     def _thin(self) -> list[int]:
         """What hot buckets leave over, as the local engine's `HotBuckets.thin`: kept documents are banded again, in rounds."""
@@ -350,7 +377,7 @@ class SparkRun:
             facts.update(by_kind, documents=total, documents_kept=total - out, documents_removed=out)
 
     def _follow(self, elected: DataFrame) -> DataFrame:
-        """(doc, leader, similarity, kind, cluster): exact duplicates follow their representative, to what it was removed for."""
+        """(doc, leader, similarity, kind, cluster): exact duplicates follow their representative."""
         heads = elected.select(f.col("doc").alias("head"), f.col("leader").alias("next"), "similarity")
         copies = self.copies.join(heads, "head", "left").select(
             "doc",
@@ -382,6 +409,14 @@ class SparkRun:
             ),
             "clusters",
         )
+
+    @property
+    def pair_table(self) -> DataFrame:
+        """The pairs, as the local engine lists them, in the order of their documents (a, b)."""
+        names = self.documents.select("doc", "id")
+        first, second = (names.withColumnsRenamed({"doc": end, "id": f"id_{end}"}) for end in ("a", "b"))
+        both = self.scored.join(first, "a").join(second, "b")
+        return both.mapInArrow(self.scoring.named, self.scoring.pairs_schema)
 
     def to_clusters(self) -> None:
         """Everything up to clusters."""

@@ -4,7 +4,6 @@ One table holds all three, so that the inputs are read once: a row with a reason
 its task saw, every other row is a document.
 """
 
-import itertools
 import json
 import time
 from collections import Counter
@@ -26,7 +25,7 @@ from nearkin.engine.local.documents import block_hashes
 from nearkin.engine.local.identity import id_hashes
 from nearkin.engine.local.sketching import text_lengths
 from nearkin.engine.settings import SMALL_CORPUS, Settings
-from nearkin.engine.spark.columns import packed, payload_columns, signed, table
+from nearkin.engine.spark.columns import packed, signed, table
 from nearkin.engine.spark.ordering import is_numeric, keep_order
 from nearkin.errors import NearkinError, RunError
 from nearkin.measures import Measure, measure_of
@@ -290,57 +289,3 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: Request) -> Iterator[R
 def _id_at(rows: pa.RecordBatch, at: int, columns: Columns) -> Any:
     value = rows[str(columns.id)][at].as_py()
     return value if value is None or isinstance(value, str | int) else str(value)
-
-
-@dataclass(frozen=True)
-class PayloadRows:
-    """Documents to what exact comparison needs of them: `doc`, and `payload0`, `payload1` … ."""
-
-    request: Request
-
-    @property
-    def schema(self) -> str:
-        """Of the rows."""
-        return ",".join(["doc long", *(f"payload{i} binary" for i in range(len(self.request.measure.column_types)))])
-
-    def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Of files (rows with a path) and the documents wanted of each (rows with `doc`), sorted by file, the path first."""
-        builder = self.request.measure.payload_builder()
-        for file, wanted in _by_file(batches):
-            numbers, corpus = corpus_of([file], self.request)
-            for batch in corpus.batches(self.request.columns):
-                docs = docs_of(numbers[batch.files], batch.rows)
-                places = np.flatnonzero(np.isin(docs, wanted))
-                if len(places):
-                    some = batch.documents[self.request.columns.content].take(pa.array(places))
-                    yield self._batch(docs[places], builder.build(some))
-
-    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Of a DataFrame's rows."""
-        builder = self.request.measure.payload_builder()
-        for read in read_rows(batches, self.request):
-            if len(read.docs):
-                yield self._batch(read.docs, builder.build(read.documents[self.request.columns.content]))
-
-    def _batch(self, docs: np.ndarray, payload: Any) -> pa.RecordBatch:
-        columns = [pa.array(docs), *payload_columns(payload)]
-        return pa.record_batch(columns, ["doc", *(f"payload{i}" for i in range(len(columns) - 1))])
-
-
-def _by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
-    """(the file's row, sorted documents wanted of it), of rows sorted by file, the file's own row first."""
-    file: pa.RecordBatch | None = None
-    wanted: list[np.ndarray] = []
-    for batch in batches:
-        paths = batch["path"].is_valid().to_numpy(zero_copy_only=False)
-        cuts = [0, *np.flatnonzero(paths).tolist(), len(batch)]
-        for low, high in itertools.pairwise(cuts):
-            part = batch.slice(low, high - low)
-            if low < len(batch) and paths[low] and high > low:
-                if file is not None and wanted:
-                    yield file, np.concatenate(wanted)
-                file, wanted, part = part.slice(0, 1), [], part.slice(1)
-            if len(part):
-                wanted.append(part["doc"].to_numpy())
-    if file is not None and wanted:
-        yield file, np.concatenate(wanted)

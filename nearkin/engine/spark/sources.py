@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus import FileCorpus
-from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, PayloadRows, Request, Sketching
+from nearkin.engine.spark.rereading import Again, Rows
+from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Request, Sketching
 
 TASK_BYTES = 64 << 20
 """Files are given to tasks in runs of about so many bytes, so that small ones are not a task each."""
@@ -20,8 +21,8 @@ class Source(Protocol):
     def documents(self) -> DataFrame:
         """The table of `Sketching`."""
 
-    def payloads(self, wanted: DataFrame) -> DataFrame:
-        """The rows of `PayloadRows` of some documents (`doc`, each once)."""
+    def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
+        """Rows of some documents (`doc` and, of a DataFrame, `id`; each once)."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class FileSource:
         spark: The session.
         corpus: The files, in order.
         request: What is asked.
-        partitions: Tasks at most; None for runs of files of TASK_BYTES, and at least one for each core.
+        partitions: Tasks that share the files; None for runs of files of TASK_BYTES, and at least one for each core.
     """
 
     spark: SparkSession
@@ -43,19 +44,17 @@ class FileSource:
     def documents(self) -> DataFrame:
         return self.files().mapInArrow(Sketching(self.request).files, self.request.schema)
 
-    def payloads(self, wanted: DataFrame) -> DataFrame:
-        rows = PayloadRows(self.request)
-        files = self.files().withColumn("doc", f.lit(None).cast("long"))
-        docs = wanted.select(
-            f.shiftright("doc", FILE_SHIFT).cast("int").alias("number"),
-            f.lit(None).cast("string").alias("path"),
-            f.lit(None).cast("string").alias("name"),
-            "doc",
-        )
+    def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
+        return self.beside(wanted.select("doc")).mapInArrow(Again(rows).files, rows.schema)
+
+    def beside(self, documents: DataFrame) -> DataFrame:
+        """Files, each followed by the rows of its documents, in their order."""
+        files = self.files()
+        numbered = documents.withColumn("number", f.shiftright("doc", FILE_SHIFT).cast("int"))
         # A multiple of the tasks, since files are dealt out by a hash.
         tasks = 2 * max(len(self.runs()), self.spark.sparkContext.defaultParallelism)
-        dealt = files.unionByName(docs).repartition(tasks, "number").sortWithinPartitions("number", "doc")
-        return dealt.mapInArrow(rows.files, rows.schema)
+        both = files.unionByName(numbered, allowMissingColumns=True).repartition(tasks, "number")
+        return both.sortWithinPartitions("number", f.asc_nulls_first("doc"))
 
     def files(self) -> DataFrame:
         """number, path, name: a run of files in each partition."""
@@ -97,10 +96,11 @@ class FrameSource:
     def documents(self) -> DataFrame:
         return self._read().mapInArrow(Sketching(self.request).rows, self.request.schema)
 
-    def payloads(self, wanted: DataFrame) -> DataFrame:
-        rows, name = PayloadRows(self.request), str(self.request.columns.id)
-        some = self._read().join(wanted.select(f.col("id").alias("__wanted")), f.col(name).cast("string") == f.col("__wanted"))
-        return some.drop("__wanted").mapInArrow(rows.rows, rows.schema)
+    def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
+        some = wanted.select(f.col("id").alias("__wanted"))
+        name = f.col(quoted(str(self.request.columns.id))).cast("string")
+        found = self._read().join(some, name == f.col("__wanted")).drop("__wanted")
+        return found.mapInArrow(Again(rows).frame, rows.schema)
 
     def _read(self) -> DataFrame:
         return self.frame.select(*(f.col(quoted(name)) for name in self.request.columns.all))
@@ -109,8 +109,3 @@ class FrameSource:
 def quoted(name: str) -> str:
     """A column's name with dots and backticks in it taken literally."""
     return f"`{name.replace('`', '``')}`"
-
-
-def types_of(frame: DataFrame) -> dict[str, Any]:
-    """Spark's type of each column."""
-    return {field.name: field.dataType for field in frame.schema.fields}

@@ -1,7 +1,7 @@
 """Intermediate tables: Parquet in a folder that driver and workers share.
 
-A table that is written cuts the plan behind it (plans of cached tables are printed whole at each use, which grows without bound),
-outlives the loss of a worker, and is read by column: of a document's row, most stages want a few bytes.
+A table that is written cuts the plan behind it (plans of cached tables are printed whole at each use, which grows without
+bound), outlives the loss of a worker, and is read by column: of a document's row, most stages want a few bytes.
 """
 
 from dataclasses import dataclass, field

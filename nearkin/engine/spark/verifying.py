@@ -6,7 +6,7 @@ too many is split, for a leader of a hot bucket may have a million neighbours.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,25 @@ class Scoring:
         a, b = docs[first], docs[second]
         agreeing = self.agreements(found.pairs, documents["signature"])
         return _scored(np.minimum(a, b), np.maximum(a, b), agreeing, found, np.ones(len(a), bool))
+
+    @property
+    def pairs_schema(self) -> str:
+        """Of `named`: with the Hamming distance where that is what was asked for."""
+        distance = "" if self.request.settings.distance is None else ",distance int"
+        return f"a long,b long,id_a string,id_b string,similarity double,estimate float{distance}"
+
+    def named(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """SCORED with id_a and id_b to the pairs table."""
+        measure = self.request.measure
+        for batch in batches:
+            agreeing = numbers(batch["agree"]).astype(np.int64)
+            scored = Overlaps(np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"]))
+            columns = {name: batch[name] for name in ("a", "b", "id_a", "id_b")}
+            columns["similarity"] = scored.similarity
+            columns["estimate"] = measure.estimate(scored.pairs, agreeing).similarity.astype(np.float32)
+            if (distance := measure.distance(scored.similarity)) is not None:
+                columns["distance"] = distance
+            yield table(self.pairs_schema, **columns)
 
 
 def payload(documents: pa.Table, request: Request) -> Payload:
