@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -87,7 +87,7 @@ class Banded:
         hot = sizes > self.request.settings.max_bucket
         cold = (sizes > 1) & ~hot
         values, times = np.unique(sizes, return_counts=True)
-        facts = {"sizes": list(zip(values.tolist(), times.tolist(), strict=True)), "hot": int(hot.sum())}
+        facts: dict[str, Any] = {"sizes": list(zip(values.tolist(), times.tolist(), strict=True)), "hot": int(hot.sum())}
         facts |= {"members": int(sizes[hot].sum())}
         found = [*_cold_pairs(docs, starts[cold], sizes[cold]), *_members(band, keys, docs, starts[hot], sizes[hot])]
         return pa.Table.from_batches([*found, table(BUCKETS, facts=[json.dumps(facts)])])

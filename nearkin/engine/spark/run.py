@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,17 @@ BYTES_OF_KEY = 16
 PAIRS_IN_ONE_TASK = 4_000_000
 """Scored pairs up to which one task clusters all of them; beyond, connected components are found first."""
 SHOWN = 3
+
+
+class Found(NamedTuple):
+    """What banding found."""
+
+    pairs: DataFrame
+    """(a, b, agree): documents that share a bucket and pass the margin."""
+    many: int
+    hot: DataFrame | None
+    """Documents that were in a bucket that was clustered inside itself; None if there was none."""
+    facts: dict[str, Any]
 
 
 @dataclass
@@ -167,44 +178,38 @@ class SparkRun:
     def sketch(self) -> None:
         """Stage 1: signatures, fingerprints, ids and columns that ride along."""
         with self.stage("sketch") as facts:
-            spec = self.request.settings.spec
             tasks = self.task_facts
-            self.stages.pop("sketch", None)
-            counted = self.documents.agg(f.count("*"), f.sum("shingles"), f.sum("length"), f.sum(f.length("signature"))).first()
-            documents, shingles, text, signatures = (int(value or 0) for value in counted)
+            documents, nothing = self.documents, (f.col("fp0") == 0) & (f.col("fp1") == 0)
+            facts.update(self.stages.pop("sketch", {"repeated_ids": 0}))
+            none = f.col("shingles") == 0
+            wanted = [f.count("*"), f.sum("shingles"), f.sum("length"), f.sum(f.length("signature")), f.count(f.when(none, 1))]
+            counted = documents.agg(*wanted, f.count(f.when(none & nothing, 1))).first()
+            names = ("documents", "shingles", "text_bytes", "signature_bytes", "matchless", "empty")
+            facts.update({name: int(value or 0) for name, value in zip(names, counted, strict=True)})
             shares = np.sum([task["shares"] for task in tasks], axis=0) if tasks else np.zeros(3)
             empty, completed = shares[:2] / shares[2] if shares[2] else (0.0, 0.0)
-            facts.update(self.stages.pop("sketch", {}))
-            facts.setdefault("repeated_ids", 0)
             facts.update(
-                documents=documents,
-                rejected=self.rejected.count(),
-                shingles=shingles,
-                text_bytes=text,
-                signature_bytes=signatures,
-                empty_bin_rate=round(float(empty), 6) if spec.measure != "cosine" else 0.0,
+                rejected=sum(task["rejected"] for task in tasks),
+                empty_bin_rate=round(float(empty), 6),
                 completed_slot_rate=round(float(completed), 6),
                 build_latency=latency([(seconds, count) for task in tasks for seconds, count in task["latency"]]),
                 kernels_loaded=[round(max(task["warm"] for task in tasks), 3), round(sum(task["warm"] for task in tasks), 3)],
                 task_seconds=skew([task["seconds"] for task in tasks]),
             )
 
-    @cached_property
-    def copies(self) -> DataFrame:
-        """(doc, head): exact duplicates of another document, the first of their group in keep order."""
+    def collapse(self) -> None:
+        """Stage 2: `copies` (doc, head), exact duplicates of another document, the first of their group in keep order."""
+        with self.stage("collapse") as facts:
+            self.copies, seen = self.tables.counted(self._copies(), "copies")
+            sketched = self.stages["sketch"]
+            facts.update(exact=seen["rows"], empty=sketched["empty"], all_cut=sketched["matchless"] - sketched["empty"])
+
+    def _copies(self) -> DataFrame:
         group = ["fp0", "fp1", "block"]
         some = self.documents.where((f.col("fp0") != 0) | (f.col("fp1") != 0)).select("doc", "sort", *group)
         heads = some.groupBy(*group).agg(f.min(f.struct("sort", "doc")).alias("first"), f.count("*").alias("times"))
         heads = heads.where(f.col("times") > 1).select(*group, f.col("first.doc").alias("head"))
-        return self.keep(some.join(heads, group).where(f.col("doc") != f.col("head")).select("doc", "head"), "copies")
-
-    def collapse(self) -> None:
-        """Stage 2: exact duplicates."""
-        with self.stage("collapse") as facts:
-            nothing = (f.col("fp0") == 0) & (f.col("fp1") == 0)
-            without = self.documents.where(f.col("shingles") == 0)
-            empty, matchless = without.agg(f.count(f.when(nothing, 1)), f.count("*")).first()
-            facts.update(exact=self.copies.count(), empty=int(empty), all_cut=int(matchless) - int(empty))
+        return some.join(heads, group).where(f.col("doc") != f.col("head")).select("doc", "head")
 
     @property
     def brute_force(self) -> bool:
@@ -239,33 +244,35 @@ class SparkRun:
         if self.brute_force:
             return
         with self.stage("candidates") as facts:
-            self.survivors, self.hot = self._find(self.active, facts)
-            facts["survivors"] = self.survivors.count()
+            self.found = self._find(self.active)
+            facts.update(self.found.facts, survivors=self.found.many)
             facts["key_bytes"] = 8 * self.stages["sketch"]["documents"] * self.banding.bands * (1 + self.banding.probes)
 
-    def _find(self, active: DataFrame, facts: dict[str, Any]) -> tuple[DataFrame, DataFrame | None]:
-        """Pairs (a, b, agree) of documents that share a bucket and pass the margin; documents that were in a hot one."""
+    def _find(self, active: DataFrame) -> Found:
+        """Documents that share a bucket."""
         keys = active.select("doc", "block", "signature", "keys").mapInArrow(self.banded.keys, KEYS)
         buckets = self.keep(keys.groupBy("part").applyInArrow(of_table(self.banded.buckets), BUCKETS), "buckets")
         parts = facts_of(buckets)
-        cold = self.keep(buckets.where(f.col("a").isNotNull()).select("a", "b").distinct(), "candidates")
-        agreed = self.keep(self._agreed(cold), "agreed")
-        seen, found = facts_of(agreed), agreed.where(f.col("a").isNotNull()).select("a", "b", "agree")
-        hot: DataFrame | None = None
+        cold = buckets.where(f.col("a").isNotNull()).select("a", "b").distinct()
+        largest = self.request.settings.max_bucket
+        sizes = (bucket for part in parts for bucket in part["sizes"])
+        most = sum(times * size * (size - 1) // 2 for size, times in sizes if size <= largest)
+        agreed, seen = self.tables.counted(self._agreed(cold, most), "agreed", pairs=f.count("a"))
+        tasks, count = facts_of(agreed), seen["pairs"]
+        pairs, hot = agreed.where(f.col("a").isNotNull()).select("a", "b", "agree"), None
         if sum(part["hot"] for part in parts):
             members = buckets.where(f.col("doc").isNotNull()).select("band", "key", "doc")
             clustered = self.keep(self._clustered_inside(members), "hot-pairs")
-            seen += facts_of(clustered)
+            tasks += facts_of(clustered)
             inside = clustered.where(f.col("a").isNotNull()).select("a", "b", "agree")
-            found = found.unionByName(inside).dropDuplicates(["a", "b"])
-            hot = self.keep(members.select("doc").distinct(), "hot")
-        facts.update(candidate_facts(parts, seen, self.request.settings.spec.k))
-        return self.keep(found, "survivors"), hot
+            pairs, seen = self.tables.counted(pairs.unionByName(inside).dropDuplicates(["a", "b"]), "survivors")
+            hot, count = members.select("doc").distinct(), seen["rows"]
+        return Found(pairs, count, hot, candidate_facts(parts, tasks, self.request.settings.spec.k))
 
-    def _agreed(self, cold: DataFrame) -> DataFrame:
+    def _agreed(self, cold: DataFrame, most: int) -> DataFrame:
         spec = self.request.settings.spec
         size = spec.signature_width * np.dtype(spec.signature_type).itemsize
-        pairs, _ = binned(cold, cold.count(), max(1, BIN_BYTES // (2 * size)))
+        pairs = binned(cold, most, max(1, BIN_BYTES // (2 * size)))
         documents = needed(pairs).join(self.documents.select("doc", "signature"), "doc")
         return scored_in_bins(pairs, documents, self.scoring.estimated, AGREED)
 
@@ -280,12 +287,15 @@ class SparkRun:
         with self.stage("verify") as facts:
             facts.update(brute_force=self.brute_force, threshold=settings.threshold)
             if self.brute_force:
-                self.scored = self.keep(self._everything(), "scored")
+                self._score_all(self._everything())
             else:
-                self.scored = self.keep(self._score(self.survivors), "scored")
-                facts.update(compared=self.stages["candidates"]["survivors"], passed=self.scored.count())
+                self._score_all(self._score(self.found.pairs, self.found.many))
+                facts.update(compared=self.found.many, passed=self.pairs)
                 facts["hot_kept"] = self._thin()
-            self.pairs = self.scored.count()
+
+    def _score_all(self, scored: DataFrame) -> None:
+        self.scored, seen = self.tables.counted(scored, "scored")
+        self.pairs = seen["rows"]
 
     def _everything(self) -> DataFrame:
         documents = self.active.select("doc", "id", "block", "signature")
@@ -293,11 +303,11 @@ class SparkRun:
         joined = documents.drop("id").join(payloads, "doc").withColumn("bin", f.lit(0))
         return joined.groupBy("bin").applyInArrow(of_table(self.scoring.everything), SCORED)
 
-    def _score(self, pairs: DataFrame) -> DataFrame:
+    def _score(self, pairs: DataFrame, count: int) -> DataFrame:
         """Pairs (a, b, agree) to those that count."""
         if self.request.settings.verify != "exact":
             return pairs.mapInArrow(of_batches(self.scoring.by_estimate), SCORED)
-        in_bins, _ = binned(pairs, pairs.count(), max(1, BIN_BYTES // (2 * self._payload_bytes)))
+        in_bins = binned(pairs, count, max(1, BIN_BYTES // (2 * self._payload_bytes)))
         wanted = needed(in_bins)
         payloads = self._payloads(wanted.select("doc").distinct())
         return scored_in_bins(in_bins, wanted.join(payloads, "doc"), self.scoring.exactly, SCORED)
@@ -322,22 +332,27 @@ class SparkRun:
 
     def _thin(self) -> list[int]:
         """What hot buckets leave over, as the local engine's `HotBuckets.thin`: kept documents are banded again, in rounds."""
-        kept: list[int] = []
-        while self.hot is not None and len(kept) < MOST_ROUNDS:
+        hot, kept = self.found.hot, list[int]()
+        if hot is None:
+            return kept
+        among = self.keep(self.active.join(hot, "doc", "left_semi"), "hot")
+        while len(kept) < MOST_ROUNDS:
             removed = self.elected(chains=False).select("doc")
-            active = self.keep(self.active.join(self.hot, "doc", "left_semi").join(removed, "doc", "left_anti"), "active")
-            kept.append(active.count())
+            active, seen = self.tables.counted(among.join(removed, "doc", "left_anti"), "active")
+            kept.append(seen["rows"])
             if (len(kept) > 1 and kept[-1] == kept[-2]) or not self._round(active):
                 break
         return kept
 
     def _round(self, active: DataFrame) -> bool:
         """Whether new pairs were found among the active documents."""
-        pairs, _ = self._find(active, {})
-        fresh = self.keep(self._score(pairs.join(self.scored.select("a", "b"), ["a", "b"], "left_anti")), "fresh")
-        if not fresh.count():
+        found = self._find(active)
+        known = self.scored.select("a", "b")
+        fresh = self._score(found.pairs.join(known, ["a", "b"], "left_anti"), found.many)
+        fresh, seen = self.tables.counted(fresh, "fresh")
+        if not seen["rows"]:
             return False
-        self.scored = self.keep(self.scored.unionByName(fresh), "scored")
+        self._score_all(self.scored.unionByName(fresh))
         return True
 
     @property
@@ -348,16 +363,17 @@ class SparkRun:
     def elected(self, chains: bool) -> DataFrame:
         """(doc, leader, similarity) of documents that are removed for another one, exact copies apart."""
         pairs = self._with_components(self.scored.select("a", "b", "shared", "joint"))
-        members = self.keep(needed(pairs), "members")
-        documents = members.join(self.documents.select("doc", "sort", *(["signature"] if chains else [])), "doc")
+        members = needed(pairs)
+        compared = ["signature"] if chains and not self.exact else []
+        documents = members.join(self.documents.select("doc", "sort", *compared), "doc")
         if chains and self.exact:
-            documents = documents.drop("signature").join(self._payloads(members.select("doc").distinct()), "doc")
+            documents = documents.join(self._payloads(members.select("doc").distinct()), "doc")
         election = Election(self.scoring, self.exact, chains)
         return self.keep(scored_in_bins(pairs, documents, election.elect, ELECTED), "elected")
 
     def _with_components(self, pairs: DataFrame) -> DataFrame:
         """Pairs with a bin each, no component in two of them."""
-        count = self.scored.count()
+        count = self.pairs
         if count <= self.pairs_in_one_task:
             return pairs.withColumn("bin", f.lit(0))
         found = connected(pairs, lambda edges: self.keep(edges, "edges"))
@@ -370,11 +386,11 @@ class SparkRun:
         with self.stage("cluster") as facts:
             removed = self.elected(self.request.settings.cluster == "components")
             self.removed = self.keep(self._follow(removed), "removed")
-            counted = dict(self.clusters.groupBy("kind").count().collect())
-            by_kind = {kind: int(counted.get(kind, 0)) for kind in KINDS}
-            total = self.stages["sketch"]["documents"]
-            out = self.removed.count() + (by_kind["empty"] if self.request.settings.empty == "drop" else 0)
-            facts.update(by_kind, documents=total, documents_kept=total - out, documents_removed=out)
+            by_kind = {kind: f.count(f.when(f.col("kind") == kind, 1)) for kind in KINDS}
+            kept = f.count(f.when(f.col("kept"), 1))
+            self.clusters, seen = self.tables.counted(self._clusters(), "clusters", documents_kept=kept, **by_kind)
+            facts.update(seen, documents=seen["rows"], documents_removed=seen["rows"] - seen["documents_kept"])
+            del facts["rows"]
 
     def _follow(self, elected: DataFrame) -> DataFrame:
         """(doc, leader, similarity, kind, cluster): exact duplicates follow their representative."""
@@ -389,8 +405,7 @@ class SparkRun:
         names = self.documents.select(f.col("doc").alias("leader"), f.col("id").alias("cluster"))
         return both.join(names, "leader").select("doc", "leader", "similarity", "kind", "cluster")
 
-    @cached_property
-    def clusters(self) -> DataFrame:
+    def _clusters(self) -> DataFrame:
         """doc, id, cluster, kept, similarity, kind of each document."""
         empty = (f.col("fp0") == 0) & (f.col("fp1") == 0) & (f.col("shingles") == 0)
         heads = self.removed.select(f.col("leader").alias("doc")).distinct().withColumn("head", f.lit(True))
@@ -398,16 +413,13 @@ class SparkRun:
         found = found.join(self.removed.drop("leader"), "doc", "left").join(heads, "doc", "left")
         dropped = f.col("empty") & f.lit(self.request.settings.empty == "drop")
         alone = f.when(f.col("empty"), KINDS[EMPTY]).when(f.col("head"), KINDS[KEPT]).otherwise(KINDS[UNIQUE])
-        return self.keep(
-            found.select(
-                "doc",
-                "id",
-                f.coalesce("cluster", "id").alias("cluster"),
-                (f.col("cluster").isNull() & ~dropped).alias("kept"),
-                f.when(dropped, f.lit(None)).otherwise(f.coalesce("similarity", f.lit(1.0))).alias("similarity"),
-                f.coalesce("kind", alone).alias("kind"),
-            ),
-            "clusters",
+        return found.select(
+            "doc",
+            "id",
+            f.coalesce("cluster", "id").alias("cluster"),
+            (f.col("cluster").isNull() & ~dropped).alias("kept"),
+            f.when(dropped, f.lit(None)).otherwise(f.coalesce("similarity", f.lit(1.0))).alias("similarity"),
+            f.coalesce("kind", alone).alias("kind"),
         )
 
     @property

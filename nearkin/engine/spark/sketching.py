@@ -174,6 +174,7 @@ class _Task:
     def facts(self) -> dict[str, Any]:
         return {
             "seconds": round(time.perf_counter() - self._began, 3),
+            "rejected": self.rejected,
             "warm": round(self._warm, 3),
             "latency": self._latency,
             "schemas": [schema.hex() for schema in sorted(self._schemas)],

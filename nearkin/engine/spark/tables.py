@@ -6,7 +6,8 @@ bound), outlives the loss of a worker, and is read by column: of a document's ro
 
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
 
 
 @dataclass
@@ -24,6 +25,16 @@ class Tables:
 
     def keep(self, frame: DataFrame, name: str) -> DataFrame:
         """Writes a table and reads it back."""
+        return self.counted(frame, name)[0]
+
+    def counted(self, frame: DataFrame, name: str, **metrics: Column) -> tuple[DataFrame, dict[str, int]]:
+        """The same, and its `rows` and other whole numbers observed while it was written, which takes no pass of its own."""
+        seen, observed = Observation(), {"rows": f.count(f.lit(1)), **metrics}
+        read = self._write(frame.observe(seen, *(metric.alias(name) for name, metric in observed.items())), name)
+        # Spark prunes a plan that it finds to be empty, and what was to be observed with it.
+        return read, {name: int(seen.get.get(name) or 0) for name in observed}
+
+    def _write(self, frame: DataFrame, name: str) -> DataFrame:
         path = f"{self.folder}/{len(self._written):03d}-{name}"
         self._written.append(path)
         # Signatures and payloads are hashes: a dictionary of them, or compressing them, gains nothing.

@@ -137,17 +137,17 @@ def _scored(a: np.ndarray, b: np.ndarray, agreeing: np.ndarray, scored: Overlaps
     return pa.Table.from_batches([table(SCORED, **{name: np.asarray(column)[keep] for name, column in columns.items()})])
 
 
-def binned(pairs: DataFrame, count: int, most: int) -> tuple[DataFrame, int]:
-    """Pairs with the column `bin`, and how many bins there are.
+def binned(pairs: DataFrame, count: int, most: int) -> DataFrame:
+    """Pairs with the column `bin`.
 
     Args:
         pairs: With the columns a and b.
-        count: How many.
+        count: How many, at most.
         most: Pairs of a bin, about.
     """
     bins = max(1, -(-count // most))
     if bins <= FEW_BINS:
-        return pairs.withColumn("bin", f.pmod(f.xxhash64("a"), f.lit(bins)).cast("int")), bins
+        return pairs.withColumn("bin", f.pmod(f.xxhash64("a"), f.lit(bins)).cast("int"))
     ends = pairs.select(f.col("a").alias("doc"), f.col("b").alias("other"))
     ends = ends.unionByName(ends.select(f.col("other").alias("doc"), f.col("doc").alias("other")))
     heads = ends.groupBy("doc").agg(f.least(f.min("other"), f.first("doc")).alias("head"))
@@ -157,7 +157,7 @@ def binned(pairs: DataFrame, count: int, most: int) -> tuple[DataFrame, int]:
     crowded = near.groupBy("head").count().where(f.col("count") > most)
     split = near.join(f.broadcast(crowded), "head", "left")
     share = f.pmod(f.xxhash64("a", "b"), f.coalesce(f.ceil(f.col("count") / most), f.lit(1)))
-    return split.withColumn("bin", f.pmod(f.xxhash64("head", share), f.lit(bins)).cast("int")).drop("head", "count"), bins
+    return split.withColumn("bin", f.pmod(f.xxhash64("head", share), f.lit(bins)).cast("int")).drop("head", "count")
 
 
 def needed(pairs: DataFrame) -> DataFrame:
