@@ -65,7 +65,6 @@ class SparkRun:
         progress: Who is told.
         tables: Where intermediate tables go.
         stages: What each stage recorded.
-        pairs_in_one_task: See PAIRS_IN_ONE_TASK.
     """
 
     spark: SparkSession
@@ -74,7 +73,6 @@ class SparkRun:
     progress: Progress
     tables: Tables
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
-    pairs_in_one_task: int = PAIRS_IN_ONE_TASK
 
     def keep(self, frame: DataFrame, name: str) -> DataFrame:
         """Computes a table that is used more than once."""
@@ -374,10 +372,10 @@ class SparkRun:
     def _with_components(self, pairs: DataFrame) -> DataFrame:
         """Pairs with a bin each, no component in two of them."""
         count = self.pairs
-        if count <= self.pairs_in_one_task:
+        if count <= PAIRS_IN_ONE_TASK:
             return pairs.withColumn("bin", f.lit(0))
         found = connected(pairs, lambda edges: self.keep(edges, "edges"))
-        bins = max(1, -(-count // max(self.pairs_in_one_task, 1)), self.spark.sparkContext.defaultParallelism)
+        bins = max(1, -(-count // max(PAIRS_IN_ONE_TASK, 1)), self.spark.sparkContext.defaultParallelism)
         share = found.select(f.col("doc").alias("a"), f.pmod(f.xxhash64("component"), f.lit(bins)).cast("int").alias("bin"))
         return pairs.join(share, "a")
 
