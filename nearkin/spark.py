@@ -15,10 +15,13 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from nearkin.corpus import Columns, FileCorpus, describe
+from nearkin.corpus import Columns, Corpus, FileCorpus, describe
+from nearkin.engine.local.work import disk
 from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress, Silent
 from nearkin.engine.settings import Settings
+from nearkin.engine.spark.frequencies import count_over_spark
+from nearkin.engine.spark.parts import require_mergeable
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import open_session, told
 from nearkin.engine.spark.sketching import Request
@@ -28,7 +31,7 @@ from nearkin.engine.spark.writing import write_clusters, write_kept_files, write
 from nearkin.errors import UsageError
 from nearkin.jobs import RUN, Job, finished_already, publish, summary_of
 from nearkin.keys import HashKey
-from nearkin.prepare import Asked, Prepared, prepare, spec_for
+from nearkin.prepare import Asked, Prepared, cut_of, prepare, require_cut, spec_for
 from nearkin.report.collect import statistics
 from nearkin.report.data import ReportData
 from nearkin.report.distributed import collect_distributed
@@ -112,6 +115,8 @@ def dedup(
     key: HashKey | None = None,
     frequencies: DocumentFrequencies | None = None,
     cut: DocumentFrequencies | None = None,
+    max_df: float | None = None,
+    merge_parts: bool = False,
     work: str | None = None,
     on_error: str = "quarantine",
     progress: Progress | None = None,
@@ -132,6 +137,8 @@ def dedup(
         key: That a keyed Spec names.
         frequencies: Document frequencies that a Spec of tf-idf weights names.
         cut: The shingles to leave out that a Spec names.
+        max_df: Leave out the shingles that more than this share of the documents have.
+        merge_parts: Rows of one id are parts of a document: of sets (`Spec(n=1)` over tokens), the same as the whole one.
         work: Folder for intermediate tables, path or URL, which driver and workers share; on one machine a temporary one.
         on_error: `quarantine` or `fail`, for rows that are no documents.
         progress: Who is told.
@@ -156,12 +163,27 @@ def dedup(
         columns = replace(columns, extra=asked.extra_columns)
         require_supported(asked)
         _require_columns(frame, columns)
-        request = Request(columns, asked, Materials(key, frequencies, cut), on_error)
+        request = Request(columns, asked, Materials(key, frequencies, cut), on_error, merge_parts)
+        if merge_parts:
+            require_mergeable(asked.spec, asked.probes)
         asked.spec.require_key(key)
         tables = Tables(frame.sparkSession, work or _temporary(frame.sparkSession))
+        if max_df is not None:
+            request = _with_cut(frame, request, tables, max_df)
         run = SparkRun(frame.sparkSession, FrameSource(frame, request), request, progress or Silent(), tables)
         run.to_clusters()
     return SparkResult(run, frame)
+
+
+def _with_cut(frame: DataFrame, request: Request, tables: Tables, max_df: float) -> Request:
+    settings, columns = request.settings, request.columns
+    require_cut(max_df, settings.spec)
+    size = f.sum(f.length(f.col(quoted(columns.source)))) if columns.text else f.lit(0)
+    bytes_of_text = int(frame.agg(size).first()[0] or 0)
+    counted = count_over_spark(frame.sparkSession, FrameSource(frame, request).hashes, request, tables, bytes_of_text, max_df)
+    cut = cut_of(counted, max_df)
+    settings = settings.with_spec(replace(settings.spec, cut=cut.fingerprint))
+    return replace(request, settings=settings, materials=replace(request.materials, cut=cut))
 
 
 def require_supported(settings: Settings) -> None:
@@ -210,12 +232,13 @@ def _temporary(spark: SparkSession) -> str:
     )
 
 
-def dedup_files(master: str | None, conf: dict[str, str], job: Job, progress: Progress) -> dict[str, Any]:
+def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job: Job, progress: Progress) -> dict[str, Any]:
     """Deduplicates files into `job.out`, as `nearkin.jobs.dedup_job` does; returns the summary that run.json holds.
 
     Args:
         master: Spark's.
         conf: Its settings.
+        merge_parts: Rows of one id are parts of a document.
         job: What to read, and where it goes: paths that every worker sees.
         progress: Who is told.
 
@@ -225,7 +248,7 @@ def dedup_files(master: str | None, conf: dict[str, str], job: Job, progress: Pr
 
     if (finished := finished_already(job)) is not None:
         return finished
-    _require_files(job)
+    _require_files(job, merge_parts)
     corpus = FileCorpus.open(job.inputs, job.on_error)
     corpus.check(job.columns)
     with _session(master, conf) as spark, PeakMemory() as memory, told():
@@ -233,7 +256,8 @@ def dedup_files(master: str | None, conf: dict[str, str], job: Job, progress: Pr
         shutil.rmtree(staging, ignore_errors=True)
         (staging / "result").mkdir(parents=True)
         inputs = describe(corpus)
-        run = _run_of(job, corpus, spark, staging, progress)
+        request = Request(job.columns, job.settings, job.materials, job.on_error, merge_parts)
+        run = _run_of(request, corpus, spark, staging, progress)
         run.to_clusters()
         _write(job, run, staging / "result")
 
@@ -258,11 +282,47 @@ def prepare_files(
     """As `nearkin.prepare.prepare`, shingles counted over Spark where document frequencies are wanted."""
     if (Path(inputs[0]) / RUN).is_file():
         raise UsageError(f"{inputs[0]} is the output of a run; over Spark, deduplicate the inputs that it was made from")
-    return prepare(inputs, columns, asked, on_error, workers, folder, progress)
+
+    def count(
+        corpus: Corpus,
+        columns: Columns,
+        spec: Spec,
+        materials: Materials,
+        workers: int,
+        folder: Path,
+        progress: Progress,
+        share: float = 0.0,
+    ) -> DocumentFrequencies:
+        progress.stage("frequencies", None)
+        assert isinstance(corpus, FileCorpus)
+        corpus.check(columns)
+        with _session(master, conf) as spark, told(), _tables_in(spark, folder) as tables:
+            request = Request(columns, Settings(spec=spec), materials, on_error)
+            source = FileSource(spark, corpus, request)
+            size = sum(file.status()[0] for file in corpus.files)
+            return count_over_spark(spark, source.hashes, request, tables, size, share)
+
+    return prepare(inputs, columns, asked, on_error, workers, folder, progress, count)
 
 
-def _require_files(job: Job) -> None:
+@contextmanager
+def _tables_in(spark: SparkSession, folder: Path) -> Iterator[Tables]:
+    """Tables in a folder of their own, for the time being."""
+    with disk(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        tables = Tables(spark, tempfile.mkdtemp(prefix="nearkin-spark-", dir=folder.absolute()))
+    try:
+        yield tables
+    finally:
+        tables.remove()
+
+
+def _require_files(job: Job, merge_parts: bool) -> None:
     require_supported(job.settings)
+    if merge_parts:
+        require_mergeable(job.settings.spec, job.settings.probes)
+        if job.columns.id is None:
+            raise UsageError("merge_parts takes rows of one id for parts of a document: name the id column with --id")
     if job.save_signatures:
         raise UsageError(
             "save_signatures is of the local engine; over Spark, nearkin.spark.save keeps signatures and band keys"
@@ -284,16 +344,10 @@ def _session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]
             spark.stop()
 
 
-def _run_of(job: Job, corpus: FileCorpus, spark: SparkSession, staging: Path, progress: Progress) -> SparkRun:
+def _run_of(request: Request, corpus: FileCorpus, spark: SparkSession, staging: Path, progress: Progress) -> SparkRun:
 
-    request = _request(job)
     tables = Tables(spark, str((staging / "tables").absolute()))
     return SparkRun(spark, FileSource(spark, corpus, request), request, progress, tables)
-
-
-def _request(job: Job) -> Request:
-
-    return Request(job.columns, job.settings, job.materials, job.on_error)
 
 
 def _write(job: Job, run: SparkRun, staging: Path) -> None:

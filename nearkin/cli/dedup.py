@@ -67,6 +67,9 @@ def dedup(
     conf: Annotated[
         list[str] | None, typer.Option("--conf", help="spark: a setting, as spark.executor.memory=8g.", metavar="KEY=VALUE")
     ] = None,
+    merge_parts: Annotated[
+        bool, typer.Option("--merge-parts", help="spark: rows of one id are parts of a document, whose signatures are merged.")
+    ] = False,
     max_bucket: o.MaxBucket = 100,
     fanout: o.Fanout = 100,
     memory: o.Memory = o.MEMORY,
@@ -104,7 +107,7 @@ def dedup(
     asked, policy = options.asked(), KeepPolicy.parse(keep)
     columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source, split))
     require_free(out, resume, overwrite)
-    run, prepare = engine_of(engine, master, conf or [])
+    run, prepare = engine_of(engine, master, conf or [], merge_parts)
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
         columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)
@@ -126,7 +129,9 @@ def dedup(
     show(summary, json)
 
 
-def engine_of(engine: str, master: str | None, conf: list[str]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def engine_of(
+    engine: str, master: str | None, conf: list[str], merge_parts: bool
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """What runs a Job, and what prepares one, of an engine.
 
     Raises:
@@ -139,9 +144,11 @@ def engine_of(engine: str, master: str | None, conf: list[str]) -> tuple[Callabl
         from nearkin.spark import dedup_files, prepare_files
 
         where = (master, parse_conf(conf))
-        return partial(dedup_files, *where), partial(prepare_files, *where)
+        return partial(dedup_files, *where, merge_parts), partial(prepare_files, *where)
     if engine != "local":
         raise UsageError(f"engine={engine!r} is not one of local, spark")
+    if merge_parts:
+        raise UsageError("--merge-parts is of --engine spark")
     if master or conf:
         raise UsageError(f"--{'master ' + master if master else 'conf ' + conf[0]} is of --engine spark")
     from nearkin.jobs import dedup_job

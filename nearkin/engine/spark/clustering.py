@@ -19,7 +19,8 @@ from nearkin.cluster.clusters import components, leaders
 from nearkin.engine.local.clustering import compared, look_up
 from nearkin.engine.spark.columns import numbers, table
 from nearkin.engine.spark.sketching import Request
-from nearkin.engine.spark.verifying import Members, Scoring, stored
+from nearkin.engine.spark.verifying import Members, Scoring, with_payloads
+from nearkin.measures.base import stored_of
 from nearkin.verify.exact import Overlaps
 
 ELECTED = "doc long,leader long,similarity double"
@@ -48,6 +49,7 @@ class Election:
 
     def elect(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
         """Whole components: scored pairs (a, b, shared, joint) and documents (doc, sort, …) to ELECTED."""
+        documents, compare = self._comparing(documents)
         docs = numbers(documents["doc"])
         packed = Members(docs).pack(numbers(pairs["a"]), numbers(pairs["b"]))
         sequence = np.argsort(packed)
@@ -56,7 +58,6 @@ class Election:
         rank = np.empty(len(order), np.uint32)
         rank[order] = np.arange(len(order), dtype=np.uint32)
         if self.chains:
-            compare = self._compare(documents)
             leader = components(scored, order, rank, self.request.settings.lowest_similarity, compare)
             similarity = compared(leader, compare)
         else:
@@ -66,12 +67,14 @@ class Election:
         columns: dict[str, Any] = {"doc": docs[removed], "leader": docs[leader[removed]], "similarity": similarity[removed]}
         return pa.Table.from_batches([table(ELECTED, **columns)])
 
-    def _compare(self, documents: pa.Table) -> Callable[[np.ndarray], Overlaps]:
+    def _comparing(self, documents: pa.Table) -> tuple[pa.Table, Callable[[np.ndarray], Overlaps]]:
+        """Documents, each once, and how further pairs of them are compared, where components ask for it."""
         measure = self.request.measure
-        if self.exact:
-            held = stored(documents, self.request)
-            return lambda pairs: measure.compare(pairs, held)
-        return lambda pairs: measure.estimate(pairs, self.scoring.agreements(pairs, documents["signature"]))
+        if not (self.chains and self.exact):
+            return documents, lambda pairs: measure.estimate(pairs, self.scoring.agreements(pairs, documents["signature"]))
+        documents, payload = with_payloads(documents, self.request)
+        held = stored_of(payload)
+        return documents, lambda pairs: measure.compare(pairs, held)
 
 
 def connected(edges: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:

@@ -23,7 +23,9 @@ from nearkin.engine.spark.banding import BUCKETS, HOT, KEYS, Banded
 from nearkin.engine.spark.clustering import ELECTED, Election, connected
 from nearkin.engine.spark.columns import numbers
 from nearkin.engine.spark.ordering import Resolved, keep_order
+from nearkin.engine.spark.parts import Merging
 from nearkin.engine.spark.rereading import PayloadRows, Rows
+from nearkin.engine.spark.session import work_of
 from nearkin.engine.spark.sketching import FILE_SHIFT, Request
 from nearkin.engine.spark.sources import FileSource, Source
 from nearkin.engine.spark.tables import Tables
@@ -103,9 +105,11 @@ class SparkRun:
         self.progress.stage(name, None)
         facts: dict[str, Any] = {}
         began = time.perf_counter()
-        self.spark.sparkContext.setJobGroup(f"nearkin {name}", f"nearkin: {name}")
+        group = f"nearkin {name} {self.tables.folder}"
+        self.spark.sparkContext.setJobGroup(group, f"nearkin: {name}")
         yield facts
         facts["seconds"] = round(time.perf_counter() - began, 3)
+        facts.update(work_of(self.spark, group))
         self.stages[name] = facts
 
     @cached_property
@@ -122,13 +126,29 @@ class SparkRun:
     @cached_property
     def documents(self) -> DataFrame:
         """The documents, with the bytes that they are sorted by."""
-        documents = self.table.where(f.col("reason").isNull() & f.col("facts").isNull()).drop("reason", "raw", "facts")
+        documents = self.table.where(f.col("reason").isNull() & f.col("facts").isNull())
+        if self.request.merge_parts:
+            documents = self._merged(documents)
+        documents = documents.drop("reason", "raw", "facts")
         if self.request.riding:
             names = [name for name in documents.columns if not name.startswith("riding")]
             sort = SortRows(self.request, self._resolved(), tuple(names))
             schema = ",".join(part for part in self.request.schema.split(",") if part.split()[0] in names)
             documents = self.keep(documents.mapInArrow(sort, schema), "documents")
-        return self._told_apart(documents)
+        return documents if self.request.merge_parts else self._told_apart(documents)
+
+    def _merged(self, rows: DataFrame) -> DataFrame:
+        """Rows of one id as one document; `parts` (doc, head) are the rows that are merged into another one's document."""
+        heads = rows.groupBy("id").agg(f.min("doc").alias("head"), f.count("*").alias("times")).where(f.col("times") > 1)
+        parts, seen = self.tables.counted(rows.select("id", "doc").join(heads.drop("times"), "id"), "parts")
+        self.stages["sketch"] = {"repeated_ids": 0, "parts": seen["rows"]}
+        self.parts = parts.select("doc", "head")
+        bins = max(1, seen["rows"] * self.request.settings.spec.k * 4 // BIN_BYTES)
+        merging = Merging(self.request)
+        many = rows.join(parts.select("id", "head").distinct(), "id").withColumn("bin", f.pmod(f.xxhash64("id"), f.lit(bins)))
+        merged = many.groupBy("bin").applyInArrow(merging.group(), merging.schema)
+        alone = rows.join(parts.select("id").distinct(), "id", "left_anti").select(*rows.columns)
+        return self.keep(alone.unionByName(merged), "merged")
 
     def _resolved(self) -> Resolved:
         schemas = sorted({schema for facts in self.task_facts for schema in facts["schemas"]})
@@ -192,7 +212,6 @@ class SparkRun:
                 completed_slot_rate=round(float(completed), 6),
                 build_latency=latency([(seconds, count) for task in tasks for seconds, count in task["latency"]]),
                 kernels_loaded=[round(max(task["warm"] for task in tasks), 3), round(sum(task["warm"] for task in tasks), 3)],
-                task_seconds=skew([task["seconds"] for task in tasks]),
             )
 
     def collapse(self) -> None:
@@ -296,9 +315,9 @@ class SparkRun:
         self.pairs = seen["rows"]
 
     def _everything(self) -> DataFrame:
-        documents = self.active.select("doc", "id", "block", "signature")
-        payloads = self.source.again(documents.select("doc", "id"), PayloadRows(self.request))
-        joined = documents.drop("id").join(payloads, "doc").withColumn("bin", f.lit(0))
+        documents = self.active.select("doc", "block", "signature")
+        payloads = self._payloads(documents.select("doc"))
+        joined = documents.join(payloads, "doc").withColumn("bin", f.lit(0))
         return joined.groupBy("bin").applyInArrow(of_table(self.scoring.everything), SCORED)
 
     def _score(self, pairs: DataFrame, count: int) -> DataFrame:
@@ -325,8 +344,13 @@ class SparkRun:
     def again(self, docs: DataFrame, rows: Rows) -> DataFrame:
         """Rows made of documents (`doc`, each once) that are read again."""
         if not isinstance(self.source, FileSource):
-            docs = docs.join(self.documents.select("doc", "id"), "doc")
-        return self.source.again(docs, rows)
+            return self.source.again(docs.join(self.documents.select("doc", "id"), "doc"), rows)
+        if not self.request.merge_parts:
+            return self.source.again(docs, rows)
+        heads = self.parts.select("doc", "head")
+        wanted = docs.join(heads.withColumnsRenamed({"doc": "part", "head": "doc"}), "doc", "left")
+        found = self.source.again(wanted.select(f.coalesce("part", "doc").alias("doc")), rows)
+        return found.join(heads, "doc", "left").withColumn("doc", f.coalesce("head", "doc")).drop("head")
 
     def _thin(self) -> list[int]:
         """What hot buckets leave over, as the local engine's `HotBuckets.thin`: kept documents are banded again, in rounds."""
@@ -421,6 +445,22 @@ class SparkRun:
         )
 
     @property
+    def rows(self) -> DataFrame:
+        """The clusters table with a row for each row of the input: of a document in parts, alike."""
+        if not self.request.merge_parts:
+            return self.clusters
+        more = self.parts.where(f.col("doc") != f.col("head")).withColumnsRenamed({"doc": "part", "head": "doc"})
+        parts = self.clusters.join(more, "doc").withColumn("doc", f.col("part")).drop("part")
+        return self.clusters.unionByName(parts.select(*self.clusters.columns))
+
+    @property
+    def further_parts(self) -> int:
+        """Rows that are no document of their own."""
+        if not self.request.merge_parts:
+            return 0
+        return int(self.parts.where(f.col("doc") != f.col("head")).count())
+
+    @property
     def pair_table(self) -> DataFrame:
         """The pairs, as the local engine lists them, in the order of their documents (a, b)."""
         names = self.documents.select("doc", "id")
@@ -477,14 +517,6 @@ def of_batches(work: Callable[[pa.Table], pa.Table]) -> Callable[[Iterator[pa.Re
 def facts_of(frame: DataFrame) -> list[dict[str, Any]]:
     """What tasks recorded: a row for each task or part, never one for a document."""
     return [json.loads(row.facts) for row in frame.where(f.col("facts").isNotNull()).select("facts").collect()]
-
-
-def skew(seconds: list[float]) -> dict[str, float]:
-    """Median and longest of the tasks' seconds, and how many times the one is the other."""
-    if not seconds:
-        return {}
-    median, most = float(np.median(seconds)), max(seconds)
-    return {"tasks": len(seconds), "median": round(median, 3), "max": most, "skew": round(most / max(median, 1e-3), 2)}
 
 
 def candidate_facts(parts: list[dict[str, Any]], seen: list[dict[str, Any]], k: int) -> dict[str, Any]:

@@ -96,3 +96,38 @@ def from_task(message: str) -> NearkinError:
 def one_line(text: str) -> str:
     """The beginning of a message."""
     return " ".join(text.split())[:SHOWN]
+
+
+def work_of(spark: SparkSession, group: str) -> dict[str, float]:
+    """What Spark counted of a job group's tasks: shuffled bytes; of the stage that took longest, median and longest task.
+
+    Returns:
+        `shuffle_bytes`, `tasks`, `task_median` and `task_max` (seconds), `skew` = max / median; none if Spark does not say.
+    """
+    tracker, found = spark.sparkContext.statusTracker(), []
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        found += [] if info is None else [stage for stage in info.stageIds if tracker.getStageInfo(stage) is not None]
+    try:
+        return _work_of(spark, sorted(set(found)))
+    except Py4JError:
+        # Of old stages Spark forgets the details.
+        return {}
+
+
+def _work_of(spark: SparkSession, stages: list[int]) -> dict[str, float]:
+    context = spark.sparkContext
+    store = context._jsc.sc().statusStore()
+    data = [stage for stage in map(store.lastStageAttempt, stages) if stage.numCompleteTasks()]
+    if not data:
+        return {}
+    longest = max(data, key=lambda stage: stage.executorRunTime())
+    quantiles = context._gateway.new_array(context._jvm.double, 2)
+    quantiles[0], quantiles[1] = 0.5, 1.0
+    summary = store.taskSummary(longest.stageId(), longest.attemptId(), quantiles)
+    out: dict[str, float] = {"shuffle_bytes": sum(stage.shuffleWriteBytes() for stage in data)}
+    if summary.isDefined():
+        median, most = (summary.get().executorRunTime().apply(i) / 1000 for i in (0, 1))
+        skew = round(most / max(median, 1e-3), 2)
+        out |= {"tasks": longest.numCompleteTasks(), "task_median": median, "task_max": most, "skew": skew}
+    return out

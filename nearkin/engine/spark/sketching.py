@@ -56,6 +56,7 @@ class Request:
     settings: Settings
     materials: Materials
     on_error: str = "quarantine"
+    merge_parts: bool = False
 
     @property
     def measure(self) -> Measure:

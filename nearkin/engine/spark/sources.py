@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus import FileCorpus
+from nearkin.engine.spark.frequencies import HASHES, Hashing
 from nearkin.engine.spark.rereading import Again, Rows
 from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Request, Sketching
 
@@ -43,6 +44,10 @@ class FileSource:
 
     def documents(self) -> DataFrame:
         return self.files().mapInArrow(Sketching(self.request).files, self.request.schema)
+
+    def hashes(self, hashing: Hashing) -> DataFrame:
+        """Shingle hashes of all documents."""
+        return self.files().mapInArrow(hashing.files, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
         return self.beside(wanted.select("doc")).mapInArrow(Again(rows).files, rows.schema)
@@ -95,6 +100,10 @@ class FrameSource:
 
     def documents(self) -> DataFrame:
         return self._read().mapInArrow(Sketching(self.request).rows, self.request.schema)
+
+    def hashes(self, hashing: Hashing) -> DataFrame:
+        """Shingle hashes of all documents."""
+        return self._read().mapInArrow(hashing.rows, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
         some = wanted.select(f.col("id").alias("__wanted"))

@@ -17,11 +17,12 @@ from pyspark.sql import functions as f
 
 from nearkin.cluster.clusters import pack, unpack
 from nearkin.engine.spark.columns import numbers, payload_of, table, unpacked, unsigned
+from nearkin.engine.spark.parts import united
 from nearkin.engine.spark.sketching import Request
 from nearkin.lsh import kernels
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Payload
-from nearkin.measures.base import Stored, stored_of
+from nearkin.measures.base import stored_of
 from nearkin.verify.exact import Overlaps
 
 AGREED = "a long,b long,agree int,facts string"
@@ -86,16 +87,18 @@ class Scoring:
     def exactly(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
         """Pairs (a, b, agree) and documents (doc, payload0 …) to SCORED."""
         a, b = numbers(pairs["a"]), numbers(pairs["b"])
-        members = Members(numbers(documents["doc"]))
-        scored = self.request.measure.compare(members.pack(a, b), stored(documents, self.request))
+        documents, payload = with_payloads(documents, self.request)
+        packed = Members(numbers(documents["doc"])).pack(a, b)
+        scored = self.request.measure.compare(packed, stored_of(payload))
         keep = scored.at_least(self.request.settings.threshold)
         return _scored(a, b, numbers(pairs["agree"]), scored, keep)
 
     def everything(self, documents: pa.Table) -> pa.Table:
         """All pairs of a small corpus (doc, block, signature, payload0 …) to SCORED."""
-        settings, docs = self.request.settings, numbers(documents["doc"])
-        whole, blocks = payload(documents, self.request), unsigned(documents["block"])
-        found = self.request.measure.compare_all(whole, blocks, settings.threshold, 1)
+        settings = self.request.settings
+        documents, payload = with_payloads(documents, self.request)
+        docs, blocks = numbers(documents["doc"]), unsigned(documents["block"])
+        found = self.request.measure.compare_all(payload, blocks, settings.threshold, 1)
         first, second = unpack(found.pairs)
         a, b = docs[first], docs[second]
         agreeing = self.agreements(found.pairs, documents["signature"])
@@ -121,15 +124,14 @@ class Scoring:
             yield table(self.pairs_schema, **columns)
 
 
-def payload(documents: pa.Table, request: Request) -> Payload:
-    """Of the columns payload0, payload1 … ."""
-    measure = request.measure
-    return payload_of([documents[f"payload{i}"] for i in range(len(measure.column_types))], measure)
-
-
-def stored(documents: pa.Table, request: Request) -> Stored:
-    """The same, to compare documents by their position."""
-    return stored_of(payload(documents, request))
+def with_payloads(documents: pa.Table, request: Request) -> tuple[pa.Table, Payload]:
+    """Documents, each once, and their payloads, of rows with the columns doc, payload0, payload1 … ."""
+    names = [f"payload{i}" for i in range(len(request.measure.column_types))]
+    found, rest = payload_of([documents[name] for name in names], request.measure), documents.drop_columns(names)
+    if not request.merge_parts:
+        return rest, found
+    docs = numbers(documents["doc"])
+    return rest.take(pa.array(np.unique(docs, return_index=True)[1])), united(docs, found)
 
 
 def _scored(a: np.ndarray, b: np.ndarray, agreeing: np.ndarray, scored: Overlaps, keep: np.ndarray) -> pa.Table:

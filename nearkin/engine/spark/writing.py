@@ -22,9 +22,9 @@ def write_kept_files(run: SparkRun, folder: Path, annotate: bool) -> None:
     assert isinstance(run.source, FileSource)
     with disk(folder.parent):
         folder.mkdir(parents=True)
-    rows = run.source.beside(run.clusters)
+    rows = run.source.beside(run.rows)
     written = facts_of(rows.mapInArrow(Writing(run.request, str(folder.absolute()), annotate).files, WRITTEN))
-    documents, now = run.stages["sketch"]["documents"], sum(task["documents"] for task in written)
+    documents, now = run.stages["sketch"]["documents"] + run.further_parts, sum(task["documents"] for task in written)
     if now != documents:
         raise RunError(f"the inputs have {now} documents now and had {documents}; run again with --overwrite")
 

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,12 +84,3 @@ def frame(spark: SparkSession, code: pa.Table, tmp_path_factory: pytest.TempPath
 def rows_of(clusters: pa.Table) -> list[dict[str, Any]]:
     """By id."""
     return sorted(clusters.to_pylist(), key=lambda row: str(row["id"]))
-
-
-def files_of(table: pa.Table, folder: Path, count: int) -> Path:
-    """A table in so many files."""
-    folder.mkdir(parents=True)
-    bounds = np.linspace(0, len(table), count + 1).astype(int).tolist()
-    for number, (low, high) in enumerate(zip(bounds, bounds[1:], strict=False)):
-        pq.write_table(table.slice(low, high - low), folder / f"part-{number:03}.parquet")
-    return folder

@@ -82,6 +82,12 @@ def test_same_clusters_in_all_combinations(
     check(code, frame, measure, cluster, keep, partitions)
 
 
+def test_frequency_cut(code: pa.Table, frame: DataFrame) -> None:
+    mine, theirs = both(code, frame.repartition(3), text="text", max_df=0.02, **BANDED)
+    assert theirs == mine
+    assert mine != both(code, frame, text="text", **BANDED)[0]
+
+
 def test_components_across_tasks_and_crowded_bins(code: pa.Table, frame: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "PAIRS_IN_ONE_TASK", 0)
     monkeypatch.setattr(stages, "BIN_BYTES", 20_000)
