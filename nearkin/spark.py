@@ -23,12 +23,14 @@ from nearkin.engine.settings import Settings
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.parts import require_mergeable
 from nearkin.engine.spark.run import SparkRun
+from nearkin.engine.spark.saved import Saved
 from nearkin.engine.spark.session import open_session, told
 from nearkin.engine.spark.sketching import Request
 from nearkin.engine.spark.sources import FileSource, FrameSource, quoted
 from nearkin.engine.spark.tables import Tables
 from nearkin.engine.spark.writing import write_clusters, write_kept_files, write_pairs, write_rejected
 from nearkin.errors import UsageError
+from nearkin.index.streaming import StreamUpserts
 from nearkin.jobs import RUN, Job, finished_already, publish, summary_of
 from nearkin.keys import HashKey
 from nearkin.prepare import Asked, Prepared, cut_of, prepare, require_cut, spec_for
@@ -37,6 +39,8 @@ from nearkin.report.data import ReportData
 from nearkin.report.distributed import collect_distributed
 from nearkin.sketch.materials import DocumentFrequencies, Materials
 from nearkin.spec import Spec
+
+__all__ = ["SparkResult", "StreamUpserts", "backfill", "dedup", "dedup_files", "prepare_files", "save"]
 
 
 @dataclass
@@ -117,6 +121,8 @@ def dedup(
     cut: DocumentFrequencies | None = None,
     max_df: float | None = None,
     merge_parts: bool = False,
+    against: str | None = None,
+    before: DataFrame | None = None,
     work: str | None = None,
     on_error: str = "quarantine",
     progress: Progress | None = None,
@@ -139,6 +145,9 @@ def dedup(
         cut: The shingles to leave out that a Spec names.
         max_df: Leave out the shingles that more than this share of the documents have.
         merge_parts: Rows of one id are parts of a document: of sets (`Spec(n=1)` over tokens), the same as the whole one.
+        against: Folder that `save` wrote, of a run over further documents: the result is that of a run over all of them, but
+            those are neither sketched nor compared with each other again.
+        before: The rows of those documents, with the same columns, read again where one may resemble a new one.
         work: Folder for intermediate tables, path or URL, which driver and workers share; on one machine a temporary one.
         on_error: `quarantine` or `fail`, for rows that are no documents.
         progress: Who is told.
@@ -170,9 +179,50 @@ def dedup(
         tables = Tables(frame.sparkSession, work or _temporary(frame.sparkSession))
         if max_df is not None:
             request = _with_cut(frame, request, tables, max_df)
-        run = SparkRun(frame.sparkSession, FrameSource(frame, request), request, progress or Silent(), tables)
+        saved = None if against is None else _saved(frame.sparkSession, against, before, request)
+        source = FrameSource(frame, request, before)
+        run = SparkRun(frame.sparkSession, source, request, progress or Silent(), tables, saved)
         run.to_clusters()
-    return SparkResult(run, frame)
+    return SparkResult(run, frame if before is None else frame.unionByName(before, allowMissingColumns=True))
+
+
+def _saved(spark: SparkSession, folder: str, before: DataFrame | None, request: Request) -> Saved:
+    if before is None and request.settings.verify == "exact":
+        raise UsageError(f"give the rows of the documents in {folder} as before=: exact comparison reads some of them again")
+    if request.merge_parts or request.settings.bands is None:
+        raise UsageError("against= goes with bands and rows that are given, and not with merge_parts")
+    return Saved.open(spark, folder)
+
+
+def save(result: SparkResult, folder: str) -> None:
+    """Keeps signatures, band keys (partitioned by band) and verdicts of a result, for `dedup(…, against=folder)`.
+
+    Args:
+        result: Of `dedup`.
+        folder: Path or URL, new.
+
+    Raises:
+        UsageError: What cannot be gone on from: everything was compared, slots were truncated or probed.
+    """
+    with told():
+        result._run.save(folder)
+
+
+def backfill(spark: SparkSession, folder: str, bands: int, rows: int) -> None:
+    """Band keys for other bands and rows, from stored signatures: no text is read.
+
+    Args:
+        spark: The session.
+        folder: That `save` wrote.
+        bands: b.
+        rows: r.
+    """
+    with told():
+        saved = Saved.open(spark, folder)
+        parameters = {**saved.about["parameters"], "bands": bands, "rows": rows}
+        settings = Settings(spec=saved.spec, **parameters)
+        request = Request(Columns(), settings, Materials())
+        saved.write_keys(request, settings.banding(request.measure, saved.documents.count()))
 
 
 def _with_cut(frame: DataFrame, request: Request, tables: Tables, max_df: float) -> Request:

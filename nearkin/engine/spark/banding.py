@@ -60,11 +60,12 @@ class Banded:
             form = measure.form(self.banding, kept)
             keys = band_keys(form, self.banding, signatures, kept, unsigned(batch["block"]))
             docs = np.repeat(numbers(batch["doc"]), keys.shape[2])
-            yield self._dealt(keys.reshape(len(keys), -1), docs)
+            yield self.dealt(keys.reshape(len(keys), -1), docs)
 
-    def _dealt(self, keys: np.ndarray, docs: np.ndarray) -> pa.RecordBatch:
+    def dealt(self, keys: np.ndarray, docs: np.ndarray, first: int = 0) -> pa.RecordBatch:
+        """KEYS of the bands from `first` on, uint64 (bands, n), of documents (n,)."""
         parts, key_rows, doc_rows = [], [], []
-        for band, row in enumerate(keys):
+        for band, row in enumerate(keys, first):
             part = (row >> np.uint64(32)) * np.uint64(self.slices) >> np.uint64(32)
             order = np.argsort(part, kind="stable")
             cuts = np.searchsorted(part[order], np.arange(1, self.slices))

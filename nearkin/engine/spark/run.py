@@ -25,6 +25,7 @@ from nearkin.engine.spark.columns import numbers
 from nearkin.engine.spark.ordering import Resolved, keep_order
 from nearkin.engine.spark.parts import Merging
 from nearkin.engine.spark.rereading import PayloadRows, Rows
+from nearkin.engine.spark.saved import DealtRows, Saved, require_saved_keys, split_known, with_verdicts
 from nearkin.engine.spark.session import work_of
 from nearkin.engine.spark.sketching import FILE_SHIFT, Request
 from nearkin.engine.spark.sources import FileSource, Source
@@ -66,6 +67,7 @@ class SparkRun:
         request: What is asked.
         progress: Who is told.
         tables: Where intermediate tables go.
+        before: What a run over the documents that are not new left; the source reads the new ones, and all of them again.
         stages: What each stage recorded.
     """
 
@@ -74,6 +76,7 @@ class SparkRun:
     request: Request
     progress: Progress
     tables: Tables
+    before: Saved | None = None
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def keep(self, frame: DataFrame, name: str) -> DataFrame:
@@ -129,13 +132,34 @@ class SparkRun:
         documents = self.table.where(f.col("reason").isNull() & f.col("facts").isNull())
         if self.request.merge_parts:
             documents = self._merged(documents)
-        documents = documents.drop("reason", "raw", "facts")
-        if self.request.riding:
-            names = [name for name in documents.columns if not name.startswith("riding")]
-            sort = SortRows(self.request, self._resolved(), tuple(names))
-            schema = ",".join(part for part in self.request.schema.split(",") if part.split()[0] in names)
-            documents = self.keep(documents.mapInArrow(sort, schema), "documents")
+        documents = self._sorted(documents.drop("reason", "raw", "facts"))
+        if self.before is not None:
+            self.before.require(self.request)
+            if self.types != self.before.about["types"]:
+                raise UsageError(f"columns of keep={self.settings.keep!r} are of other types than in {self.before.folder}")
+            documents = self.before.documents.select(*documents.columns).unionByName(documents)
         return documents if self.request.merge_parts else self._told_apart(documents)
+
+    @cached_property
+    def resolved(self) -> Resolved:
+        """What the keep policy's columns are."""
+        schemas = sorted({schema for facts in self.task_facts for schema in facts["schemas"]})
+        texts = frozenset(name for facts in self.task_facts for name in facts["texts"])
+        read = [pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema))) for schema in schemas]
+        return Resolved.of(read or [pa.schema([(name, pa.null()) for name in self.request.riding])], texts)
+
+    @property
+    def types(self) -> str:
+        """Of the keep policy's columns: what the bytes that documents are sorted by depend on."""
+        return f"{[str(field.type) for field in self.resolved.schema]} {sorted(self.resolved.numeric)}"
+
+    def _sorted(self, documents: DataFrame) -> DataFrame:
+        if not self.request.riding:
+            return documents
+        names = [name for name in documents.columns if not name.startswith("riding")]
+        sort = SortRows(self.request, self.resolved, tuple(names))
+        schema = ",".join(part for part in self.request.schema.split(",") if part.split()[0] in names)
+        return self.keep(documents.mapInArrow(sort, schema), "documents")
 
     def _merged(self, rows: DataFrame) -> DataFrame:
         """Rows of one id as one document; `parts` (doc, head) are the rows that are merged into another one's document."""
@@ -149,12 +173,6 @@ class SparkRun:
         merged = many.groupBy("bin").applyInArrow(merging.group(), merging.schema)
         alone = rows.join(parts.select("id").distinct(), "id", "left_anti").select(*rows.columns)
         return self.keep(alone.unionByName(merged), "merged")
-
-    def _resolved(self) -> Resolved:
-        schemas = sorted({schema for facts in self.task_facts for schema in facts["schemas"]})
-        texts = frozenset(name for facts in self.task_facts for name in facts["texts"])
-        read = [pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema))) for schema in schemas]
-        return Resolved.of(read or [pa.schema([(name, pa.null()) for name in self.request.riding])], texts)
 
     @cached_property
     def task_facts(self) -> list[dict[str, Any]]:
@@ -267,7 +285,7 @@ class SparkRun:
 
     def _find(self, active: DataFrame) -> Found:
         """Documents that share a bucket."""
-        keys = active.select("doc", "block", "signature", "keys").mapInArrow(self.banded.keys, KEYS)
+        keys = self._keys(active)
         buckets = self.keep(keys.groupBy("part").applyInArrow(of_table(self.banded.buckets), BUCKETS), "buckets")
         parts = facts_of(buckets)
         cold = buckets.where(f.col("a").isNotNull()).select("a", "b").distinct()
@@ -285,6 +303,20 @@ class SparkRun:
             pairs, seen = self.tables.counted(pairs.unionByName(inside).dropDuplicates(["a", "b"]), "survivors")
             hot, count = members.select("doc").distinct(), seen["rows"]
         return Found(pairs, count, hot, candidate_facts(parts, tasks, self.request.settings.spec.k))
+
+    def _keys(self, active: DataFrame) -> DataFrame:
+        """KEYS: of documents that a run before has banded, as it did."""
+        if self.before is None:
+            return active.select("doc", "block", "signature", "keys").mapInArrow(self.banded.keys, KEYS)
+        stored = self.before.keys(self.banding)
+        fresh = active.join(self.before.documents.select("doc"), "doc", "left_anti")
+        made = fresh.select("doc", "block", "signature", "keys").mapInArrow(self.banded.keys, KEYS)
+        return (
+            stored.join(active.select("doc"), "doc", "left_semi")
+            .select("band", "key", "doc")
+            .mapInArrow(DealtRows(self.banded), KEYS)
+            .unionByName(made)
+        )
 
     def _agreed(self, cold: DataFrame, most: int) -> DataFrame:
         spec = self.request.settings.spec
@@ -306,6 +338,7 @@ class SparkRun:
             if self.brute_force:
                 self._score_all(self._everything())
             else:
+                self.compared = self.found.pairs
                 self._score_all(self._score(self.found.pairs, self.found.many))
                 facts.update(compared=self.found.many, passed=self.pairs)
                 facts["hot_kept"] = self._thin()
@@ -321,7 +354,13 @@ class SparkRun:
         return joined.groupBy("bin").applyInArrow(of_table(self.scoring.everything), SCORED)
 
     def _score(self, pairs: DataFrame, count: int) -> DataFrame:
-        """Pairs (a, b, agree) to those that count."""
+        """Pairs (a, b, agree) to those that count; what a run before has compared is not compared again."""
+        if self.before is None:
+            return self._compared(pairs, count)
+        known, rest = split_known(pairs, self.before.pairs)
+        return known.unionByName(self._compared(self.keep(rest, "new-pairs"), count))
+
+    def _compared(self, pairs: DataFrame, count: int) -> DataFrame:
         if self.request.settings.verify != "exact":
             return pairs.mapInArrow(of_batches(self.scoring.by_estimate), SCORED)
         in_bins = binned(pairs, count, max(1, BIN_BYTES // (2 * self._payload_bytes)))
@@ -370,6 +409,7 @@ class SparkRun:
         """Whether new pairs were found among the active documents."""
         found = self._find(active)
         known = self.scored.select("a", "b")
+        self.compared = self.compared.unionByName(found.pairs).dropDuplicates(["a", "b"])
         fresh = self._score(found.pairs.join(known, ["a", "b"], "left_anti"), found.many)
         fresh, seen = self.tables.counted(fresh, "fresh")
         if not seen["rows"]:
@@ -467,6 +507,24 @@ class SparkRun:
         first, second = (names.withColumnsRenamed({"doc": end, "id": f"id_{end}"}) for end in ("a", "b"))
         both = self.scored.join(first, "a").join(second, "b")
         return both.mapInArrow(self.scoring.named, self.scoring.pairs_schema)
+
+    def save(self, folder: str) -> Saved:
+        """Signatures, band keys and verdicts, for a run over these documents and further ones.
+
+        Raises:
+            UsageError: Everything was compared, or keys do not follow from signatures.
+        """
+        require_saved_keys(self.request)
+        if self.brute_force:
+            raise UsageError("a small corpus was compared whole, so it has no bands to go on from; ask for bands and rows")
+        about = {
+            "spec": json.loads(self.settings.spec.to_json()),
+            "parameters": self.settings.parameters(),
+            "types": self.types,
+        }
+        saved = Saved.write(self.spark, folder, about, self.documents, with_verdicts(self.compared, self.scored))
+        saved.write_keys(self.request, self.banding)
+        return saved
 
     def to_clusters(self) -> None:
         """Everything up to clusters."""

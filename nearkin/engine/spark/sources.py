@@ -93,26 +93,31 @@ class FrameSource:
     Attributes:
         frame: The rows.
         request: What is asked.
+        before: Rows that were sketched by a run before, and are only read again.
     """
 
     frame: DataFrame
     request: Request
+    before: DataFrame | None = None
 
     def documents(self) -> DataFrame:
-        return self._read().mapInArrow(Sketching(self.request).rows, self.request.schema)
+        return self._read(self.frame).mapInArrow(Sketching(self.request).rows, self.request.schema)
 
     def hashes(self, hashing: Hashing) -> DataFrame:
         """Shingle hashes of all documents."""
-        return self._read().mapInArrow(hashing.rows, HASHES)
+        return self._read(self.frame).mapInArrow(hashing.rows, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
         some = wanted.select(f.col("id").alias("__wanted"))
         name = f.col(quoted(str(self.request.columns.id))).cast("string")
-        found = self._read().join(some, name == f.col("__wanted")).drop("__wanted")
+        rows_again = self._read(
+            self.frame if self.before is None else self.frame.unionByName(self.before, allowMissingColumns=True)
+        )
+        found = rows_again.join(some, name == f.col("__wanted")).drop("__wanted")
         return found.mapInArrow(Again(rows).frame, rows.schema)
 
-    def _read(self) -> DataFrame:
-        return self.frame.select(*(f.col(quoted(name)) for name in self.request.columns.all))
+    def _read(self, frame: DataFrame) -> DataFrame:
+        return frame.select(*(f.col(quoted(name)) for name in self.request.columns.all))
 
 
 def quoted(name: str) -> str:

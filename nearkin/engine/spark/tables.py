@@ -5,6 +5,7 @@ bound), outlives the loss of a worker, and is read by column: of a document's ro
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
@@ -49,5 +50,16 @@ class Tables:
 
 def remove(spark: SparkSession, folder: str) -> None:
     """Deletes a folder through Hadoop's file systems, whichever it is on."""
+    system, path = _on(spark, folder)
+    system.delete(path, True)
+
+
+def names_in(spark: SparkSession, folder: str) -> list[str]:
+    """What a folder holds; nothing of one that does not exist."""
+    system, path = _on(spark, folder)
+    return [entry.getPath().getName() for entry in system.listStatus(path)] if system.exists(path) else []
+
+
+def _on(spark: SparkSession, folder: str) -> tuple[Any, Any]:
     path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(folder)
-    path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).delete(path, True)
+    return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path
