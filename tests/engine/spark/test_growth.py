@@ -77,7 +77,7 @@ def test_what_cannot_be_gone_on_from(spark: SparkSession, halves: tuple[DataFram
 def test_a_stream_that_is_broken_off(
     spark: SparkSession, code: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second micro-batch is done, but that is not written down; after the restart the index is as if nothing had happened."""
+    """The second micro-batch is done, but unknown to Spark; after the restart the index is as if nothing had been."""
     url, some = f"sqlite:///{tmp_path / 'kin.db'}", code.slice(0, 90).select(["id", "text"])
     (tmp_path / "in").mkdir()
     for number in range(3):
@@ -114,7 +114,7 @@ def test_a_stream_that_is_broken_off(
             mine, theirs = index.get("code", row["id"]), straight.get("code", row["id"])
             assert mine is not None
             assert theirs is not None
-            assert (mine.id, mine.representative, mine.is_leader) == (theirs.id, theirs.representative, theirs.is_leader)
+            assert (mine.leader, mine.cluster, mine.similarity) == (theirs.leader, theirs.cluster, theirs.similarity)
         assert index.store.counts()["records"] == 90
 
 
