@@ -134,7 +134,7 @@ def test_rows_of_a_frame_that_are_no_documents(spark: SparkSession, frame: DataF
     some = spark.createDataFrame(rows, "id long, text string")
     with nks.dedup(some, id="id") as result:
         assert sorted((row.id, row.reason) for row in result.rejected.collect() if row.id) == [("2", "null text")]
-        assert result.statistics["rejected"] == 2
+        assert result.stages["sketch"]["rejected"] == 2
         assert {row.id: row.kind for row in result.clusters.collect()} == {"1": "kept", "3": "exact", "4": "empty"}
         assert sorted(row.id for row in result.kept.collect()) == [1, 4]
     with pytest.raises(RunError, match="document 2: null text"):

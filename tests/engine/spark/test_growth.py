@@ -43,6 +43,7 @@ def saved(halves: tuple[DataFrame, DataFrame], tmp_path_factory: pytest.TempPath
     return folder
 
 
+@pytest.mark.full
 def test_growth_is_a_run_over_all(code: pa.Table, halves: tuple[DataFrame, DataFrame], saved: str) -> None:
     assert len(list(Path(saved).glob("keys-20x4/band=*"))) == 20
     local = nk.dedup(code, id="id", **BANDED)
@@ -64,6 +65,7 @@ def test_other_bands_from_stored_signatures(
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
 
 
+@pytest.mark.full
 def test_what_cannot_be_gone_on_from(spark: SparkSession, halves: tuple[DataFrame, DataFrame], saved: str) -> None:
     old, new = halves
     with pytest.raises(UsageError, match="give the rows of the documents"):
