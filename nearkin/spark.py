@@ -6,11 +6,12 @@ Needs the extra: pip install 'nearkin[spark]', and Java 17 or 21.
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -166,7 +167,7 @@ def dedup(
     if unknown:
         raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(Settings.__dataclass_fields__)}")
     columns = Columns(text=text or (None if named else "text"), tokens=tokens, vector=vector, id=id)
-    with told():
+    with told(), ExitStack() as failed:
         columns = _with_dimensions(frame, columns)
         asked = Settings(spec=spec_for(columns, measure, spec), threshold=threshold, distance=distance, **settings)
         columns = replace(columns, extra=asked.extra_columns)
@@ -176,13 +177,17 @@ def dedup(
         if merge_parts:
             require_mergeable(asked.spec, asked.probes)
         asked.spec.require_key(key)
-        tables = Tables(frame.sparkSession, work or _temporary(frame.sparkSession))
+        # A folder of its own, for it is taken away whole.
+        folder = f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _temporary(frame.sparkSession)
+        tables = Tables(frame.sparkSession, folder)
+        failed.callback(tables.remove)
         if max_df is not None:
             request = _with_cut(frame, request, tables, max_df)
         saved = None if against is None else _saved(frame.sparkSession, against, before, request)
         source = FrameSource(frame, request, before)
         run = SparkRun(frame.sparkSession, source, request, progress or Silent(), tables, saved)
         run.to_clusters()
+        failed.pop_all()
     return SparkResult(run, frame if before is None else frame.unionByName(before, allowMissingColumns=True))
 
 
@@ -295,14 +300,15 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
     Raises:
         UsageError: Something was asked that only the local engine does.
     """
-
     if (finished := finished_already(job)) is not None:
         return finished
     _require_files(job, merge_parts)
     corpus = FileCorpus.open(job.inputs, job.on_error)
     corpus.check(job.columns)
-    with _session(master, conf) as spark, PeakMemory() as memory, told():
-        staging = job.partial
+    staging = job.partial
+    with ExitStack() as done, _session(master, conf) as spark, PeakMemory() as memory, told():
+        # Also after a failure: there is nothing in it that a run could go on from.
+        done.callback(shutil.rmtree, staging, ignore_errors=True)
         shutil.rmtree(staging, ignore_errors=True)
         (staging / "result").mkdir(parents=True)
         inputs = describe(corpus)
@@ -310,11 +316,9 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
         run = _run_of(request, corpus, spark, staging, progress)
         run.to_clusters()
         _write(job, run, staging / "result")
-
         data = collect_distributed(run, ", ".join(job.inputs), memory.peak, job.quoted)
         summary = {**summary_of(job, inputs, run.stages, data), "engine": "spark", "master": spark.sparkContext.master}
         publish(job, staging / "result", summary, data)
-        shutil.rmtree(staging, ignore_errors=True)
     return summary
 
 
