@@ -188,6 +188,11 @@ def between(load: list[float]) -> str:
     return f"{load[0]}–{load[1]}"
 
 
+def others(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of another size or system."""
+    return [other for other in rows if any(other.get(name) != row.get(name) for name in ("documents", "system"))]
+
+
 def show(record: dict[str, Any], to_page: bool) -> None:
     """After each figure, for a run may be stopped."""
     tables = tables_of(record)
@@ -201,7 +206,7 @@ def show(record: dict[str, Any], to_page: bool) -> None:
 def main() -> None:
     """Reads the options, measures, shows or writes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 20_000])
+    parser.add_argument("--sizes", type=int, nargs="*", default=[10_000, 20_000])
     parser.add_argument("--beside", type=int, default=20_000, help="documents of 1.5 kB for both engines; 0 for none")
     parser.add_argument("--mllib", type=int, nargs="*", default=[5_000], help="documents of 1.5 kB for MLlib and the engine")
     parser.add_argument("--folder", type=Path, default=Path("/tmp/nearkin-spark-bench"))
@@ -212,10 +217,15 @@ def main() -> None:
         run_mllib(*asked.run_mllib)
         return
     asked.folder.mkdir(parents=True, exist_ok=True)
-    record: dict[str, Any] = {"machine": machine(), "growth": [], "exponent": None, "beside": []}
+    record: dict[str, Any] = {"growth": [], "exponent": None, "beside": []}
+    if asked.write and RECORD.exists():
+        # Sizes and systems that are not measured now keep their figures.
+        record = json.loads(RECORD.read_bytes())
+    record["machine"] = machine()
     for size in asked.sizes:
         corpus = corpus_of(size, asked.folder, "lognormal:500:0.5")
-        record["growth"].append({"documents": size, **dedup(corpus, asked.folder / "out", "spark")})
+        row = {"documents": size, **dedup(corpus, asked.folder / "out", "spark")}
+        record["growth"] = sorted([row, *others(record["growth"], row)], key=lambda row: int(row["documents"]))
         record["exponent"] = exponent(record["growth"])
         show(record, asked.write)
     for size, systems in [(asked.beside, ("local", "spark"))] * bool(asked.beside) + [
@@ -225,7 +235,8 @@ def main() -> None:
         for system in systems:
             out = asked.folder / f"{system}-{size}-{time.time():.0f}"
             facts = mllib(corpus, out) if system == "mllib" else dedup(corpus, asked.folder / "out", system)
-            record["beside"].append({"system": system, "documents": size, **facts})
+            row = {"system": system, "documents": size, **facts}
+            record["beside"] = [*others(record["beside"], row), row]
             show(record, asked.write)
 
 
