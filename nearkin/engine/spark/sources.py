@@ -34,13 +34,11 @@ class FileSource:
         spark: The session.
         corpus: The files, in order.
         request: What is asked.
-        partitions: Tasks that share the files; None for runs of files of TASK_BYTES, and at least one for each core.
     """
 
     spark: SparkSession
     corpus: FileCorpus
     request: Request
-    partitions: int | None = None
 
     def documents(self) -> DataFrame:
         return self.files().mapInArrow(Sketching(self.request).files, self.request.schema)
@@ -67,11 +65,10 @@ class FileSource:
         return self.spark.sparkContext.parallelize(runs, len(runs)).flatMap(list).toDF(FILES)
 
     def runs(self) -> list[list[tuple[int, str, str]]]:
-        """The files of each task."""
+        """The files of each task: in runs of TASK_BYTES, and at least one for each core."""
         sizes = [size for size, _ in (file.status() for file in self.corpus.files)]
-        cores = self.partitions or self.spark.sparkContext.defaultParallelism
-        most = max(1, min(TASK_BYTES, sum(sizes) // cores)) if self.partitions is None else max(1, sum(sizes) // cores)
-        return list(_runs(self.corpus, sizes, most))
+        cores = self.spark.sparkContext.defaultParallelism
+        return list(_runs(self.corpus, sizes, max(1, min(TASK_BYTES, sum(sizes) // cores))))
 
 
 def _runs(corpus: FileCorpus, sizes: list[int], most: int) -> Iterator[list[tuple[int, str, str]]]:
