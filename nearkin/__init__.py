@@ -49,11 +49,15 @@ _HOMES = {
     "ServiceError": "nearkin.errors",
 }
 
-__all__ = [*_HOMES, "__version__"]
+_MODULES = ("spark",)
+
+__all__ = [*_HOMES, *_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     """Public names are imported at first use: `import nearkin` itself costs nothing."""
+    if name in _MODULES:
+        return import_module(f"nearkin.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'nearkin' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
     return getattr(import_module(_HOMES[name]), name)

@@ -133,7 +133,7 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
     saved = Saved.find(job.inputs)
     if saved is not None:
         job = _over_saved(job, saved)
-    if (finished := _finished(job)) is not None:
+    if (finished := finished_already(job)) is not None:
         return finished
     corpus = saved.corpus(job.on_error) if saved else FileCorpus.open(job.inputs, job.on_error, job.settings.memory // 32)
     with PeakMemory() as memory:
@@ -146,7 +146,7 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
         staging = work.folder("result")
         _write_outputs(job, corpus, run, result, wanted, staging)
     data = collect(run, result, wanted, count_reasons(staging / REJECTED), ", ".join(job.inputs), memory.peak)
-    summary = _summary(job, run, corpus, data)
+    summary = summary_of(job, run.work.manifest["inputs"], run.work.manifest["stages"], data)
     return _finish(job, work, staging, summary, data)
 
 
@@ -182,7 +182,7 @@ def partial_of(out: Path) -> Path:
     return out.with_name(out.name + ".partial")
 
 
-def _finished(job: Job) -> dict[str, Any] | None:
+def finished_already(job: Job) -> dict[str, Any] | None:
     """The summary of an output that is complete, when resuming; an error when it is in the way."""
     require_free(job.out, job.resume, job.overwrite)
     if job.overwrite or not job.out.exists():
@@ -276,7 +276,15 @@ def _annotations(run: LocalRun, result: Clustering) -> Callable[[int, int], pa.R
     return rows
 
 
-def _summary(job: Job, run: LocalRun, corpus: FileCorpus, data: ReportData) -> dict[str, Any]:
+def summary_of(job: Job, inputs: list[dict[str, Any]], stages: dict[str, dict[str, Any]], data: ReportData) -> dict[str, Any]:
+    """What run.json holds of a job.
+
+    Args:
+        job: It.
+        inputs: As `describe` says of the files.
+        stages: What each stage recorded.
+        data: The report.
+    """
     return {
         "nearkin": VERSION,
         **job.identity("dedup"),
@@ -285,10 +293,10 @@ def _summary(job: Job, run: LocalRun, corpus: FileCorpus, data: ReportData) -> d
         "rows": data.parameters.rows,
         "memory": job.settings.memory,
         "workers": job.settings.workers,
-        "inputs": run.work.manifest["inputs"],
+        "inputs": inputs,
         "counts": statistics(data),
-        "stages": run.work.manifest["stages"],
-        "metrics": FleetMetrics.of_stages(run.work.manifest["stages"]).to_dict(),
+        "stages": stages,
+        "metrics": FleetMetrics.of_stages(stages).to_dict(),
         "seconds": round(data.total_seconds, 3),
         "peak_memory": data.peak_memory,
         "out": str(job.out),
@@ -298,20 +306,25 @@ def _summary(job: Job, run: LocalRun, corpus: FileCorpus, data: ReportData) -> d
 
 
 def _finish(job: Job, work: WorkFolder, staging: Path, summary: dict[str, Any], data: ReportData) -> dict[str, Any]:
+    if job.save_signatures:
+        with disk(staging):
+            (work.path / "sketch").replace(staging / SIGNATURES)
+            if (work.path / "keys").exists():
+                (work.path / "keys").replace(staging / SIGNATURES / "keys")
+    publish(job, staging, summary, data)
+    work.remove()
+    return summary
+
+
+def publish(job: Job, staging: Path, summary: dict[str, Any], data: ReportData) -> None:
     """run.json and the report, then one rename."""
     with disk(staging):
         (staging / "report.html").write_text(render(data), "utf-8")
         write_atomically(staging / RUN, dump(summary))
         job.materials.write(staging, job.settings.spec)
-        if job.save_signatures:
-            (work.path / "sketch").replace(staging / SIGNATURES)
-            if (work.path / "keys").exists():
-                (work.path / "keys").replace(staging / SIGNATURES / "keys")
         if job.out.exists():
             _remove(job.out)
         staging.replace(job.out)
-    work.remove()
-    return summary
 
 
 def _remove(path: Path) -> None:

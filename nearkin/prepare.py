@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from nearkin.corpus import Columns, Corpus, FileCorpus, with_dimensions
 from nearkin.engine.local.frequencies import count_frequencies
@@ -71,8 +71,31 @@ def spec_for(columns: Columns, measure: str | None, spec: Spec | None = None, **
     return spec
 
 
+class Count(Protocol):
+    """In how many documents each shingle occurs, of those in more than a share of them."""
+
+    def __call__(
+        self,
+        corpus: Corpus,
+        columns: Columns,
+        spec: Spec,
+        materials: Materials,
+        workers: int,
+        folder: Path,
+        progress: Progress,
+        share: float = 0.0,
+    ) -> DocumentFrequencies: ...
+
+
 def prepare(
-    inputs: tuple[str, ...], columns: Columns, asked: Asked, on_error: str, workers: int, folder: Path, progress: Progress
+    inputs: tuple[str, ...],
+    columns: Columns,
+    asked: Asked,
+    on_error: str,
+    workers: int,
+    folder: Path,
+    progress: Progress,
+    count: Count = count_frequencies,
 ) -> Prepared:
     """Looks at the files as far as needed; of a saved run, its own Spec and document frequencies are taken.
 
@@ -84,6 +107,7 @@ def prepare(
         workers: Threads.
         folder: Takes what counting needs, for the time being.
         progress: Who is told.
+        count: Counts shingles: the local engine's way, or another one's.
     """
     if (saved := Saved.find(inputs)) is not None:
         if asked.max_df is not None or asked.cut_list is not None:
@@ -93,8 +117,8 @@ def prepare(
     columns = with_dimensions(corpus, columns)
     counting = Counting(corpus, columns, asked.spec(columns), Materials(asked.secret), workers, folder, progress)
     _check_weights(asked, counting.spec)
-    spec, cut = _cut(asked, counting)
-    spec, frequencies = _weights(asked, counting, spec)
+    spec, cut = _cut(asked, counting, count)
+    spec, frequencies = _weights(asked, counting, spec, count)
     return Prepared(columns, spec, Materials(asked.secret, frequencies, cut))
 
 
@@ -110,29 +134,38 @@ class Counting(NamedTuple):
     progress: Progress
 
 
-def _cut(asked: Asked, counting: Counting) -> tuple[Spec, DocumentFrequencies | None]:
+def _cut(asked: Asked, counting: Counting, count: Count) -> tuple[Spec, DocumentFrequencies | None]:
     if asked.max_df is not None and asked.cut_list is not None:
         raise UsageError(f"max_df={asked.max_df} and the cut list {asked.cut_list} exclude each other")
     if asked.cut_list is not None:
         cut = DocumentFrequencies.read(asked.cut_list, counting.spec)
     elif asked.max_df is not None:
-        cut = count_cut(asked.max_df, counting)
+        cut = count_cut(asked.max_df, counting, count)
     else:
         return counting.spec, None
     return replace(counting.spec, cut=cut.fingerprint), cut
 
 
-def count_cut(max_df: float, counting: Counting) -> DocumentFrequencies:
+def count_cut(max_df: float, counting: Counting, count: Count = count_frequencies) -> DocumentFrequencies:
     """The shingles of more than a share of the documents, and of at least LEAST_CUT documents.
 
     Raises:
         UsageError: The share is none, or documents have no shingles.
     """
+    require_cut(max_df, counting.spec)
+    return cut_of(count(*counting, max_df), max_df)
+
+
+def require_cut(max_df: float, spec: Spec) -> None:
+    """It is a share, of documents that have shingles."""
     if not 0 < max_df < 1:
         raise UsageError(f"max_df={max_df} is outside 0 to 1 (exclusive): the share of documents from which a shingle is cut")
-    if counting.spec.unit == "vector":
+    if spec.unit == "vector":
         raise UsageError(f"max_df={max_df} cuts shingles; vectors have none")
-    counted = count_frequencies(*counting, max_df)
+
+
+def cut_of(counted: DocumentFrequencies, max_df: float) -> DocumentFrequencies:
+    """The shingles that a cut leaves out."""
     return counted.above(max(max_df, (LEAST_CUT - 1) / max(counted.documents, 1)))
 
 
@@ -145,11 +178,8 @@ def _check_weights(asked: Asked, spec: Spec) -> None:
         raise UsageError(f"frequencies {asked.frequencies} need weights='tfidf'")
 
 
-def _weights(asked: Asked, counting: Counting, spec: Spec) -> tuple[Spec, DocumentFrequencies | None]:
+def _weights(asked: Asked, counting: Counting, spec: Spec, count: Count) -> tuple[Spec, DocumentFrequencies | None]:
     if asked.weights != "tfidf":
         return spec, None
-    if asked.frequencies is not None:
-        counted = DocumentFrequencies.read(asked.frequencies, spec)
-    else:
-        counted = count_frequencies(*counting)
+    counted = count(*counting) if asked.frequencies is None else DocumentFrequencies.read(asked.frequencies, spec)
     return replace(spec, weights="tfidf", frequencies=counted.fingerprint), counted

@@ -1,5 +1,7 @@
 """`nearkin dedup`."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,6 +60,16 @@ def dedup(
     save_signatures: Annotated[
         bool, typer.Option("--save-signatures", help="Keep signatures: the run can be re-banded.")
     ] = False,
+    engine: Annotated[str, typer.Option(help="local, or spark (pip install 'nearkin[spark]').")] = "local",
+    master: Annotated[
+        str | None, typer.Option(help="spark: as spark://HOST:7077, yarn, k8s://URL.  [default: local[*]]", metavar="URL")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", help="spark: a setting, as spark.executor.memory=8g.", metavar="KEY=VALUE")
+    ] = None,
+    merge_parts: Annotated[
+        bool, typer.Option("--merge-parts", help="spark: rows of one id are parts of a document, whose signatures are merged.")
+    ] = False,
     max_bucket: o.MaxBucket = 100,
     fanout: o.Fanout = 100,
     memory: o.Memory = o.MEMORY,
@@ -82,11 +94,12 @@ def dedup(
         nearkin dedup docs.parquet --then cosine:embedding:0.95 --out deduped/
 
         nearkin dedup deduped-with-signatures/ --threshold 0.9 --out stricter/
+
+        nearkin dedup /shared/crawl --engine spark --master spark://head:7077 --conf spark.executor.memory=8g --out /shared/out
     """
     from nearkin.cluster.keep import KeepPolicy
     from nearkin.engine.settings import Settings, parse_size, ride_along
-    from nearkin.jobs import Job, dedup_job, require_free
-    from nearkin.prepare import prepare
+    from nearkin.jobs import Job, require_free
 
     taken = {**context.params, **(o.planned(context, plan) if plan else {})}
     threshold, recall, bands, rows, memory = (taken[name] for name in ("threshold", "recall", "bands", "rows", "memory"))
@@ -94,6 +107,7 @@ def dedup(
     asked, policy = options.asked(), KeepPolicy.parse(keep)
     columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source, split))
     require_free(out, resume, overwrite)
+    run, prepare = engine_of(engine, master, conf or [], merge_parts)
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
         columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)
@@ -104,7 +118,7 @@ def dedup(
             workers=threads,
         )  # fmt: skip
         flags = (annotate, save_signatures, resume, overwrite, on_error)
-        summary = dedup_job(Job(tuple(inputs), out, columns, settings, *flags, materials=materials), shown)
+        summary = run(Job(tuple(inputs), out, columns, settings, *flags, materials=materials), shown)
         if audit:
             from nearkin.finished import audit_run
 
@@ -113,6 +127,34 @@ def dedup(
     finally:
         shown.close()
     show(summary, json)
+
+
+def engine_of(
+    engine: str, master: str | None, conf: list[str], merge_parts: bool
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What runs a Job, and what prepares one, of an engine.
+
+    Raises:
+        UsageError: There is no such engine, or it has no such option.
+    """
+    from nearkin.errors import UsageError
+
+    if engine == "spark":
+        from nearkin.engine.spark.session import parse_conf
+        from nearkin.spark import dedup_files, prepare_files
+
+        where = (master, parse_conf(conf))
+        return partial(dedup_files, *where, merge_parts), partial(prepare_files, *where)
+    if engine != "local":
+        raise UsageError(f"engine={engine!r} is not one of local, spark")
+    if merge_parts:
+        raise UsageError("--merge-parts is of --engine spark")
+    if master or conf:
+        raise UsageError(f"--{'master ' + master if master else 'conf ' + conf[0]} is of --engine spark")
+    from nearkin.jobs import dedup_job
+    from nearkin.prepare import prepare
+
+    return dedup_job, prepare
 
 
 def show(summary: dict[str, Any], json: bool) -> None:

@@ -56,11 +56,15 @@ class KeepPolicy:
             lengths: int64 (n,), bytes of text.
             ties: integer (n,), the rank of each document's id.
         """
-        keys = {f"{i}": _sort_key(term, columns, lengths) for i, term in enumerate(self.terms)}
+        keys = {f"{i}": key for i, key in enumerate(self.keys(columns, lengths))}
         ways = [(f"{i}", "descending" if term.descending else "ascending") for i, term in enumerate(self.terms)]
         table = pa.table({**keys, "ties": pa.array(ties)})
         order = pc.sort_indices(table, sort_keys=[*ways, ("ties", "ascending")])
         return order.to_numpy().astype(np.uint32)
+
+    def keys(self, columns: pa.Table, lengths: np.ndarray) -> list[pa.Array | pa.ChunkedArray]:
+        """What documents are sorted by, a column for each criterion; see `order` for the arguments."""
+        return [_sort_key(term, columns, lengths) for term in self.terms]
 
 
 def _parse_term(text: str) -> Term:
@@ -81,14 +85,14 @@ def _sort_key(term: Term, columns: pa.Table, lengths: np.ndarray) -> pa.Array | 
         return pc.if_else(pc.is_null(text), None, pc.fill_null(position, len(term.values)))
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    return _numbers_if_all_are(column) if _is_text(column.type) else column
+    return numbers_if_all_are(column) if is_text(column.type) else column
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def _numbers_if_all_are(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def numbers_if_all_are(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """A text column (csv has no other) sorts as numbers where every value is one, else by bytes."""
     text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
     filled = pc.if_else(pc.equal(text, ""), None, text)

@@ -338,16 +338,18 @@ def hot_bucket_pairs(
     margin: int,
     join: int,
     leaders: np.ndarray,
+    known: int,
     histogram: np.ndarray,
     out: np.ndarray,
-) -> int:
+) -> tuple[int, int]:
     """Clusters a bucket inside itself: members in keep order, each compared with the bucket's leaders so far.
 
     A member is paired with the leader it agrees with most and with the first one in keep order (the likeliest to stay kept)
     among those that pass the margin. It becomes a leader itself unless one agrees in at least `join` slots, and while there
-    are fewer than leaders.shape[0], so work is bounded by members · fanout.
+    are fewer than leaders.shape[0], so work is bounded by members · fanout. The first `known` leaders are there already.
+    Returns how many pairs were written and how many leaders are known now, so a bucket may come in portions.
     """
-    count, known = U64(0), 0
+    count, known = U64(0), np.int64(known)
     for m in range(members.shape[0]):
         a = members[m]
         best, best_leader, first_leader = -1, 0, -1
@@ -369,7 +371,7 @@ def hot_bucket_pairs(
         if best < join and known < leaders.shape[0]:
             leaders[known] = a
             known += 1
-    return np.int64(count)
+    return np.int64(count), known
 
 
 @kernel

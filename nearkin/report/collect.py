@@ -1,7 +1,7 @@
 """From a finished local run to what its report shows."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
+from nearkin.engine.settings import Settings
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, boilerplate
 from nearkin.evaluate.explain import windows as windows_of
 from nearkin.evaluate.overlap import Overlap, overlap
@@ -46,12 +47,39 @@ PAIRS_AT_ONCE = 1 << 20
 CURVE_POINTS = 200
 
 
+class Ran(Protocol):
+    """A run of any engine, as far as a report speaks of what was asked and recorded."""
+
+    @property
+    def settings(self) -> Settings:
+        """The request."""
+
+    @property
+    def materials(self) -> Materials:
+        """What the Spec names but does not hold."""
+
+    @property
+    def measure(self) -> Measure:
+        """How documents were compared."""
+
+    @property
+    def banding(self) -> Banding:
+        """Bands and rows."""
+
+    @property
+    def brute_force(self) -> bool:
+        """Whether everything was compared."""
+
+    def recorded(self, stage: str) -> dict[str, Any]:
+        """The facts of a stage; none if it did not run."""
+
+
 class Wanted:
     """The documents whose text the report quotes, collected while the corpus is read for another purpose anyway."""
 
     def __init__(self, run: LocalRun, result: Clustering, clusters: int = CLUSTERS) -> None:
         self.members = largest_clusters(result, clusters)
-        self.hottest: list[list[int]] = (run.work.done("candidates") or {}).get("hottest", [])[:HOT_BUCKETS]
+        self.hottest: list[list[int]] = run.recorded("candidates").get("hottest", [])[:HOT_BUCKETS]
         self.next_to_part = next_to_part(run)
         quoted = {x for kept, shown in self.members for x in (kept, *shown)} | {bucket[2] for bucket in self.hottest}
         quoted |= {x for pair in self.next_to_part for x in (pair.a, pair.b)}
@@ -94,18 +122,18 @@ def collect(
     documents = run.documents()
     return ReportData(
         title=title,
-        parameters=_parameters(run),
-        counts=_counts(run, result),
+        parameters=parameters(run),
+        counts=counts(run, result.counts()),
         seconds=tuple(StageSeconds(name, facts["seconds"]) for name, facts in run.work.manifest["stages"].items()),
         peak_memory=peak,
         cluster_sizes=_cluster_sizes(result),
         verified=_verified(run),
-        estimated=_estimated(run),
+        estimated=estimated(run),
         sources=_sources(documents, result, run.settings.source),
-        hot_buckets=tuple(_hot_bucket(bucket, wanted, documents, run) for bucket in wanted.hottest),
+        hot_buckets=tuple(hot_bucket(bucket, wanted.texts, run) for bucket in wanted.hottest),
         rejected=tuple(ReasonCount(reason, rows) for reason, rows in sorted(rejected.items(), key=lambda x: (-x[1], x[0]))),
         clusters=_clusters(documents, result, wanted),
-        warnings=tuple(_warnings(run)),
+        warnings=tuple(warnings(run)),
         boilerplate=_boilerplate(run, wanted),
         overlap=_overlap(run, run.settings.source),
         leakage=_overlap(run, run.settings.split),
@@ -138,7 +166,8 @@ def _borderline(documents: Documents, wanted: Wanted) -> tuple[Borderline, ...]:
     return tuple(Borderline(pair.threshold, pair.similarity, *sides(pair)) for pair in wanted.next_to_part)
 
 
-def _parameters(run: LocalRun) -> Parameters:
+def parameters(run: Ran) -> Parameters:
+    """What was asked for, and what followed from it."""
     settings, spec = run.settings, run.settings.spec
     bands, rows = (0, 0) if run.brute_force else (run.banding.bands, run.banding.rows)
     verify = "exact" if run.brute_force else settings.verify
@@ -167,8 +196,9 @@ def s_curve(measure: Measure, banding: Banding) -> tuple[float, ...]:
     return tuple(round(banding.candidate_probability(float(collision)), 6) for collision in collisions)
 
 
-def _counts(run: LocalRun, result: Clustering) -> Counts:
-    facts, counts = run.work.done("sketch") or {}, result.counts()
+def counts(run: Ran, counts: Mapping[str, int]) -> Counts:
+    """What became of the documents, from what `Clustering.counts` says."""
+    facts = run.recorded("sketch")
     return Counts(
         read=facts["documents"] + facts["rejected"],
         kept=counts["documents_kept"],
@@ -196,8 +226,9 @@ def _verified(run: LocalRun) -> Histogram:
     return total
 
 
-def _estimated(run: LocalRun) -> Histogram:
-    agreements = (run.work.done("candidates") or {}).get("histogram")
+def estimated(run: Ran) -> Histogram:
+    """Candidates by estimated similarity."""
+    agreements = run.recorded("candidates").get("histogram")
     if agreements is None:
         return Histogram()
     counts = np.array(agreements)
@@ -230,13 +261,14 @@ def _clusters(documents: Documents, result: Clustering, wanted: Wanted) -> tuple
     )
 
 
-def _hot_bucket(bucket: list[int], wanted: Wanted, documents: Documents, run: LocalRun) -> HotBucket:
+def hot_bucket(bucket: list[int], texts: Mapping[int, str], run: Ran) -> HotBucket:
+    """Of (band, members, first member) and the text of the first member."""
     band, members, first = bucket
     if run.settings.spec.measure not in ("jaccard", "weighted-jaccard"):
         return HotBucket(band, members, ())
     rows = run.banding.rows
     slots = np.arange(band * rows, (band + 1) * rows)
-    return HotBucket(band, members, shingles_of_slots(wanted.texts.get(first, ""), slots, run.settings.spec, run.materials))
+    return HotBucket(band, members, shingles_of_slots(texts.get(first, ""), slots, run.settings.spec, run.materials))
 
 
 def shingles_of_slots(text: str, slots: np.ndarray, spec: Spec, materials: Materials = NOTHING) -> tuple[str, ...]:
@@ -254,12 +286,13 @@ def shingles_of_slots(text: str, slots: np.ndarray, spec: Spec, materials: Mater
     return tuple(dict.fromkeys(windows[alone[i]] for i in found.tolist()))
 
 
-def _warnings(run: LocalRun) -> list[str]:
+def warnings(run: Ran) -> list[str]:
+    """What the reader of a report should know, in sentences."""
     out = []
-    facts, settings = run.work.done("sketch") or {}, run.settings
-    if (then := run.work.done("then")) is not None and then["rejected"]:
+    facts, settings = run.recorded("sketch"), run.settings
+    if (then := run.recorded("then")) and then["rejected"]:
         out.append(f"{then['rejected']:,} kept documents have no vector to compare by {settings.then}; they stay")
-    if all_cut := (run.work.done("collapse") or {}).get("all_cut"):
+    if all_cut := run.recorded("collapse").get("all_cut"):
         out.append(f"{all_cut:,} documents are nothing but shingles that the cut leaves out; only their exact copies go")
     if repeated := facts.get("repeated_ids"):
         out.append(f"{repeated:,} rows share an id with another; #<path>:<row> was appended to each of them")
@@ -270,7 +303,7 @@ def _warnings(run: LocalRun) -> list[str]:
             f"bands × rows = {run.banding.bands} × {run.banding.rows} reach recall {run.banding.recall:.3f} at "
             f"the threshold, less than the asked {settings.recall}; leave them out to have them solved"
         )
-    hot = (run.work.done("candidates") or {}).get("hot_buckets", 0)
+    hot = run.recorded("candidates").get("hot_buckets", 0)
     if settings.distance is not None and hot:
         out.append(
             f"{hot:,} buckets held more than {settings.max_bucket} documents and were clustered inside themselves, so pairs "

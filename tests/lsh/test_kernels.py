@@ -105,7 +105,8 @@ def test_hot_bucket_pairs_with_the_most_similar_leader_and_the_first(fanout: int
     signatures = signatures_of(50, 16, 2, 5)
     margin, join, members = 9, 11, np.random.default_rng(1).permutation(50).astype(np.uint64)
     out, histogram = np.empty(100, np.uint64), np.zeros(17, np.int64)
-    count = kernels.hot_bucket_pairs(members, signatures, TWO.kind, margin, join, np.empty(fanout, np.uint64), histogram, out)
+    known, limits = np.empty(fanout, np.uint64), (margin, join)
+    count, _ = kernels.hot_bucket_pairs(members, signatures, TWO.kind, *limits, known, 0, histogram, out)
     leaders: list[int] = []
     want = []
     for a in members.tolist():
@@ -116,6 +117,13 @@ def test_hot_bucket_pairs_with_the_most_similar_leader_and_the_first(fanout: int
         if (not scores or max(scores) < join) and len(leaders) < fanout:
             leaders.append(a)
     assert out[:count].tolist() == want
+    # In two portions it comes to the same.
+    again, counted = np.empty(100, np.uint64), np.zeros(17, np.int64)
+    first, kept = kernels.hot_bucket_pairs(members[:20], signatures, TWO.kind, *limits, known, 0, counted, again)
+    rest, kept = kernels.hot_bucket_pairs(members[20:], signatures, TWO.kind, *limits, known, kept, counted, again[first:])
+    assert again[: first + rest].tolist() == want
+    assert known[:kept].tolist() == leaders
+    assert counted.tolist() == histogram.tolist()
 
 
 def test_empty_slots_agree_with_nothing() -> None:

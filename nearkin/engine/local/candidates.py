@@ -2,18 +2,18 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
+from nearkin.engine.banding import Limits, band_keys
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pairs import PairSpool
 from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.lsh import kernels
-from nearkin.lsh.bands import Form, even_slabs, make_keys
+from nearkin.lsh.bands import Form, even_slabs
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
 from nearkin.threads import ordered_map
@@ -59,29 +59,24 @@ class Banded(NamedTuple):
 
     banding: Banding
     form: Form
-    join: int
-    """Agreeing slots from which a member of a hot bucket joins a leader for good."""
+    limits: Limits
 
     @classmethod
-    def of(cls, measure: Measure, banding: Banding, documents: Documents, threshold: float) -> "Banded":
+    def of(cls, measure: Measure, banding: Banding, documents: Documents, settings: Settings) -> "Banded":
         """For a measure's signatures."""
-        return cls(banding, measure.form(banding, documents.keys), ceil(measure.slots_at(threshold)))
+        return cls(banding, measure.form(banding, documents.keys), Limits.of(measure, banding, settings))
 
 
 def write_band_keys(documents: Documents, blocks: np.ndarray, banded: Banded, work: WorkFolder, workers: int) -> None:
     """`keys/BB`, uint64 (n·(1 + probes),) for each band: the keys of a document one after the other."""
-    per = 1 + banded.banding.probes
     folder = work.folder("keys")
 
     def keys_of(bounds: tuple[int, int]) -> np.ndarray:
-        start, end = bounds
-        out = np.empty((banded.banding.bands * per, end - start), np.uint64)
-        salts = np.ascontiguousarray(blocks[start:end])
-        if documents.keys is None:
-            make_keys(banded.form, np.ascontiguousarray(documents.signatures[start:end]), salts, out)
-        else:
-            kernels.salt_keys(np.ascontiguousarray(documents.keys[start:end]), salts, out)
-        return out.reshape(-1, per, end - start).transpose(0, 2, 1).reshape(-1, per * (end - start))
+        rows = slice(*bounds)
+        kept = None if documents.keys is None else np.ascontiguousarray(documents.keys[rows])
+        signatures, salts = (np.ascontiguousarray(array[rows]) for array in (documents.signatures, blocks))
+        keys = band_keys(banded.form, banded.banding, signatures, kept, salts)
+        return keys.reshape(len(keys), -1)
 
     files = [(folder / f"{band:04d}").open("wb") for band in range(banded.banding.bands)]
     try:
@@ -99,9 +94,7 @@ class CandidateFinder:
     def __init__(self, documents: Documents, work: WorkFolder, settings: Settings, active: np.ndarray, banded: Banded) -> None:
         self.documents = documents
         self.settings = settings
-        self.banding, self.form = banded.banding, banded.form
-        self.margin = 0 if settings.verify == "none" else self.banding.margin
-        self.join = max(self.margin, banded.join)
+        self.banding, self.form, self.limits = banded
         self.per = 1 + self.banding.probes
         self.active = np.repeat(active, self.per) if self.per > 1 else active
         self.rank = work.load("rank")
@@ -157,7 +150,7 @@ class CandidateFinder:
         out = np.empty(int((sizes * (sizes - 1) // 2).sum()), np.uint64)
         histogram = np.zeros(self.settings.spec.k + 1, np.int64)
         found = kernels.bucket_pairs(
-            ordinals, starts, ends, self.documents.signatures, self.hot, band, *self.form, self.margin, histogram, out
+            ordinals, starts, ends, self.documents.signatures, self.hot, band, *self.form, self.limits.margin, histogram, out
         )
         return out[:found].copy(), histogram
 
@@ -165,8 +158,8 @@ class CandidateFinder:
         members = distinct(members) if self.per > 1 else members
         ordered = members[np.argsort(self.rank[members])]
         leaders, out = np.empty(self.settings.fanout, np.uint64), np.empty(2 * len(members), np.uint64)
-        found = kernels.hot_bucket_pairs(
-            ordered, self.documents.signatures, self.form.kind, self.margin, self.join, leaders, self.counts.histogram, out
+        found, _ = kernels.hot_bucket_pairs(
+            ordered, self.documents.signatures, self.form.kind, *self.limits, leaders, 0, self.counts.histogram, out
         )
         self.hot[members] = True
         self.counts.hot.append(Bucket(band, len(members), int(ordered[0])))

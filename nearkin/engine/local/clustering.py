@@ -1,5 +1,6 @@
 """Stage 5: scored pairs to the kept document of each document."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,7 +76,7 @@ def cluster(scored: Overlaps, grouped: Grouped, comparing: Payloads | Estimates,
     else:
         orders, floor = (np.asarray(grouped.order), np.asarray(grouped.rank)), settings.lowest_similarity
         leader = components(scored, *orders, floor, comparing.compare)
-        similarity = _compared(leader, comparing.compare)
+        similarity = compared(leader, comparing.compare)
     return spread(leader, similarity, grouped, settings.empty)
 
 
@@ -88,7 +89,8 @@ def look_up(scored: Overlaps, leader: np.ndarray) -> np.ndarray:
     return similarity
 
 
-def _compared(leader: np.ndarray, compare) -> np.ndarray:  # type: ignore[no-untyped-def]
+def compared(leader: np.ndarray, compare: Callable[[np.ndarray], Overlaps]) -> np.ndarray:
+    """The same by comparing each document with its leader."""
     similarity = np.ones(len(leader))
     joined = np.flatnonzero(leader != np.arange(len(leader), dtype=np.uint32))
     similarity[joined] = compare(pack(joined, leader[joined])).similarity

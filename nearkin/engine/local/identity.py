@@ -30,7 +30,7 @@ def separate_repeated_ids(documents: Documents, names: Sequence[str]) -> int:
 
 def repeated_ids(ids: pa.ChunkedArray) -> np.ndarray:
     """Positions of ids that occur more than once, int64, sorted."""
-    hashes = np.concatenate([_hashes(chunk) for chunk in ids.chunks] or [np.empty(0, np.uint64)])
+    hashes = np.concatenate([id_hashes(chunk) for chunk in ids.chunks] or [np.empty(0, np.uint64)])
     ordered = np.sort(hashes)
     twice = distinct(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(twice):
@@ -41,7 +41,8 @@ def repeated_ids(ids: pa.ChunkedArray) -> np.ndarray:
     return suspects[pc.is_in(ids.take(pa.array(suspects)), often).to_numpy()]
 
 
-def _hashes(ids: pa.Array) -> np.ndarray:
+def id_hashes(ids: pa.Array) -> np.ndarray:
+    """uint64 (n,) of ids (large_string)."""
     data, offsets = text_buffers(ids)
     out = np.empty(len(ids), np.uint64)
     hashing.hash_each(data, offsets, key_of("xxh3", 0), out)

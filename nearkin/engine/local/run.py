@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearkin.corpus import Columns, Corpus
+from nearkin.engine.banding import keeps_keys, keyer_of
 from nearkin.engine.local import collapse, sketching, verifying
 from nearkin.engine.local.candidates import Banded, CandidateCounts, CandidateFinder, write_band_keys
 from nearkin.engine.local.clustering import Clustering, Grouped, cluster
@@ -19,7 +20,6 @@ from nearkin.engine.local.work import WorkFolder, map_file
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES, Settings
 from nearkin.errors import RunError, UsageError
-from nearkin.lsh.bands import probing_keys, whole_keys
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.sketch.materials import NOTHING, Materials
@@ -63,6 +63,10 @@ class LocalRun:
         """Bands and rows, for this corpus' size where that matters."""
         return self.settings.banding(self.measure, (self.work.done("sketch") or {}).get("documents", 0))
 
+    def recorded(self, stage: str) -> dict[str, Any]:
+        """The facts of a stage that is done; none of another one."""
+        return self.work.done(stage) or {}
+
     def _banded(self) -> Banded:
         keyed = (self.work.done("sketch") or {}).get("keyed")
         if (keyed or self._keeps_keys) and keyed != self._key_shape:
@@ -71,22 +75,14 @@ class LocalRun:
                 f"this run cannot be banded anew: its keys were {made}, and this asks for {self._key_shape}; give the same "
                 "--bands, --rows and --probes, or sketch the inputs again"
             )
-        return Banded.of(self.measure, self.banding, self.documents(), self.settings.threshold)
+        return Banded.of(self.measure, self.banding, self.documents(), self.settings)
 
     def _keyer(self) -> Keyer | None:
-        spec, banding = self.settings.spec, self.banding if self._keeps_keys else None
-        if banding is None:
-            return None
-        bands, rows, probes = banding.bands, banding.rows, banding.probes
-        if probes:
-            return Keyer(bands * (1 + probes), lambda slots, runners: probing_keys(slots, runners, bands, rows, probes), True)
-        assert spec.truncated
-        return Keyer(bands, lambda slots, _: whole_keys(slots, bands, rows))
+        return keyer_of(self.settings, self.banding) if self._keeps_keys else None
 
     @property
     def _keeps_keys(self) -> bool:
-        """Whether band keys are made while sketching, for they do not follow from what is kept."""
-        return self.settings.spec.truncated or self.settings.probes > 0
+        return keeps_keys(self.settings)
 
     @property
     def _key_shape(self) -> list[int]:

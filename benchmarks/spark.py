@@ -1,0 +1,244 @@
+"""The Spark engine: growth with the corpus, and side by side with MLlib's MinHashLSH and with the local engine.
+
+python -m benchmarks.spark                                   quick sizes, to the terminal
+python -m benchmarks.spark --sizes 100000 1000000 --beside 400000 --mllib 100000 --write
+
+Whole processes over local[2]; memory is sampled over the process tree (resident sets: the Java process, which is driver and
+worker in one here, and the sum of the Python workers). Writes benchmarks/spark.json and the tables of docs/spark.md.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+
+from benchmarks.pages import described
+from benchmarks.tables import Table, write_page
+from nearkin.evaluate.bench import machine
+from nearkin.evaluate.synth import SynthSettings, synth
+
+HERE = Path(__file__).parent
+PAGE, RECORD = HERE.parent / "docs" / "spark.md", HERE / "spark.json"
+HEAP = "3g"
+MLLIB_SECONDS = 1200
+MLLIB_TABLES = 3
+"""Hash tables of one hash each: P(candidate) at 0.8 is 1 − 0.2³ = 0.992."""
+
+
+def corpus_of(documents: int, folder: Path, length: str, files: int = 8) -> Path:
+    """A synthetic corpus, made once."""
+    path = folder / f"{documents}-{length.replace(':', '-')}"
+    if not (path / "truth.parquet").exists():
+        synth(path, SynthSettings(documents=documents, length=length, similarity=(0.6, 1.0), files=files, seed=1))
+    return path
+
+
+class Watched:
+    """A whole process: seconds, processor seconds, memory, load of the machine."""
+
+    def __init__(self, line: list[str], limit: float) -> None:
+        began, load = time.perf_counter(), os.getloadavg()[0]
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.java = self.python = self.cpu = 0.0
+        stop = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(process.pid, stop))
+        watcher.start()
+        try:
+            self.out = process.communicate(timeout=limit)[0]
+        except subprocess.TimeoutExpired:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+            self.out = b""
+        self.seconds = time.perf_counter() - began
+        stop.set()
+        watcher.join()
+        self.code = process.wait()
+        self.load = [round(load, 1), round(os.getloadavg()[0], 1)]
+
+    def _watch(self, pid: int, stop: threading.Event) -> None:
+        while not stop.wait(0.2):
+            java = python = cpu = 0.0
+            try:
+                for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+                    times = process.cpu_times()
+                    cpu += times.user + times.system + times.children_user + times.children_system
+                    if "java" in process.name():
+                        java += process.memory_info().rss
+                    else:
+                        python += process.memory_info().rss
+            except psutil.Error:
+                continue
+            self.java, self.python, self.cpu = max(self.java, java), max(self.python, python), max(self.cpu, cpu)
+
+    def facts(self) -> dict[str, Any]:
+        """As the record holds them."""
+        memory = {"java_gb": round(self.java / 1e9, 2), "python_gb": round(self.python / 1e9, 2)}
+        return {"seconds": round(self.seconds, 1), "cpu": round(self.cpu, 1), **memory, "load": self.load}
+
+
+def dedup(corpus: Path, out: Path, engine: str) -> dict[str, Any]:
+    """`nearkin dedup` with an engine; what run.json says of the stages beside what was watched."""
+    line = [sys.executable, "-m", "nearkin", "dedup", str(corpus / "documents"), "--id", "id", "--out", str(out), "--overwrite"]
+    if engine == "spark":
+        line += ["--engine", "spark", "--master", "local[2]", "--conf", f"spark.driver.memory={HEAP}"]
+        line += ["--conf", "spark.sql.shuffle.partitions=8"]
+    watched = Watched(line, 7200)
+    if watched.code:
+        raise SystemExit(f"{' '.join(line)} failed")
+    stages = json.loads((out / "run.json").read_bytes())["stages"]
+    return {
+        **watched.facts(),
+        "stages": {name: facts["seconds"] for name, facts in stages.items()},
+        "shuffle_gb": round(sum(facts.get("shuffle_bytes", 0) for facts in stages.values()) / 1e9, 3),
+        "recall": recall_of(pq.read_table(out / "pairs.parquet", columns=["id_a", "id_b"]), corpus, out / "clusters.parquet"),
+    }
+
+
+def recall_of(pairs: Any, corpus: Path, clusters: Path | None = None) -> float:
+    """Of planted pairs at or above 0.8 that are not exact copies, the share that is listed.
+
+    Args:
+        pairs: id_a, id_b.
+        corpus: With its truth.
+        clusters: Of a run that lists exact groups by one member; pairs of the others are not expected.
+    """
+    found = set(map(frozenset, zip(pairs["id_a"].to_pylist(), pairs["id_b"].to_pylist(), strict=True)))
+    truth = pq.read_table(corpus / "truth.parquet").to_pylist()
+    wanted = [frozenset((row["id_a"], row["id_b"])) for row in truth if 0.8 <= row["similarity"] < 1.0]
+    if clusters is not None:
+        table = pq.read_table(clusters, columns=["id", "kept"])
+        listed = {name for pair in found for name in pair} | set(table.filter(table["kept"])["id"].to_pylist())
+        wanted = [pair for pair in wanted if pair <= listed]
+    return round(sum(pair in found for pair in wanted) / max(len(wanted), 1), 4)
+
+
+def mllib(corpus: Path, out: Path) -> dict[str, Any]:
+    """MLlib's MinHashLSH on the same files, in a process of its own."""
+    line = [sys.executable, "-m", "benchmarks.spark", "--run-mllib", str(corpus), str(out)]
+    watched = Watched(line, MLLIB_SECONDS)
+    if watched.code:
+        return {**watched.facts(), "finished": False}
+    pairs = pq.read_table(out).rename_columns(["id_a", "id_b"])
+    return {**watched.facts(), "finished": True, "recall": recall_of(pairs, corpus)}
+
+
+def run_mllib(corpus: str, out: str) -> None:
+    """Words in lower case, 3-grams, a sparse vector of 2^20 for each document, approxSimilarityJoin at distance 0.2."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.ml import Pipeline
+    from pyspark.ml.feature import HashingTF, MinHashLSH, NGram, RegexTokenizer
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as f
+
+    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", HEAP)
+    spark = builder.config("spark.sql.shuffle.partitions", "8").getOrCreate()
+    documents = spark.read.parquet(f"{corpus}/documents").where("text is not null").select("id", "text")
+    steps = [
+        RegexTokenizer(inputCol="text", outputCol="words", pattern=r"\w+", gaps=False),
+        NGram(inputCol="words", outputCol="grams", n=3),
+        HashingTF(inputCol="grams", outputCol="features", numFeatures=1 << 20, binary=True),
+    ]
+    vectors = Pipeline(stages=steps).fit(documents).transform(documents).where(f.size("grams") > 0).select("id", "features")
+    model = MinHashLSH(inputCol="features", outputCol="hashes", numHashTables=MLLIB_TABLES, seed=1).fit(vectors)
+    joined = model.approxSimilarityJoin(vectors, vectors, 0.2 + 1e-9).where("datasetA.id < datasetB.id")
+    joined.select(f.col("datasetA.id").alias("id_a"), f.col("datasetB.id").alias("id_b")).write.parquet(out)
+    spark.stop()
+
+
+def exponent(rows: list[dict[str, Any]]) -> float | None:
+    """Of the growth of seconds over the documents, between the smallest and the largest size."""
+    if len(rows) < 2:
+        return None
+    first, last = rows[0], rows[-1]
+    return round(math.log(last["seconds"] / first["seconds"]) / math.log(last["documents"] / first["documents"]), 3)
+
+
+def tables_of(record: dict[str, Any]) -> list[Table]:
+    """The figures as the page has them."""
+    growth, beside = [], []
+    for row in record["growth"]:
+        each = round(1e6 * row["seconds"] / row["documents"])
+        names = ("seconds", "cpu", "shuffle_gb", "java_gb", "python_gb", "recall")
+        growth.append((f"{row['documents']:,}", str(each), *(str(row[name]) for name in names), between(row["load"])))
+    for row in record["beside"]:
+        recall = str(row.get("recall", f"not finished in {MLLIB_SECONDS} s"))
+        cells = [str(row[name]) for name in ("seconds", "cpu", "java_gb", "python_gb")]
+        beside.append((row["system"], f"{row['documents']:,}", *cells, recall, between(row["load"])))
+    note = f"Documents of about 500 bytes, a heap of {HEAP}; growth exponent of the wall time: {record['exponent']}."
+    shown = ("documents", "µs a document", "wall s", "CPU s", "shuffle GB", "Java GB", "Python GB", "recall", "load")
+    sides = ("system", "documents", "wall s", "CPU s", "Java GB", "Python GB", "recall", "load")
+    return [
+        Table("growth", note, shown, growth),
+        Table("beside", f"Documents of 1.5 kB; MLlib with {MLLIB_TABLES} hash tables.", sides, beside),
+    ]
+
+
+def between(load: list[float]) -> str:
+    """Of the machine, before and after."""
+    return f"{load[0]}–{load[1]}"
+
+
+def others(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of another size or system."""
+    return [other for other in rows if any(other.get(name) != row.get(name) for name in ("documents", "system"))]
+
+
+def show(record: dict[str, Any], to_page: bool) -> None:
+    """After each figure, for a run may be stopped."""
+    tables = tables_of(record)
+    for table in tables:
+        print(table.markdown(), flush=True)
+    if to_page:
+        RECORD.write_text(json.dumps(record, indent=1) + "\n")
+        write_page(PAGE, tables, described(record["machine"]))
+
+
+def main() -> None:
+    """Reads the options, measures, shows or writes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="*", default=[10_000, 20_000])
+    parser.add_argument("--beside", type=int, default=20_000, help="documents of 1.5 kB for both engines; 0 for none")
+    parser.add_argument("--mllib", type=int, nargs="*", default=[5_000], help="documents of 1.5 kB for MLlib and the engine")
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/nearkin-spark-bench"))
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--run-mllib", nargs=2, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.run_mllib:
+        run_mllib(*asked.run_mllib)
+        return
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    record: dict[str, Any] = {"growth": [], "exponent": None, "beside": []}
+    if asked.write and RECORD.exists():
+        # Sizes and systems that are not measured now keep their figures.
+        record = json.loads(RECORD.read_bytes())
+    record["machine"] = machine()
+    for size in asked.sizes:
+        corpus = corpus_of(size, asked.folder, "lognormal:500:0.5")
+        row = {"documents": size, **dedup(corpus, asked.folder / "out", "spark")}
+        record["growth"] = sorted([row, *others(record["growth"], row)], key=lambda row: int(row["documents"]))
+        record["exponent"] = exponent(record["growth"])
+        show(record, asked.write)
+    for size, systems in [(asked.beside, ("local", "spark"))] * bool(asked.beside) + [
+        (n, ("mllib", "spark")) for n in asked.mllib
+    ]:
+        corpus = corpus_of(size, asked.folder, "fixed:1500")
+        for system in systems:
+            out = asked.folder / f"{system}-{size}-{time.time():.0f}"
+            facts = mllib(corpus, out) if system == "mllib" else dedup(corpus, asked.folder / "out", system)
+            row = {"system": system, "documents": size, **facts}
+            record["beside"] = [*others(record["beside"], row), row]
+            show(record, asked.write)
+
+
+if __name__ == "__main__":
+    main()

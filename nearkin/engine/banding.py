@@ -1,0 +1,62 @@
+"""Band keys and the limits of comparing by signatures: what both engines do alike."""
+
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from nearkin.engine.settings import Settings
+from nearkin.lsh import kernels
+from nearkin.lsh.bands import Form, make_keys, probing_keys, whole_keys
+from nearkin.lsh.curve import Banding
+from nearkin.measures import Measure
+from nearkin.sketch.sketcher import Keyer
+
+
+class Limits(NamedTuple):
+    """Agreeing slots that decide what becomes of a candidate."""
+
+    margin: int
+    """From which it is compared exactly."""
+    join: int
+    """From which a member of a hot bucket joins a leader for good."""
+
+    @classmethod
+    def of(cls, measure: Measure, banding: Banding, settings: Settings) -> "Limits":
+        """For a measure's signatures."""
+        margin = 0 if settings.verify == "none" else banding.margin
+        return cls(margin, max(margin, ceil(measure.slots_at(settings.threshold))))
+
+
+def keeps_keys(settings: Settings) -> bool:
+    """Whether band keys are made while sketching, for they do not follow from what is kept."""
+    return settings.spec.truncated or settings.probes > 0
+
+
+def keyer_of(settings: Settings, banding: Banding) -> Keyer | None:
+    """What makes them; None where keys follow from signatures."""
+    if not keeps_keys(settings):
+        return None
+    bands, rows, probes = banding.bands, banding.rows, banding.probes
+    if probes:
+        return Keyer(bands * (1 + probes), lambda slots, runners: probing_keys(slots, runners, bands, rows, probes), True)
+    return Keyer(bands, lambda slots, _: whole_keys(slots, bands, rows))
+
+
+def band_keys(form: Form, banding: Banding, signatures: np.ndarray, kept: np.ndarray | None, salts: np.ndarray) -> np.ndarray:
+    """uint64 (b, n, 1 + probes): the keys of n documents.
+
+    Args:
+        form: How signatures are banded.
+        banding: Bands and probes.
+        signatures: (n, w).
+        kept: uint64 (n, b·(1 + probes)): keys that were made while sketching, without a block.
+        salts: uint64 (n,): of each document's block.
+    """
+    per = 1 + banding.probes
+    out = np.empty((banding.bands * per, len(signatures)), np.uint64)
+    if kept is None:
+        make_keys(form, signatures, salts, out)
+    else:
+        kernels.salt_keys(kept, salts, out)
+    return out.reshape(-1, per, len(signatures)).transpose(0, 2, 1)

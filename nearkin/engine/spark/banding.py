@@ -1,0 +1,184 @@
+"""Stage 3 inside tasks: band keys dealt out to parts, parts cut into buckets of equal full keys, buckets to pairs.
+
+Keys travel as arrays, a row for each batch and part: a row for each key would cost more than the kernels do.
+"""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.engine.banding import Limits, band_keys
+from nearkin.engine.local.expand import Groups
+from nearkin.engine.spark.columns import content, numbers, table, unpacked, unsigned
+from nearkin.engine.spark.sketching import Request
+from nearkin.lsh import kernels
+from nearkin.lsh.curve import Banding
+from nearkin.verify.exact import distinct
+
+KEYS = "part int,keys binary,docs binary"
+"""Of one band (part // parts of a band) and one range of its keys: uint64 and int64, one after the other."""
+BUCKETS = "a long,b long,band int,key long,doc long,facts string"
+"""Pairs of small buckets (a < b); or members of a hot bucket; or facts."""
+HOT = "a long,b long,agree int,facts string"
+"""Pairs of a bucket that was clustered inside itself, with the slots that agree."""
+
+
+@dataclass(frozen=True)
+class Banded:
+    """How documents are banded.
+
+    Attributes:
+        request: What is asked.
+        banding: Bands and rows.
+        slices: Parts of a band, by the first bits of its keys.
+    """
+
+    request: Request
+    banding: Banding
+    slices: int
+
+    @property
+    def limits(self) -> Limits:
+        """Of the estimate."""
+        return Limits.of(self.request.measure, self.banding, self.request.settings)
+
+    def keys(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Documents (doc, block, signature, keys) to KEYS."""
+        spec = self.request.settings.spec
+        measure = self.request.measure
+        for batch in batches:
+            if not len(batch):
+                continue
+            signatures = unpacked(batch["signature"], spec.signature_type, spec.signature_width)
+            kept = None if batch["keys"].null_count else unpacked(batch["keys"], np.uint64).reshape(len(batch), -1)
+            form = measure.form(self.banding, kept)
+            keys = band_keys(form, self.banding, signatures, kept, unsigned(batch["block"]))
+            docs = np.repeat(numbers(batch["doc"]), keys.shape[2])
+            yield self.dealt(keys.reshape(len(keys), -1), docs)
+
+    def dealt(self, keys: np.ndarray, docs: np.ndarray, first: int = 0) -> pa.RecordBatch:
+        """KEYS of the bands from `first` on, uint64 (bands, n), of documents (n,)."""
+        parts, key_rows, doc_rows = [], [], []
+        for band, row in enumerate(keys, first):
+            part = (row >> np.uint64(32)) * np.uint64(self.slices) >> np.uint64(32)
+            order = np.argsort(part, kind="stable")
+            cuts = np.searchsorted(part[order], np.arange(1, self.slices))
+            for number, some in enumerate(np.split(order, cuts)):
+                if len(some):
+                    parts.append(band * self.slices + number)
+                    key_rows.append(row[some].tobytes())
+                    doc_rows.append(docs[some].tobytes())
+        columns = (pa.array(key_rows, pa.binary()), pa.array(doc_rows, pa.binary()))
+        return table(KEYS, part=pa.array(parts, pa.int32()), keys=columns[0], docs=columns[1])
+
+    def buckets(self, part: pa.Table) -> pa.Table:
+        """One part (KEYS) to BUCKETS."""
+        band = part["part"][0].as_py() // self.slices
+        keys, docs = content(part["keys"])[0].view(np.uint64), content(part["docs"])[0].view(np.int64)
+        order = np.lexsort((docs, keys))
+        keys, docs = keys[order], docs[order]
+        starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        sizes = np.diff(np.append(starts, len(keys)))
+        hot = sizes > self.request.settings.max_bucket
+        cold = (sizes > 1) & ~hot
+        values, times = np.unique(sizes, return_counts=True)
+        facts: dict[str, Any] = {"sizes": list(zip(values.tolist(), times.tolist(), strict=True)), "hot": int(hot.sum())}
+        facts |= {"members": int(sizes[hot].sum())}
+        found = [*_cold_pairs(docs, starts[cold], sizes[cold]), *_members(band, keys, docs, starts[hot], sizes[hot])]
+        return pa.Table.from_batches([*found, table(BUCKETS, facts=[json.dumps(facts)])])
+
+    def hot(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Members of hot buckets (band, key, doc, signature), in buckets and keep order, to HOT."""
+        yield from _HotBuckets(self).pairs(batches)
+
+
+def _cold_pairs(docs: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """All pairs of each bucket; of a document that is there twice, for it is probed, none with itself."""
+    ends = np.cumsum(sizes)
+    members = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
+    groups = Groups(members, np.concatenate([[0], ends]).astype(np.int64), np.empty(0, np.int32))
+    for pairs in groups.own_pairs():
+        a, b = docs[(pairs >> np.uint64(32)).astype(np.int64)], docs[(pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)]
+        apart = a != b
+        yield table(BUCKETS, a=np.minimum(a, b)[apart], b=np.maximum(a, b)[apart])
+
+
+def _members(band: int, keys: np.ndarray, docs: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> Iterator[pa.RecordBatch]:
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        members = distinct(docs[start : start + size])
+        n = len(members)
+        yield table(BUCKETS, band=np.full(n, band), key=np.full(n, keys[start].view(np.int64)), doc=members)
+
+
+class _Open(NamedTuple):
+    """A hot bucket that is being clustered: what of it must outlive a batch."""
+
+    bucket: tuple[int, int]
+    docs: np.ndarray
+    signatures: np.ndarray
+    """Of the leaders so far, in the order in which they became leaders."""
+    members: int
+    first: int
+
+
+class _HotBuckets:
+    """Buckets one after the other, in batches that end anywhere: only leaders are kept between them."""
+
+    def __init__(self, banded: Banded) -> None:
+        settings, spec = banded.request.settings, banded.request.settings.spec
+        self._spec, self._fanout, self._limits = spec, settings.fanout, banded.limits
+        kind = np.empty((0, banded.banding.bands), np.uint64)
+        self._form = banded.request.measure.form(banded.banding, kind).kind
+        self._histogram = np.zeros(spec.k + 1, np.int64)
+        self._found: Counter[tuple[int, int, int]] = Counter()
+
+    def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        open_: _Open | None = None
+        for batch in batches:
+            bands, keys = numbers(batch["band"]), numbers(batch["key"])
+            docs = numbers(batch["doc"])
+            signatures = unpacked(batch["signature"], self._spec.signature_type, self._spec.signature_width)
+            new = np.flatnonzero((bands[1:] != bands[:-1]) | (keys[1:] != keys[:-1])) + 1
+            cuts = [0, *new.tolist(), len(batch)]
+            for low, high in itertools.pairwise(cuts):
+                if high == low:
+                    continue
+                bucket = (int(bands[low]), int(keys[low]))
+                if open_ is None or open_.bucket != bucket:
+                    self._close(open_)
+                    open_ = _Open(bucket, docs[:0], signatures[:0], 0, int(docs[low]))
+                found, open_ = self._some(open_, docs[low:high], signatures[low:high])
+                yield found
+        self._close(open_)
+        yield table(HOT, facts=[json.dumps(self._facts())])
+
+    def _some(self, bucket: _Open, docs: np.ndarray, signatures: np.ndarray) -> tuple[pa.RecordBatch, _Open]:
+        known, n = len(bucket.docs), len(docs)
+        all_docs, all_signatures = np.concatenate([bucket.docs, docs]), np.concatenate([bucket.signatures, signatures])
+        leaders = np.zeros(self._fanout, np.uint64)
+        leaders[:known] = np.arange(known)
+        out, members = np.empty(2 * n, np.uint64), np.arange(known, known + n, dtype=np.uint64)
+        count, kept = kernels.hot_bucket_pairs(
+            members, all_signatures, self._form, *self._limits, leaders, known, self._histogram, out
+        )
+        pairs = out[:count]
+        agreeing = np.empty(count, np.int64)
+        kernels.pair_agreements(pairs, all_signatures, self._form, agreeing)
+        a, b = all_docs[(pairs >> np.uint64(32)).astype(np.int64)], all_docs[(pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)]
+        places = leaders[:kept].astype(np.int64)
+        still = bucket._replace(docs=all_docs[places], signatures=all_signatures[places], members=bucket.members + n)
+        return table(HOT, a=np.minimum(a, b), b=np.maximum(a, b), agree=agreeing), still
+
+    def _close(self, bucket: _Open | None) -> None:
+        if bucket is not None:
+            self._found[(bucket.bucket[0], bucket.members, bucket.first)] += 1
+
+    def _facts(self) -> dict[str, object]:
+        hottest = sorted(self._found, key=lambda bucket: (-bucket[1], bucket[0], bucket[2]))[:100]
+        return {"histogram": self._histogram.tolist(), "hottest": hottest}

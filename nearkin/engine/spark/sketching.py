@@ -1,0 +1,293 @@
+"""Stage 1 inside a task: batches of a corpus to rows of documents, rejected rows and facts about the task.
+
+One table holds all three, so that the inputs are read once: a row with a reason is a rejected one, a row with facts says what
+its task saw, every other row is a document.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus import Batch, Columns
+from nearkin.corpus.accept import check_rows
+from nearkin.corpus.batches import WHOLE_FILE, make_ids
+from nearkin.corpus.convert import without_views
+from nearkin.corpus.corpora import FileCorpus
+from nearkin.corpus.files import InputFile
+from nearkin.engine.banding import keyer_of
+from nearkin.engine.local.documents import block_hashes
+from nearkin.engine.local.identity import id_hashes
+from nearkin.engine.local.sketching import text_lengths
+from nearkin.engine.settings import SMALL_CORPUS, Settings
+from nearkin.engine.spark.columns import packed, signed, table
+from nearkin.engine.spark.ordering import is_numeric, keep_order
+from nearkin.errors import NearkinError, RunError
+from nearkin.measures import Measure, measure_of
+from nearkin.measures.base import DocumentSketcher
+from nearkin.sketch.materials import Materials
+from nearkin.sketch.minhash import fill_shares
+from nearkin.sketch.sketcher import Sketches
+
+FILE_SHIFT = 40
+"""A document of a file is number << 40 | row: whole numbers in corpus order."""
+DOCUMENTS = (
+    "doc long,id string,sort binary,fp0 long,fp1 long,block long,shingles int,length long,signature binary,keys binary,"
+    "source string,split string,reason string,raw string,facts string"
+)
+"""Columns of the table, and `riding0`, `riding1` … of a keep policy's columns as text."""
+FILES = "number int,path string,name string"
+FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError, MemoryError, pa.ArrowException)
+"""What a document that breaks a kernel or a library may raise."""
+SAMPLE = 16
+"""One document in so many is looked at for the share of empty bins."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What tasks are told: small, and the same for all of them."""
+
+    columns: Columns
+    settings: Settings
+    materials: Materials
+    on_error: str = "quarantine"
+    merge_parts: bool = False
+
+    @property
+    def measure(self) -> Measure:
+        """How documents are compared."""
+        return measure_of(self.settings.spec, self.materials, self.settings.distance)
+
+    def sketcher(self) -> DocumentSketcher:
+        """With the keyer where keys do not follow from what is kept."""
+        measure = self.measure
+        return measure.sketcher(keyer_of(self.settings, self.settings.banding(measure, SMALL_CORPUS)))
+
+    @property
+    def riding(self) -> tuple[str, ...]:
+        """Columns of the keep policy."""
+        return self.settings.policy.columns
+
+    @property
+    def schema(self) -> str:
+        """Of the table that sketching makes."""
+        return ",".join([DOCUMENTS, *(f"riding{i} string" for i in range(len(self.riding)))])
+
+
+class Read(NamedTuple):
+    """Some documents of a task, and the rows that are none."""
+
+    docs: np.ndarray
+    """int64 (n,): what identifies each."""
+    ids: pa.Array
+    documents: pa.RecordBatch
+    rejected: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class Sketching:
+    """Documents to rows of the table.
+
+    Args:
+        request: What is asked.
+    """
+
+    request: Request
+
+    def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Of a task's share of the files."""
+        return self._rows(read_files(batches, self.request))
+
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Of a DataFrame's rows."""
+        return self._rows(read_rows(batches, self.request))
+
+    def _rows(self, reads: Iterator[Read]) -> Iterator[pa.RecordBatch]:
+        began = time.perf_counter()
+        sketcher = self.request.sketcher()
+        task = _Task(self.request, _warm(sketcher, self.request), began)
+        for read in reads:
+            if len(read.rejected):
+                task.rejected += len(read.rejected)
+                yield read.rejected
+            if len(read.docs):
+                yield self._sketched(read, sketcher, task)
+        yield table(self.request.schema, facts=[json.dumps(task.facts())])
+
+    def _sketched(self, read: Read, sketcher: DocumentSketcher, task: "_Task") -> pa.RecordBatch:
+        request, content = self.request, read.documents[self.request.columns.content]
+        began = time.perf_counter()
+        sketches = sketched(sketcher, content, read.ids)
+        lengths = text_lengths(content)
+        task.add(read.documents, sketches, time.perf_counter() - began)
+        columns: dict[str, Any] = {
+            "doc": read.docs,
+            "id": read.ids,
+            "fp0": signed(sketches.fingerprints[:, 0]),
+            "fp1": signed(sketches.fingerprints[:, 1]),
+            "block": signed(self._blocks(read.documents)),
+            "shingles": sketches.shingles,
+            "length": lengths,
+            "signature": packed(sketches.signatures),
+        }
+        if sketches.keys is not None:
+            columns["keys"] = packed(sketches.keys)
+        for name in ("source", "split"):
+            if (column := getattr(request.settings, name)) is not None:
+                columns[name] = read.documents[column].cast(pa.large_string())
+        if not request.riding:
+            columns["sort"] = keep_order(request.settings.policy, pa.table({}), lengths, read.ids)
+        columns.update({f"riding{i}": read.documents[name].cast(pa.large_string()) for i, name in enumerate(request.riding)})
+        return table(request.schema, **columns)
+
+    def _blocks(self, documents: pa.RecordBatch) -> np.ndarray:
+        column = self.request.settings.block_by
+        return np.zeros(len(documents), np.uint64) if column is None else block_hashes(documents[column])
+
+
+class _Task:
+    """What one task saw."""
+
+    def __init__(self, request: Request, warm: float, began: float) -> None:
+        self.rejected = 0
+        self._request = request
+        self._warm, self._began = warm, began
+        self._latency: list[tuple[float, int]] = []
+        self._schemas: set[bytes] = set()
+        self._texts: Counter[str] = Counter()
+        self._shares = np.zeros(3)
+
+    def add(self, documents: pa.RecordBatch, sketches: Sketches, seconds: float) -> None:
+        self._latency.append((round(seconds, 6), len(documents)))
+        names = self._request.riding
+        self._schemas.add(pa.schema([documents.schema.field(name) for name in names]).serialize().to_pybytes())
+        self._texts.update(name for name in names if not is_numeric_text(documents[name]))
+        spec = self._request.settings.spec
+        if spec.scheme == "binned" and not spec.truncated:
+            sample = sketches.signatures[::SAMPLE]
+            self._shares += [*(share * len(sample) for share in fill_shares(sample)), len(sample)]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "seconds": round(time.perf_counter() - self._began, 3),
+            "rejected": self.rejected,
+            "warm": round(self._warm, 3),
+            "latency": self._latency,
+            "schemas": [schema.hex() for schema in sorted(self._schemas)],
+            "texts": sorted(self._texts),
+            "shares": self._shares.tolist(),
+        }
+
+
+def is_numeric_text(values: pa.Array) -> bool:
+    """Of what is no text: whether sorting it as text would be no mistake either."""
+    text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    return not text or is_numeric(values)
+
+
+def _warm(sketcher: DocumentSketcher, request: Request) -> float:
+    """Seconds until kernels are loaded (or compiled, once on each worker machine)."""
+    began = time.perf_counter()
+    columns = request.columns
+    if columns.vector:
+        sample = pa.FixedSizeListArray.from_arrays(
+            pa.array(np.ones(request.settings.spec.n, np.float32)), request.settings.spec.n
+        )
+    elif columns.tokens:
+        sample = pa.array([["a", "b", "c"]], pa.large_list(pa.large_string()))
+    else:
+        sample = pa.array(["one two three four", "\u00e9"], pa.large_string())
+    sketcher.sketch(sample)
+    return time.perf_counter() - began
+
+
+def sketched(sketcher: DocumentSketcher, content: pa.Array, ids: pa.Array) -> Sketches:
+    """Signatures of documents; where that fails, an error that names the document.
+
+    Raises:
+        RunError: One of them cannot be sketched.
+    """
+    try:
+        return sketcher.sketch(content)
+    except NearkinError:
+        raise
+    except FAILURES as error:
+        raise RunError(f"document {_culprit(sketcher, content, ids)}: {type(error).__name__}: {error}") from error
+
+
+def _culprit(sketcher: DocumentSketcher, content: pa.Array, ids: pa.Array) -> str:
+    """The id of the first document that cannot be sketched alone."""
+    for at in range(len(content)):
+        try:
+            sketcher.sketch(content.slice(at, 1))
+        except FAILURES:
+            return repr(ids[at].as_py())
+    return f"{ids[0].as_py()!r} or one of the {len(ids) - 1} after it"
+
+
+def read_files(batches: Iterable[pa.RecordBatch], request: Request) -> Iterator[Read]:
+    """Documents of a task's files, through the readers of the local engine."""
+    numbers, corpus = corpus_of(batches, request)
+    counted: Counter[int] = Counter()
+    for batch in corpus.batches(request.columns):
+        yield _read(batch, numbers, corpus, request, counted)
+
+
+def corpus_of(batches: Iterable[pa.RecordBatch], request: Request) -> tuple[np.ndarray, FileCorpus]:
+    """The numbers of a task's files in the whole corpus, int64, and the files."""
+    files = [row for batch in batches for row in batch.to_pylist()]
+    corpus = FileCorpus([InputFile(row["path"], row["name"]) for row in files], request.on_error)
+    return np.array([row["number"] for row in files], np.int64), corpus
+
+
+def docs_of(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """int64 (n,): what identifies documents of files."""
+    return (numbers << FILE_SHIFT) | rows
+
+
+def _read(batch: Batch, numbers: np.ndarray, corpus: FileCorpus, request: Request, counted: Counter[int]) -> Read:
+    ids = make_ids(batch, request.columns, corpus.names)
+    rejected = []
+    for entry in batch.rejected:
+        number = int(numbers[entry.file])
+        place = {"file": corpus.names[entry.file], "row": None if entry.row == WHOLE_FILE else entry.row}
+        rejected.append((number << FILE_SHIFT | counted[number], json.dumps(place), entry.reason, entry.raw))
+        counted[number] += 1
+    documents = docs_of(numbers[batch.files], batch.rows) if len(batch.files) else np.empty(0, np.int64)
+    return Read(documents, ids, batch.documents, _rejected(rejected, request))
+
+
+def _rejected(rows: list[tuple[Any, ...]], request: Request) -> pa.RecordBatch:
+    docs, places, reasons, raws = zip(*rows, strict=True) if rows else ((), (), (), ())
+    kinds = (pa.int64(), pa.string(), pa.string(), pa.string())
+    columns = [pa.array(column, kind) for column, kind in zip((docs, places, reasons, raws), kinds, strict=True)]
+    return table(request.schema, **dict(zip(("doc", "facts", "reason", "raw"), columns, strict=True)))
+
+
+def read_rows(batches: Iterable[pa.RecordBatch], request: Request) -> Iterator[Read]:
+    """Documents of a DataFrame's rows, by the checks of the local engine; an id is what identifies them."""
+    columns = request.columns
+    for number, batch in enumerate(batches):
+        plain = without_views(pa.Table.from_batches([batch])).combine_chunks().to_batches()
+        for rows in plain:
+            checked = check_rows(rows, columns)
+            if checked.rejected and request.on_error == "fail":
+                at, reason, raw = checked.rejected[0]
+                shown = f" ({raw[:60]!r})" if raw else ""
+                raise RunError(f"document {_id_at(rows, at, columns)}: {reason}{shown}. Fix it, or set on_error='quarantine'")
+            rejected = [
+                (number << FILE_SHIFT | at, json.dumps({"id": _id_at(rows, at, columns)}), reason, raw)
+                for at, reason, raw in checked.rejected
+            ]
+            ids = checked.documents["id"]
+            yield Read(id_hashes(ids).view(np.int64), ids, checked.documents, _rejected(rejected, request))
+
+
+def _id_at(rows: pa.RecordBatch, at: int, columns: Columns) -> Any:
+    value = rows[str(columns.id)][at].as_py()
+    return value if value is None or isinstance(value, str | int) else str(value)

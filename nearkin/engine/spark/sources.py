@@ -1,0 +1,122 @@
+"""Where documents come from: files that tasks read themselves, or the rows of a DataFrame."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from nearkin.corpus import FileCorpus
+from nearkin.engine.spark.frequencies import HASHES, Hashing
+from nearkin.engine.spark.rereading import Again, Rows
+from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Request, Sketching
+
+TASK_BYTES = 64 << 20
+"""Files are given to tasks in runs of about so many bytes, so that small ones are not a task each."""
+
+
+class Source(Protocol):
+    """Documents that can be read again and again, always the same."""
+
+    def documents(self) -> DataFrame:
+        """The table of `Sketching`."""
+
+    def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
+        """Rows of some documents (`doc` and, of a DataFrame, `id`; each once)."""
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Files, by path: every worker must see them where the driver does.
+
+    Attributes:
+        spark: The session.
+        corpus: The files, in order.
+        request: What is asked.
+    """
+
+    spark: SparkSession
+    corpus: FileCorpus
+    request: Request
+
+    def documents(self) -> DataFrame:
+        return self.files().mapInArrow(Sketching(self.request).files, self.request.schema)
+
+    def hashes(self, hashing: Hashing) -> DataFrame:
+        """Shingle hashes of all documents."""
+        return self.files().mapInArrow(hashing.files, HASHES)
+
+    def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
+        return self.beside(wanted.select("doc")).mapInArrow(Again(rows).files, rows.schema)
+
+    def beside(self, documents: DataFrame) -> DataFrame:
+        """Files, each followed by the rows of its documents, in their order."""
+        files = self.files()
+        numbered = documents.withColumn("number", f.shiftright("doc", FILE_SHIFT).cast("int"))
+        # A multiple of the tasks, since files are dealt out by a hash.
+        tasks = 2 * max(len(self.runs()), self.spark.sparkContext.defaultParallelism)
+        both = files.unionByName(numbered, allowMissingColumns=True).repartition(tasks, "number")
+        return both.sortWithinPartitions("number", f.asc_nulls_first("doc"))
+
+    def files(self) -> DataFrame:
+        """number, path, name: a run of files in each partition."""
+        runs = self.runs()
+        return self.spark.sparkContext.parallelize(runs, len(runs)).flatMap(list).toDF(FILES)
+
+    def runs(self) -> list[list[tuple[int, str, str]]]:
+        """The files of each task: in runs of TASK_BYTES, and at least one for each core."""
+        sizes = [size for size, _ in (file.status() for file in self.corpus.files)]
+        cores = self.spark.sparkContext.defaultParallelism
+        return list(_runs(self.corpus, sizes, max(1, min(TASK_BYTES, sum(sizes) // cores))))
+
+
+def _runs(corpus: FileCorpus, sizes: list[int], most: int) -> Iterator[list[tuple[int, str, str]]]:
+    run: list[tuple[int, str, str]] = []
+    held = 0
+    for number, (file, size) in enumerate(zip(corpus.files, sizes, strict=True)):
+        if run and held + size > most:
+            yield run
+            run, held = [], 0
+        run.append((number, file.path, file.name))
+        held += size
+    yield run
+
+
+@dataclass(frozen=True)
+class FrameSource:
+    """A DataFrame with an id column; its rows may be computed more than once, so they must come out the same.
+
+    Attributes:
+        frame: The rows.
+        request: What is asked.
+        before: Rows that were sketched by a run before, and are only read again.
+    """
+
+    frame: DataFrame
+    request: Request
+    before: DataFrame | None = None
+
+    def documents(self) -> DataFrame:
+        return self._read(self.frame).mapInArrow(Sketching(self.request).rows, self.request.schema)
+
+    def hashes(self, hashing: Hashing) -> DataFrame:
+        """Shingle hashes of all documents."""
+        return self._read(self.frame).mapInArrow(hashing.rows, HASHES)
+
+    def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
+        some = wanted.select(f.col("id").alias("__wanted"))
+        name = f.col(quoted(str(self.request.columns.id))).cast("string")
+        rows_again = self._read(
+            self.frame if self.before is None else self.frame.unionByName(self.before, allowMissingColumns=True)
+        )
+        found = rows_again.join(some, name == f.col("__wanted")).drop("__wanted")
+        return found.mapInArrow(Again(rows).frame, rows.schema)
+
+    def _read(self, frame: DataFrame) -> DataFrame:
+        return frame.select(*(f.col(quoted(name)) for name in self.request.columns.all))
+
+
+def quoted(name: str) -> str:
+    """A column's name with dots and backticks in it taken literally."""
+    return f"`{name.replace('`', '``')}`"

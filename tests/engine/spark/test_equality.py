@@ -1,0 +1,95 @@
+"""Row for row what the local engine finds."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame
+
+import nearkin as nk
+from nearkin import spark as nks
+from nearkin.engine.spark import run as stages
+from nearkin.spec import Spec
+from tests.engine.spark.conftest import rows_of
+
+BANDED = {"bands": 20, "rows": 5, "threshold": 0.7}
+MEASURES: dict[str, dict[str, Any]] = {
+    "jaccard": {"text": "text", **BANDED},
+    "everything compared": {"text": "text", "threshold": 0.7},
+    "hot buckets": {"text": "text", "max_bucket": 5, "fanout": 3, "threshold": 0.5, "bands": 30, "rows": 3},
+    "tokens": {"tokens": "words", **BANDED},
+    "characters": {"text": "text", "spec": Spec(unit="chars", n=5), **BANDED},
+    "blocks": {"text": "text", "block_by": "package", **BANDED},
+    "probes": {"text": "text", "probes": 2, "bands": 12, "rows": 6, "threshold": 0.7},
+    "truncated": {"text": "text", "spec": Spec(slot_bits=2), **BANDED},
+    "weighted": {"text": "text", "measure": "weighted-jaccard", **BANDED},
+    "simhash": {"text": "text", "measure": "simhash", "threshold": 0.9, "bands": 8, "rows": 8},
+    "distance": {"text": "text", "measure": "simhash", "distance": 6},
+    "cosine": {"vector": "vector", "threshold": 0.98, "bands": 24, "rows": 10},
+    "vectors by distance": {"vector": "vector", "distance": 60},
+    "estimates": {"text": "text", "verify": "estimate", **BANDED},
+    "candidates": {"text": "text", "verify": "none", **BANDED},
+}
+KEEPS = ("length desc", "score desc, length asc", "package:re>json>email, stamp asc", "stamp desc, score asc")
+QUICK = [
+    ("hot buckets", "leaders", KEEPS[2], 4),
+    ("weighted", "components", KEEPS[1], 37),
+    ("cosine", "leaders", KEEPS[3], 1),
+]
+FULL = [
+    (measure, cluster, keep, partitions)
+    for measure in MEASURES
+    for cluster in ("leaders", "components")
+    for keep in KEEPS
+    for partitions in (1, 4, 37)
+]
+
+
+def both(
+    code: pa.Table, frame: DataFrame, **asked: Any
+) -> tuple[tuple[list[dict[str, Any]], set[Any]], tuple[list[dict[str, Any]], set[Any]]]:
+    """Clusters by id, and pairs, of either engine."""
+    local = nk.dedup(code, id="id", **asked)
+    with nks.dedup(frame, id="id", **asked) as result:
+        theirs = rows_of(result.clusters.toArrow()), pair_set(result.pairs.toArrow())
+    return (rows_of(local.clusters.arrow), pair_set(local.pairs.arrow)), theirs
+
+
+def pair_set(pairs: pa.Table) -> set[Any]:
+    return {(frozenset((a, b)), *rest) for a, b, *rest in zip(*(column.to_pylist() for column in pairs.columns), strict=True)}
+
+
+def check(code: pa.Table, frame: DataFrame, measure: str, cluster: str, keep: str, partitions: int) -> None:
+    mine, theirs = both(code, frame.repartition(partitions), cluster=cluster, keep=keep, **MEASURES[measure])
+    assert theirs[0] == mine[0]
+    assert theirs[1] == mine[1]
+    assert {row["kind"] for row in mine[0]} >= {"unique", "kept", "near"}
+
+
+@pytest.mark.parametrize(("measure", "cluster", "keep", "partitions"), QUICK)
+def test_same_clusters(measure: str, cluster: str, keep: str, partitions: int, code: pa.Table, frame: DataFrame) -> None:
+    check(code, frame, measure, cluster, keep, partitions)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("measure", "cluster", "keep", "partitions"), FULL)
+def test_same_clusters_in_all_combinations(
+    measure: str, cluster: str, keep: str, partitions: int, code: pa.Table, frame: DataFrame
+) -> None:
+    check(code, frame, measure, cluster, keep, partitions)
+
+
+@pytest.mark.full
+def test_frequency_cut(code: pa.Table, frame: DataFrame) -> None:
+    mine, theirs = both(code, frame.repartition(3), text="text", max_df=0.02, **BANDED)
+    assert theirs == mine
+    assert mine != both(code, frame, text="text", **BANDED)[0]
+
+
+@pytest.mark.full
+def test_components_across_tasks_and_crowded_bins(code: pa.Table, frame: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "PAIRS_IN_ONE_TASK", 0)
+    monkeypatch.setattr(stages, "BIN_BYTES", 20_000)
+    asked = {"text": "text", "threshold": 0.3, "bands": 40, "rows": 2, "cluster": "components", "empty": "drop"}
+    mine, theirs = both(code, frame, **asked)
+    assert theirs == mine

@@ -1,0 +1,182 @@
+"""Files through the readers of the local engine: ids, quarantine, outputs; and what goes wrong in a task."""
+
+import gzip
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+
+import nearkin as nk
+from nearkin import spark as nks
+from nearkin.cli.app import run
+from nearkin.corpus import Columns
+from nearkin.engine.progress import Silent
+from nearkin.engine.settings import Settings
+from nearkin.engine.spark.run import SparkRun
+from nearkin.engine.spark.session import from_task
+from nearkin.engine.spark.sketching import Request
+from nearkin.engine.spark.sources import FrameSource
+from nearkin.engine.spark.tables import Tables
+from nearkin.errors import RunError, UsageError
+from nearkin.measures import Measure
+from nearkin.sketch.materials import NOTHING
+from tests.engine.spark.conftest import rows_of
+
+HOSTILE = [b'{"id": 1, "text": null}', b"not json", b'{"text": "no id here"}', b'{"id": "bad", "text": "\xff"}', b'{"id": 3}']
+BANDED = ["--threshold", "0.7", "--bands", "20", "--rows", "5"]
+
+
+@pytest.fixture(scope="module")
+def mixed(code: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Parquet, JSON lines and CSV, some of it damaged, with ids that occur more than once."""
+    folder = tmp_path_factory.mktemp("mixed")
+    (folder / "a").mkdir()
+    table = code.select(["id", "text", "package", "stamp"])
+    pq.write_table(table.slice(0, 500), folder / "a" / "one.parquet", row_group_size=100)
+    lines = [json.dumps(row).encode() for row in table.slice(500, 500).to_pylist()]
+    lines[100:100] = HOSTILE
+    (folder / "two.jsonl.gz").write_bytes(gzip.compress(b"\n".join(lines)))
+    pa.csv.write_csv(table.slice(1000), folder / "three.csv")
+    (folder / "again.jsonl").write_bytes(b"\n".join(lines[:20]))
+    (folder / "broken.parquet").write_bytes(b"PAR1 this is none")
+    return folder
+
+
+def same_outputs(a: Path, b: Path) -> dict[str, Any]:
+    """Of two runs, the second over Spark; returns its facts."""
+    for name in ("clusters.parquet", "pairs.parquet"):
+        assert pq.read_table(a / name).to_pylist() == pq.read_table(b / name).to_pylist(), name
+    assert (a / "rejected.jsonl").read_bytes() == (b / "rejected.jsonl").read_bytes()
+    names = [sorted(str(p.relative_to(x / "kept")) for p in (x / "kept").rglob("*") if p.is_file()) for x in (a, b)]
+    assert names[0] == names[1]
+    for name in names[0]:
+        if not name.endswith(".gz"):
+            assert (a / "kept" / name).read_bytes() == (b / "kept" / name).read_bytes(), name
+    facts = [json.loads((x / "run.json").read_bytes()) for x in (a, b)]
+    for name in ("counts", "spec", "bands", "rows", "inputs", "parameters"):
+        assert facts[0][name] == facts[1][name], name
+    for name in ("counts", "cluster_sizes", "verified", "sources", "rejected", "clusters", "parameters", "warnings"):
+        assert facts[0]["report"][name] == facts[1]["report"][name], name
+    assert "<svg" in (b / "report.html").read_text("utf-8")
+    return dict(facts[1])
+
+
+@pytest.mark.parametrize("annotate", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_command_line(
+    annotate: bool, spark: SparkSession, mixed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = [
+        "dedup",
+        str(mixed),
+        "--id",
+        "id",
+        "--keep",
+        "stamp desc, length asc",
+        "--source",
+        "package",
+        *BANDED,
+        "--max-bucket",
+        "20",
+    ]
+    asked += ["--annotate"] if annotate else []
+    assert run([*asked, "--out", str(tmp_path / "local")]) == 0
+    assert run([*asked, "--engine", "spark", "--out", str(tmp_path / "spark"), "--json"]) == 0, capfd.readouterr().err
+    assert json.loads(capfd.readouterr().out)["engine"] == "spark"
+    facts = same_outputs(tmp_path / "local", tmp_path / "spark")
+    stages = facts["stages"]
+    assert stages["sketch"]["skew"] >= 1
+    assert stages["candidates"]["shuffle_bytes"] > 0
+    assert stages["sketch"]["kernels_loaded"][0] > 0
+    assert stages["candidates"]["bucket_sizes"][0][0] == 1
+    assert facts["metrics"]["bucket_size_max"] >= 2
+    assert facts["metrics"]["verify_drop_rate"] is not None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["local", "spark"]
+    # Looking back at it is as at any run.
+    first = pq.read_table(tmp_path / "spark" / "clusters.parquet").filter(pc.field("kind") == "near").to_pylist()[0]
+    assert run(["explain", first["id"], first["cluster"], "--run", str(tmp_path / "spark")]) == 0
+
+
+def test_wrong_usage(spark: SparkSession, mixed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    asked = ["dedup", str(mixed / "three.csv"), "--out", str(tmp_path / "out")]
+    for more, message in (
+        (["--engine", "hadoop"], "engine='hadoop' is not one of local, spark"),
+        (["--master", "local[2]"], "--master local[2] is of --engine spark"),
+        (["--engine", "spark", "--conf", "memory=2g"], "conf 'memory=2g' is not of the form spark.NAME=VALUE"),
+        (["--engine", "spark", "--then", "cosine:v:0.9"], "is of the local engine"),
+        (["--engine", "spark", "--text", "missing"], "no column 'missing'"),
+        (["--engine", "spark", "--save-signatures"], "save_signatures is of the local engine"),
+    ):
+        assert run([*asked, *more]) == 2
+        said = capfd.readouterr().err
+        assert message in said
+        assert "Traceback" not in said
+    assert not (tmp_path / "out").exists()
+    assert run(["dedup", str(mixed), "--engine", "spark", "--on-error", "fail", "--out", str(tmp_path / "out")]) == 1
+    said = capfd.readouterr().err
+    # Whichever file a task comes to first.
+    assert "set bad rows aside with --on-error quarantine" in said
+    assert "Traceback" not in said
+
+
+def test_rows_of_a_frame_that_are_no_documents(spark: SparkSession, frame: DataFrame) -> None:
+    rows = [(1, "one two three four"), (2, None), (None, "five six"), (3, "one two three four"), (4, "")]
+    some = spark.createDataFrame(rows, "id long, text string")
+    with nks.dedup(some, id="id") as result:
+        assert sorted((row.id, row.reason) for row in result.rejected.collect() if row.id) == [("2", "null text")]
+        assert result.stages["sketch"]["rejected"] == 2
+        assert {row.id: row.kind for row in result.clusters.collect()} == {"1": "kept", "3": "exact", "4": "empty"}
+        assert sorted(row.id for row in result.kept.collect()) == [1, 4]
+    with pytest.raises(RunError, match="document 2: null text"):
+        nks.dedup(some.where("id = 2"), id="id", on_error="fail")
+    with pytest.raises(UsageError, match="ids occur more than once in column 'id' \\('1'\\)"):
+        nks.dedup(some.where("id = 1").union(some.where("id = 1")), id="id")
+    with pytest.raises(UsageError, match="no column 'body'"):
+        nks.dedup(some, id="id", text="body")
+    with pytest.raises(UsageError, match="'colour' is no setting"):
+        nks.dedup(some, id="id", colour="red")
+
+
+@pytest.mark.full
+def test_an_empty_frame(spark: SparkSession, frame: DataFrame) -> None:
+    for asked in ({}, {"bands": 20, "rows": 5}):
+        with nks.dedup(frame.limit(0), id="id", **asked) as result:
+            assert result.clusters.count() == result.pairs.count() == result.statistics["read"] == 0
+
+
+@dataclass(frozen=True)
+class Killing(Request):
+    """A request whose first task of each stage is killed at its first attempt."""
+
+    @property
+    def measure(self) -> Measure:
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0 and context.partitionId() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().measure
+
+
+def test_killed_tasks(spark: SparkSession, code: pa.Table, frame: DataFrame, tmp_path: Path) -> None:
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    settings = Settings(bands=20, rows=5, threshold=0.7, max_bucket=10)
+    request = Killing(Columns(id="id"), settings, NOTHING)
+    killed = SparkRun(spark, FrameSource(frame.repartition(3), request), request, Silent(), Tables(spark, str(tmp_path / "t")))
+    killed.to_clusters()
+    local = nk.dedup(code, id="id", bands=20, rows=5, threshold=0.7, max_bucket=10)
+    assert rows_of(killed.clusters.drop("doc").toArrow()) == rows_of(local.clusters.arrow)
+
+
+def test_a_failed_task_names_its_document() -> None:
+    told = from_task("Job aborted\n  File x\nnearkin.errors.RunError: document 'x7': ValueError: odd\n\n\tat org.apache.spark")
+    assert isinstance(told, RunError)
+    assert str(told) == "document 'x7': ValueError: odd"
