@@ -21,7 +21,7 @@ demo: $(RUNTIME)  ## deduplicate the source code of this Python installation
 
 test: $(DEV)  ## all tests in their quick form, doctests included
 	@bash scripts/services.sh
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-full: $(DEV)  ## the same suites at full size
 	@bash scripts/services.sh

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 BLOCK = re.compile(
@@ -43,21 +44,30 @@ def run_block(kind: str, code: str, folder: str, name: str, names: dict[str, obj
         subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, **QUIET)
 
 
+def run_file(path: str) -> str:
+    """Runs every block of a file; what to say of it.
+
+    Raises SystemExit where an example fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="nearkin-readme-") as folder:
+        blocks = [found for found in BLOCK.finditer(Path(path).read_text("utf-8")) if not found["skip"]]
+        names: dict[str, object] = {}
+        for number, found in enumerate(blocks, 1):
+            name = f"{path}, block {number}"
+            try:
+                run_block(found["kind"], found["code"], folder, name, names)
+            except subprocess.CalledProcessError as error:
+                raise SystemExit(
+                    f"{name} failed with exit code {error.returncode}:\n{found['code']}\n{error.stdout.decode()}"
+                ) from error
+    return f"{path}: {len(blocks)} examples run"
+
+
 def main(paths: list[str]) -> None:
-    """Runs every file's blocks."""
-    for path in paths:
-        with tempfile.TemporaryDirectory(prefix="nearkin-readme-") as folder:
-            blocks = [found for found in BLOCK.finditer(Path(path).read_text("utf-8")) if not found["skip"]]
-            names: dict[str, object] = {}
-            for number, found in enumerate(blocks, 1):
-                name = f"{path}, block {number}"
-                try:
-                    run_block(found["kind"], found["code"], folder, name, names)
-                except subprocess.CalledProcessError as error:
-                    raise SystemExit(
-                        f"{name} failed with exit code {error.returncode}:\n{found['code']}\n{error.stdout.decode()}"
-                    ) from error
-            print(f"{path}: {len(blocks)} examples run")
+    """Runs files side by side, two at once; a process each, for examples change the working directory."""
+    with ProcessPoolExecutor(2, max_tasks_per_child=1) as pool:
+        for told in pool.map(run_file, paths):
+            print(told, flush=True)
 
 
 if __name__ == "__main__":
