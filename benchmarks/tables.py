@@ -48,6 +48,10 @@ def main(about: str | None, makers: Sequence[Callable[[bool], Table]], record: P
             found.append(make(asked.full))
             print(f"{found[-1].name}\n{found[-1].markdown()}", flush=True)
     if asked.write:
-        facts = {"machine": machine(), "tables": [table._asdict() for table in found]}
+        # tables that were not asked for stay as they were
+        made = {table.name: table._asdict() for table in found}
+        kept = json.loads(record.read_bytes())["tables"] if record.exists() and asked.tables else []
+        old = {table["name"]: table for table in kept}
+        facts = {"machine": machine(), "tables": list({**old, **made}.values())}
         record.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
         write_page(page, found, described(machine()))
