@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 REQUIRE = "NEARKIN_REQUIRE_SERVICES"
+KEY = "00112233445566778899aabbccddeeff\n"
+"""Of servers: with a key of chance, a pair at the threshold is found by chance."""
 
 
 def program(*names: str, folders: str = "") -> str:
@@ -82,6 +84,9 @@ def start_serving(
     folder: Path, port: int, *options: str, seconds: float = 120.0, scheme: str = "http"
 ) -> "subprocess.Popen[bytes]":
     """`nearkin serve` in a folder, ready; its log is the file `log` there."""
+    if not (key := folder / "nearkin.key").exists():
+        key.touch(0o600)
+        key.write_text(KEY)
     line = [sys.executable, "-m", "nearkin", "serve", "--port", str(port), "--log-level", "warning", *options]
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(line, cwd=folder, stdout=log, stderr=log)

@@ -11,6 +11,8 @@ from starlette.testclient import TestClient
 
 from nearkin.server.app import create_app
 from nearkin.server.settings import ServerSettings
+from nearkin.server.tokens import write_private
+from tests.services import KEY
 
 Serve = Callable[..., TestClient]
 
@@ -21,6 +23,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(**settings: Any) -> TestClient:
+            if not (tmp_path / "key").exists():
+                write_private(tmp_path / "key", KEY)
             paths = {"key_file": str(tmp_path / "key"), "tokens": tmp_path / "tokens.json"}
             fields = {"store": "memory://", "source_rate": "1000000/second", **paths, **settings}
             app = create_app(ServerSettings.read(**fields))
