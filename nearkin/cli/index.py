@@ -230,12 +230,11 @@ def export(
     json: o.Json = False,
 ) -> None:
     """All documents of an index as parquet, to be looked at, or loaded elsewhere with migrate."""
-    from nearkin.index.upkeep import export as write
     from nearkin.jobs import claim_file
 
     claim_file(out, overwrite)
     with opened(url, key_file, tables=tables) as found:
-        say({"documents": write(found, out), "out": str(out)}, json)
+        say({"documents": found.export(out), "out": str(out)}, json)
 
 
 @index.command()

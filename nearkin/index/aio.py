@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
 from nearkin.evaluate.explain import Explanation
@@ -63,6 +64,9 @@ class AsyncIndex:
 
     async def expire(self) -> dict[str, int]:
         return await _run(self.index.expire)
+
+    async def export(self, path: str | Path) -> int:
+        return await _run(self.index.export, path)
 
     async def stats(self) -> dict[str, Any]:
         return await _run(self.index.stats)

@@ -13,10 +13,11 @@ from nearkin.corpus import Columns, FileCorpus, make_ids, with_dimensions
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.entry import Changes, Written
+from nearkin.index.exports import exported, read_header
 from nearkin.index.index import Index
 from nearkin.index.making import Maker
 from nearkin.index.preparing import Prepared
-from nearkin.index.upkeep import Filling, exported, header_of, load, read_header
+from nearkin.index.upkeep import Filling, load
 from nearkin.jobs import SIGNATURES, Saved
 from nearkin.keys import HashKey
 from nearkin.measures.base import Payload
@@ -168,7 +169,7 @@ def migrate(source: str, target: str, secret: HashKey | None, tables: Path | Non
             return load(index, entries)
     with (
         Index.open(source, materials=materials, tables=tables) as live,
-        _like(target, header_of(live), materials, tables) as index,
+        _like(target, live.store.claim({}), materials, tables) as index,
     ):
         return load(index, live.store.scan())
 

@@ -24,6 +24,7 @@ from nearkin.evaluate.explain import Explanation, explain
 from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.index.cache import Resolution, ResolvedCache
 from nearkin.index.entry import REF_SHIFT, TOUCHED, Changes, Cluster, Entry, Event, Match, Outcome, Standing, Written, batches
+from nearkin.index.exports import write_export
 from nearkin.index.making import Maker
 from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, Move
 from nearkin.index.opening import Opened, open_index, unasked
@@ -680,6 +681,10 @@ class Index:
             return
         cold = islice(self.store.due(np.inf, posted=True), max(1, counts["leaders"] // 10))
         self._evicted_cold += sum(self._unpost(self.store, scope, batch) for scope, batch in batches(cold))
+
+    def export(self, path: str | Path) -> int:
+        """Writes all documents as parquet, to be looked at or loaded elsewhere (`nearkin index migrate`); returns how many."""
+        return write_export(self.store, Path(path))
 
     def scopes(self) -> list[str]:
         """The scopes that have documents."""

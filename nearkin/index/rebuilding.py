@@ -7,9 +7,9 @@ anybody writes to it.
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -214,14 +214,20 @@ class Log:
         touches = self._touches()
         fresh = touches - self._seen
         self._seen = touches
-        scopes: dict[str, list[str]] = {}
-        for scope, name in fresh:
-            scopes.setdefault(scope, []).append(name)
-        return _total(
-            _bring(anew, scope, dict(zip(some, self._source.entries(scope, some), strict=True)), alike(self._live, anew))
-            for scope, names in scopes.items()
-            for some in _parts(names)
-        )
+        return bring(self._live, anew, fresh)
+
+
+def bring(live: Index, anew: Index, touched: Iterable[tuple[str, str]]) -> Brought:
+    """Some documents, by scope and id, as they are in one index by now, into another: written, or removed."""
+    scopes: dict[str, list[str]] = {}
+    for scope, name in touched:
+        scopes.setdefault(scope, []).append(name)
+    same = alike(live, anew)
+    return _total(
+        _bring(anew, scope, dict(zip(some, live.store.entries(scope, some), strict=True)), same)
+        for scope, names in scopes.items()
+        for some in _parts(names)
+    )
 
 
 def _follow(log: Log, anew: Index) -> Brought:
@@ -265,15 +271,21 @@ def alike(live: Index, anew: Index) -> bool:
     return len({(one.preparer.takes_shingles, shingle_facts(one.spec), one.spec.cut) for one in both}) == 1
 
 
-def fill(live: Index, anew: Index) -> Brought:
-    """Everything that is missing in a copy, or another there, or gone from its source."""
+def fill(live: Index, anew: Index, still: Callable[[], bool] = lambda: True) -> Brought:
+    """Everything that is missing in a copy, or another there, or gone from its source.
+
+    Args:
+        live: The source.
+        anew: The copy.
+        still: Asked before each batch; once it says no, nothing more is done.
+    """
     source, same = live.store, alike(live, anew)
     looks = [source.scan()]
     if anew.store.counts()["records"]:
         looks.append(anew.store.scan())
     return _total(
         _bring(anew, scope, dict(zip(names, source.entries(scope, names), strict=True)), same)
-        for scope, some in batches(chain(*looks))
+        for scope, some in takewhile(lambda _: still(), batches(chain(*looks)))
         for names in [[entry.id for entry in some]]
     )
 

@@ -1,42 +1,16 @@
 """What an index needs beside upserts: its integrity checked, clusters merged that now verify, copies made, bulk loads."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nearkin.errors import UsageError
 from nearkin.index.entry import REF_SHIFT, Changes, Entry, Written, batches
 from nearkin.index.index import Index
 from nearkin.index.store import Store
 from nearkin.measures.base import stored_of
-
-AT_ONCE = 10_000
-"""Rows of an export."""
-HEADER = b"nearkin.index"
-EXPORTED = pa.schema(
-    [
-        ("scope", pa.large_string()),
-        ("id", pa.large_string()),
-        ("digest", pa.binary(16)),
-        ("leader", pa.large_string()),
-        ("cluster", pa.large_string()),
-        ("similarity", pa.float64()),
-        ("size", pa.uint32()),
-        ("created", pa.float64()),
-        ("seen", pa.float64()),
-        ("posted", pa.bool_()),
-        ("signature", pa.large_binary()),
-        ("text", pa.large_string()),
-        ("payload", pa.large_binary()),
-    ]
-)
 
 
 class Problem(NamedTuple):
@@ -169,46 +143,6 @@ def compact(index: Index) -> dict[str, int]:
         done = index.merge_into_older(scope, name)
         merged, moved = merged + (done > 0), moved + done
     return {"merged": merged, "moved": moved}
-
-
-def header_of(index: Index) -> dict[str, Any]:
-    """What the index is."""
-    return index.store.claim({})
-
-
-def export(index: Index, path: Path) -> int:
-    """All documents as parquet, with what the index is in the schema's metadata; returns how many."""
-    schema = EXPORTED.with_metadata({HEADER: json.dumps(header_of(index), sort_keys=True)})
-    rows = 0
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        entries = index.store.scan()
-        while some := list(islice(entries, AT_ONCE)):
-            columns = {name: [getattr(entry, name) for entry in some] for name in EXPORTED.names}
-            writer.write_table(pa.table(columns, schema))
-            rows += len(some)
-    return rows
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """What an exported index was.
-
-    Raises:
-        UsageError: The file is no export.
-    """
-    try:
-        header: dict[str, Any] = json.loads((pq.read_schema(path).metadata or {})[HEADER])
-    except FileNotFoundError as error:
-        raise UsageError(f"no such file: {path}") from error
-    except (KeyError, ValueError, pa.ArrowException, OSError) as error:
-        raise UsageError(f"{path} is no exported index") from error
-    return header
-
-
-def exported(path: Path) -> Iterator[Entry]:
-    """The documents of an exported index, in their order."""
-    for batch in pq.ParquetFile(path).iter_batches(AT_ONCE):
-        for row in batch.to_pylist():
-            yield Entry(ref=0, **row)
 
 
 class Filling:

@@ -5,19 +5,20 @@ an answer until it lags so far behind that its queue is full. Which of the two a
 that all workers agree, now and after a restart; the other one goes on being fed, so that the way back is as short.
 """
 
+import contextlib
 import logging
 import queue
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 from nearkin.errors import IncompatibleError, NearkinError, UsageError
 from nearkin.index.entry import RESERVED, Outcome
 from nearkin.index.index import Index
 from nearkin.index.preparing import Document
-from nearkin.index.rebuilding import fill
+from nearkin.index.rebuilding import bring, fill
 from nearkin.server.prober import Probed
 
 log = logging.getLogger("nearkin.server")
@@ -25,6 +26,8 @@ log = logging.getLogger("nearkin.server")
 SCOPE, MARK = RESERVED + "server", "shadow-is-live"
 WAITING = 1000
 """Batches that may wait for the shadow."""
+SHORTLY = 0.5
+"""Seconds after which a wait looks again whether the shadow's thread lives."""
 FEW, PATIENCE = 4, 20.0
 """Batches behind with which it may answer (it has them within milliseconds), and seconds to wait for that."""
 
@@ -91,12 +94,12 @@ class Shadow:
         self.primary, self.other = primary, other
         self._work: queue.Queue[_Batch | _Removed | None] = queue.Queue(WAITING)
         self._lock = Lock()
-        self._stopping = Event()
+        self._touched: set[tuple[str, str]] | None = set()
         self._filled = False
         self._failed = 0
         self._both = self._only_live = self._only_shadow = 0
         self._sides = {"live": Side(), "shadow": Side()}
-        self._is_over = False
+        self._is_over = self._closing = False
         self.refresh()
         self._thread = Thread(target=self._run, name="nearkin-shadow", daemon=True)
         self._thread.start()
@@ -148,10 +151,13 @@ class Shadow:
             if time.monotonic() > until:
                 raise UsageError(f"the other index is {self._work.qsize():,} batches behind, and does not catch up")
             time.sleep(0.05)
+        # the first one's mark counts; the other one's keeps it there when that one fills the first
         if over:
+            self.other.upsert(SCOPE, self._sample(), MARK)
             self.primary.upsert(SCOPE, self._sample(), MARK)
         else:
             self.primary.remove(SCOPE, MARK)
+            self.other.remove(SCOPE, MARK)
         self.refresh()
 
     def refresh(self) -> None:
@@ -183,24 +189,34 @@ class Shadow:
             }
 
     def close(self) -> None:
-        """Works off what waits, then gives the other store back."""
-        self._stopping.set()
-        self._work.put(None)
-        self._thread.join()
+        """Works off what waits, then gives the other store back; one that is being filled is filled further the next time."""
+        self._closing = True
+        while self._thread.is_alive():
+            with contextlib.suppress(queue.Full):
+                self._work.put(None, timeout=SHORTLY)
+            self._thread.join(SHORTLY)
         self.other.close()
 
     # -- its thread
 
     def _put(self, item: _Batch | _Removed) -> None:
-        if self._filled:
-            self._work.put(item)
+        """Hands over what one took; while the other is still being filled, only which documents those were."""
+        with self._lock:
+            if self._touched is not None:
+                names = [item.id] if isinstance(item, _Removed) else [outcome.id for outcome in item.outcomes]
+                self._touched.update((item.scope, name) for name in names)
+                return
+        while self._thread.is_alive():
+            with contextlib.suppress(queue.Full):
+                self._work.put(item, timeout=SHORTLY)
+                return
+        # its thread ended by a fault, which is in the log: it misses documents from now on
+        self._failed += 1
 
     def _run(self) -> None:
         try:
-            fill(self.primary, self.other)
-            self._filled = True
-            # what came between the copy and now
-            fill(self.primary, self.other)
+            while not (self._fill() or self._closing):
+                log.info("answering changed while the other index was filled; it is filled the other way")
         except NearkinError as error:
             self._failed += 1
             log.warning("the shadow cannot be filled", extra={"error": str(error)})
@@ -211,8 +227,30 @@ class Shadow:
                 # it misses a document now, so that it must not answer before it is filled again
                 self._failed += 1
                 log.warning("the shadow failed", extra={"error": str(error)})
-            finally:
-                self._work.task_done()
+
+    def _fill(self) -> bool:
+        """Brings the one that does not answer to what the one that does has; whether it got to the end.
+
+        Never the other way: what one of them took last may not have reached the other when the server ended.
+        """
+        over = self._is_over
+        live, waiting = self.live, self.waiting
+
+        def still() -> bool:
+            return self._is_over == over and not self._closing
+
+        fill(live, waiting, still)
+        while still():
+            with self._lock:
+                touched = self._touched or set()
+                # few enough that what comes meanwhile fits into the queue
+                last = len(touched) <= WAITING
+                self._touched = None if last else set()
+            bring(live, waiting, sorted(touched))
+            if last:
+                self._filled = True
+                return True
+        return False
 
     def _follow(self, item: _Batch | _Removed) -> None:
         if isinstance(item, _Removed):

@@ -15,7 +15,7 @@ from nearkin.cli.app import run as command
 from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Changes, Written
 from nearkin.index.stores.sqlite import SqliteStore
-from nearkin.index.upkeep import check, compact, export
+from nearkin.index.upkeep import check, compact
 from tests.index.conftest import Opener, corpus, empty_store, near, words
 
 
@@ -79,7 +79,7 @@ def test_compacting_merges_what_verifies_by_now(opened: Opener) -> None:
 def test_exports_are_loaded_elsewhere(opened: Opener, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = filled(opened)
     path = tmp_path / "index.parquet"
-    assert export(index, path) == 120
+    assert index.export(path) == 120
     target = f"sqlite:///{tmp_path}/copy.db"
     assert command(["index", "migrate", str(path), target, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"documents": 120}

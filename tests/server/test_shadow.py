@@ -1,16 +1,19 @@
 """Another banding beside the live one, and the prober."""
 
 import json
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+import nearkin.server.shadow
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.server.prober import probe, read_pairs
-from nearkin.server.shadow import Shadow
+from nearkin.server.shadow import MARK, SCOPE, Shadow
 from tests.server.conftest import Serve
 
 URL = "/v1/scopes/a/documents"
@@ -116,3 +119,51 @@ def test_golden_pairs_that_are_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "p.jsonl").write_text(content)
     with pytest.raises(UsageError, match=r"p\.jsonl"):
         read_pairs(tmp_path / "p.jsonl")
+
+
+def test_what_the_one_that_answers_took_last_survives_a_kill() -> None:
+    """The other one answers, and has a document that did not reach the first before the server ended."""
+    with Index.open("memory://", bands=13, rows=7) as primary:
+        other = Index.open("memory://", bands=32, rows=4)
+        for index in (primary, other):
+            index.upsert("a", text(0), "one")
+        other.upsert("a", text(8), "two")
+        for index in (other, primary):
+            index.upsert(SCOPE, MARK, MARK)
+        shadow = Shadow(primary, other)
+        until = time.monotonic() + 60
+        while not shadow.facts()["filled"]:
+            assert time.monotonic() < until
+        assert shadow.live is other
+        assert [index.get("a", "two") is not None for index in (primary, other)] == [True, True]
+        assert primary.get(SCOPE, MARK) is not None, "the mark is the first one's own"
+        shadow.close()
+
+
+def test_what_comes_while_it_is_filled_is_brought_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Index.open("memory://", bands=13, rows=7) as primary:
+        other = Index.open("memory://", bands=32, rows=4)
+        primary.upsert_many("a", [text(8 * i) for i in range(20)], [str(i) for i in range(20)])
+        begun, go_on = threading.Event(), threading.Event()
+        filling = nearkin.server.shadow.fill
+
+        def slow(*arguments: Any) -> Any:
+            done = filling(*arguments)
+            begun.set()
+            go_on.wait(60)
+            return done
+
+        monkeypatch.setattr(nearkin.server.shadow, "fill", slow)
+        shadow = Shadow(primary, other)
+        begun.wait(60)
+        outcome = primary.upsert("a", text(400), "late")
+        shadow.fed(primary, "a", [text(400)], [outcome], 0.0)
+        primary.remove("a", "3")
+        shadow.removed(primary, "a", "3")
+        assert shadow.facts()["behind"] == 0, "nothing waits in the queue meanwhile"
+        go_on.set()
+        while not shadow.facts()["filled"]:
+            time.sleep(0.01)
+        assert other.get("a", "late") is not None
+        assert other.get("a", "3") is None
+        shadow.close()

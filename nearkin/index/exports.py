@@ -1,0 +1,70 @@
+"""An index as a parquet file: all its documents, and what it is in the schema's metadata."""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearkin.errors import UsageError
+from nearkin.index.entry import Entry
+from nearkin.index.store import Store
+
+AT_ONCE = 10_000
+"""Rows of an export."""
+HEADER = b"nearkin.index"
+EXPORTED = pa.schema(
+    [
+        ("scope", pa.large_string()),
+        ("id", pa.large_string()),
+        ("digest", pa.binary(16)),
+        ("leader", pa.large_string()),
+        ("cluster", pa.large_string()),
+        ("similarity", pa.float64()),
+        ("size", pa.uint32()),
+        ("created", pa.float64()),
+        ("seen", pa.float64()),
+        ("posted", pa.bool_()),
+        ("signature", pa.large_binary()),
+        ("text", pa.large_string()),
+        ("payload", pa.large_binary()),
+    ]
+)
+
+
+def write_export(store: Store, path: Path) -> int:
+    """All documents of a store; returns how many."""
+    schema = EXPORTED.with_metadata({HEADER: json.dumps(store.claim({}), sort_keys=True)})
+    rows = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        entries = store.scan()
+        while some := list(islice(entries, AT_ONCE)):
+            columns = {name: [getattr(entry, name) for entry in some] for name in EXPORTED.names}
+            writer.write_table(pa.table(columns, schema))
+            rows += len(some)
+    return rows
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """What an exported index was.
+
+    Raises:
+        UsageError: The file is no export.
+    """
+    try:
+        header: dict[str, Any] = json.loads((pq.read_schema(path).metadata or {})[HEADER])
+    except FileNotFoundError as error:
+        raise UsageError(f"no such file: {path}") from error
+    except (KeyError, ValueError, pa.ArrowException, OSError) as error:
+        raise UsageError(f"{path} is no exported index") from error
+    return header
+
+
+def exported(path: Path) -> Iterator[Entry]:
+    """The documents of an exported index, in their order."""
+    for batch in pq.ParquetFile(path).iter_batches(AT_ONCE):
+        for row in batch.to_pylist():
+            yield Entry(ref=0, **row)
