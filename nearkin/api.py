@@ -14,7 +14,7 @@ from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, count_reaso
 from nearkin.corpus.convert import to_table, to_texts, to_vectors
 from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.frequencies import count_frequencies
+from nearkin.engine.local.frequencies import Counting, count_frequencies
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.staged import to_final_clusters
@@ -25,7 +25,7 @@ from nearkin.errors import MissingExtraError, UsageError
 from nearkin.jobs import RUN, pair_table, read_run, require_relation, write_result
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
-from nearkin.prepare import Counting, count_cut, spec_for
+from nearkin.prepare import count_cut, spec_for
 from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.data import ReportData
 from nearkin.report.page import render
@@ -383,7 +383,7 @@ def frequencies(
     """
     where = Path(work or tempfile.gettempdir())
     columns = _columns(text, tokens, None, None)
-    return count_frequencies(_corpus(data), columns, spec or Spec(), Materials(key), workers, where, Silent())
+    return count_frequencies(Counting(_corpus(data), columns, spec or Spec(), Materials(key), workers, where, Silent()))
 
 
 def report(source: DedupResult | str | Path, out: str | Path | None = None) -> Path:

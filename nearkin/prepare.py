@@ -1,12 +1,12 @@
 """From what is asked to a Spec: what only the corpus can tell (the length of its vectors, how often its shingles occur)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from nearkin.corpus import Columns, Corpus, FileCorpus, with_dimensions
-from nearkin.engine.local.frequencies import count_frequencies
+from nearkin.corpus import Columns, FileCorpus, with_dimensions
+from nearkin.engine.local.frequencies import Counting, count_frequencies
 from nearkin.engine.progress import Progress
 from nearkin.errors import UsageError
 from nearkin.jobs import Saved
@@ -71,20 +71,8 @@ def spec_for(columns: Columns, measure: str | None, spec: Spec | None = None, **
     return spec
 
 
-class Count(Protocol):
-    """In how many documents each shingle occurs, of those in more than a share of them."""
-
-    def __call__(
-        self,
-        corpus: Corpus,
-        columns: Columns,
-        spec: Spec,
-        materials: Materials,
-        workers: int,
-        folder: Path,
-        progress: Progress,
-        share: float = 0.0,
-    ) -> DocumentFrequencies: ...
+Count = Callable[[Counting, float], DocumentFrequencies]
+"""In how many documents each shingle occurs, of those in more than a share of them."""
 
 
 def prepare(
@@ -122,18 +110,6 @@ def prepare(
     return Prepared(columns, spec, Materials(asked.secret, frequencies, cut))
 
 
-class Counting(NamedTuple):
-    """What it takes to count shingles."""
-
-    corpus: Corpus
-    columns: Columns
-    spec: Spec
-    materials: Materials
-    workers: int
-    folder: Path
-    progress: Progress
-
-
 def _cut(asked: Asked, counting: Counting, count: Count) -> tuple[Spec, DocumentFrequencies | None]:
     if asked.max_df is not None and asked.cut_list is not None:
         raise UsageError(f"max_df={asked.max_df} and the cut list {asked.cut_list} exclude each other")
@@ -153,7 +129,7 @@ def count_cut(max_df: float, counting: Counting, count: Count = count_frequencie
         UsageError: The share is none, or documents have no shingles.
     """
     require_cut(max_df, counting.spec)
-    return cut_of(count(*counting, max_df), max_df)
+    return cut_of(count(counting, max_df), max_df)
 
 
 def require_cut(max_df: float, spec: Spec) -> None:
@@ -181,5 +157,5 @@ def _check_weights(asked: Asked, spec: Spec) -> None:
 def _weights(asked: Asked, counting: Counting, spec: Spec, count: Count) -> tuple[Spec, DocumentFrequencies | None]:
     if asked.weights != "tfidf":
         return spec, None
-    counted = count(*counting) if asked.frequencies is None else DocumentFrequencies.read(asked.frequencies, spec)
+    counted = count(counting, 0.0) if asked.frequencies is None else DocumentFrequencies.read(asked.frequencies, spec)
     return replace(spec, weights="tfidf", frequencies=counted.fingerprint), counted

@@ -16,7 +16,8 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from nearkin.corpus import Columns, Corpus, FileCorpus, describe
+from nearkin.corpus import Columns, FileCorpus, describe
+from nearkin.engine.local.frequencies import Counting
 from nearkin.engine.local.work import disk
 from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress, Silent
@@ -69,7 +70,6 @@ class SparkResult:
     @property
     def pairs(self) -> DataFrame:
         """id_a, id_b, similarity, estimate (and distance) of verified pairs, id_a first by bytes; exact duplicates by one."""
-
         found = self._run.pair_table.drop("a", "b")
         ends = (f.least("id_a", "id_b").alias("id_a"), f.greatest("id_a", "id_b").alias("id_b"))
         return found.select(*ends, *(name for name in found.columns if not name.startswith("id_")))
@@ -77,7 +77,6 @@ class SparkResult:
     @property
     def kept(self) -> DataFrame:
         """The rows of the input that stay."""
-
         stay = self._run.clusters.where("kept").select(f.col("id").alias("__kept"))
         name = f.col(quoted(str(self._run.request.columns.id))).cast("string")
         return self._frame.join(stay, name == f.col("__kept"), "left_semi")
@@ -85,7 +84,6 @@ class SparkResult:
     @property
     def rejected(self) -> DataFrame:
         """id, reason and raw prefix of rows that are no documents."""
-
         return self._run.rejected.select(f.get_json_object("place", "$.id").alias("id"), "reason", "raw")
 
     @property
@@ -96,7 +94,6 @@ class SparkResult:
     @cached_property
     def report_data(self) -> ReportData:
         """What a report shows."""
-
         with told():
             return collect_distributed(self._run, "a DataFrame", 0)
 
@@ -159,7 +156,6 @@ def dedup(
         UsageError: An argument is none, a column is missing, ids are repeated.
         RunError: A task failed; the message names the document where it is one's fault.
     """
-
     named = {name: value for name, value in (("text", text), ("tokens", tokens), ("vector", vector)) if value is not None}
     if len(named) > 1:
         raise UsageError(f"{' and '.join(f'{name}={value!r}' for name, value in named.items())} exclude each other")
@@ -337,21 +333,13 @@ def prepare_files(
     if (Path(inputs[0]) / RUN).is_file():
         raise UsageError(f"{inputs[0]} is the output of a run; over Spark, deduplicate the inputs that it was made from")
 
-    def count(
-        corpus: Corpus,
-        columns: Columns,
-        spec: Spec,
-        materials: Materials,
-        workers: int,
-        folder: Path,
-        progress: Progress,
-        share: float = 0.0,
-    ) -> DocumentFrequencies:
-        progress.stage("frequencies", None)
+    def count(counting: Counting, share: float) -> DocumentFrequencies:
+        counting.progress.stage("frequencies", None)
+        corpus = counting.corpus
         assert isinstance(corpus, FileCorpus)
-        corpus.check(columns)
-        with _session(master, conf) as spark, told(), _tables_in(spark, folder) as tables:
-            request = Request(columns, Settings(spec=spec), materials, on_error)
+        corpus.check(counting.columns)
+        with _session(master, conf) as spark, told(), _tables_in(spark, counting.folder) as tables:
+            request = Request(counting.columns, Settings(spec=counting.spec), counting.materials, on_error)
             source = FileSource(spark, corpus, request)
             size = sum(file.status()[0] for file in corpus.files)
             return count_over_spark(spark, source.hashes, request, tables, size, share)
@@ -388,7 +376,6 @@ def _require_files(job: Job, merge_parts: bool) -> None:
 @contextmanager
 def _session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
     """One that is stopped afterwards, unless it was there before."""
-
     before = SparkSession.getActiveSession()
     spark = open_session(master, conf)
     try:
@@ -406,7 +393,6 @@ def _run_of(request: Request, corpus: FileCorpus, spark: SparkSession, staging: 
 
 def _write(job: Job, run: SparkRun, staging: Path) -> None:
     """kept/, clusters.parquet, pairs.parquet, rejected.jsonl."""
-
     with run.stage("write"):
         write_kept_files(run, staging / "kept", job.annotate)
         write_clusters(run, staging / "clusters.parquet")

@@ -1,7 +1,12 @@
-"""What every suite shares: `--full` runs the full sizes."""
+"""What every suite shares: `--full` runs the full sizes; a browser."""
+
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.services import program
 
 # A kernel compiles at its first call, so the first example of a property takes as long as it takes.
 settings.register_profile("nearkin", deadline=None, derandomize=True)
@@ -24,3 +29,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether this run wants full sizes."""
     return bool(request.config.getoption("--full"))
+
+
+# of a module: as long as it runs, its thread has an event loop, which others could not have
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium without a window."""
+    path = program("chromium", "chromium-browser", "google-chrome")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()

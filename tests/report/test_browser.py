@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from nearkin.cli.app import run as command
-from tests.services import program
 
 PHONE, DESK = {"width": 400, "height": 800}, {"width": 1200, "height": 900}
 OVERLAPPING = """() => {
@@ -24,15 +23,6 @@ OVERLAPPING = """() => {
   }
   return found;
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = program("chromium", "chromium-browser", "google-chrome")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

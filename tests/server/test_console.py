@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page
 from starlette.testclient import TestClient
 
 from nearkin.server.console.mount import COOKIE
@@ -19,7 +19,7 @@ from nearkin.server.console.recents import SUFFIX, Recents
 from nearkin.server.console.sessions import secret_of
 from nearkin.server.tokens import Principal, Tokens
 from tests.server.conftest import Serve
-from tests.services import free_port, program, wait_for
+from tests.services import free_port, wait_for
 
 PHONE, DESK = {"width": 400, "height": 800}, {"width": 1200, "height": 900}
 PAGES = ("live", "try", "clusters", "clusters?scope=news&id=first", "tuning", "buckets", "shadow", "audit")
@@ -91,15 +91,6 @@ def until_ready(client: httpx.Client) -> None:
         if client.get("/readyz").status_code == 200:
             return
     raise TimeoutError("the server does not get ready")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = program("chromium", "chromium-browser", "google-chrome")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 Open = Callable[..., Page]

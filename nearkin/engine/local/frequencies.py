@@ -3,6 +3,7 @@
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,17 +18,21 @@ from nearkin.verify.exact import SetBuilder
 PART_BITS = 6
 
 
-def count_frequencies(
-    corpus: Corpus,
-    columns: Columns,
-    spec: Spec,
-    materials: Materials,
-    workers: int,
-    folder: Path,
-    progress: Progress,
-    share: float = 0.0,
-) -> DocumentFrequencies:
-    """In how many documents each shingle occurs, of those in more than a share of them; `folder` takes the partitions."""
+class Counting(NamedTuple):
+    """What it takes to count shingles."""
+
+    corpus: Corpus
+    columns: Columns
+    spec: Spec
+    materials: Materials
+    workers: int
+    folder: Path
+    progress: Progress
+
+
+def count_frequencies(counting: Counting, share: float = 0.0) -> DocumentFrequencies:
+    """In how many documents each shingle occurs, of those in more than a share of them; its folder takes the partitions."""
+    corpus, columns, spec, materials, workers, folder, progress = counting
     corpus.check(columns)
     builders = Borrowed(lambda: SetBuilder(materials.shingler(spec)))
 
