@@ -33,6 +33,8 @@ from nearkin.server.tokens import Principal
 IN_MEMORY = 1 << 20
 """Bytes of answers that wait in memory; more wait in a file."""
 READ = 1 << 16
+PAUSE = 0.05
+"""Seconds without a line after which those that came are worked on: who sends one waits for its answer, perhaps."""
 BATCH_BYTES = 4 << 20
 """Bytes of documents that are worked on at once."""
 
@@ -178,13 +180,17 @@ class Lines:
 
     async def items(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Item]]:
         number, batch, size = 0, list[Item](), 0
-        async for line in lines(chunks, self._longest):
-            number += 1
-            if line is not None and not line.strip():
-                continue
-            batch.append(self._item(number, line))
-            size += len(line or b"")
-            if len(batch) >= self._most or size >= BATCH_BYTES:
+        async for some in lines(with_pauses(chunks, PAUSE), self._longest):
+            for line in some:
+                number += 1
+                if line is not None and not line.strip():
+                    continue
+                batch.append(self._item(number, line))
+                size += len(line or b"")
+                if len(batch) >= self._most or size >= BATCH_BYTES:
+                    yield batch
+                    batch, size = [], 0
+            if batch and not some:
                 yield batch
                 batch, size = [], 0
         if batch:
@@ -214,19 +220,43 @@ def _as_line(answer: Answer) -> dict[str, Any]:
     return {"line": answer.line, **told, **({} if answer.problem is None else {"problem": answer.problem.to_dict()})}
 
 
-async def lines(chunks: AsyncIterator[bytes], longest: int) -> AsyncIterator[bytes | None]:
-    """Lines of a stream; None for one that is too long, which is passed over without being kept."""
+async def with_pauses(chunks: AsyncIterator[bytes], after: float) -> AsyncIterator[bytes]:
+    """The same chunks, and an empty one each time that nothing came for so many seconds."""
+    coming: asyncio.Task[bytes | None] | None = None
+    try:
+        while True:
+            coming = asyncio.create_task(_chunk(chunks))
+            if not (await asyncio.wait({coming}, timeout=after))[0]:
+                yield b""
+            chunk = await coming
+            if chunk is None:
+                return
+            if chunk:
+                yield chunk
+    finally:
+        if coming is not None:
+            coming.cancel()
+
+
+async def lines(chunks: AsyncIterator[bytes], longest: int) -> AsyncIterator[list[bytes | None]]:
+    """Lines of a stream as they come; None for one that is too long, which is passed over without being kept.
+
+    An empty chunk, which is a pause, gives an empty list.
+    """
     held, skipping = b"", False
     async for chunk in chunks:
         *whole, rest = (held + chunk).split(b"\n")
+        some: list[bytes | None] = []
         for line in whole:
-            yield None if skipping or len(line) > longest else line
+            some.append(None if skipping or len(line) > longest else line)
             skipping = False
         held = rest
         if len(held) > longest:
             held, skipping = b"", True
+        if some or not chunk:
+            yield some
     if held or skipping:
-        yield None if skipping else held
+        yield [None if skipping else held]
 
 
 class Columns:

@@ -116,7 +116,7 @@ def test_long_lines_are_passed_over_without_being_kept() -> None:
             yield part
 
     async def read() -> list[bytes | None]:
-        return [line async for line in lines(chunks(), 10)]
+        return [line async for some in lines(chunks(), 10) for line in some]
 
     assert asyncio.run(read()) == [b"abc", None, b"ok", None]
 

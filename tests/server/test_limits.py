@@ -1,0 +1,97 @@
+"""What takes too long, or is too much at once."""
+
+import json
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from nearkin.index.index import Index
+from tests.server.conftest import Serve
+from tests.services import free_port, start_serving
+
+URL = "/v1/scopes/a/documents"
+TEXT = "a text that waits until somebody has time for it, {} or later"
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """While it is not set, no index takes anything."""
+    opened, really = threading.Event(), Index.upsert_many
+    opened.set()
+
+    def waits(index: Index, *arguments: Any, **more: Any) -> Any:
+        assert opened.wait(60)
+        return really(index, *arguments, **more)
+
+    monkeypatch.setattr(Index, "upsert_many", waits)
+    return opened
+
+
+def depth(client: TestClient) -> float:
+    """How many documents wait, by the server's own figures."""
+    lines = client.get("/metrics").text.splitlines()
+    return float(next(line.rsplit(" ", 1)[1] for line in lines if line.startswith("nearkin_queue_depth")))
+
+
+def test_a_request_that_takes_too_long_is_answered_and_its_document_still_taken(serve: Serve, gate: threading.Event) -> None:
+    client = serve(timeout=0.3)
+    gate.clear()
+    answer = client.post(URL, json={"id": "late", "text": TEXT})
+    assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "timeout", "1")
+    gate.set()
+    until = time.monotonic() + 60
+    while client.get(f"{URL}/late").status_code != 200:
+        assert time.monotonic() < until
+    assert client.post(URL, json={"id": "late", "text": TEXT}).json()["kind"] == "exact"
+
+
+def test_what_would_wait_too_long_is_put_off(serve: Serve, gate: threading.Event) -> None:
+    client = serve(queue=4)
+    gate.clear()
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(client.post, URL, json={"id": str(i), "text": TEXT.format(i)}) for i in range(4)]
+        until = time.monotonic() + 60
+        while depth(client) < 4:
+            assert time.monotonic() < until
+        told = client.post(URL, json={"id": "one too many", "text": TEXT})
+        assert (told.status_code, told.json()["code"], told.headers["retry-after"]) == (503, "busy", "1")
+        gate.set()
+        assert [one.result().status_code for one in waiting] == [200] * 4
+    assert depth(client) == 0
+    assert client.post(URL, json={"id": "one too many", "text": TEXT}).status_code == 200
+
+
+def until(connection: socket.socket, wanted: bytes) -> bytes:
+    """What a server sends, up to something wanted."""
+    came = b""
+    while wanted not in came:
+        some = connection.recv(1 << 16)
+        assert some, f"closed after {came!r}"
+        came += some
+    return came
+
+
+def test_a_stream_is_answered_while_it_pauses_and_ended_when_it_pauses_for_too_long(tmp_path: Path) -> None:
+    port = free_port()
+    process = start_serving(tmp_path, port, "--idle-timeout", "2")
+    kind = "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked"
+    head = f"POST {URL} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n\r\n"
+    try:
+        with socket.create_connection(("127.0.0.1", port), 30) as connection:
+            connection.sendall(head.encode())
+            for number, id in enumerate(("one", "two")):
+                line = json.dumps({"id": id, "text": TEXT}).encode() + b"\n"
+                connection.sendall(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+                told = until(connection, f'"id":"{id}"'.encode())
+                assert told.startswith(b"HTTP/1.1 200") == (number == 0)
+                assert b"problem" not in told
+            assert b"timeout" in until(connection, b"}}\n")
+    finally:
+        process.terminate()
+        process.wait(60)
