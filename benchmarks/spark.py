@@ -1,7 +1,7 @@
 """The Spark engine: growth with the corpus, and side by side with MLlib's MinHashLSH and with the local engine.
 
 python -m benchmarks.spark                                   quick sizes, to the terminal
-python -m benchmarks.spark --sizes 100000 1000000 --beside 400000 --mllib 100000 --write
+python -m benchmarks.spark --sizes 100000 1000000 4000000 --beside 400000 --mllib 100000 300000 --write
 
 Whole processes over local[2]; memory is sampled over the process tree (resident sets: the Java process, which is driver and
 worker in one here, and the sum of the Python workers). Writes benchmarks/spark.json and the tables of docs/spark.md.
@@ -13,6 +13,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -156,10 +157,10 @@ def run_mllib(corpus: str, out: str) -> None:
 
 
 def exponent(rows: list[dict[str, Any]]) -> float | None:
-    """Of the growth of seconds over the documents, between the smallest and the largest size."""
+    """Of the growth of seconds over the documents, between the two largest sizes: below, starting Spark decides."""
     if len(rows) < 2:
         return None
-    first, last = rows[0], rows[-1]
+    first, last = rows[-2:]
     return round(math.log(last["seconds"] / first["seconds"]) / math.log(last["documents"] / first["documents"]), 3)
 
 
@@ -174,7 +175,8 @@ def tables_of(record: dict[str, Any]) -> list[Table]:
         recall = str(row.get("recall", f"not finished in {MLLIB_SECONDS} s"))
         cells = [str(row[name]) for name in ("seconds", "cpu", "java_gb", "python_gb")]
         beside.append((row["system"], f"{row['documents']:,}", *cells, recall, between(row["load"])))
-    note = f"Documents of about 500 bytes, a heap of {HEAP}; growth exponent of the wall time: {record['exponent']}."
+    grown = f"growth exponent of the wall time between the two largest sizes: {record['exponent']}"
+    note = f"Documents of about 500 bytes, a heap of {HEAP}; {grown}."
     shown = ("documents", "µs a document", "wall s", "CPU s", "shuffle GB", "Java GB", "Python GB", "recall", "load")
     sides = ("system", "documents", "wall s", "CPU s", "Java GB", "Python GB", "recall", "load")
     return [
@@ -209,7 +211,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[10_000, 20_000])
     parser.add_argument("--beside", type=int, default=20_000, help="documents of 1.5 kB for both engines; 0 for none")
     parser.add_argument("--mllib", type=int, nargs="*", default=[5_000], help="documents of 1.5 kB for MLlib and the engine")
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/nearkin-spark-bench"))
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "nearkin-spark-bench")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--run-mllib", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
