@@ -14,7 +14,7 @@ from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.entry import Changes, Written
 from nearkin.index.exports import exported, read_header
-from nearkin.index.index import Index
+from nearkin.index.index import Index, checked_name
 from nearkin.index.making import Maker
 from nearkin.index.preparing import Prepared
 from nearkin.index.upkeep import Filling, load
@@ -92,7 +92,8 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
     One that was broken off goes on where it stopped.
 
     Raises:
-        UsageError: The run's members are not verified against the kept document, or the store has other documents.
+        UsageError: The run's members are not verified against the kept document, or the store has other documents; or a
+            document has an id that an index does not take.
     """
     record, spec = saved.record, saved.spec
     parameters = record["parameters"]
@@ -105,6 +106,7 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
         raise UsageError(
             f"{saved.folder} compared within blocks ({parameters['block_by']}); build a scope for each from its inputs"
         )
+    checked_name(scope, "scope", 0)
     corpus = saved.corpus("quarantine")
     columns = Columns(**{**record["columns"], "extra": ()})
     if columns.tokens is not None:
@@ -117,6 +119,8 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
     with Index.open(url, spec, parameters["threshold"], materials=materials, **fields) as index:
         now, leaders, filling = index.clock(), 0, Filling(index)
         for batch in corpus.batches(columns):
+            for name in clusters["id"].slice(batch.first, len(batch.rows)).to_pylist():
+                checked_name(name, "id", 1)
             rows = slice(batch.first, batch.first + len(batch.rows))
             rows_of = clusters.slice(batch.first, len(batch.rows))
             prepared = _prepared(index, scope, batch.documents[columns.content], np.asarray(documents.signatures[rows]))

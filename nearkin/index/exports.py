@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.errors import UsageError
+from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Entry
 from nearkin.index.store import Store
+from nearkin.index.stores.packing import id_key
 
 AT_ONCE = 10_000
 """Rows of an export."""
@@ -36,16 +37,37 @@ EXPORTED = pa.schema(
 
 
 def write_export(store: Store, path: Path) -> int:
-    """All documents of a store; returns how many."""
+    """All documents of a store; returns how many.
+
+    The file is there when it is whole. A document that was written again while its store was read is in it once, as it was
+    read first.
+
+    Raises:
+        StoreError: The store failed, or the file cannot be written; what was at the path before is there still.
+    """
     schema = EXPORTED.with_metadata({HEADER: json.dumps(store.claim({}), sort_keys=True)})
-    rows = 0
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        entries = store.scan()
-        while some := list(islice(entries, AT_ONCE)):
-            columns = {name: [getattr(entry, name) for entry in some] for name in EXPORTED.names}
-            writer.write_table(pa.table(columns, schema))
-            rows += len(some)
-    return rows
+    staged = path.with_name(f"{path.name}.partial")
+    seen: set[bytes] = set()
+    try:
+        with pq.ParquetWriter(staged, schema, compression="zstd") as writer:
+            entries = _once(store.scan(), seen)
+            while some := list(islice(entries, AT_ONCE)):
+                columns = {name: [getattr(entry, name) for entry in some] for name in EXPORTED.names}
+                writer.write_table(pa.table(columns, schema))
+        staged.replace(path)
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
+    finally:
+        staged.unlink(missing_ok=True)
+    return len(seen)
+
+
+def _once(entries: Iterator[Entry], seen: set[bytes]) -> Iterator[Entry]:
+    for entry in entries:
+        key = id_key(entry.scope, entry.id)
+        if key not in seen:
+            seen.add(key)
+            yield entry
 
 
 def read_header(path: Path) -> dict[str, Any]:

@@ -132,7 +132,8 @@ class Index:
             materials: The key and the tables that the Spec names.
             tables: A run's folder to read those tables from (a frequency cut, document frequencies), whatever the Spec is.
             clock: Seconds; for times to live and windows, and for how often the store is asked for news.
-            follow: Whether to go where the index has been moved to, now and later.
+            follow: Whether to go where the index has been moved to, now and later. One that does not is a copy in the
+                making: its steps fail (MovedError) when a move begins or ends.
             **fields: Fields of IndexSettings, in place of `settings`'.
 
         Raises:
@@ -165,6 +166,11 @@ class Index:
         """The URLs of its store as they may be written down, without passwords."""
         return tuple(map(lasting, self._urls))
 
+    @property
+    def moving(self) -> str:
+        """The phase of a move (`nearkin.index.move`) that the index is in, as far as it has heard."""
+        return self._news.move.phase
+
     def look(self) -> None:
         """Asks the store for news: goes over to another one where the index has moved, and forgets what others made untrue.
 
@@ -184,9 +190,15 @@ class Index:
             self._news = news
 
     def _look_around(self) -> None:
-        """Where it is time to; memory:// has no other processes."""
+        """Where it is time to; memory:// has no other processes.
+
+        One that does not follow keeps to the epoch of its last look, so that its steps end where another move begins.
+        """
         if not 0 <= self.clock() - self._looked < INTERVAL and self.store.url != MemoryStore.url:
+            move = self._news.move
             self.look()
+            if not self._follow:
+                self._news = self._news._replace(move=move)
 
     def _go_over(self, move: Move) -> None:
         """To the store that the index has moved to, between steps: none is half here and half there."""
@@ -233,6 +245,8 @@ class Index:
                 with self._locked(scope):
                     return step()
             except MovedError as error:
+                if not self._follow:
+                    raise
                 failed: StoreError = error
                 self.look()
             except RacedError as error:
@@ -257,7 +271,9 @@ class Index:
 
         Raises:
             UsageError: A document is of the wrong kind or too large, or there are too many; nothing was written.
-            StoreError: The store failed; nothing was written.
+            StoreError: The store failed. Nothing of the document at which it did was written, and nothing at all but where
+                documents of the batch change what later ones find (updates, buckets that overflow): these are written one by
+                one, those before it are there, and the batch may be tried again as it is.
         """
         if len(documents) > self.settings.max_batch:
             raise UsageError(f"a batch of {len(documents):,} documents is larger than max_batch={self.settings.max_batch:,}")
@@ -267,7 +283,7 @@ class Index:
         checked = [self.preparer.check(document) for document in documents]
         digests = [self.preparer.digest(document) for document in checked]
         given = ids or [None] * len(checked)
-        names = [default_id(digests[i]) if name is None else _checked(name, "id", 1) for i, name in enumerate(given)]
+        names = [default_id(digests[i]) if name is None else checked_name(name, "id", 1) for i, name in enumerate(given)]
         return self.step(scope, lambda: self._upsert(scope, checked, digests, names, began))
 
     def _upsert(
@@ -281,14 +297,14 @@ class Index:
             return self._one_by_one(scope, documents, digests, names)
         rest = [i for i, one in enumerate(known) if one.resolution is None]
         looked, now, changes = time.perf_counter(), self.clock(), Changes()
-        self._refresh(scope, known, changes, now)
+        self._refresh(scope, names, known, changes, now)
         decisions: list[Decision] = []
         if rest:
             prepared = self.preparer.prepare(scope, [documents[i] for i in rest], [digests[i] for i in rest])
             sketched = time.perf_counter()
             gone = next((one.entry for one in known if one.entry is not None and one.resolution is None), None)
             if gone is not None:
-                self._take_out(gone, changes, now)
+                self._take_out(gone, changes, now, heir=False)
             without = frozenset() if gone is None else frozenset((gone.ref,))
             decisions = self.searcher.decide(prepared, without, changes)
             compared = sum(decision.compared for decision in decisions)
@@ -362,15 +378,15 @@ class Index:
         resolution = Resolution(digest, entry.leader, entry.cluster, entry.similarity)
         return _Known(resolution, "record" if entry.is_leader else "store", entry)
 
-    def _refresh(self, scope: str, known: list[_Known], changes: Changes, now: float) -> None:
+    def _refresh(self, scope: str, names: list[str], known: list[_Known], changes: Changes, now: float) -> None:
         """A hit keeps a document and its representative alive, where they have a time to live."""
         times = [ttl for ttl in (self.settings.record_ttl, self.settings.bucket_ttl, self.settings.window) if ttl is not None]
-        hits = [one for one in known if one.resolution is not None]
+        hits = [(name, one) for name, one in zip(names, known, strict=True) if one.resolution is not None]
         if not times or not hits:
             return
-        leaders = {one.resolution.leader for one in hits if one.resolution is not None}
-        own = {one.entry.id: one.entry for one in hits if one.entry is not None}
-        missing = sorted(leaders - set(own))
+        wanted = {name for name, _ in hits} | {one.resolution.leader for _, one in hits if one.resolution is not None}
+        own = {one.entry.id: one.entry for _, one in hits if one.entry is not None}
+        missing = sorted(wanted - set(own))
         own |= {entry.id: entry for entry in self.store.entries(scope, missing) if entry is not None}
         least = now - FRESH * min(times)
         # what is written again is what was read: it must still be so
@@ -437,12 +453,17 @@ class Index:
         """Stored documents at or above the threshold, most similar first: representatives, or any where all are posted.
 
         Nothing is written.
+
+        Raises:
+            UsageError: The document is none, or `top` is less than 1.
         """
+        if top < 1:
+            raise UsageError(f"top={top} is less than 1")
         self._look_around()
         searcher = self.searcher
         preparer = searcher.preparer
         checked = preparer.check(document)
-        prepared = preparer.prepare(_checked(scope, "scope", 0), [checked], [preparer.digest(checked)])
+        prepared = preparer.prepare(checked_name(scope, "scope", 0), [checked], [preparer.digest(checked)])
         if prepared.empty[0]:
             return []
         ranked = searcher.ranked(prepared, leaders=searcher.settings.postings == "leaders")
@@ -464,14 +485,14 @@ class Index:
 
     def _get(self, scope: str, id: str) -> Entry | None:
         searcher = self.searcher
-        return searcher.store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
+        return searcher.store.entries(checked_name(scope, "scope", 0), [checked_name(id, "id", 1)])[0]
 
     def cluster(self, scope: str, id: str) -> Cluster | None:
         """The cluster of a document."""
         self._look_around()
         searcher = self.searcher
         store = searcher.store
-        entry = store.entries(_checked(scope, "scope", 0), [_checked(id, "id", 1)])[0]
+        entry = store.entries(checked_name(scope, "scope", 0), [checked_name(id, "id", 1)])[0]
         if entry is None:
             return None
         members = ((one.id, one.similarity) for one in store.members(scope, entry.leader))
@@ -540,16 +561,20 @@ class Index:
         self.apply(changes)
         return True
 
-    def _take_out(self, entry: Entry, changes: Changes, now: float) -> None:
-        """The steps by which a document goes, and those that it stood for find another representative."""
+    def _take_out(self, entry: Entry, changes: Changes, now: float, heir: bool = True) -> None:
+        """The steps by which a document goes, and those that it stood for find another representative.
+
+        The first that then stands for itself inherits the cluster's id: not from one that comes back at once as another text,
+        for whose cluster it would be then.
+        """
         keys = self.preparer.keys_of(entry.scope, [entry])[0] if entry.posted else None
         changes.dropped.append(Written(entry, keys))
         members = self.store.members(entry.scope, entry.id) if entry.is_leader else []
         changes.stood.append(_standing(entry, members))
         if members:
-            self._settle(entry, members, changes, now)
+            self._settle(entry, members, changes, now, heir)
 
-    def _settle(self, gone: Entry, members: list[Entry], changes: Changes, now: float, heir: bool = True) -> None:
+    def _settle(self, gone: Entry, members: list[Entry], changes: Changes, now: float, heir: bool) -> None:
         """Documents whose representative goes are searched for anew, in the order of their numbers, and verified again."""
         scope, every = gone.scope, self.settings.postings == "all"
         prepared = self.preparer.restored(scope, members)
@@ -565,7 +590,6 @@ class Index:
                 head = members[decision.position]
                 moved = member._replace(leader=head.id, cluster=clusters[decision.position], similarity=decision.similarity)
             else:
-                # a cluster whose representative goes keeps its id with the first that stands for itself
                 clusters[at] = gone.cluster if heir else member.id
                 heir = False
                 moved = member._replace(leader=member.id, cluster=clusters[at], similarity=1.0)
@@ -693,7 +717,8 @@ class Index:
     @contextmanager
     def _locked(self, scope: str) -> Iterator[None]:
         """One writer of a scope at a time, within this process."""
-        with self._locks[int.from_bytes(hashlib.sha256(_checked(scope, "scope", 0).encode()).digest()[:2], "little") % STRIPES]:
+        digest = hashlib.sha256(checked_name(scope, "scope", 0).encode()).digest()
+        with self._locks[int.from_bytes(digest[:2], "little") % STRIPES]:
             yield
 
 
@@ -714,7 +739,7 @@ def _again(outcome: Outcome) -> Outcome:
 MOST_NAME = 1024
 
 
-def _checked(name: str, what: str, least: int) -> str:
+def checked_name(name: str, what: str, least: int) -> str:
     """A scope or an id.
 
     Raises:

@@ -14,8 +14,15 @@ import pyarrow as pa
 from nearkin.errors import UsageError
 from nearkin.index.entry import RESERVED, Changes, Entry, Outcome, Written
 from nearkin.index.index import Index
-from nearkin.index.preparing import Checked, Shingled
+from nearkin.index.preparing import Shingled
 from nearkin.verify.exact import distinct
+
+PIECES = f"{RESERVED}open:"
+
+
+def of_pieces(scope: str) -> bool:
+    """Whether pieces are kept there: what is in it stands for itself, unposted, and is no document yet."""
+    return scope.startswith(PIECES)
 
 
 def scope_of_pieces(scope: str) -> str:
@@ -25,7 +32,7 @@ def scope_of_pieces(scope: str) -> str:
         >>> scope_of_pieces("a") == scope_of_pieces("a"), scope_of_pieces("a") == scope_of_pieces("b")
         (True, False)
     """
-    return f"{RESERVED}open:{base64.urlsafe_b64encode(hashlib.sha256(scope.encode()).digest()).decode()}"
+    return f"{PIECES}{base64.urlsafe_b64encode(hashlib.sha256(scope.encode()).digest()).decode()}"
 
 
 def fold(index: Index, scope: str, id: str, piece: str | Sequence[str]) -> int:
@@ -56,7 +63,7 @@ def fold(index: Index, scope: str, id: str, piece: str | Sequence[str]) -> int:
     return index.step(place, step)
 
 
-def seal(index: Index, scope: str, id: str) -> tuple[Outcome, Checked] | None:
+def seal(index: Index, scope: str, id: str) -> Outcome | None:
     """Upserts a document from its pieces, which then are gone; None if there are none.
 
     Broken off between the two, it is done again with the same result.
@@ -74,7 +81,7 @@ def seal(index: Index, scope: str, id: str) -> tuple[Outcome, Checked] | None:
             index.apply(Changes(dropped=[Written(now, None)]))
 
     index.step(place, step)
-    return outcome, document
+    return outcome
 
 
 def _added(index: Index, piece: str | Sequence[str]) -> Shingled:

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from nearkin.errors import StoreError, UsageError
-from nearkin.index.entry import TOUCHED, Changes, Entry, batches
+from nearkin.index.entry import TOUCHED, Changes, Entry, Written, batches
 from nearkin.index.index import INTERVAL, Index
 from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
+from nearkin.index.partial import of_pieces
 from nearkin.index.preparing import Checked, Shingled
 from nearkin.index.store import Store
 from nearkin.index.stores.memory import MemoryStore
@@ -96,7 +97,7 @@ def rebuild(
 
 def beside(live: Index, anew: Index) -> dict[str, Any]:
     """Fills an index from another one, that stays where it is, and compares the two."""
-    _accept(live, anew)
+    accept(live, anew)
     fill(live, anew)
     compared = _compared(live.store, anew)
     _settle(anew)
@@ -118,10 +119,12 @@ def cut_over(live: Index, anew: Index, wait: float | None = None) -> dict[str, A
         UsageError: It cannot go there.
         StoreError: A store failed; the index is where it was.
     """
-    _accept(live, anew, MemoryStore.url)
+    accept(live, anew, MemoryStore.url)
     source = live.store
     with Phases(source) as phases:
         phases.write(COPYING, anew.place)
+        # whoever else fills the copy has read what he brings before the log began, perhaps
+        _fence(anew)
         log = Log(live)
         fill(live, anew)
         compared = _compared(source, anew)
@@ -241,8 +244,8 @@ def _follow(log: Log, anew: Index) -> Brought:
     return total
 
 
-def _accept(live: Index, anew: Index, *never: str) -> None:
-    """Marks the target as being filled, so that nobody else writes to it.
+def accept(live: Index, anew: Index, *never: str) -> None:
+    """Marks the target as being filled, so that nobody writes to it who takes it for an index of its own.
 
     Raises:
         UsageError: It holds something else, or is no place to move to.
@@ -256,6 +259,13 @@ def _accept(live: Index, anew: Index, *never: str) -> None:
     if anew.store.counts()["records"] and (move.phase, move.urls) != (FILLING, live.place):
         raise UsageError(f"{where} has documents already; rebuild into an empty store")
     anew.store.redirect(Move(move.epoch + 1, FILLING, live.place))
+    anew.look()
+
+
+def _fence(anew: Index) -> None:
+    """From now on only this process fills the copy."""
+    move = anew.store.news().move
+    anew.store.redirect(move._replace(epoch=move.epoch + 1))
     anew.look()
 
 
@@ -294,16 +304,45 @@ def _bring(anew: Index, scope: str, wanted: Mapping[str, Entry | None], same: bo
     """Documents of a scope as they should be, None for those that should not be there."""
     there = dict(zip(wanted, anew.store.entries(scope, list(wanted)), strict=True))
     some = [entry for entry in wanted.values() if entry is not None and not _same(entry, there[entry.id])]
-    anew.upsert_many(scope, [_content(anew, entry, same) for entry in some], [entry.id for entry in some])
+    if of_pieces(scope):
+        return _bring_pieces(anew, scope, wanted, there, same)
+    most = anew.settings.max_batch
+    for part in (some[start : start + most] for start in range(0, len(some), most)):
+        anew.upsert_many(scope, [content_of(anew, entry, same) for entry in part], [entry.id for entry in part])
     gone = [name for name, entry in wanted.items() if entry is None and there[name] is not None]
     return Brought(len(some), sum(anew.remove(scope, name) for name in gone))
+
+
+def _bring_pieces(
+    anew: Index, scope: str, wanted: Mapping[str, Entry | None], there: Mapping[str, Entry | None], same: bool
+) -> Brought:
+    """What there is of documents that are not whole yet: as it is, for nothing resembles a part."""
+    written, removed = 0, 0
+    for name, entry in wanted.items():
+        held = there[name]
+        if entry is not None and not same:
+            raise UsageError(
+                f"{name!r} came in pieces and is not closed yet: the texts of pieces are not kept, so that an index of other "
+                "shingles cannot take it over; close it first"
+            )
+        if (entry is None and held is None) or (entry is not None and _same(entry, held)):
+            continue
+
+        def step(entry: Entry | None = entry, held: Entry | None = held) -> None:
+            # the running signature may be of another kind; one is made of the shingles when the document is closed
+            kept = [] if entry is None else [Written(entry._replace(ref=0, signature=b""), None)]
+            anew.apply(Changes(dropped=[] if held is None else [Written(held, None)], new=kept))
+
+        anew.step(scope, step)
+        written, removed = written + (entry is not None), removed + (entry is None)
+    return Brought(written, removed)
 
 
 def _same(entry: Entry, other: Entry | None) -> bool:
     return other is not None and other.digest == entry.digest
 
 
-def _content(anew: Index, entry: Entry, same: bool) -> Checked:
+def content_of(anew: Index, entry: Entry, same: bool) -> Checked:
     if anew.preparer.vectors:
         return np.frombuffer(entry.payload, np.float32)
     if entry.text is None and same and anew.preparer.takes_shingles:

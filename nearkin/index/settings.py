@@ -1,5 +1,6 @@
 """How an index behaves; what it *is* (Spec, banding, threshold) is in its header."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -68,14 +69,22 @@ class IndexSettings:
             raise UsageError(f"threshold {self.threshold} is outside 0 (exclusive) to 1")
         if (self.bands is None) != (self.rows is None):
             raise UsageError("bands and rows go together: give both, or neither to have them solved for the asked recall")
-        least = {"max_candidates": 1, "cache": 0, "max_bucket": 1, "max_document": 1, "max_batch": 1, "documents": 1}
+        least = {
+            "max_candidates": 1,
+            "cache": 0,
+            "max_bucket": 1,
+            "max_document": 1,
+            "max_batch": 1,
+            "documents": 1,
+            "probes": 0,
+        }
         for name, low in least.items():
             if getattr(self, name) < low:
                 raise UsageError(f"{name}={getattr(self, name)} is less than {low}")
         for name in ("record_ttl", "bucket_ttl", "window", "max_memory"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise UsageError(f"{name}={value} is not more than 0; leave it out for no limit")
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(f"{name}={value} is no number more than 0; leave it out for no limit")
 
     @classmethod
     def from_env(cls, prefix: str = "NEARKIN_TEXT_", environment: Mapping[str, str] | None = None) -> Self:

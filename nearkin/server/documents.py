@@ -7,7 +7,6 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.routing import APIRoute
 
 from nearkin.index.entry import Outcome
-from nearkin.index.partial import fold
 from nearkin.server import models as m
 from nearkin.server.access import Allowed, DocumentId, Reader, ScopeName, StreamWriter, Writer, named, source_of
 from nearkin.server.guard import STREAMS
@@ -129,7 +128,7 @@ async def add_piece(request: Request, scope: ScopeName, id: DocumentId, who: Wri
     service = service_of(request)
     piece = await parsed(request, m.Piece)
     content = piece.text if piece.text is not None else piece.tokens or []
-    return m.PieceAnswer(id=id, shingles=await service.run(fold, service.index, scope, named(id, "id"), content))
+    return m.PieceAnswer(id=id, shingles=await service.fold(scope, named(id, "id"), content))
 
 
 @router.post("/documents/{id:path}:close", response_model=m.Upserted, summary="Resolve a document that came in pieces")

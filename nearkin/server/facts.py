@@ -75,7 +75,7 @@ async def shadow(request: Request, who: Admin) -> dict[str, Any]:
 
 @router.post("/v1/shadow", tags=["admin"], openapi_extra=described(m.ShadowSwitch), summary="Let the other banding answer")
 async def switch(request: Request, who: Admin) -> dict[str, Any]:
-    """Cut over, or back; every worker follows within seconds, and the mark survives a restart.
+    """Cut over, or back: the index moves to the other store, every worker with it, and a restart finds it there.
 
     Raises:
         ProblemError: The other one has not all documents.

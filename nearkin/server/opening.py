@@ -9,6 +9,9 @@ from typing import Any, Self
 
 from nearkin.errors import IncompatibleError, NearkinError, UsageError
 from nearkin.index.index import Index
+from nearkin.index.opening import unasked
+from nearkin.index.rebuilding import ANY_SIZE
+from nearkin.index.stores.urls import lasting
 from nearkin.keys import ENVIRONMENT, HashKey
 from nearkin.server.prober import GoldenPair, read_pairs
 from nearkin.server.settings import ServerSettings
@@ -94,12 +97,20 @@ def open_shadow(settings: ServerSettings, index: Index) -> Shadow | None:
     """The banding beside the index, if one is asked for."""
     if settings.shadow_store is None:
         return None
-    # nothing but the banding and the place of it differ
-    fields: dict[str, Any] = {"bands": settings.shadow_bands, "rows": settings.shadow_rows, "probes": settings.shadow_probes}
-    other = Index.open(
-        settings.shadow_store, settings=replace(index.settings, max_memory=None, **fields), materials=index.materials
-    )
-    return Shadow(index, other)
+    shadow_store = settings.shadow_store
+
+    def opened(second: bool) -> Index:
+        urls, asked = settings.urls, unasked(index.settings)
+        # what is stored was admitted before
+        fields: dict[str, Any] = {"max_memory": None, "max_document": ANY_SIZE, "cache": 1}
+        if second:
+            # nothing but the banding and the place of it differ
+            urls, asked = [shadow_store], index.settings
+            fields |= {"bands": settings.shadow_bands, "rows": settings.shadow_rows, "probes": settings.shadow_probes}
+        url = urls[0] if len(urls) == 1 else urls
+        return Index.open(url, settings=asked, materials=index.materials, tables=settings.tables, follow=False, **fields)
+
+    return Shadow(index, (lasting(shadow_store),), opened)
 
 
 def _own_key(settings: ServerSettings) -> tuple[HashKey, bool] | None:

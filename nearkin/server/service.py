@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 from nearkin.errors import NearkinError, StoreError, UsageError
 from nearkin.index.entry import Match, Outcome
 from nearkin.index.index import Index
-from nearkin.index.partial import seal
+from nearkin.index.partial import fold, scope_of_pieces, seal
 from nearkin.index.preparing import Document
 from nearkin.server.catalogue import Catalogue
 from nearkin.server.observe import Instruments
@@ -50,7 +50,7 @@ class Service:
 
     def __init__(self, settings: ServerSettings, parts: Parts, instruments: Instruments) -> None:
         self.settings, self.instruments = settings, instruments
-        self.primary, self.shadow, self.pairs = parts.index, parts.shadow, parts.pairs
+        self.index, self.shadow, self.pairs = parts.index, parts.shadow, parts.pairs
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.executor = ThreadPoolExecutor(max(4, 2 * cores), "nearkin")
         self.waiting = WaitingRoom(self.work, self.executor, settings.batch, settings.queue)
@@ -83,11 +83,6 @@ class Service:
             service.executor.shutdown()
             await asyncio.to_thread(parts.close)
 
-    @property
-    def index(self) -> Index:
-        """The one that answers."""
-        return self.primary if self.shadow is None else self.shadow.live
-
     # -- what requests ask for
 
     async def upsert(self, scope: str, document: Document, id: str | None) -> Outcome:
@@ -111,22 +106,30 @@ class Service:
 
     async def remove(self, scope: str, id: str) -> bool:
         """Erases a document; says whether it was there."""
-        index = self.index
-        gone = await self.run(index.remove, scope, id)
-        if gone and self.shadow is not None:
-            await self.run(self.shadow.removed, index, scope, id)
+        gone = await self.run(self.index.remove, scope, id)
+        if gone:
+            await self._touched(scope, id)
         return gone
+
+    async def fold(self, scope: str, id: str, piece: str | Sequence[str]) -> int:
+        """Adds a piece to a document that is not whole yet; returns how many shingles it has by now."""
+        size = await self.run(fold, self.index, scope, id, piece)
+        await self._touched(scope_of_pieces(scope), id)
+        return size
+
+    async def _touched(self, scope: str, id: str) -> None:
+        if self.shadow is not None:
+            await self.run(self.shadow.touched, scope, id)
 
     async def seal(self, scope: str, id: str) -> Outcome | None:
         """Resolves a document that came in pieces; None if there are none."""
         began = time.perf_counter()
-        index = self.index
-        sealed = await self.run(seal, index, scope, id)
-        if sealed is None:
+        outcome = await self.run(seal, self.index, scope, id)
+        if outcome is None:
             return None
-        outcome, document = sealed
         if self.shadow is not None:
-            await self.run(self.shadow.fed, index, scope, [document], [outcome], time.perf_counter() - began)
+            await self.run(self.shadow.fed, scope, [outcome], time.perf_counter() - began)
+            await self._touched(scope_of_pieces(scope), id)
         self.instruments.upserted(scope, [outcome])
         return outcome
 
@@ -136,15 +139,15 @@ class Service:
 
     def work(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
         """A batch, in a thread."""
-        began, index = time.perf_counter(), self.index
+        began = time.perf_counter()
         with self.instruments.tracer.start_as_current_span("upsert") as span:
-            outcomes = index.upsert_many(scope, documents, ids)
+            outcomes = self.index.upsert_many(scope, documents, ids)
             span.set_attribute("nearkin.documents", len(documents))
             if outcomes:
                 for name, seconds in outcomes[0].seconds.items():
                     span.set_attribute(f"nearkin.seconds.{name}", seconds * len(documents))
         if self.shadow is not None:
-            self.shadow.fed(index, scope, documents, outcomes, time.perf_counter() - began)
+            self.shadow.fed(scope, outcomes, time.perf_counter() - began)
         self.instruments.upserted(scope, outcomes)
         return outcomes
 
@@ -170,10 +173,10 @@ class Service:
     async def _keep_expiring(self) -> None:
         while True:
             await asyncio.sleep(self.settings.expire_every)
-            both = [self.primary] if self.shadow is None else [self.primary, self.shadow.other]
-            for index in both:
+            both = [self.index.expire] if self.shadow is None else [self.index.expire, self.shadow.expire]
+            for expire in both:
                 try:
-                    gone = await self.run(index.expire)
+                    gone = await self.run(expire)
                 except StoreError as error:
                     self.instruments.store_failed("expire")
                     log.warning("expire failed", extra={"error": str(error)})

@@ -110,10 +110,12 @@ class ServerSettings(BaseSettings):
         """What goes together, and what must not."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UsageError("tls_cert and tls_key go together")
-        if self.workers > 1 and self.store.startswith("memory:"):
+        if self.workers > 1 and any(url.startswith("memory:") for url in self.urls):
             raise UsageError(f"{self.workers} workers cannot share memory://; use sqlite:///…, redis://… or postgresql://…")
         if self.shadow_store is not None and (self.shadow_bands is None or self.shadow_rows is None):
             raise UsageError("shadow_store needs shadow_bands and shadow_rows")
+        if self.shadow_store is not None and any(url.startswith("memory:") for url in (*self.urls, self.shadow_store)):
+            raise UsageError("a shadow and what it may take over from outlive the process: use another store than memory://")
         parse_rate(self.source_rate)
         parse_rate(self.failures)
         return self

@@ -1,49 +1,52 @@
 """Another banding beside the live one, over the same documents: what it would answer, what it would cost, and the way over.
 
-Every document that the live index took goes to the other one too, in order, after its answer was given; a shadow never delays
-an answer until it lags so far behind that its queue is full. Which of the two answers is a mark in the first one's store, so
-that all workers agree, now and after a restart; the other one goes on being fed, so that the way back is as short.
+What the live index took goes to the other one after its answer was given, by name: as each document is in the live one by then.
+So whatever comes between, another worker, a kill, the way over itself, both end with the same documents. A shadow never delays
+an answer until it lags so far behind that its queue is full.
+
+The way over is a move of the index (`nearkin.index.rebuilding.cut_over`): every process that has it open follows, none writes
+to the one that answers no longer, and a restart finds it where it is. The other one goes on being fed, so that the way back is
+as short.
 """
 
-import contextlib
 import logging
-import queue
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
-from threading import Lock, Thread
+from itertools import islice
+from threading import Condition, Thread
 from typing import Any, NamedTuple
 
-from nearkin.errors import IncompatibleError, NearkinError, UsageError
-from nearkin.index.entry import RESERVED, Outcome
+from nearkin.errors import IncompatibleError, MovedError, NearkinError, StoreError, UsageError
+from nearkin.index.entry import Entry, Outcome
 from nearkin.index.index import Index
-from nearkin.index.preparing import Document
-from nearkin.index.rebuilding import bring, fill
+from nearkin.index.move import CLOSING, COPYING
+from nearkin.index.partial import of_pieces
+from nearkin.index.rebuilding import accept, alike, bring, content_of, cut_over, fill
 from nearkin.server.prober import Probed
 
 log = logging.getLogger("nearkin.server")
 
-SCOPE, MARK = RESERVED + "server", "shadow-is-live"
-WAITING = 1000
-"""Batches that may wait for the shadow."""
-SHORTLY = 0.5
-"""Seconds after which a wait looks again whether the shadow's thread lives."""
-FEW, PATIENCE = 4, 20.0
-"""Batches behind with which it may answer (it has them within milliseconds), and seconds to wait for that."""
+WAITING = 100_000
+"""Documents that may wait for the shadow."""
+AT_ONCE = 1000
+SHORTLY, LATER = 0.5, 5.0
+"""Seconds after which a wait looks again, and after which a store that failed is tried again."""
 
 
-class _Batch(NamedTuple):
-    target: Index
-    scope: str
-    documents: Sequence[Document]
-    outcomes: list[Outcome]
-    seconds: float
+class _Touched(NamedTuple):
+    """What became of a document: whether it was a duplicate, where it was upserted."""
+
+    duplicate: bool | None
 
 
-class _Removed(NamedTuple):
-    target: Index
-    scope: str
-    id: str
+class _Job(NamedTuple):
+    """Something that only the shadow's thread does."""
+
+    work: Callable[[], Any]
+    done: "Future[Any]"
 
 
 @dataclass
@@ -76,199 +79,275 @@ class Side:
 
 
 class Shadow:
-    """Two indexes, one of which answers.
+    """An index, and another one that has the same documents and does not answer.
 
     Args:
-        primary: The server's index.
-        other: Of the same Spec and threshold, with another banding, in a store of its own.
+        index: The one that answers, wherever it moves.
+        second: Place of the second store, by which it is known which of the two answers.
+        opened: Opens a store without following its index: the first one (False), or the second one (True).
 
     Raises:
-        UsageError: They differ in more than the banding, or in nothing.
+        UsageError: They differ in more than the banding, or in nothing; or the other store has an index of its own.
     """
 
-    def __init__(self, primary: Index, other: Index) -> None:
-        if (primary.spec, primary.threshold) != (other.spec, other.threshold):
-            raise IncompatibleError("a shadow has the live index' Spec and threshold; nearkin index rebuild changes those")
-        if primary.banding == other.banding:
-            raise UsageError(f"the shadow has the live index' banding, {primary.banding.bands} x {primary.banding.rows}")
-        self.primary, self.other = primary, other
-        self._work: queue.Queue[_Batch | _Removed | None] = queue.Queue(WAITING)
-        self._lock = Lock()
-        self._touched: set[tuple[str, str]] | None = set()
-        self._filled = False
+    def __init__(self, index: Index, second: tuple[str, ...], opened: Callable[[bool], Index]) -> None:
+        self.index, self._second, self._opened = index, second, opened
+        self._changed = Condition()
+        self._touched: dict[tuple[str, str], _Touched] = {}
+        self._jobs: list[_Job] = []
+        self._filled = self._switching = self._closing = False
         self._failed = 0
-        self._both = self._only_live = self._only_shadow = 0
-        self._sides = {"live": Side(), "shadow": Side()}
-        self._is_over = self._closing = False
-        self.refresh()
+        self.waiting = self._other()
+        self._start_counting()
         self._thread = Thread(target=self._run, name="nearkin-shadow", daemon=True)
         self._thread.start()
 
     @property
-    def live(self) -> Index:
-        """The one that answers."""
-        return self.other if self._is_over else self.primary
+    def is_over(self) -> bool:
+        """Whether the second one answers."""
+        return self.index.place == self._second
 
-    @property
-    def waiting(self) -> Index:
-        """The one that does not."""
-        return self.primary if self._is_over else self.other
+    def _other(self) -> Index:
+        other, live = self._opened(not self.is_over), self.index
+        try:
+            if (live.spec, live.threshold) != (other.spec, other.threshold):
+                raise IncompatibleError("a shadow has the live index' Spec and threshold; nearkin index rebuild changes those")
+            if live.banding == other.banding:
+                raise UsageError(f"the shadow has the live index' banding, {other.banding.bands} x {other.banding.rows}")
+            accept(live, other)
+        except NearkinError:
+            other.close()
+            raise
+        return other
+
+    def _start_counting(self) -> None:
+        self._both = self._only_live = self._only_shadow = 0
+        self._sides = {"live": Side(), "shadow": Side()}
 
     # -- fed by the server
 
-    def fed(self, by: Index, scope: str, documents: Sequence[Document], outcomes: list[Outcome], seconds: float) -> None:
-        """What one of the two took, for the other."""
-        self._put(_Batch(self._other_than(by), scope, documents, outcomes, seconds))
+    def fed(self, scope: str, outcomes: Sequence[Outcome], seconds: float) -> None:
+        """What the live one took."""
+        self._put({(scope, outcome.id): _Touched(outcome.duplicate) for outcome in outcomes})
+        with self._changed:
+            self._sides["live"].add(outcomes, seconds)
 
-    def removed(self, by: Index, scope: str, id: str) -> None:
-        """What one of the two erased, for the other."""
-        self._put(_Removed(self._other_than(by), scope, id))
-
-    def _other_than(self, one: Index) -> Index:
-        return self.primary if one is self.other else self.other
+    def touched(self, scope: str, id: str) -> None:
+        """A document that went from the live one, or changed otherwise."""
+        self._put({(scope, id): _Touched(None)})
 
     def probed(self, probe: Callable[[Index], Probed]) -> Probed:
         """Known pairs in both; returns the live one's."""
-        found = probe(self.live)
+        found = probe(self.index)
         self._sides["live"].golden = found
-        self._sides["shadow"].golden = probe(self.waiting)
+        if self._filled:
+            self._sides["shadow"].golden = self._done_by_thread(lambda: probe(self.waiting))
         return found
+
+    def expire(self) -> dict[str, int]:
+        """Takes out what the other one has for too long."""
+        return self._done_by_thread(lambda: self.waiting.expire()) if self._filled else {}
 
     # -- the way over
 
     def switch(self, over: bool) -> None:
-        """Lets the other index answer, or the first one again.
+        """Lets the other index answer, or the first one again; every process has gone over when it returns.
 
         Raises:
-            UsageError: It has not caught up.
+            UsageError: It has not all documents yet.
         """
-        if over == self._is_over:
+        if over == self.is_over:
             return
-        if not self._filled or self._failed:
+        if not self._filled:
             raise UsageError("the other index has not all documents yet; look at GET /v1/shadow")
-        until = time.monotonic() + PATIENCE
-        while self._work.qsize() > FEW:
-            if time.monotonic() > until:
-                raise UsageError(f"the other index is {self._work.qsize():,} batches behind, and does not catch up")
-            time.sleep(0.05)
-        # the first one's mark counts; the other one's keeps it there when that one fills the first
-        if over:
-            self.other.upsert(SCOPE, self._sample(), MARK)
-            self.primary.upsert(SCOPE, self._sample(), MARK)
-        else:
-            self.primary.remove(SCOPE, MARK)
-            self.other.remove(SCOPE, MARK)
-        self.refresh()
+        self._switching = True
+        try:
+            self._done_by_thread(lambda: cut_over(self.index, self.waiting))
+        finally:
+            self._switching = False
 
     def refresh(self) -> None:
-        """Which one answers, as all workers read it."""
-        over = self.primary.get(SCOPE, MARK) is not None
-        if over != self._is_over:
-            with self._lock:
-                self._is_over = over
-                self._both = self._only_live = self._only_shadow = 0
-                self._sides = {"live": Side(), "shadow": Side()}
-            log.info("answering changed", extra={"live": "shadow" if over else "primary"})
+        """Another process may have switched."""
+        self.index.look()
 
     def facts(self) -> dict[str, Any]:
         """Both sides, and where they disagree, since the server started or the last switch."""
-        with self._lock:
+        with self._changed:
             compared = self._sides["shadow"].documents
             agreeing = compared - self._only_live - self._only_shadow
             return {
-                "live": "shadow" if self._is_over else "primary",
+                "live": "shadow" if self.is_over else "primary",
                 "filled": self._filled,
+                "switching": self._switching,
                 "failed": self._failed,
-                "behind": self._work.qsize(),
+                "behind": len(self._touched),
                 "agreement": agreeing / compared if compared else None,
                 "both_duplicates": self._both,
                 "only_live_duplicates": self._only_live,
                 "only_shadow_duplicates": self._only_shadow,
-                "banding": {"live": _banding(self.live), "shadow": _banding(self.waiting)},
+                "banding": {"live": _banding(self.index), "shadow": _banding(self.waiting)},
                 "sides": {name: side.to_dict() for name, side in self._sides.items()},
             }
 
     def close(self) -> None:
-        """Works off what waits, then gives the other store back; one that is being filled is filled further the next time."""
-        self._closing = True
-        while self._thread.is_alive():
-            with contextlib.suppress(queue.Full):
-                self._work.put(None, timeout=SHORTLY)
-            self._thread.join(SHORTLY)
-        self.other.close()
+        """Gives the other store back; what waits, or is not filled yet, is brought there the next time."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        self.waiting.close()
 
     # -- its thread
 
-    def _put(self, item: _Batch | _Removed) -> None:
-        """Hands over what one took; while the other is still being filled, only which documents those were."""
-        with self._lock:
-            if self._touched is not None:
-                names = [item.id] if isinstance(item, _Removed) else [outcome.id for outcome in item.outcomes]
-                self._touched.update((item.scope, name) for name in names)
-                return
-        while self._thread.is_alive():
-            with contextlib.suppress(queue.Full):
-                self._work.put(item, timeout=SHORTLY)
-                return
-        # its thread ended by a fault, which is in the log: it misses documents from now on
-        self._failed += 1
+    def _put(self, some: dict[tuple[str, str], _Touched]) -> None:
+        with self._changed:
+            # while the other one is filled nothing is worked off, and names alone wait
+            while self._filled and not self._switching and len(self._touched) >= WAITING and self._thread.is_alive():
+                self._changed.wait(SHORTLY)
+            self._touched |= some
+            self._changed.notify_all()
+
+    def _done_by_thread(self, work: Callable[[], Any]) -> Any:
+        job = _Job(work, Future())
+        with self._changed:
+            if self._closing or not self._thread.is_alive():
+                raise UsageError("the server is ending")
+            self._jobs.append(job)
+            self._changed.notify_all()
+        return job.done.result()
 
     def _run(self) -> None:
         try:
-            while not (self._fill() or self._closing):
-                log.info("answering changed while the other index was filled; it is filled the other way")
-        except NearkinError as error:
-            self._failed += 1
-            log.warning("the shadow cannot be filled", extra={"error": str(error)})
-        while (item := self._work.get()) is not None:
-            try:
-                self._follow(item)
-            except NearkinError as error:
-                # it misses a document now, so that it must not answer before it is filled again
-                self._failed += 1
-                log.warning("the shadow failed", extra={"error": str(error)})
+            while not self._closing:
+                try:
+                    self._turn()
+                except MovedError:
+                    self._wait_for_the_end_of_a_move()
+                except NearkinError as error:
+                    # it misses a document now, so that it must not answer before it is filled again
+                    self._filled = False
+                    self._failed += 1
+                    log.warning("the shadow failed; it is filled again", extra={"error": str(error)})
+                    self._refuse_jobs("the other index failed, and is filled again")
+                    self._pause(LATER)
+        finally:
+            self._closing = True
+            self._refuse_jobs("the server is ending")
 
-    def _fill(self) -> bool:
-        """Brings the one that does not answer to what the one that does has; whether it got to the end.
+    def _refuse_jobs(self, why: str) -> None:
+        with self._changed:
+            left, self._jobs = self._jobs, []
+        for job in left:
+            job.done.set_exception(UsageError(why))
 
-        Never the other way: what one of them took last may not have reached the other when the server ended.
-        """
-        over = self._is_over
-        live, waiting = self.live, self.waiting
-
-        def still() -> bool:
-            return self._is_over == over and not self._closing
-
-        fill(live, waiting, still)
-        while still():
-            with self._lock:
-                touched = self._touched or set()
-                # few enough that what comes meanwhile fits into the queue
-                last = len(touched) <= WAITING
-                self._touched = None if last else set()
-            bring(live, waiting, sorted(touched))
-            if last:
-                self._filled = True
-                return True
-        return False
-
-    def _follow(self, item: _Batch | _Removed) -> None:
-        if isinstance(item, _Removed):
-            item.target.remove(item.scope, item.id)
+    def _turn(self) -> None:
+        """One thing of what there is to do."""
+        if self.waiting.place == self.index.place:
+            self._change_sides()
+        if not self._filled:
+            self._fill()
             return
-        began = time.perf_counter()
-        outcomes = item.target.upsert_many(item.scope, item.documents, [outcome.id for outcome in item.outcomes])
-        seconds = time.perf_counter() - began
-        with self._lock:
-            self._sides["live"].add(item.outcomes, item.seconds)
-            self._sides["shadow"].add(outcomes, seconds)
-            for mine, theirs in zip(item.outcomes, outcomes, strict=True):
-                self._both += mine.duplicate and theirs.duplicate
-                self._only_live += mine.duplicate and not theirs.duplicate
-                self._only_shadow += theirs.duplicate and not mine.duplicate
+        with self._changed:
+            job = self._jobs.pop(0) if self._jobs else None
+            some = [] if job else list(islice(self._touched, AT_ONCE))
+            if job is None and not some and not self._closing:
+                self._changed.wait(SHORTLY)
+        if job is not None:
+            _do(job)
+        for scope in dict.fromkeys(scope for scope, _ in some):
+            self._follow(scope, [name for other, name in some if other == scope])
 
-    def _sample(self) -> Document:
-        return [1.0] * self.primary.spec.n if self.primary.preparer.vectors else MARK
+    def _change_sides(self) -> None:
+        """The index has moved to the store that was waiting, so the other one waits now."""
+        other = self._other()
+        with self._changed:
+            left, self.waiting, self._filled = self.waiting, other, False
+            self._start_counting()
+        left.close()
+        log.info("answering changed", extra={"live": "shadow" if self.is_over else "primary"})
+
+    def _fill(self) -> None:
+        """Brings the one that does not answer to what the one that does has; never the other way."""
+        self.index.look()
+        if self.waiting.place != self.index.place:
+            fill(self.index, self.waiting, lambda: not self._closing and self.waiting.place != self.index.place)
+            self._filled = not self._closing
+
+    def _follow(self, scope: str, names: list[str]) -> None:
+        """Documents of a scope, as they are in the live one by now."""
+        live, other = self.index, self.waiting
+        with self._changed:
+            before = {name: self._touched[scope, name] for name in names}
+        if of_pieces(scope):
+            bring(live, other, [(scope, name) for name in names])
+            self._done_with(scope, before)
+            return
+        held = dict(zip(names, live.store.entries(scope, names), strict=True))
+        there = [(name, entry) for name, entry in held.items() if entry is not None]
+        began = time.perf_counter()
+        outcomes = self._upserted(scope, there)
+        seconds = time.perf_counter() - began
+        for name, entry in held.items():
+            if entry is None:
+                other.remove(scope, name)
+        # another worker may have changed one between the look and the write, and brought that before
+        now = dict(zip(names, live.store.entries(scope, names), strict=True))
+        same = {name: before[name] for name in names if _digest(now[name]) == _digest(held[name])}
+        with self._changed:
+            self._sides["shadow"].add(outcomes, seconds)
+            for outcome in outcomes:
+                mine = before[outcome.id].duplicate
+                if mine is not None:
+                    self._both += mine and outcome.duplicate
+                    self._only_live += mine and not outcome.duplicate
+                    self._only_shadow += outcome.duplicate and not mine
+        self._done_with(scope, same)
+
+    def _upserted(self, scope: str, there: list[tuple[str, Entry]]) -> list[Outcome]:
+        """Also what has not changed: a hit keeps it alive, as it does in the live one."""
+        other, most, out = self.waiting, self.waiting.settings.max_batch, list[Outcome]()
+        same = alike(self.index, other)
+        for start in range(0, len(there), most):
+            part = there[start : start + most]
+            out += other.upsert_many(scope, [content_of(other, entry, same) for _, entry in part], [name for name, _ in part])
+        return out
+
+    def _done_with(self, scope: str, done: dict[str, _Touched]) -> None:
+        """But for those that were touched again meanwhile."""
+        with self._changed:
+            for name, was in done.items():
+                if self._touched[scope, name] is was:
+                    del self._touched[scope, name]
+            self._changed.notify_all()
+
+    def _wait_for_the_end_of_a_move(self) -> None:
+        """Another process moves the index; what is brought goes under the epoch that the store has then."""
+        while not self._closing:
+            with suppress(StoreError):
+                self.waiting.look()
+                self.index.look()
+                if self.index.moving not in (COPYING, CLOSING):
+                    return
+            self._pause(SHORTLY)
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        with self._changed:
+            while not self._closing and (left := until - time.monotonic()) > 0:
+                self._changed.wait(left)
+
+
+def _do(job: _Job) -> None:
+    try:
+        job.done.set_result(job.work())
+    except BaseException as error:
+        job.done.set_exception(error)
+        if not isinstance(error, NearkinError):
+            raise
+
+
+def _digest(entry: Entry | None) -> bytes | None:
+    return None if entry is None else entry.digest
 
 
 def _banding(index: Index) -> dict[str, int]:

@@ -108,10 +108,11 @@ def test_another_text_under_an_id_is_an_update(opened: Opener) -> None:
     assert index.query("a", TEXT)[0].id == "y"
     cluster = index.cluster("a", "y")
     assert cluster is not None
-    assert (cluster.id, cluster.representative) == ("x", "y")
+    assert (cluster.id, cluster.representative) == ("y", "y"), "x is the cluster of the document x, as it is now"
+    assert updated.cluster == "x"
     # what was known of y before is not what is said now
     again = index.upsert("a", NEAR, id="y")
-    assert (again.kind, again.representative, again.cluster) == ("exact", "y", "x")
+    assert (again.kind, again.representative, again.cluster) == ("exact", "y", "y")
     back = index.upsert("a", TEXT, id="x")
     assert (back.kind, back.representative) == ("updated", "y")
     assert index.upsert("a", TEXT, id="x").kind == "resolved"

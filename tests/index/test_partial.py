@@ -25,7 +25,7 @@ def test_pieces_make_one_document(opened: Opener) -> None:
         assert index.get("a", "one") is None, "it is not resolved yet"
         sealed = seal(index, "a", "one")
         assert sealed is not None
-        assert sealed[0].kind == "new"
+        assert sealed.kind == "new"
         entry = index.get("a", "one")
         assert entry is not None
         assert entry.size == size
@@ -37,7 +37,7 @@ def test_pieces_make_one_document(opened: Opener) -> None:
             fold(index, "a", "two", piece)
         again = seal(index, "a", "two")
         assert again is not None
-        assert (again[0].kind, again[0].representative, again[0].similarity) == ("match", "one", 1.0)
+        assert (again.kind, again.representative, again.similarity) == ("match", "one", 1.0)
         assert fold(index, "b", "one", "another scope") == 1
         assert check(index).sound
 
@@ -52,7 +52,7 @@ def test_tokens_are_as_the_whole_for_single_ones() -> None:
         sealed = seal(index, "a", "pieces")
         assert whole.kind == "new"
         assert sealed is not None
-        assert (sealed[0].representative, sealed[0].similarity) == ("whole", 1.0)
+        assert (sealed.representative, sealed.similarity) == ("whole", 1.0)
 
 
 @pytest.mark.parametrize("spec", [Spec(measure="simhash"), Spec(measure="weighted-jaccard")])

@@ -132,7 +132,7 @@ def test_an_error_of_the_program_is_logged_and_not_told(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("inner words")
 
-    monkeypatch.setattr(client.app.state.service.primary, "query", broken)  # type: ignore[attr-defined]
+    monkeypatch.setattr(client.app.state.service.index, "query", broken)  # type: ignore[attr-defined]
     told = client.post("/v1/scopes/a/query", json={"text": "x"})
     assert (told.status_code, told.json()["code"]) == (500, "internal")
     assert "inner words" not in told.text

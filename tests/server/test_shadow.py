@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+import nearkin.index.rebuilding
 import nearkin.server.shadow
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
+from nearkin.index.partial import fold, scope_of_pieces, seal
+from nearkin.index.upkeep import check
 from nearkin.server.prober import probe, read_pairs
-from nearkin.server.shadow import MARK, SCOPE, Shadow
+from nearkin.server.shadow import Shadow
 from tests.server.conftest import Serve
 
 URL = "/v1/scopes/a/documents"
@@ -50,7 +53,7 @@ def test_a_shadow_is_filled_fed_and_compared(serve: Serve, tmp_path: Path) -> No
     found = facts(client, 20)
     assert found["agreement"] == 1.0
     assert found["banding"] == {"live": {"bands": 13, "rows": 7, "probes": 0}, "shadow": {"bands": 32, "rows": 4, "probes": 0}}
-    assert client.app.state.service.shadow.other.store.counts()["records"] == 59  # type: ignore[attr-defined]
+    assert client.app.state.service.shadow.waiting.store.counts()["records"] == 59  # type: ignore[attr-defined]
 
 
 def test_over_and_back_and_over_a_restart(serve: Serve, tmp_path: Path) -> None:
@@ -79,7 +82,7 @@ def test_a_shadow_that_missed_something_does_not_answer(serve: Serve, tmp_path: 
     def failing(*_: object) -> None:
         raise StoreError("gone")
 
-    monkeypatch.setattr(shadow.other.store, "apply", failing)
+    monkeypatch.setattr(shadow.waiting.store, "apply", failing)
     assert client.post(URL, json={"id": "one", "text": text(0)}).status_code == 200
     until = time.monotonic() + 60
     while not client.get("/v1/shadow").json()["failed"]:
@@ -90,11 +93,25 @@ def test_a_shadow_that_missed_something_does_not_answer(serve: Serve, tmp_path: 
 
 
 def test_a_shadow_differs_in_its_banding_alone(tmp_path: Path) -> None:
-    with Index.open("memory://", threshold=0.8, bands=13, rows=7) as live:
-        with Index.open("memory://", threshold=0.8, bands=13, rows=7) as same, pytest.raises(UsageError, match="13 x 7"):
-            Shadow(live, same)
-        with Index.open("memory://", threshold=0.7, bands=13, rows=7) as other, pytest.raises(UsageError, match="threshold"):
-            Shadow(live, other)
+    with Index.open(f"sqlite:///{tmp_path}/a.db", threshold=0.8, bands=13, rows=7) as live:
+        live.upsert("a", text(0), "one")
+        for fields, said in (
+            ({"threshold": 0.8, "bands": 13, "rows": 7}, "13 x 7"),
+            ({"threshold": 0.7, "bands": 13, "rows": 7}, "threshold"),
+        ):
+            url = f"sqlite:///{tmp_path}/{said}.db"
+            with pytest.raises(UsageError, match=said):
+                Shadow(live, ("other",), lambda _, url=url, fields=fields: Index.open(url, follow=False, **fields))  # type: ignore[misc]
+
+
+def test_a_store_with_an_index_of_its_own_is_left_alone(serve: Serve, tmp_path: Path) -> None:
+    settings = both(tmp_path, keyed=False)
+    with Index.open(str(settings["shadow_store"]), bands=32, rows=4) as theirs:
+        theirs.upsert("a", text(0), "theirs")
+    with pytest.raises(UsageError, match="has documents already"):
+        serve(**settings)
+    with Index.open(str(settings["shadow_store"])) as theirs:
+        assert theirs.get("a", "theirs") is not None
 
 
 def test_golden_pairs_are_asked_for(tmp_path: Path) -> None:
@@ -121,29 +138,79 @@ def test_golden_pairs_that_are_none(tmp_path: Path, content: str) -> None:
         read_pairs(tmp_path / "p.jsonl")
 
 
-def test_what_the_one_that_answers_took_last_survives_a_kill() -> None:
+def opener(tmp_path: Path) -> Any:
+    def opened(second: bool) -> Index:
+        banding = {"bands": 32, "rows": 4} if second else {"bands": 13, "rows": 7}
+        return Index.open(f"sqlite:///{tmp_path}/{second}.db", follow=False, **banding)  # type: ignore[arg-type]
+
+    return opened
+
+
+def first(tmp_path: Path) -> Index:
+    return Index.open(f"sqlite:///{tmp_path}/False.db", bands=13, rows=7)
+
+
+def beside(index: Index, tmp_path: Path) -> Shadow:
+    return Shadow(index, (f"sqlite:///{tmp_path}/True.db",), opener(tmp_path))
+
+
+def settled(*shadows: Shadow) -> None:
+    until = time.monotonic() + 60
+    while any(not shadow.facts()["filled"] or shadow.facts()["behind"] for shadow in shadows):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def upsert(shadow: Shadow, i: int, id: str) -> None:
+    shadow.fed("a", [shadow.index.upsert("a", text(i), id)], 0.0)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else has the index open, so a switch need not wait for readers."""
+    monkeypatch.setattr(nearkin.index.rebuilding, "INTERVAL", 0.0)
+
+
+def test_what_the_one_that_answers_took_last_survives_a_kill(tmp_path: Path, at_once: None) -> None:
     """The other one answers, and has a document that did not reach the first before the server ended."""
-    with Index.open("memory://", bands=13, rows=7) as primary:
-        other = Index.open("memory://", bands=32, rows=4)
-        for index in (primary, other):
-            index.upsert("a", text(0), "one")
-        other.upsert("a", text(8), "two")
-        for index in (other, primary):
-            index.upsert(SCOPE, MARK, MARK)
-        shadow = Shadow(primary, other)
-        until = time.monotonic() + 60
-        while not shadow.facts()["filled"]:
-            assert time.monotonic() < until
-        assert shadow.live is other
-        assert [index.get("a", "two") is not None for index in (primary, other)] == [True, True]
-        assert primary.get(SCOPE, MARK) is not None, "the mark is the first one's own"
+    with first(tmp_path) as index:
+        shadow = beside(index, tmp_path)
+        upsert(shadow, 0, "one")
+        settled(shadow)
+        shadow.switch(True)
+        shadow.close()
+        index.upsert("a", text(8), "two")
+    with first(tmp_path) as index:
+        assert index.banding.bands == 32, "it is where it moved to"
+        shadow = beside(index, tmp_path)
+        settled(shadow)
+        assert shadow.is_over
+        assert shadow.waiting.banding.bands == 13
+        assert shadow.waiting.store.entries("a", ["one", "two"]).count(None) == 0
         shadow.close()
 
 
-def test_what_comes_while_it_is_filled_is_brought_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Index.open("memory://", bands=13, rows=7) as primary:
-        other = Index.open("memory://", bands=32, rows=4)
-        primary.upsert_many("a", [text(8 * i) for i in range(20)], [str(i) for i in range(20)])
+def test_another_second_store_takes_nothing_from_the_first(tmp_path: Path, at_once: None) -> None:
+    """The second one answers; the server is started with a third, by mistake say."""
+    with first(tmp_path) as index:
+        shadow = beside(index, tmp_path)
+        upsert(shadow, 0, "one")
+        settled(shadow)
+        shadow.switch(True)
+        shadow.close()
+    with first(tmp_path) as index:
+        third = f"sqlite:///{tmp_path}/third.db"
+        other = Shadow(index, (third,), lambda _: Index.open(third, bands=20, rows=5, follow=False))
+        settled(other)
+        other.close()
+        assert index.get("a", "one") is not None
+    with Index.open(f"sqlite:///{tmp_path}/False.db", follow=False) as left:
+        assert left.get("a", "one") is not None
+
+
+def test_what_comes_while_it_is_filled_is_brought_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with first(tmp_path) as index:
+        index.upsert_many("a", [text(8 * i) for i in range(20)], [str(i) for i in range(20)])
         begun, go_on = threading.Event(), threading.Event()
         filling = nearkin.server.shadow.fill
 
@@ -154,16 +221,85 @@ def test_what_comes_while_it_is_filled_is_brought_behind_it(monkeypatch: pytest.
             return done
 
         monkeypatch.setattr(nearkin.server.shadow, "fill", slow)
-        shadow = Shadow(primary, other)
+        shadow = beside(index, tmp_path)
         begun.wait(60)
-        outcome = primary.upsert("a", text(400), "late")
-        shadow.fed(primary, "a", [text(400)], [outcome], 0.0)
-        primary.remove("a", "3")
-        shadow.removed(primary, "a", "3")
-        assert shadow.facts()["behind"] == 0, "nothing waits in the queue meanwhile"
+        upsert(shadow, 400, "late")
+        index.remove("a", "3")
+        shadow.touched("a", "3")
         go_on.set()
-        while not shadow.facts()["filled"]:
-            time.sleep(0.01)
-        assert other.get("a", "late") is not None
-        assert other.get("a", "3") is None
+        settled(shadow)
+        assert shadow.waiting.get("a", "late") is not None
+        assert shadow.waiting.get("a", "3") is None
+        shadow.close()
+
+
+def test_two_workers_and_what_each_brings_late(tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one brings late is what the document is by then: changed, or erased, by the other worker."""
+    with first(tmp_path) as mine, first(tmp_path) as other:
+        workers = [beside(index, tmp_path) for index in (mine, other)]
+        settled(*workers)
+        held = threading.Event()
+        really = workers[0]._follow
+
+        def late(scope: str, names: list[str]) -> None:
+            held.wait(60)
+            really(scope, names)
+
+        monkeypatch.setattr(workers[0], "_follow", late)
+        upsert(workers[0], 0, "erased")
+        upsert(workers[0], 80, "changed")
+        other.remove("a", "erased")
+        workers[1].touched("a", "erased")
+        upsert(workers[1], 160, "changed")
+        settled(workers[1])
+        held.set()
+        settled(*workers)
+        for worker in workers:
+            assert worker.waiting.get("a", "erased") is None
+            entry = worker.waiting.get("a", "changed")
+            assert entry is not None
+            assert entry.text == text(160)
+        # one of them switches, the other follows; nobody writes to the first any more, and pieces come along
+        fold(mine, "a", "open", text(240))
+        workers[0].touched(scope_of_pieces("a"), "open")
+        settled(*workers)
+        workers[0].switch(True)
+        workers[1].refresh()
+        upsert(workers[1], 320, "there")
+        settled(*workers)
+        for worker in workers:
+            assert worker.is_over
+            assert worker.waiting.get("a", "there") is not None
+            assert check(worker.index).sound
+        sealed = seal(other, "a", "open")
+        assert sealed is not None
+        assert sealed.kind == "new"
+        for worker in workers:
+            worker.close()
+
+
+def test_times_to_live_go_on_in_both(tmp_path: Path, at_once: None) -> None:
+    """A document that comes again lives on in the other one, too; and which one answers does not depend on time."""
+    now = [0.0]
+    with Index.open(f"sqlite:///{tmp_path}/False.db", bands=13, rows=7, record_ttl=100.0, clock=lambda: now[0]) as index:
+
+        def opened(second: bool) -> Index:
+            url = f"sqlite:///{tmp_path}/{second}.db"
+            banding = {"bands": 32, "rows": 4} if second else {"bands": 13, "rows": 7}
+            return Index.open(url, follow=False, record_ttl=100.0, clock=lambda: now[0], **banding)  # type: ignore[arg-type]
+
+        shadow = Shadow(index, (f"sqlite:///{tmp_path}/True.db",), opened)
+        upsert(shadow, 0, "again")
+        upsert(shadow, 80, "once")
+        settled(shadow)
+        shadow.switch(True)
+        settled(shadow)
+        now[0] = 60.0
+        upsert(shadow, 0, "again")
+        settled(shadow)
+        now[0] = 120.0
+        assert index.expire()["records"] == shadow.expire()["records"] == 1
+        assert shadow.is_over
+        for one in (index, shadow.waiting):
+            assert [one.get("a", name) is not None for name in ("again", "once")] == [True, False]
         shadow.close()

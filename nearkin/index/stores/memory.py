@@ -61,10 +61,13 @@ class MemoryStore:
             self._move = move
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        return [self._get(self._refs.get(_key(scope, name), 0)) for name in ids]
+        # a step takes an entry out before it puts the changed one in
+        with self._lock:
+            return [self._get(self._refs.get(_key(scope, name), 0)) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
-        return [self._get(ref) for ref in refs]
+        with self._lock:
+            return [self._get(ref) for ref in refs]
 
     def _get(self, ref: int) -> Entry | None:
         row = self._rows.get(ref)

@@ -361,7 +361,8 @@ def _binary(keys: np.ndarray, words: np.ndarray) -> bytes:
 
 def _row(entry: Entry) -> tuple[Any, ...]:
     about = (entry.ref, entry.scope, entry.id, entry.digest, entry.leader, entry.cluster, entry.similarity, entry.size)
-    return (*about, entry.created, entry.seen, entry.posted, entry.signature, entry.text, entry.payload)
+    text = None if entry.text is None else escaped(entry.text)
+    return (*about, entry.created, entry.seen, entry.posted, entry.signature, text, entry.payload)
 
 
 def _by_id(row: tuple[Any, ...]) -> tuple[str, str]:
@@ -371,4 +372,21 @@ def _by_id(row: tuple[Any, ...]) -> tuple[str, str]:
 def _entry(row: tuple[Any, ...]) -> Entry:
     ref, scope, name, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload = row
     about = (scope, name, ref, bytes(digest), leader, cluster, similarity, size, created, seen, posted)
-    return Entry(*about, bytes(signature), text, bytes(payload))
+    return Entry(*about, bytes(signature), None if text is None else unescaped(text), bytes(payload))
+
+
+def escaped(text: str) -> str:
+    r"""A text as PostgreSQL can hold it, which U+0000 is not: with U+001A before a letter, for that one and for itself.
+
+    Examples:
+        >>> [escaped(text) for text in ("plain", "a\0b", "a\x1ab")]
+        ['plain', 'a\x1a0b', 'a\x1aSb']
+        >>> unescaped(escaped("a\0b\x1a0\x1aS")) == "a\0b\x1a0\x1aS"
+        True
+    """
+    return text.replace("\x1a", "\x1aS").replace("\0", "\x1a0")
+
+
+def unescaped(text: str) -> str:
+    """Back."""
+    return text.replace("\x1a0", "\0").replace("\x1aS", "\x1a")

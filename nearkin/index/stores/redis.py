@@ -349,8 +349,13 @@ class RedisStore:
 
 
 def _literal(prefix: bytes) -> bytes:
-    """As a pattern that matches nothing else."""
-    return re.sub(rb"([\\\\*?\\[\\]^-])", rb"\\\\\\1", prefix)
+    """As a pattern that matches nothing else.
+
+    Examples:
+        >>> print(_literal(b"kin[1]*:").decode())
+        kin\\[1\\]\\*:
+    """
+    return re.sub(rb"([\\*?\[\]^-])", rb"\\\1", prefix)
 
 
 def _place(ref: int) -> tuple[bytes, bytes]:

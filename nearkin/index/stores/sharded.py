@@ -150,7 +150,8 @@ class ShardedStore:
         part = Changes(resolves=changes.resolves, epoch=changes.epoch)
         try:
             self._buckets(entering, again, replace(part, crowded=changes.crowded))
-            # a copy that follows the log must not miss a document of which a failure leaves no more than the record
+            # a copy that follows the log must not miss a document of which a failure leaves no more than the record: so its
+            # touches are logged here; and must not have looked at one before its change was there: so they are logged again
             self._records(replace(part, events=[event for event in changes.events if event.kind == TOUCHED]))
             for leads in (True, False):
                 some = [written for written in new if written.entry.is_leader == leads]
@@ -160,9 +161,10 @@ class ShardedStore:
                 self._records(replace(part, changed=changed, new=stays, **_conditions(changed, before)))
             self._make_sure_of_needs(changes, before, new)
             replaced = [written for written in new if (written.entry.scope, written.entry.id) in going]
-            events = [event for event in changes.events if event.kind != TOUCHED]
             stood = _alone([*(entry for entry, _ in changes.dropped), *(before[entry.ref] for entry in ending)])
-            self._records(replace(part, dropped=changes.dropped, changed=ending, new=replaced, events=events, stood=stood))
+            self._records(
+                replace(part, dropped=changes.dropped, changed=ending, new=replaced, events=changes.events, stood=stood)
+            )
             self._make_sure_nobody_came(changes, before, replaced)
         except StoreError:
             self._withdraw([*new, *changes.posted])
