@@ -142,7 +142,12 @@ class Call(Generic[T]):
 
 
 def _scoped(scope: str, *parts: str) -> str:
-    return "/".join(("/v1/scopes", *(quote(part, safe="") for part in (scope, *parts))))
+    return "/".join(("/v1/scopes", *map(_segment, (scope, *parts))))
+
+
+def _segment(part: str) -> str:
+    """Of a path, as it is: `.` and `..` would be taken for ways."""
+    return part.replace(".", "%2E") if part in (".", "..") else quote(part, safe="")
 
 
 def _json(response: httpx.Response) -> Any:
@@ -254,7 +259,10 @@ def removing(scope: str, id: str) -> Call[bool]:
 
 def folding(scope: str, id: str, piece: "str | Sequence[str]") -> Call[int]:
     """More of a document."""
-    body = orjson.dumps({"text": piece} if isinstance(piece, str) else {"tokens": list(piece)})
+    try:
+        body = orjson.dumps({"text": piece} if isinstance(piece, str) else {"tokens": list(piece)})
+    except TypeError as error:
+        raise UsageError(f"a piece is a valid Unicode text, or several: {error}") from error
     return Call("PATCH", _scoped(scope, "documents", id), lambda answer: int(_json(answer)["shingles"]), body)
 
 

@@ -349,6 +349,10 @@ class RedisSource:
     def __init__(self, url: str, group: str = "nearkin", consumer: str | None = None, idle: float = 60.0) -> None:
         parts = urlsplit(url)
         options = parse_qs(parts.query)
+        try:
+            _ = parts.port
+        except ValueError as error:
+            raise UsageError(f"{lasting(url)!r} is no URL of a Redis stream: {error}") from error
         if parts.scheme not in ("redis", "rediss") or "stream" not in options:
             raise UsageError(f"{lasting(url)!r} is not of the form redis://host:6379/0?stream=documents")
         if unknown := sorted(set(options) - {"stream", "dead"}):

@@ -7,6 +7,9 @@ import typer
 
 from nearkin.cli import options as o
 
+TEXTS = (".txt", ".md", ".rst", ".html", ".xml", ".json", ".csv", ".py")
+"""Names that end so are meant as files, and mistyped if there is none."""
+
 
 def explain(
     a: Annotated[str, typer.Argument(help="A file, a text, or with --run or --index an id.")],
@@ -86,7 +89,11 @@ def text_of(argument: str) -> str:
 
     try:
         path = Path(argument)
-        return path.read_text("utf-8") if path.is_file() else argument
+        if path.is_file():
+            return path.read_text("utf-8")
+        if path.suffix in TEXTS and len(argument.split()) == 1:
+            raise UsageError(f"no such file: {argument}")
+        return argument
     except OSError:
         return argument
     except UnicodeDecodeError as error:

@@ -29,11 +29,15 @@ Postings = Annotated[str, typer.Option("--postings", help="leaders, or all (quer
 
 @contextmanager
 def opened(url: str, key_file: str | None = None, **fields: Any) -> Iterator["Index"]:
-    """An index, closed at the end."""
+    """An index that there is, closed at the end."""
+    from nearkin.errors import UsageError
     from nearkin.index.index import Index
+    from nearkin.index.stores.sqlite import file_of
     from nearkin.keys import HashKey
     from nearkin.sketch.materials import Materials
 
+    if url.startswith("sqlite:") and not file_of(url).is_file():
+        raise UsageError(f"there is no index at {url}: no such file")
     secret = None if key_file is None else HashKey.read(key_file)
     with Index.open(url, materials=Materials(secret), **fields) as found:
         yield found

@@ -37,20 +37,11 @@ def start(config: Path | None, **flags: Any) -> None:
         nearkin serve --host 0.0.0.0 --tokens tokens.json --tls-cert chain.pem --tls-key key.pem
     """
     from nearkin.server.run import serve as run
-    from nearkin.server.settings import ServerSettings
+    from nearkin.server.settings import ServerSettings, pair
 
     given = {name: value for name, value in flags.items() if value is not None}
-    named = dict(map(_pair, given.pop("index", None) or []))
+    named = dict(map(pair, given.pop("index", None) or []))
     run(ServerSettings.read(config, **given, **({"index": named} if named else {})))
-
-
-def _pair(text: str) -> tuple[str, str]:
-    from nearkin.errors import UsageError
-
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(f"--index {text!r} is not of the form threshold=0.7")
-    return name.strip(), value.strip()
 
 
 def with_flags(command: Any) -> Any:

@@ -8,7 +8,7 @@ import typer
 from nearkin.cli import options as o
 
 if TYPE_CHECKING:
-    from nearkin.server.tokens import Tokens
+    from nearkin.server.tokens import Principal, Tokens
 
 token = typer.Typer(no_args_is_help=True, help="Tokens of a server: create, list, revoke.")
 
@@ -74,7 +74,17 @@ def list_(file: File = FILE, json: o.Json = False) -> None:
         o.print_json({"tokens": [asdict(one) for one in every]})
         return
     for one in every:
-        typer.echo(f"{one.name}  {','.join(one.scopes)}  {','.join(one.rights)}  {one.rate or 'no limit of its own'}")
+        facts = (one.name, ",".join(one.scopes), ",".join(one.rights), one.rate or "no limit of its own", _end(one))
+        typer.echo("  ".join(facts))
+
+
+def _end(one: "Principal") -> str:
+    from datetime import UTC, datetime
+
+    if one.expires is None:
+        return "does not end"
+    at = datetime.fromtimestamp(one.expires, UTC)
+    return f"{'ended' if at <= datetime.now(UTC) else 'until'} {at:%Y-%m-%d %H:%M} UTC"
 
 
 @token.command()

@@ -8,7 +8,7 @@ from fastapi import Depends, Path, Request, Security
 from fastapi.security import HTTPBearer
 
 from nearkin.server.problems import ProblemError
-from nearkin.server.rates import Rates
+from nearkin.server.rates import Rates, parse_rate
 from nearkin.server.settings import ServerSettings
 from nearkin.server.tokens import LOCAL, Principal, Tokens
 
@@ -65,6 +65,11 @@ class Gate:
                 "rate-limited", f"more documents than the rate allows; in {wait:.1f} s there is room", retry_after=wait
             )
 
+    def part(self, principal: Principal) -> int:
+        """How many documents to ask room for at once, where there are many: a tenth of what a rate allows."""
+        rates = [self.source_rate, *([] if principal.rate is None else [principal.rate])]
+        return max(1, min(parse_rate(rate).amount for rate in rates) // 10)
+
     async def room(self, principal: Principal, source: str, cost: int) -> float:
         """Counts documents if there is room; else returns the seconds until there is."""
         if wait := await self.rates.take(self.source_rate, "source", source, cost=cost):
@@ -116,13 +121,28 @@ def require_own_page(request: Request) -> None:
     """
     host = request.headers.get("host", "")
     settings: ServerSettings = request.app.state.settings
-    if settings.is_local and urlsplit(f"//{host}").hostname not in (*LOOPBACK, settings.host):
+    if settings.is_local and _name_of(host) not in (*LOOPBACK, settings.host):
         raise ProblemError(
             "forbidden", "without tokens this server answers to localhost alone; make one with nearkin token create"
         )
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
+    if origin is not None and host_of(origin) != host:
         raise ProblemError("forbidden", "a page of another site asks; make a token with nearkin token create")
+
+
+def host_of(origin: str) -> str:
+    """Host and port of an origin; nothing of one that is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
+
+
+def _name_of(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
 
 
 def require_scope(who: Principal, scope: str) -> None:

@@ -1,9 +1,10 @@
 """The application: routes, what guards them, what lives as long as it does."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ from nearkin.server.tokens import Tokens
 
 if TYPE_CHECKING:
     from nearkin.server.console.mount import Console
+
+log = logging.getLogger("nearkin.server")
 
 SHARED = "NEARKIN_SHARED"
 """Folder in which the workers of one server leave notes for each other."""
@@ -124,11 +127,17 @@ def mount_console(app: FastAPI, shared: Path | None) -> "Console":
 
 
 async def _keep_refreshing(tokens: Tokens) -> None:
+    was = ""
     while True:
         await asyncio.sleep(TOKENS_EVERY)
-        # a file that is being damaged leaves the tokens as they were
-        with suppress(UsageError):
+        try:
             tokens.refresh()
+            was = ""
+        except UsageError as error:
+            # a file that cannot be read leaves the tokens as they were
+            if str(error) != was:
+                log.error("tokens stay as they were", extra={"error": str(error)})
+            was = str(error)
 
 
 async def _not_as_described(request: Request, error: Exception) -> Response:

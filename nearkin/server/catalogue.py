@@ -2,7 +2,8 @@
 
 import heapq
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
@@ -88,6 +89,14 @@ def _until(began: float, ended: float) -> float:
     return ended + max(LEAST, PATIENCE * (ended - began))
 
 
+def _keep(held: dict[str, T], scope: str, value: T) -> None:
+    """As the newest; the oldest goes where there are many."""
+    held.pop(scope, None)
+    held[scope] = value
+    while len(held) > SCOPES:
+        del held[next(iter(held))]
+
+
 class Catalogue:
     """Lists of clusters.
 
@@ -101,34 +110,48 @@ class Catalogue:
         self._lists: dict[str, Listing] = {}
         self._pairs: dict[str, tuple[float, Distribution | None]] = {}
         self._lock = Lock()
+        self._busy: dict[str, tuple[Lock, int]] = {}
         self._scopes = _Held(self._first_scopes, clock)
         self._counts = _Held(lambda: index().store.counts(), clock)
 
     def listing(self, scope: str) -> Listing:
         """Of a scope; counted again if the last count is old. Reads every document of the scope."""
-        with self._lock:
-            held = self._lists.get(scope)
+        with self._counting(scope):
+            with self._lock:
+                held = self._lists.get(scope)
             if held is not None and self._clock() < held.until:
                 return held
             found = self._count(scope)
-            self._lists.pop(scope, None)
-            self._lists[scope] = found
-            while len(self._lists) > SCOPES:
-                del self._lists[next(iter(self._lists))]
+            with self._lock:
+                _keep(self._lists, scope, found)
             return found
 
     def pairs(self, scope: str) -> Distribution | None:
         """The pairs of a scope by similarity, as its sample has them, compared each with each; None of fewer than two."""
         listing = self.listing(scope)
-        with self._lock:
-            as_of, found = self._pairs.get(scope, (None, None))
+        with self._counting(scope):
+            with self._lock:
+                as_of, found = self._pairs.get(scope, (None, None))
             if as_of != listing.as_of:
                 found = self._compare(scope, listing)
-                self._pairs.pop(scope, None)
-                self._pairs[scope] = listing.as_of, found
-                while len(self._pairs) > SCOPES:
-                    del self._pairs[next(iter(self._pairs))]
+                with self._lock:
+                    _keep(self._pairs, scope, (listing.as_of, found))
             return found
+
+    @contextmanager
+    def _counting(self, scope: str) -> Iterator[None]:
+        """Once for all who ask for a scope meanwhile; scopes beside each other."""
+        with self._lock:
+            lock, waiting = self._busy.get(scope, (Lock(), 0))
+            self._busy[scope] = lock, waiting + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._lock:
+                lock, waiting = self._busy.pop(scope)
+                if waiting > 1:
+                    self._busy[scope] = lock, waiting - 1
 
     def _compare(self, scope: str, listing: Listing) -> Distribution | None:
         index = self._index()

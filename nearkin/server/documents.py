@@ -169,7 +169,7 @@ async def clusters(
 ) -> m.ClusterPage:
     """The first 10,000 of either order, counted anew from time to time; `nearkin index export` writes all of them."""
     service = service_of(request)
-    found = await service.run(service.catalogue.listing, scope)
+    found = await service.look_over(service.catalogue.listing, scope)
     start = int(cursor)
     heads = (found.largest if order == "largest" else found.newest)[start : start + limit]
     more = start + limit < len(found.largest)

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from opentelemetry.trace import SpanKind
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearkin.errors import NearkinError, StoreError, UsageError
@@ -26,7 +26,18 @@ HEADERS = (
 )
 API_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 NO_STORE = (b"cache-control", b"no-store")
+GONE = 499
+"""Status in logs and counts of a request whose client went before it was whole."""
 API = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
+
+
+def is_stream(scope: Scope) -> bool:
+    """Whether it is the one kind of request that may be of any length: documents, of one type that says so."""
+    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+    path = scope["path"]
+    if scope["method"] != "POST" or len(kinds) != 1 or not (path.startswith("/v1/scopes/") and path.endswith("/documents")):
+        return False
+    return kinds[0].split(b";")[0].strip().lower().decode("latin-1") in STREAMS
 
 
 def problem_of(error: BaseException) -> ProblemError:
@@ -81,20 +92,23 @@ class Guard:
             return
         began = time.perf_counter()
         headers = dict(scope["headers"])
-        streamed = headers.get(b"content-type", b"").split(b";")[0].strip().decode("latin-1") in STREAMS
+        streamed = is_stream(scope)
         request_id = _request_id(headers.get(b"x-request-id", b""))
-        answer = _Answer(send, request_id, scope["path"])
+        answer = _Answer(send, request_id, scope["path"], self.idle_timeout)
         body = _Body(receive, self.max_stream if streamed else self.max_body, self.idle_timeout)
         scope.setdefault("state", {})["request_id"] = request_id
         problem: ProblemError | None = None
         with self.instruments.tracer.start_as_current_span(f"{scope['method']}", kind=SpanKind.SERVER) as span:
-            self._active += 1
+            counted = scope["path"].startswith("/v1/")
+            self._active += counted
             try:
-                if self._active > self.requests and scope["path"].startswith("/v1/"):
+                if counted and self._active > self.requests:
                     raise ProblemError("busy", f"{self.requests:,} requests are being answered", retry_after=1.0)
                 body.check(headers.get(b"content-length"))
                 async with asyncio.timeout(None if streamed else self.timeout):
                     await self.app(scope, body, answer)
+            except ClientDisconnect:
+                answer.status = GONE
             except (ProblemError, NearkinError, TimeoutError) as error:
                 problem = problem_of(error)
                 if isinstance(error, StoreError):
@@ -105,7 +119,7 @@ class Guard:
                 log.exception("internal error", extra={"request_id": request_id})
                 problem = ProblemError("internal", "an error in the server")
             finally:
-                self._active -= 1
+                self._active -= counted
             if problem is not None and not answer.started:
                 await problem.response(request_id)(scope, body, answer)
             route = getattr(scope.get("route"), "path", "(none)")
@@ -147,8 +161,8 @@ def _request_id(given: bytes) -> str:
 class _Answer:
     """Adds headers to what is sent, and remembers the status."""
 
-    def __init__(self, send: Send, request_id: str, path: str) -> None:
-        self._send, self.request_id = send, request_id
+    def __init__(self, send: Send, request_id: str, path: str, idle: float) -> None:
+        self._send, self.request_id, self._idle = send, request_id, idle
         self.status, self.started = 0, False
         own = (API_POLICY, NO_STORE) if path.startswith(API) else ()
         self._headers = [*HEADERS, *own, (b"x-request-id", request_id.encode())]
@@ -158,7 +172,9 @@ class _Answer:
             self.status, self.started = message["status"], True
             there = {name for name, _ in message["headers"]}
             message = {**message, "headers": [*message["headers"], *(h for h in self._headers if h[0] not in there)]}
-        await self._send(message)
+        # whoever does not take his answer is not waited for longer than one who does not send
+        async with asyncio.timeout(self._idle):
+            await self._send(message)
 
 
 class _Body:

@@ -3,7 +3,7 @@
 import time
 from functools import lru_cache
 
-from limits import RateLimitItem, parse
+from limits import RateLimitItem, parse_many
 from limits.aio.storage import Storage
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import ConfigurationError, StorageError
@@ -14,7 +14,7 @@ from nearkin.errors import StoreError, UsageError
 
 @lru_cache(1024)
 def parse_rate(text: str) -> RateLimitItem:
-    """A rate as `100/second` or `5000 per 10 minutes`.
+    """A rate as `100/second` or `5000 per 10 minutes`: one, of at least a document.
 
     Examples:
         >>> parse_rate("100/second").amount
@@ -24,9 +24,12 @@ def parse_rate(text: str) -> RateLimitItem:
         UsageError: It is none.
     """
     try:
-        return parse(text)
-    except ValueError as error:
-        raise UsageError(f"rate {text!r} is not of the form 100/second or 5000/10 minutes") from error
+        found = parse_many(text)
+    except ValueError:
+        found = []
+    if len(found) != 1 or found[0].amount < 1:
+        raise UsageError(f"rate {text!r} is not of the form 100/second or 5000/10 minutes")
+    return found[0]
 
 
 class Rates:
@@ -40,20 +43,21 @@ class Rates:
         where = store if store.startswith("async+") else f"async+{store}"
         try:
             storage = storage_from_string(where, implementation="redispy", wrap_exceptions=True)
-        except ConfigurationError as error:
+        except (ConfigurationError, ValueError) as error:
             raise UsageError(f"limits_store={store!r}: {error}") from error
         assert isinstance(storage, Storage)
         self._limiter = SlidingWindowCounterRateLimiter(storage)
 
     async def take(self, rate: str, *who: str, cost: int = 1) -> float:
-        """Counts `cost` documents; returns 0, or the seconds after which there is room, when nothing was counted.
+        """Counts `cost` documents, no more than the rate allows at once; returns 0, or, when nothing was counted, the seconds
+        after which there is room.
 
         Raises:
             StoreError: Where they are counted does not answer; then nobody is let in uncounted.
         """
         item = parse_rate(rate)
         try:
-            if await self._limiter.hit(item, *who, cost=min(cost, item.amount)):
+            if await self._limiter.hit(item, *who, cost=cost):
                 return 0.0
             window = await self._limiter.get_window_stats(item, *who)
         except StorageError as error:

@@ -35,6 +35,8 @@ SWITCH = 0.001
 """Seconds after which a thread that works on a batch lets the event loop go on."""
 REFRESH = 2.0
 """Seconds after which a worker knows what another one switched."""
+OVERVIEWS = 2
+"""Threads for lists of clusters and the like."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -53,6 +55,7 @@ class Service:
         self.index, self.shadow, self.pairs = parts.index, parts.shadow, parts.pairs
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.executor = ThreadPoolExecutor(max(4, 2 * cores), "nearkin")
+        self.overviews = ThreadPoolExecutor(OVERVIEWS, "nearkin-overview")
         self.waiting = WaitingRoom(self.work, self.executor, settings.batch, settings.queue)
         self.streams = asyncio.Semaphore(cores)
         self.catalogue = Catalogue(lambda: self.index)
@@ -81,6 +84,7 @@ class Service:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             service.executor.shutdown()
+            service.overviews.shutdown()
             await asyncio.to_thread(parts.close)
 
     # -- what requests ask for
@@ -132,6 +136,10 @@ class Service:
             await self._touched(scope_of_pieces(scope), id)
         self.instruments.upserted(scope, [outcome])
         return outcome
+
+    async def look_over(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
+        """As `run`, for what reads many documents: in threads of its own, so that no upsert waits for one."""
+        return await asyncio.get_running_loop().run_in_executor(self.overviews, partial(work, *arguments, **fields))
 
     async def run(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
         """A call in a thread."""

@@ -1,19 +1,32 @@
 """How a server is run: flags before environment variables (NEARKIN_…) before a TOML file before defaults."""
 
 import ipaddress
+import json
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from nearkin.errors import UsageError
 from nearkin.index.settings import SERVER_TIMES, IndexSettings
-from nearkin.server.rates import parse_rate
+from nearkin.server.rates import Rates, parse_rate
 
 PREFIX = "NEARKIN_"
+
+
+def pair(text: str) -> tuple[str, str]:
+    """A setting of the index.
+
+    Raises:
+        UsageError: It is none.
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"index setting {text!r} is not of the form threshold=0.7")
+    return name.strip(), value.strip()
 
 
 class ServerSettings(BaseSettings):
@@ -34,7 +47,9 @@ class ServerSettings(BaseSettings):
     store: str = Field("sqlite:///nearkin.db", description="URL of the store; several, separated by commas, are shards.")
     workers: int = Field(1, ge=1, le=64, description="Processes over a shared store.")
     kind: Literal["text", "vector"] = Field("text", description="What the index holds, and which variables describe it.")
-    index: dict[str, str] = Field({}, description="A setting of the index, as threshold=0.7; may be repeated.")
+    index: Annotated[dict[str, str], NoDecode] = Field(
+        {}, description="A setting of the index, as threshold=0.7; may be repeated."
+    )
     keyed: bool = Field(True, description="Hash with a secret key where this server makes the index.")
     key_file: str = Field(
         "nearkin.key", description="The key, 32 hexadecimal digits: a file, made with mode 0600, or env:NAME."
@@ -97,19 +112,35 @@ class ServerSettings(BaseSettings):
             if config is not None and not config.is_file():
                 raise UsageError(f"no such file: {config}")
             found: Self = named(**{name: value for name, value in flags.items() if value is not None})
+            if config is not None and "index" not in flags and f"{PREFIX}INDEX" not in os.environ:
+                # variables of the index come before the file
+                prefix = found._index_prefix
+                own = {name: value for name, value in found.index.items() if prefix + name.upper() not in os.environ}
+                found = found.model_copy(update={"index": own})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"])) or "settings"
             raise UsageError(f"{where}={first.get('input')!r}: {first['msg']}") from error
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UsageError(f"{config} is no TOML: {error}") from error
         return found
+
+    @field_validator("index", mode="before")
+    @classmethod
+    def _pairs(cls, given: Any) -> Any:
+        """Of a variable: name=value, separated by commas, or JSON."""
+        if not isinstance(given, str) or given.lstrip().startswith("{"):
+            return json.loads(given) if isinstance(given, str) else given
+        return dict(map(pair, filter(None, given.split(","))))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         """What goes together, and what must not."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UsageError("tls_cert and tls_key go together")
+        for path in filter(None, (self.tls_cert, self.tls_key)):
+            if not path.is_file():
+                raise UsageError(f"no such file: {path}")
         if self.workers > 1 and any(url.startswith("memory:") for url in self.urls):
             raise UsageError(f"{self.workers} workers cannot share memory://; use sqlite:///…, redis://… or postgresql://…")
         if self.shadow_store is not None and (self.shadow_bands is None or self.shadow_rows is None):
@@ -118,6 +149,7 @@ class ServerSettings(BaseSettings):
             raise UsageError("a shadow and what it may take over from outlive the process: use another store than memory://")
         parse_rate(self.source_rate)
         parse_rate(self.failures)
+        Rates(self.limits_store)
         return self
 
     @property
@@ -135,12 +167,16 @@ class ServerSettings(BaseSettings):
         except ValueError:
             return False
 
+    @property
+    def _index_prefix(self) -> str:
+        return f"{PREFIX}{self.kind.upper()}_"
+
     def index_settings(self, environment: dict[str, str] | None = None) -> IndexSettings:
-        """Of the index: flags and file before the environment before what suits a server.
+        """Of the index: flags before its variables before the file (see `read`) before what suits a server.
 
         A server's documents have times to live; `record_ttl` and `bucket_ttl` of 0 mean none.
         """
-        prefix = f"{PREFIX}{self.kind.upper()}_"
+        prefix = self._index_prefix
         given = dict(os.environ if environment is None else environment)
         usual = {prefix + name.upper(): str(value) for name, value in SERVER_TIMES.items()}
         named = {prefix + name.upper(): value for name, value in self.index.items()}
@@ -150,8 +186,6 @@ class ServerSettings(BaseSettings):
 
     def as_environment(self) -> dict[str, str]:
         """Variables from which another process reads the same settings."""
-        import json
-
         given = self.model_dump(mode="json", exclude_none=True)
         return {
             PREFIX + name.upper(): json.dumps(value) if isinstance(value, dict) else str(value) for name, value in given.items()

@@ -6,7 +6,9 @@ system deletes: what is not yet read waits there, not in memory, and reading nev
 
 import asyncio
 import io
+import struct
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import IO, Any, NamedTuple, Protocol
@@ -32,11 +34,15 @@ from nearkin.server.tokens import Principal
 
 IN_MEMORY = 1 << 20
 """Bytes of answers that wait in memory; more wait in a file."""
+MOST_WAITING = 1 << 30
+"""Bytes of answers that wait at most."""
 READ = 1 << 16
 PAUSE = 0.05
 """Seconds without a line after which those that came are worked on: who sends one waits for its answer, perhaps."""
 BATCH_BYTES = 4 << 20
 """Bytes of documents that are worked on at once."""
+MESSAGE_BYTES = 64 << 20
+"""Bytes of an Arrow stream that may come before a batch of it is whole."""
 
 
 class Item(NamedTuple):
@@ -82,13 +88,22 @@ async def answer_stream(request: Request, service: Service, scope: str, who: Pri
     gate: Gate = request.app.state.gate
 
     async def admitted(count: int) -> None:
-        while wait := await gate.room(who, source_of(request), count):
-            await asyncio.sleep(min(wait, 1.0))
+        part, until = gate.part(who), time.monotonic() + service.settings.idle_timeout
+        while count > 0:
+            wait = await gate.room(who, source_of(request), min(part, count))
+            if not wait:
+                count, until = count - part, time.monotonic() + service.settings.idle_timeout
+            elif time.monotonic() > until:
+                raise ProblemError("rate-limited", "no room for more documents within the rate", retry_after=wait)
+            else:
+                await asyncio.sleep(min(wait, 1.0))
 
     async def work() -> None:
         try:
             await spool.write(form.opening())
             async for batch in form.items(request.stream()):
+                if spool.waiting > MOST_WAITING:
+                    raise ProblemError("too-large", f"more than {MOST_WAITING:,} bytes of answers are not read")
                 await admitted(len(batch))
                 await spool.write(form.encoded(await answers(service, scope, batch)))
             await spool.write(form.closing())
@@ -287,14 +302,17 @@ class Columns:
         self._writer = pa.ipc.new_stream(self._out, self.schema)
 
     async def items(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Item]]:
+        blocking, line = _BlockingBody(chunks, asyncio.get_running_loop()), 0
         # buffered, because Arrow takes a short read for the stream's end
-        body, line = io.BufferedReader(_BlockingBody(chunks, asyncio.get_running_loop()), READ), 0
+        body = io.BufferedReader(blocking, READ)
         try:
-            reader = await asyncio.to_thread(pa.ipc.open_stream, body)
-            _check_columns(reader.schema)
-            while (batch := await asyncio.to_thread(_next, reader)) is not None:
-                for start in range(0, len(batch), self._most):
-                    some = batch.slice(start, self._most)
+            batches = Batches(body)
+            _check_columns(await asyncio.to_thread(batches.open))
+            while (batch := await asyncio.to_thread(batches.next)) is not None:
+                blocking.came = 0
+                step = max(1, min(self._most, len(batch) * BATCH_BYTES // max(batch.nbytes, 1)))
+                for start in range(0, len(batch), step):
+                    some = batch.slice(start, step)
                     yield list(self._of(some, line))
                     line += len(some)
         except (pa.ArrowException, OSError) as error:
@@ -337,6 +355,10 @@ class Columns:
 
 def _check_columns(schema: pa.Schema) -> None:
     kinds = {field.name: field.type for field in schema}
+    if len(kinds) < len(schema):
+        raise ProblemError("invalid-request", f"two columns of {', '.join(schema.names)} have the same name")
+    if encoded := [field.name for field in schema if pa.types.is_dictionary(field.type)]:
+        raise ProblemError("invalid-request", f"column {encoded[0]} is encoded by a dictionary; send it plain, or not at all")
     given = [name for name in ("text", "vector") if name in kinds]
     if len(given) != 1:
         raise ProblemError("invalid-request", f"columns {', '.join(kinds)} have not one of text and vector", field="/text")
@@ -346,19 +368,87 @@ def _check_columns(schema: pa.Schema) -> None:
             raise ProblemError("invalid-request", f"column {name} is {kind}, not string", field=f"/{name}")
     vector = kinds.get("vector")
     if vector is not None and not (
-        pa.types.is_fixed_size_list(vector) or pa.types.is_list(vector) or pa.types.is_large_list(vector)
+        (pa.types.is_fixed_size_list(vector) or pa.types.is_list(vector) or pa.types.is_large_list(vector))
+        and (pa.types.is_floating(vector.value_type) or pa.types.is_integer(vector.value_type))
     ):
-        raise ProblemError("invalid-request", f"column vector is {vector}, not a list", field="/vector")
+        raise ProblemError("invalid-request", f"column vector is {vector}, not a list of numbers", field="/vector")
 
 
-def _next(reader: Any) -> pa.RecordBatch | None:
-    """The next batch, looked at whole: a stream from outside may lie about its offsets."""
+class Batches:
+    """Record batches of an Arrow IPC stream from outside, in bounded memory: compressed ones are refused before they unfold.
+
+    Args:
+        body: The stream.
+    """
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+        self._schema: pa.Schema | None = None
+
+    def open(self) -> pa.Schema:
+        """Reads as far as the schema; returns it."""
+        self._messages = pa.ipc.MessageReader.open_stream(self._body)
+        try:
+            self._schema = pa.ipc.read_schema(self._messages.read_next_message())
+        except StopIteration as error:
+            raise pa.ArrowInvalid("it ends before its schema") from error
+        return self._schema
+
+    def next(self) -> pa.RecordBatch | None:
+        """The next batch, looked at whole: a stream from outside may lie about its offsets.
+
+        Raises:
+            ProblemError: It is compressed, or something else than a batch.
+        """
+        try:
+            message = self._messages.read_next_message()
+        except StopIteration:
+            return None
+        if message.type != "record batch":
+            raise ProblemError("invalid-request", f"the stream has a {message.type} where a record batch should be")
+        if is_compressed(message.metadata.to_pybytes()):
+            raise ProblemError("invalid-request", "the stream is compressed, or damaged; send Arrow IPC uncompressed")
+        batch = pa.ipc.read_record_batch(message, self._schema)
+        batch.validate(full=True)
+        return batch
+
+
+HEADER, COMPRESSION = 2, 3
+"""Fields of Arrow's Message and RecordBatch (Message.fbs)."""
+
+
+def is_compressed(metadata: bytes) -> bool:
+    """Whether the buffers of a record batch are; what Arrow's metadata says, a FlatBuffer, of which pyarrow does not tell.
+
+    Examples:
+        >>> batch, found = pa.record_batch({"text": ["some"]}), []
+        >>> for how in (None, "zstd"):
+        ...     out = io.BytesIO()
+        ...     with pa.ipc.new_stream(out, batch.schema, options=pa.ipc.IpcWriteOptions(compression=how)) as writer:
+        ...         writer.write_batch(batch)
+        ...     messages = pa.ipc.MessageReader.open_stream(out.getvalue())
+        ...     _, message = messages.read_next_message(), messages.read_next_message()
+        ...     found.append(is_compressed(message.metadata.to_pybytes()))
+        >>> found
+        [False, True]
+    """
     try:
-        batch = reader.read_next_batch()
-    except StopIteration:
+        header = _field(metadata, struct.unpack_from("<I", metadata)[0], HEADER)
+        return (
+            header is None or _field(metadata, header + struct.unpack_from("<I", metadata, header)[0], COMPRESSION) is not None
+        )
+    except struct.error:
+        return True
+
+
+def _field(buffer: bytes, table: int, number: int) -> int | None:
+    """Where a field of a FlatBuffer's table is; None if it has its default."""
+    entries = table - struct.unpack_from("<i", buffer, table)[0]
+    at = 4 + 2 * number
+    if at >= struct.unpack_from("<H", buffer, entries)[0]:
         return None
-    batch.validate(full=True)
-    return batch
+    offset = struct.unpack_from("<H", buffer, entries + at)[0]
+    return table + offset if offset else None
 
 
 class _BlockingBody(io.RawIOBase):
@@ -368,6 +458,7 @@ class _BlockingBody(io.RawIOBase):
         super().__init__()
         self._chunks, self._loop = aiter(chunks), loop
         self._held = b""
+        self.came = 0
 
     def readable(self) -> bool:
         return True
@@ -377,7 +468,9 @@ class _BlockingBody(io.RawIOBase):
             chunk = asyncio.run_coroutine_threadsafe(_chunk(self._chunks), self._loop).result()
             if chunk is None:
                 return 0
-            self._held = chunk
+            self._held, self.came = chunk, self.came + len(chunk)
+            if self.came > MESSAGE_BYTES:
+                raise OSError(f"a batch has more than {MESSAGE_BYTES:,} bytes; send smaller ones")
         count = min(len(buffer), len(self._held))
         buffer[:count] = self._held[:count]
         self._held = self._held[count:]
@@ -396,6 +489,11 @@ class Spool:
         self._written = self._read = 0
         self._ended = False
         self._more = asyncio.Condition()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are not read yet."""
+        return self._written - self._read
 
     async def write(self, data: bytes) -> None:
         """Adds bytes."""

@@ -25,6 +25,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 TOKEN = re.compile(r"nk_(?P<name>[a-z0-9][a-z0-9-]{0,62})_(?P<secret>[A-Za-z0-9_-]{43})")
 EVERY = "*"
 PRIVATE = 0o600
+MILLENNIUM = 1000 * 366 * 86400
 NOBODY = hashlib.sha256(b"nobody").hexdigest()
 
 
@@ -91,8 +92,11 @@ class Tokens:
         try:
             found = self.path.stat()
         except FileNotFoundError:
-            self._stamp, self._held = None, {}
+            # where tokens were kept, nobody is let in without one because their file went
+            self._stamp, self._held = None if self._stamp is None else (0, 0), {}
             return
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be read: {error.strerror}") from error
         stamp = (found.st_mtime_ns, found.st_ino)
         if stamp == self._stamp:
             return
@@ -131,6 +135,10 @@ class Tokens:
             raise UsageError(f"right {unknown[0]!r} is none of {', '.join(RIGHTS)}")
         if not principal.scopes or not all(principal.scopes):
             raise UsageError(f"scopes {principal.scopes!r} are empty; * stands for every scope")
+        if inner := [scope for scope in principal.scopes if EVERY in scope[:-1]]:
+            raise UsageError(f"scope {inner[0]!r} has a * before its end, where it stands for nothing")
+        if principal.expires is not None and not 0 < principal.expires - time.time() < MILLENNIUM:
+            raise UsageError("a token ends at some time to come, in less than 1,000 years")
         if principal.rate is not None:
             parse_rate(principal.rate)
         secret = secrets.token_urlsafe(32)

@@ -1,6 +1,7 @@
 """Who may do what: tokens, scopes, rights, rates."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -128,7 +129,8 @@ def test_tokens_are_kept_hashed_and_private(tmp_path: Path, tokens: dict[str, st
 def test_a_revoked_or_old_token_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Tokens(tmp_path / "t.json")
     made = held.create(Principal("one", ("*",), ("read",)))
-    old = held.create(Principal("old", ("*",), ("read",), expires=1.0))
+    old = held.create(Principal("old", ("*",), ("read",), expires=time.time() + 0.2))
+    time.sleep(0.3)
     other = Tokens(tmp_path / "t.json")
     assert other.find(made) is not None
     assert other.find(old) is None
@@ -145,6 +147,12 @@ def test_a_revoked_or_old_token_is_nobodys(tmp_path: Path, monkeypatch: pytest.M
         Principal("x", ("*",), ("fly",)),
         Principal("x", ("*",), ()),
         Principal("x", ("*",), ("read",), rate="fast"),
+        Principal("x", ("*",), ("read",), rate="0/second"),
+        Principal("x", ("*",), ("read",), rate="5/second;1/minute"),
+        Principal("x", ("te*m",), ("read",)),
+        Principal("x", ("*",), ("read",), expires=1.0),
+        Principal("x", ("*",), ("read",), expires=float("nan")),
+        Principal("x", ("*",), ("read",), expires=float("inf")),
     ],
 )
 def test_malformed_tokens_are_refused(tmp_path: Path, principal: Principal) -> None:
@@ -202,6 +210,42 @@ def test_rates_of_a_token_and_of_a_source(serve: Serve, tmp_path: Path) -> None:
     assert [answer.status_code for answer in told] == [200, 200, 200, 429, 429]
     assert told[-1].json()["code"] == "rate-limited"
     assert 1 <= int(told[-1].headers["retry-after"]) <= 60
+
+
+def test_a_stream_is_held_to_the_rate(serve: Serve, tmp_path: Path) -> None:
+    """However many documents a batch has: after a minute's worth it waits, and is told so when it waits for too long."""
+    made = Tokens(tmp_path / "tokens.json").create(Principal("slow", ("*",), ("read", "write"), rate="20/minute"))
+    client = serve(idle_timeout=1.0, batch=5)
+    lines = b"".join(b'{"text": "document %d of its own"}\n' % i for i in range(60))
+    answer = client.post(
+        "/v1/scopes/a/documents", content=lines, headers={**bearer(made), "content-type": "application/x-ndjson"}
+    )
+    told = [json.loads(line) for line in answer.text.splitlines()]
+    assert len(told) == 21
+    assert told[-1]["problem"]["code"] == "rate-limited"
+
+
+def test_nobody_is_let_in_because_the_tokens_went(serve: Serve, tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    made = Tokens(path).create(Principal("one", ("*",), ("read",)))
+    client = serve()
+    gate = client.app.state.gate  # type: ignore[attr-defined]
+    assert client.get("/v1/spec", headers=bearer(made)).status_code == 200
+    path.unlink()
+    gate.tokens.refresh()
+    assert client.get("/v1/spec").status_code == 401
+    assert client.get("/v1/spec", headers=bearer(made)).status_code == 401
+    path.symlink_to(path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        gate.tokens.refresh()
+
+
+def test_hosts_and_origins_that_are_none_are_refused(serve: Serve) -> None:
+    client = serve()
+    for headers in ({"Host": "["}, {"Origin": "http://["}):
+        assert client.get("/v1/spec", headers=headers).status_code == 403
+        assert client.get("/console/", headers=headers).status_code == 403
+        assert client.post("/console/login", headers=headers).status_code == 403
 
 
 def test_the_source_rate_counts_without_tokens(serve: Serve) -> None:

@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,42 @@ def test_a_stream_is_answered_while_it_pauses_and_ended_when_it_pauses_for_too_l
     finally:
         process.terminate()
         process.wait(60)
+
+
+def test_only_documents_may_be_of_any_length(serve: Serve) -> None:
+    client = serve(max_body=2000)
+    stream, plain = ("content-type", "application/x-ndjson"), ("content-type", "application/json")
+    long = b'{"text": "' + b"x " * 2000 + b'"}'
+    for path, headers, status in (
+        ("/v1/scopes/a/documents", [stream], 200),
+        ("/v1/scopes/a/query", [stream], 413),
+        ("/v1/scopes/a/query", [plain, stream], 413),
+        ("/v1/scopes/a/documents", [plain, stream], 413),
+        ("/console/login", [stream, ("sec-fetch-site", "same-origin")], 413),
+    ):
+        assert client.post(path, content=long, headers=headers).status_code == status, path
+
+    def slowly() -> Iterator[bytes]:
+        for _ in range(1000):
+            yield b"token=" + b"x" * 1000
+
+    answer = client.post("/console/login", content=slowly(), headers=[("sec-fetch-site", "same-origin")])
+    assert answer.status_code == 413
+
+
+def test_a_client_that_goes_is_no_error_of_the_server(tmp_path: Path) -> None:
+    port = free_port()
+    process = start_serving(tmp_path, port, "--log-level", "info")
+    try:
+        for path in (URL, "/v1/scopes/a/query", "/console/login"):
+            with socket.create_connection(("127.0.0.1", port), 30) as connection:
+                head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\n"
+                connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
+                time.sleep(0.3)
+        time.sleep(0.5)
+    finally:
+        process.terminate()
+        process.wait(60)
+    log = (tmp_path / "log").read_text()
+    assert "internal" not in log
+    assert '"status":499' in log

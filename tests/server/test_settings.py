@@ -20,6 +20,21 @@ def test_who_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.index_settings({}).threshold == 0.7
 
 
+def test_variables_of_the_index_come_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "nearkin.toml"
+    config.write_text('[index]\nthreshold = "0.7"\nmax_candidates = "50"\n')
+    monkeypatch.setenv("NEARKIN_TEXT_THRESHOLD", "0.9")
+    found = ServerSettings.read(config).index_settings()
+    assert (found.threshold, found.max_candidates) == (0.9, 50)
+    monkeypatch.setenv("NEARKIN_INDEX", "threshold=0.6,max_candidates=60")
+    found = ServerSettings.read(config).index_settings()
+    assert (found.threshold, found.max_candidates) == (0.6, 60)
+    assert ServerSettings.read(config, index={"threshold": "0.5"}).index_settings().threshold == 0.5
+    monkeypatch.setenv("NEARKIN_INDEX", "threshold")
+    with pytest.raises(UsageError, match=r"threshold=0\.7"):
+        ServerSettings.read(config)
+
+
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
@@ -27,7 +42,11 @@ def test_who_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"port": 70000}, "port"),
         ({"nonsense": 1}, "nonsense"),
         ({"workers": 2, "store": "memory://"}, "memory"),
+        ({"workers": 2, "store": "sqlite:///a.db,memory://"}, "memory"),
+        ({"shadow_store": "memory://", "shadow_bands": 3, "shadow_rows": 3}, "memory"),
         ({"tls_cert": "x"}, "tls_key"),
+        ({"tls_cert": "none.pem", "tls_key": "none.key"}, "no such file: none.pem"),
+        ({"limits_store": "nope://x"}, "nope"),
         ({"source_rate": "quickly"}, "quickly"),
         ({"shadow_store": "memory://"}, "shadow_bands"),
     ],
@@ -43,6 +62,9 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("port = = 1")
     with pytest.raises(UsageError, match=r"bad\.toml is no TOML"):
         ServerSettings.read(tmp_path / "bad.toml")
+    (tmp_path / "latin.toml").write_bytes(b'host = "\xe9"')
+    with pytest.raises(UsageError, match=r"latin\.toml is no TOML"):
+        ServerSettings.read(tmp_path / "latin.toml")
     (tmp_path / "other.toml").write_text("prot = 1")
     with pytest.raises(UsageError, match="prot"):
         ServerSettings.read(tmp_path / "other.toml")

@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.errors import StoreError
+from nearkin.server import streams
 from nearkin.server.streams import IN_MEMORY, Spool, lines
 from tests.server.conftest import Serve
 
@@ -86,6 +87,42 @@ def test_arrow_columns_must_be_documents(client: TestClient) -> None:
         answer = client.post(URL, content=arrow(table), headers={"content-type": ARROW})
         told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
         assert "column" in json.loads(told[0]["problem"])["detail"]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (pa.table({"vector": [["a"]]}), "not a list of numbers"),
+        (pa.table([["a"], ["b"]], names=["text", "text"]), "the same name"),
+        (pa.table({"text": pa.array(["a"]).dictionary_encode()}), "dictionary"),
+    ],
+)
+def test_arrow_columns_that_are_odd(client: TestClient, table: pa.Table, said: str) -> None:
+    answer = client.post(URL, content=arrow(table), headers={"content-type": ARROW})
+    told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
+    assert said in json.loads(told[0]["problem"])["detail"]
+
+
+@pytest.mark.parametrize("how", ["zstd", "lz4"])
+def test_compressed_arrow_is_refused_before_it_unfolds(client: TestClient, how: str) -> None:
+    table, out = pa.table({"text": ["x" * 10_000_000]}), io.BytesIO()
+    with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=how)) as writer:
+        writer.write_table(table)
+    answer = client.post(URL, content=out.getvalue(), headers={"content-type": ARROW})
+    told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
+    assert "compressed" in json.loads(told[0]["problem"])["detail"]
+
+
+def test_a_batch_of_arrow_is_bounded(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MESSAGE_BYTES", 100_000)
+    for count, code in ((1, None), (200, "invalid-request")):
+        big = io.BytesIO()
+        with pa.ipc.new_stream(big, pa.schema([("text", pa.string())])) as writer:
+            writer.write_batch(pa.record_batch({"text": [f"{i} " * 1000 for i in range(count)]}))
+        body = big.getvalue()
+        answer = client.post(URL, content=body, headers={"content-type": ARROW})
+        problem = pa.ipc.open_stream(answer.content).read_all().to_pylist()[-1]["problem"]
+        assert (None if problem is None or code is None else json.loads(problem)["code"]) == code
 
 
 def test_a_cut_arrow_stream_keeps_what_came(client: TestClient) -> None:

@@ -16,6 +16,8 @@ from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.sqlite import SqliteStore
 
 USUAL_BANDS = 20
+ONE_PORT = ("redis", "rediss", "aerospike")
+"""Kinds whose URLs have a single host; the driver of PostgreSQL reads its own."""
 SECRET = ("password", "sslpassword")
 """Options of a URL that are never written down."""
 
@@ -67,6 +69,11 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
     if not isinstance(url, str):
         return ShardedStore([open_store(one, settings) for one in url])
     scheme = urlsplit(url).scheme
+    if scheme in ONE_PORT:
+        try:
+            _ = urlsplit(url).port
+        except ValueError as error:
+            raise UsageError(f"{lasting(url)!r} is no URL of a store: {error}") from error
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         raise UsageError(f"{scheme or url[:40]!r} names no kind of store; there are {known}")

@@ -44,7 +44,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
 
 async def _list(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Component]:
     service = visit.service
-    found = await service.run(service.catalogue.listing, scope)
+    found = await service.look_over(service.catalogue.listing, scope)
     order = query.get("order", "largest") if query.get("order") in ORDERS else "largest"
     start = whole(query.get("start"))
     heads = found.largest if order == "largest" else found.newest

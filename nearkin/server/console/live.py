@@ -45,7 +45,7 @@ async def _refresh(_: int | None) -> list[Component]:
 async def _drawn(visit: Visit) -> list[Component]:
     service = visit.service
     series, waiting, workers = await service.run(visit.recents.read, service)
-    counts = await service.run(service.catalogue.counts)
+    counts = await service.look_over(service.catalogue.counts)
     recall = None if service.probed is None else service.probed.recall
     fleet = await service.run(service.index.searcher.observed.metrics, recall, counts.get("bytes"))
     now = int(time.time())

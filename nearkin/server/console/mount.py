@@ -5,7 +5,7 @@ import logging
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.datastructures import State
@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from nearkin.report import page
-from nearkin.server.access import Gate, require_own_page, source_of
+from nearkin.server.access import Gate, host_of, require_own_page, source_of
 from nearkin.server.console.frame import PAGES, build_app
 from nearkin.server.console.recents import Recents
 from nearkin.server.console.sessions import LASTS, Sessions, secret_of
@@ -75,7 +75,7 @@ class Console:
             await send({"type": "websocket.close", "code": 1008})
             return
         request = Request(scope, receive)
-        path = request.url.path.removeprefix(ROOT)
+        path = str(scope["path"]).removeprefix(ROOT)
         scope["route"] = _Route(ROOT + path if path in NAMED else ROOT)
         answer = await self._own(request, path)
         if answer is not None:
@@ -120,8 +120,12 @@ class Console:
         if request.method in SAFE:
             known = self._who(request) is not None
             return RedirectResponse(ROOT, 303) if known else door()
-        body = await request.body()
-        given = parse_qs(body.decode("utf-8", "replace")).get("token", []) if len(body) <= MOST_FORM else []
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MOST_FORM:
+                return self._problem(request, "too-large", f"a token is shorter than {MOST_FORM:,} bytes")
+        given = parse_qs(body.decode("utf-8", "replace")).get("token", [])
         try:
             who = await self._gate.who(f"Bearer {''.join(given).strip()}", source_of(request))
         except ProblemError as problem:
@@ -132,7 +136,7 @@ class Console:
         answer = RedirectResponse(ROOT, 303, {"Cache-Control": "no-store"})
         if not self._gate.is_open:
             cookie = self._sessions.write(who.name, self._gate.tokens.mark(who.name))
-            secure = request.url.scheme == "https"
+            secure = request.scope["scheme"] == "https"
             answer.set_cookie(COOKIE, cookie, LASTS, path=ROOT, secure=secure, httponly=True, samesite="strict")
         return answer
 
@@ -202,8 +206,8 @@ def is_same_origin(request: Request) -> bool:
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"
-    origin = urlsplit(request.headers.get("origin", ""))
-    return bool(origin.netloc) and origin.netloc == request.headers.get("host")
+    origin = host_of(request.headers.get("origin", ""))
+    return bool(origin) and origin == request.headers.get("host")
 
 
 @cache

@@ -73,8 +73,8 @@ async def _move(threshold: float, recall: float, k: int, scope: str | None) -> l
 
 async def _drawn(visit: Visit, scope: str, threshold: float, recall: float, k: int) -> list[Component]:
     service = visit.service
-    listing = await service.run(service.catalogue.listing, scope)
-    sampled = await service.run(service.catalogue.pairs, scope)
+    listing = await service.look_over(service.catalogue.listing, scope)
+    sampled = await service.look_over(service.catalogue.pairs, scope)
     pairs = sampled or Distribution.assumed(max(listing.documents, 2))
     tuning = await service.run(_tuned, replace(service.index.spec, k=k), threshold, recall, pairs)
     live = await service.run(point_of_index, service.index, pairs, threshold)

@@ -71,7 +71,7 @@ class Visit:
         """Scopes to choose from: the token's own, and of patterns those that some documents were found in."""
         named = {scope for scope in self.who.scopes if not scope.endswith(EVERY)}
         if len(named) < len(self.who.scopes):
-            found = await self.service.run(self.service.catalogue.scopes)
+            found = await self.service.look_over(self.service.catalogue.scopes)
             named.update(scope for scope in found if self.who.sees(scope) and not scope.startswith(RESERVED))
         return sorted(named)
 
