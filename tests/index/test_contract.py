@@ -398,3 +398,43 @@ def test_two_openings_of_one_store_see_each_other(opened: Opener, url: str, tmp_
         (one, two)[start // 20 % 2].upsert_many("b", texts[start : start + 20], [f"d{i}" for i in range(start, start + 20)])
     integrity(one)
     integrity(two)
+
+
+def test_what_comes_again_lives_on_wherever_it_is_known_from(opened: Opener, clock: Clock) -> None:
+    """A member that the cache knows is no less alive than one that is looked up."""
+    index = opened(record_ttl=100.0)
+    index.upsert("a", TEXT, "leader")
+    assert index.upsert("a", NEAR, "member").kind == "match"
+    clock.now += 60
+    assert index.upsert("a", NEAR, "member").layer == "memory"
+    clock.now += 60
+    index.expire()
+    assert index.get("a", "member") is not None
+    assert index.get("a", "leader") is not None
+
+
+def test_any_character_is_kept(opened: Opener) -> None:
+    """U+0000, which not every database takes, and what stands for it there."""
+    index = opened()
+    texts = {"nul": f"{TEXT} \0 and \0", "sub": f"{TEXT} \x1a0\x1aS\x1a", "plane": f"{TEXT} \U0001f600\u202e"}
+    index.upsert_many("a", list(texts.values()), list(texts))
+    for name, text in texts.items():
+        entry = index.get("a", name)
+        assert entry is not None
+        assert entry.text == text
+        assert index.upsert("a", text, name).kind in ("exact", "resolved")
+
+
+def test_what_is_asked_for_wrongly(opened: Opener) -> None:
+    index = opened()
+    index.upsert("a", TEXT, "one")
+    for top in (0, -1):
+        with pytest.raises(UsageError, match=f"top={top}"):
+            index.query("a", TEXT, top)
+    for fields, said in (
+        ({"probes": -1}, "probes"),
+        ({"record_ttl": float("nan")}, "record_ttl"),
+        ({"window": -1.0}, "window"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            opened(**fields)

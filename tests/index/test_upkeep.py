@@ -3,7 +3,10 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +16,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import StoreError, UsageError
-from nearkin.index.entry import Changes, Written
+from nearkin.index.entry import Changes, Entry, Written
 from nearkin.index.stores.sqlite import SqliteStore
 from nearkin.index.upkeep import check, compact
 from tests.index.conftest import Opener, corpus, empty_store, near, words
@@ -76,6 +79,28 @@ def test_compacting_merges_what_verifies_by_now(opened: Opener) -> None:
     assert compact(second) == {"merged": 0, "moved": 0}
 
 
+def test_an_export_that_fails_leaves_what_was_there(opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = filled(opened)
+    path = tmp_path / "index.parquet"
+    index.export(path)
+    before, really = path.read_bytes(), index.store.scan
+
+    def failing(*arguments: Any) -> Iterator[Entry]:
+        for at, entry in enumerate(really(*arguments)):
+            if at == 50:
+                raise StoreError("gone")
+            yield entry
+
+    monkeypatch.setattr(index.store, "scan", failing)
+    with pytest.raises(StoreError, match="gone"):
+        index.export(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.glob("*.partial")) == []
+    # one that is written again while it is read comes twice
+    monkeypatch.setattr(index.store, "scan", lambda *arguments: chain(really(*arguments), islice(really(*arguments), 5)))
+    assert index.export(path) == 120
+
+
 def test_exports_are_loaded_elsewhere(opened: Opener, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = filled(opened)
     path = tmp_path / "index.parquet"
@@ -98,6 +123,47 @@ def test_exports_are_loaded_elsewhere(opened: Opener, tmp_path: Path, capsys: py
     assert "has documents already" in capsys.readouterr().err
     for bad in ("missing.parquet", "copy.db"):
         assert command(["index", "migrate", str(tmp_path / bad), f"sqlite:///{tmp_path}/x.db"]) == 2
+
+
+def test_ids_that_an_index_does_not_take_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is written: a document that nobody could name could not be erased."""
+    pq.write_table(pa.table({"id": ["short", "x" * 2000], "text": ["a b c d", "e f g h"]}), tmp_path / "docs.parquet")
+    run = str(tmp_path / "run")
+    assert command(["dedup", str(tmp_path / "docs.parquet"), "--id", "id", "--save-signatures", "--out", run]) == 0
+    url = f"sqlite:///{tmp_path}/kin.db"
+    assert command(["index", "build", run, "--store", url]) == 2
+    assert "no text of 1 to 1024 bytes" in capsys.readouterr().err
+    with nk.Index.open(url) as index:
+        assert index.stats()["records"] == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["info", "redis://127.0.0.1:abc/0"],
+        ["check", "sqlite:///none.db"],
+        ["export", "sqlite:///none.db", "--out", "x.parquet"],
+        ["query", "none.txt", "--store", "sqlite:///none.db"],
+    ],
+)
+def test_what_is_not_there_is_not_made(
+    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command(["index", *line]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_prefix_of_redis_is_taken_literally(redis_port: int) -> None:
+    """Neither does it match other indexes' keys, nor fail to match its own."""
+    names = ["kin[1]", "kinA", "kin?", "kin*", "kin\\1"]
+    indexes = [nk.Index.open(f"redis://127.0.0.1:{redis_port}/0?{urlencode({'prefix': name})}") for name in names]
+    for at, index in enumerate(indexes):
+        index.upsert_many("a", corpus(at + 1, share=0.0))
+    assert [len(list(index.store.scan())) for index in indexes] == [1, 2, 3, 4, 5]
+    for index in indexes:
+        index.close()
 
 
 @pytest.mark.parametrize("slot_bits", ["32", "8"])
