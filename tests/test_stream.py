@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +324,11 @@ def start() -> Iterator[Start]:
         process.wait()
 
 
+def is_alive(process: "subprocess.Popen[str]") -> bool:
+    assert process.poll() is None, process.stderr.read() if process.stderr else ""
+    return True
+
+
 def wait_until(what: Any, seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not what():
@@ -355,7 +359,7 @@ def test_killed_and_restarted_it_loses_nothing(
     path = tmp_path / "kin.db"
     for part in range(1, kills + 1):
         process = start(stream, "--store", f"sqlite:///{path}")
-        wait_until(partial(reached, path, documents * part // 4), 600)
+        wait_until(lambda process=process, part=part: is_alive(process) and reached(path, documents * part // 4), 600)
         process.kill()
         process.communicate()
         assert 0 < documents_in(path) < documents

@@ -29,17 +29,25 @@ Postings = Annotated[str, typer.Option("--postings", help="leaders, or all (quer
 
 @contextmanager
 def opened(url: str, key_file: str | None = None, **fields: Any) -> Iterator["Index"]:
-    """An index that there is, closed at the end."""
-    from nearkin.errors import UsageError
+    """An index, closed at the end."""
     from nearkin.index.index import Index
-    from nearkin.index.stores.sqlite import file_of
     from nearkin.keys import HashKey
     from nearkin.sketch.materials import Materials
 
-    if url.startswith("sqlite:") and not file_of(url).is_file():
-        raise UsageError(f"there is no index at {url}: no such file")
     secret = None if key_file is None else HashKey.read(key_file)
     with Index.open(url, materials=Materials(secret), **fields) as found:
+        yield found
+
+
+@contextmanager
+def existing(url: str, key_file: str | None = None, **fields: Any) -> Iterator["Index"]:
+    """As `opened`, but not made where there is none: a mistyped name is no empty index."""
+    from nearkin.errors import UsageError
+    from nearkin.index.stores.sqlite import file_of
+
+    if url.startswith("sqlite:") and not file_of(url).is_file():
+        raise UsageError(f"there is no index at {url}: no such file")
+    with opened(url, key_file, **fields) as found:
         yield found
 
 
@@ -143,7 +151,7 @@ def query(
         document = typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read as text: {error}") from error
-    with opened(store, key_file, tables=tables) as found:
+    with existing(store, key_file, tables=tables) as found:
         matches = found.query(scope, document, top)
     if json:
         o.print_json({"matches": [asdict(match) for match in matches]})
@@ -164,7 +172,7 @@ def remove(
     json: o.Json = False,
 ) -> None:
     """Erase documents; those that one stood for elect another representative."""
-    with opened(store, key_file, tables=tables) as found:
+    with existing(store, key_file, tables=tables) as found:
         gone = [name for name in ids if found.remove(scope, name)]
     say({"removed": len(gone), "not_there": len(ids) - len(gone)}, json)
 
@@ -172,7 +180,7 @@ def remove(
 @index.command()
 def info(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """What an index is, and how much is in it."""
-    with opened(url, key_file, tables=tables) as found:
+    with existing(url, key_file, tables=tables) as found:
         say(found.stats(), json)
 
 
@@ -181,7 +189,7 @@ def check(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, jso
     """Whether everything in an index is where it should be, every match verified again. Exits with 1 if not."""
     from nearkin.index.upkeep import check as look
 
-    with opened(url, key_file, tables=tables) as found:
+    with existing(url, key_file, tables=tables) as found:
         result = look(found)
     if json:
         o.print_json(result.to_dict())
@@ -200,7 +208,7 @@ def compact(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, j
     """Merge clusters whose representatives verify by now: what an order of arrival, or two processes at once, left apart."""
     from nearkin.index.upkeep import compact as merge
 
-    with opened(url, key_file, tables=tables) as found:
+    with existing(url, key_file, tables=tables) as found:
         say(merge(found), json)
 
 
@@ -220,7 +228,7 @@ def expire(
         nearkin index expire sqlite:///kin.db --record-ttl 90d --bucket-ttl 14d
     """
     times = {"record_ttl": o.seconds(record_ttl, "--record-ttl"), "bucket_ttl": o.seconds(bucket_ttl, "--bucket-ttl")}
-    with opened(url, key_file, tables=tables, **times) as found:
+    with existing(url, key_file, tables=tables, **times) as found:
         say(found.expire(), json)
 
 
@@ -237,7 +245,7 @@ def export(
     from nearkin.jobs import claim_file
 
     claim_file(out, overwrite)
-    with opened(url, key_file, tables=tables) as found:
+    with existing(url, key_file, tables=tables) as found:
         say({"documents": found.export(out), "out": str(out)}, json)
 
 
