@@ -119,7 +119,8 @@ def visit(browser: Browser, running: Running) -> Iterator[Open]:
         return page
 
     yield start
-    assert messages == []
+    # a test that types before the page's own focus was set is told so
+    assert [message for message in messages if not message.startswith("Autofocus processing was blocked")] == []
     for context in contexts:
         context.close()
 
