@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -172,8 +173,8 @@ class _Answer:
             self.status, self.started = message["status"], True
             there = {name for name, _ in message["headers"]}
             message = {**message, "headers": [*message["headers"], *(h for h in self._headers if h[0] not in there)]}
-        # whoever does not take his answer is not waited for longer than one who does not send
-        async with asyncio.timeout(self._idle):
+        # whoever does not take a stream's answers is not waited for longer than one who does not send; others have a timeout
+        async with asyncio.timeout(self._idle) if message.get("more_body") else nullcontext():
             await self._send(message)
 
 

@@ -227,6 +227,9 @@ class Shadow:
                     # it misses a document now, so that it must not answer before it is filled again
                     self._filled = False
                     self._failed += 1
+                    with self._changed:
+                        # everything is looked at then, so also what was touched until now
+                        self._touched.clear()
                     log.warning("the shadow failed; it is filled again", extra={"error": str(error)})
                     self._refuse_jobs("the other index failed, and is filled again")
                     self._pause(LATER)
