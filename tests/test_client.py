@@ -84,6 +84,11 @@ def texts(count: int, seed: int) -> list[str]:
 # -- every method
 
 
+def test_a_piece_that_is_no_text(client: Any, scope: str) -> None:
+    with pytest.raises(nk.UsageError, match="valid Unicode"):
+        client.add_piece(scope, "x", "half a character \ud800")
+
+
 def test_documents(client: Any, scope: str) -> None:
     assert client.ready()
     first = client.upsert(scope, CAT, "one")
@@ -103,7 +108,7 @@ def test_documents(client: Any, scope: str) -> None:
     assert [client.remove(scope, "one"), client.remove(scope, "one")] == [True, False]
 
 
-@pytest.mark.parametrize("id", ["a/b", "https://kin.example/é?x=1#y", "100%25", "a b+c"])
+@pytest.mark.parametrize("id", ["a/b", "https://kin.example/é?x=1#y", "100%25", "a b+c", ".", "..", "a/../b", "%2E"])
 def test_ids_of_any_characters(client: Any, scope: str, id: str) -> None:
     client.upsert(scope, CAT, id)
     assert (client.get(scope, id).id, client.cluster(scope, id).representative, client.remove(scope, id)) == (id, id, True)

@@ -100,3 +100,24 @@ def test_an_index_without_texts_is_rebuilt_where_shingles_are_alike(tmp_path: Pa
             pytest.raises(UsageError, match="other shingles"),
         ):
             beside(live, other)
+
+
+def test_pieces_stay_pieces_in_a_copy(tmp_path: Path) -> None:
+    """Two open documents that resemble each other are not resolved to each other before they are closed."""
+    with Index.open(f"sqlite:///{tmp_path}/a.db", threshold=0.8) as live:
+        texts = [f"document {i} of its own with number {i * 7919}" for i in range(120)]
+        live.upsert_many("a", texts, [str(i) for i in range(120)])
+        for name in ("one", "two"):
+            for piece in PIECES:
+                fold(live, "a", name, f"{piece} {name}")
+        with Index.open(f"sqlite:///{tmp_path}/b.db", threshold=0.4, follow=False, max_batch=50) as anew:
+            beside(live, anew)
+            assert check(anew).sound
+            held = anew.store.entries(scope_of_pieces("a"), ["one", "two"])
+            assert [(entry.leader, entry.posted) for entry in held if entry is not None] == [("one", False), ("two", False)]
+            assert fold(anew, "a", "one", "and one more piece") > 0
+            first, second = seal(anew, "a", "one"), seal(anew, "a", "two")
+            assert first is not None
+            assert second is not None
+            assert (first.kind, second.kind, second.representative) == ("new", "match", "one")
+            assert check(anew).sound
