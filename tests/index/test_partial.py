@@ -70,7 +70,7 @@ def test_bits_and_probes_merge_too() -> None:
             first, second = seal(index, "a", "one"), seal(index, "a", "two")
             assert first is not None
             assert second is not None
-            assert second[0].representative == "one"
+            assert second.representative == "one"
 
 
 def test_pieces_are_bounded_and_expire() -> None:

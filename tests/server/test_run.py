@@ -1,6 +1,7 @@
 """`nearkin serve` as a process."""
 
 import json
+import re
 import signal
 import ssl
 import subprocess
@@ -175,8 +176,11 @@ def test_tokens_from_the_command_line(
 
     made = ask("create", "crawler", "--scopes", "web,team-*", "--rights", "write", "--rate", "10/second")[1]
     assert made.startswith("nk_crawler_")
-    assert ask("list")[1].split() == ["crawler", "web,team-*", "write", "10/second"]
+    assert ask("list")[1] == "crawler  web,team-*  write  10/second  does not end\n"
     assert json.loads(ask("list", "--json")[1])["tokens"][0]["rights"] == ["write"]
     code, _, told = ask("create", "crawler")
     assert (code, "revoke" in told) == (2, True)
+    assert ask("create", "short", "--days", "2")[0] == 0
+    assert re.search(r"short .* until \d{4}-\d\d-\d\d \d\d:\d\d UTC", ask("list")[1])
+    assert ask("create", "never", "--days", "nan")[0] == 2
     assert [ask("revoke", "crawler")[0] for _ in range(2)] == [0, 2]
