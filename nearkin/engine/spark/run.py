@@ -222,6 +222,7 @@ class SparkRun:
             counted = documents.agg(*wanted, f.count(f.when(none & nothing, 1))).first()
             names = ("documents", "shingles", "text_bytes", "signature_bytes", "matchless", "empty")
             facts.update({name: int(value or 0) for name, value in zip(names, counted, strict=True)})
+            loaded = [task["warm"] for task in tasks]
             shares = np.sum([task["shares"] for task in tasks], axis=0) if tasks else np.zeros(3)
             empty, completed = shares[:2] / shares[2] if shares[2] else (0.0, 0.0)
             facts.update(
@@ -229,7 +230,7 @@ class SparkRun:
                 empty_bin_rate=round(float(empty), 6),
                 completed_slot_rate=round(float(completed), 6),
                 build_latency=latency([(seconds, count) for task in tasks for seconds, count in task["latency"]]),
-                kernels_loaded=[round(max(task["warm"] for task in tasks), 3), round(sum(task["warm"] for task in tasks), 3)],
+                kernels_loaded=[round(max(loaded, default=0.0), 3), round(sum(loaded), 3)],
             )
 
     def collapse(self) -> None:

@@ -149,7 +149,6 @@ def test_rows_of_a_frame_that_are_no_documents(spark: SparkSession, frame: DataF
         nks.dedup(some, id="id", colour="red")
 
 
-@pytest.mark.full
 def test_an_empty_frame(spark: SparkSession, frame: DataFrame) -> None:
     for asked in ({}, {"bands": 20, "rows": 5}):
         with nks.dedup(frame.limit(0), id="id", **asked) as result:
