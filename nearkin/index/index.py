@@ -203,8 +203,7 @@ class Index:
     def _go_over(self, move: Move) -> None:
         """To the store that the index has moved to, between steps: none is half here and half there."""
         asked = replace(unasked(self.settings), max_memory=None)
-        to = with_passwords(move.urls, self._urls)
-        opened = open_index(to[0] if len(to) == 1 else to, asked, True)
+        opened = open_index(with_passwords(move.urls, self._urls), asked, True)
         with ExitStack() as stack:
             for lock in self._locks:
                 stack.enter_context(lock)

@@ -46,10 +46,9 @@ def open_index(url: str | Sequence[str], asked: IndexSettings, follow: bool) -> 
         IncompatibleError: The index was made with other settings.
         StoreError: A store cannot be reached, or the moves lead in a circle.
     """
-    passed: list[str] = []
+    passed, urls = list[str](), (url,) if isinstance(url, str) else tuple(url)
     while True:
-        urls = (url,) if isinstance(url, str) else tuple(url)
-        store = open_store(url, asked)
+        store = open_store(urls, asked)
         try:
             header, news = store.claim(header_for(asked)), store.news()
             if not follow or news.move.phase != MOVED:
@@ -60,8 +59,7 @@ def open_index(url: str | Sequence[str], asked: IndexSettings, follow: bool) -> 
         store.close()
         _pass(passed, lasting_name(urls), lasting_name(news.move.urls))
         asked = _onwards(header, asked, store.url)
-        to = with_passwords(news.move.urls, urls)
-        url = to[0] if len(to) == 1 else to
+        urls = with_passwords(news.move.urls, urls)
 
 
 def lasting_name(urls: Sequence[str]) -> str:

@@ -171,7 +171,7 @@ def cut_back(
             back.store.redirect(Move(move.epoch + 1, OPEN))
             return {"opened": " ".join(back.place), "was": move.phase}
         urls = with_passwords(move.urls, (url,) if isinstance(url, str) else url)
-        with Index.open(urls[0] if len(urls) == 1 else urls, materials=materials, tables=tables) as live:
+        with Index.open(urls, materials=materials, tables=tables) as live:
             if live.place != move.urls:
                 raise UsageError(f"the index moved on from {' '.join(move.urls)}: cut back to that first")
             return cut_over(live, back, wait)
@@ -303,9 +303,9 @@ def fill(live: Index, anew: Index, still: Callable[[], bool] = lambda: True) -> 
 def _bring(anew: Index, scope: str, wanted: Mapping[str, Entry | None], same: bool) -> Brought:
     """Documents of a scope as they should be, None for those that should not be there."""
     there = dict(zip(wanted, anew.store.entries(scope, list(wanted)), strict=True))
-    some = [entry for entry in wanted.values() if entry is not None and not _same(entry, there[entry.id])]
     if of_pieces(scope):
         return _bring_pieces(anew, scope, wanted, there, same)
+    some = [entry for entry in wanted.values() if entry is not None and not _same(entry, there[entry.id])]
     most = anew.settings.max_batch
     for part in (some[start : start + most] for start in range(0, len(some), most)):
         anew.upsert_many(scope, [content_of(anew, entry, same) for entry in part], [entry.id for entry in part])

@@ -69,7 +69,6 @@ def open_index(settings: ServerSettings) -> Index:
         KeyRequiredError: Its Spec names a key, and the file has another one or none.
     """
     asked = settings.index_settings()
-    urls = settings.urls if len(settings.urls) > 1 else settings.urls[0]
     if settings.kind == "vector" and asked.spec is None:
         raise UsageError("a server of vectors needs their dimensions: NEARKIN_VECTOR_DIMENSIONS or --index dimensions=384")
     spec, own = asked.spec or Spec(), _own_key(settings)
@@ -77,13 +76,13 @@ def open_index(settings: ServerSettings) -> Index:
         secret, is_made = own
         keyed = replace(asked, spec=replace(spec, base_hash=KEYED, hash_seed=0, key_id=secret.id))
         try:
-            return Index.open(urls, settings=keyed, materials=Materials(secret), tables=settings.tables)
+            return Index.open(settings.urls, settings=keyed, materials=Materials(secret), tables=settings.tables)
         except IncompatibleError:
             # there is an index, made with another key or none: a key that was made for it is of no use
             if is_made:
                 Path(settings.key_file).unlink()
     kept = HashKey.read(settings.key_file) if _is_there(settings.key_file) else None
-    index = Index.open(urls, settings=asked, materials=Materials(kept), tables=settings.tables)
+    index = Index.open(settings.urls, settings=asked, materials=Materials(kept), tables=settings.tables)
     if not index.preparer.vectors:
         try:
             index.materials.shingler(index.spec)
@@ -107,8 +106,7 @@ def open_shadow(settings: ServerSettings, index: Index) -> Shadow | None:
             # nothing but the banding and the place of it differ
             urls, asked = [shadow_store], index.settings
             fields |= {"bands": settings.shadow_bands, "rows": settings.shadow_rows, "probes": settings.shadow_probes}
-        url = urls[0] if len(urls) == 1 else urls
-        return Index.open(url, settings=asked, materials=index.materials, tables=settings.tables, follow=False, **fields)
+        return Index.open(urls, settings=asked, materials=index.materials, tables=settings.tables, follow=False, **fields)
 
     return Shadow(index, (lasting(shadow_store),), opened)
 

@@ -3,6 +3,8 @@
 import json
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -171,14 +173,21 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nearkin.index.rebuilding, "INTERVAL", 0.0)
 
 
-def test_what_the_one_that_answers_took_last_survives_a_kill(tmp_path: Path, at_once: None) -> None:
-    """The other one answers, and has a document that did not reach the first before the server ended."""
+@contextmanager
+def switched(tmp_path: Path) -> Iterator[Index]:
+    """The second one answers, and has the document `one`; what ran beside it has ended."""
     with first(tmp_path) as index:
         shadow = beside(index, tmp_path)
         upsert(shadow, 0, "one")
         settled(shadow)
         shadow.switch(True)
         shadow.close()
+        yield index
+
+
+def test_what_the_one_that_answers_took_last_survives_a_kill(tmp_path: Path, at_once: None) -> None:
+    """The other one answers, and has a document that did not reach the first before the server ended."""
+    with switched(tmp_path) as index:
         index.upsert("a", text(8), "two")
     with first(tmp_path) as index:
         assert index.banding.bands == 32, "it is where it moved to"
@@ -192,12 +201,8 @@ def test_what_the_one_that_answers_took_last_survives_a_kill(tmp_path: Path, at_
 
 def test_another_second_store_takes_nothing_from_the_first(tmp_path: Path, at_once: None) -> None:
     """The second one answers; the server is started with a third, by mistake say."""
-    with first(tmp_path) as index:
-        shadow = beside(index, tmp_path)
-        upsert(shadow, 0, "one")
-        settled(shadow)
-        shadow.switch(True)
-        shadow.close()
+    with switched(tmp_path):
+        pass
     with first(tmp_path) as index:
         third = f"sqlite:///{tmp_path}/third.db"
         other = Shadow(index, (third,), lambda _: Index.open(third, bands=20, rows=5, follow=False))

@@ -60,14 +60,15 @@ SCHEMES: dict[str, Callable[[str, IndexSettings], Store]] = {
 
 
 def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
-    """The store that a URL, or a list of them, names.
+    """The store that a URL, or a list of them, names; a list of one names that one.
 
     Raises:
         UsageError: There is no such kind of store.
         StoreError: It cannot be reached.
     """
     if not isinstance(url, str):
-        return ShardedStore([open_store(one, settings) for one in url])
+        shards = [open_store(one, settings) for one in url]
+        return shards[0] if len(shards) == 1 else ShardedStore(shards)
     scheme = urlsplit(url).scheme
     if scheme in ONE_PORT:
         try:
