@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from nearkin.corpus import Columns
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.work import WorkFolder, disk, dump, write_atomically
+from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
@@ -22,6 +22,7 @@ from nearkin.jobs import RUN, SIGNATURES, Saved, read_run
 from nearkin.keys import HashKey
 from nearkin.report.data import ReportData
 from nearkin.report.page import render
+from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.sketch.materials import Materials
 
 CLUSTERS, REPORT = "clusters.parquet", "report.html"
@@ -99,9 +100,9 @@ def audit_run(
     metrics = FleetMetrics.of_stages(record["stages"], recall.value if recall.total else None)
     record["audit"], record["metrics"] = found.to_dict(), metrics.to_dict()
     record["report"]["audit"] = found.to_dict()
-    with disk(folder):
-        write_atomically(folder / RUN, dump(record))
-        write_atomically(folder / REPORT, render(ReportData.from_dict(record["report"])).encode())
+    with disk_errors(folder):
+        write_durably(folder / RUN, to_json(record))
+        write_durably(folder / REPORT, render(ReportData.from_dict(record["report"])).encode())
     return Audited(found, metrics)
 
 

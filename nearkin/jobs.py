@@ -31,7 +31,7 @@ from nearkin.engine.local.containment import find_contained
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.staged import second_pair_batches, to_final_clusters
-from nearkin.engine.local.work import MANIFEST, WorkFolder, disk, dump, write_atomically
+from nearkin.engine.local.work import MANIFEST, WorkFolder
 from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
@@ -42,6 +42,7 @@ from nearkin.release import VERSION
 from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.data import ReportData
 from nearkin.report.page import render
+from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.sketcher import Sketches
 from nearkin.spec import Spec
@@ -204,7 +205,7 @@ def read_run(path: Path) -> dict[str, Any]:
 def _claim(job: Job, command: str, corpus: FileCorpus) -> WorkFolder:
     """A work folder of this run: the one a killed run left, or a new one."""
     identity = job.identity(command)
-    with disk(job.out.parent):
+    with disk_errors(job.out.parent):
         job.out.parent.mkdir(parents=True, exist_ok=True)
     if job.resume and (job.partial / MANIFEST).exists():
         work = WorkFolder.resume(job.partial, identity)
@@ -242,7 +243,7 @@ def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Pa
     if folder.exists():
         raise UsageError(f"{folder} exists; choose another folder")
     staging = folder.with_name(folder.name + ".partial")
-    with disk(folder.parent):
+    with disk_errors(folder.parent):
         shutil.rmtree(staging, ignore_errors=True)
         (staging / "kept").mkdir(parents=True)
         if isinstance(run.corpus, TableCorpus):
@@ -261,7 +262,7 @@ def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Pa
             "metrics": FleetMetrics.of_stages(run.work.manifest["stages"]).to_dict(),
             "report": data.to_dict(),
         }
-        write_atomically(staging / RUN, dump(facts))
+        write_durably(staging / RUN, to_json(facts))
         staging.rename(folder)
     return folder
 
@@ -307,7 +308,7 @@ def summary_of(job: Job, inputs: list[dict[str, Any]], stages: dict[str, dict[st
 
 def _finish(job: Job, work: WorkFolder, staging: Path, summary: dict[str, Any], data: ReportData) -> dict[str, Any]:
     if job.save_signatures:
-        with disk(staging):
+        with disk_errors(staging):
             (work.path / "sketch").replace(staging / SIGNATURES)
             if (work.path / "keys").exists():
                 (work.path / "keys").replace(staging / SIGNATURES / "keys")
@@ -318,9 +319,9 @@ def _finish(job: Job, work: WorkFolder, staging: Path, summary: dict[str, Any], 
 
 def publish(job: Job, staging: Path, summary: dict[str, Any], data: ReportData) -> None:
     """run.json and the report, then one rename."""
-    with disk(staging):
+    with disk_errors(staging):
         (staging / "report.html").write_text(render(data), "utf-8")
-        write_atomically(staging / RUN, dump(summary))
+        write_durably(staging / RUN, to_json(summary))
         job.materials.write(staging, job.settings.spec)
         if job.out.exists():
             _remove(job.out)
@@ -380,7 +381,7 @@ def pairs_job(job: Job, expand_exact: bool, progress: Progress, relation: str = 
     with PeakMemory() as memory, pairs_run(job, progress, relation) as run:
         schema, batches = pair_table(run, relation, expand_exact)
         staged = run.work.path / "pairs.parquet"
-        with disk(job.out.parent):
+        with disk_errors(job.out.parent):
             rows = tables.write_batches(staged, schema, batches)
             staged.replace(job.out)
         stages = run.work.manifest["stages"]
@@ -415,7 +416,7 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
 
     documents, rejected = 0, Counter[str]()
     progress.stage("sketch", None)
-    with disk(job.out.parent), SignatureWriter(job.out, job.spec) as writer:
+    with disk_errors(job.out.parent), SignatureWriter(job.out, job.spec) as writer:
         for batch, sketches in ordered_map(sketch, corpus.batches(job.columns), job.workers):
             writer.add(make_ids(batch, job.columns, corpus.names), sketches.signatures, sketches.shingles)
             documents += len(batch.rows)
@@ -438,5 +439,5 @@ def claim_file(out: Path, overwrite: bool) -> None:
         raise UsageError(f"{out} is a folder; give the name of a file with --out")
     if out.exists() and not overwrite:
         raise UsageError(f"{out} exists; replace it with --overwrite, or choose another --out")
-    with disk(out.parent):
+    with disk_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,6 @@ from pyspark.sql import functions as f
 
 from nearkin.corpus import Columns, FileCorpus, describe
 from nearkin.engine.local.frequencies import Counting
-from nearkin.engine.local.work import disk
 from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress, Silent
 from nearkin.engine.settings import Settings
@@ -39,6 +38,7 @@ from nearkin.prepare import Asked, Prepared, cut_of, prepare, require_cut, spec_
 from nearkin.report.collect import statistics
 from nearkin.report.data import ReportData
 from nearkin.report.distributed import collect_distributed
+from nearkin.runtime.files import disk_errors
 from nearkin.sketch.materials import DocumentFrequencies, Materials
 from nearkin.spec import Spec
 
@@ -350,7 +350,7 @@ def prepare_files(
 @contextmanager
 def _tables_in(spark: SparkSession, folder: Path) -> Iterator[Tables]:
     """Tables in a folder of their own, for the time being."""
-    with disk(folder):
+    with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         tables = Tables(spark, tempfile.mkdtemp(prefix="nearkin-spark-", dir=folder.absolute()))
     try:

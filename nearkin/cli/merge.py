@@ -22,11 +22,11 @@ def merge(
         nearkin merge monday.arrow tuesday.arrow --out week.arrow
     """
     from nearkin.corpus.signatures import merge_signatures
-    from nearkin.engine.local.work import disk
     from nearkin.jobs import claim_file
+    from nearkin.runtime.files import disk_errors
 
     claim_file(out, overwrite)
-    with disk(out.parent):
+    with disk_errors(out.parent):
         documents = merge_signatures(files, out)
     if json:
         o.print_json({"out": str(out), "documents": documents})

@@ -91,7 +91,7 @@ def plan(
     if out is not None:
         import json as encoder
 
-        from nearkin.engine.local.work import disk as writing
+        from nearkin.runtime.files import disk_errors as writing
 
         with writing(out.parent):
             out.write_text(encoder.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n", "utf-8")

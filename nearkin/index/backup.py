@@ -19,6 +19,7 @@ from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.sqlite import SqliteStore, failing, file_of
 from nearkin.index.stores.urls import SCHEMES
 from nearkin.index.upkeep import check_quickly
+from nearkin.runtime.files import replace_durably, sync_file
 
 OWN_TOOLS = {
     "memory": "it is gone with its process",
@@ -122,20 +123,11 @@ def _staged(path: Path) -> Iterator[Path]:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             yield staging
-            staging.replace(path)
-            _sync(path.parent)
+            sync_file(staging)
+            replace_durably(staging, path)
         finally:
             for beside in ("", "-wal", "-shm", "-journal"):
                 staging.with_name(staging.name + beside).unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    """A file that was renamed is there after a power cut, too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _copied(source: Path, staging: Path, path: Path) -> Copied:

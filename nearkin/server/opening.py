@@ -13,10 +13,10 @@ from nearkin.index.opening import unasked
 from nearkin.index.rebuilding import ANY_SIZE
 from nearkin.index.stores.urls import lasting
 from nearkin.keys import ENVIRONMENT, HashKey
+from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server.prober import GoldenPair, read_pairs
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import Shadow
-from nearkin.server.tokens import write_private
 from nearkin.sketch.materials import Materials
 from nearkin.spec import KEYED, Spec
 
@@ -122,7 +122,7 @@ def _own_key(settings: ServerSettings) -> tuple[HashKey, bool] | None:
         raise UsageError(f"the key's environment variable {settings.key_file.removeprefix(ENVIRONMENT)} is not set")
     secret, line = HashKey.generate()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_private(path, line + "\n")
+    write_durably(path, f"{line}\n".encode(), PRIVATE_FILE)
     about = {"file": settings.key_file, "key": secret.id}
     log.warning("made a secret key; keep a copy, the index is of no use without it", extra=about)
     return secret, True

@@ -8,7 +8,6 @@ import fcntl
 import hashlib
 import hmac
 import json
-import os
 import re
 import secrets
 import time
@@ -18,13 +17,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nearkin.errors import UsageError
+from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server.rates import parse_rate
 
 RIGHTS = ("read", "write", "metrics", "admin")
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 TOKEN = re.compile(r"nk_(?P<name>[a-z0-9][a-z0-9-]{0,62})_(?P<secret>[A-Za-z0-9_-]{43})")
 EVERY = "*"
-PRIVATE = 0o600
 MILLENNIUM = 1000 * 366 * 86400
 NOBODY = hashlib.sha256(b"nobody").hexdigest()
 
@@ -167,18 +166,10 @@ class Tokens:
                 self.refresh()
                 yield
                 rows = [{**asdict(who), "hash": digest} for _, (digest, who) in sorted(self._held.items())]
-                write_private(self.path, json.dumps({"tokens": rows}, indent=1) + "\n")
+                write_durably(self.path, (json.dumps({"tokens": rows}, indent=1) + "\n").encode(), PRIVATE_FILE)
                 self.refresh()
         except OSError as error:
             raise UsageError(f"{self.path} cannot be written: {error.strerror}") from error
-
-
-def write_private(path: Path, text: str) -> None:
-    """A file that only its owner reads, replaced whole."""
-    staging = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "w") as out:
-        out.write(text)
-    staging.replace(path)
 
 
 def _valid(who: Principal | None) -> Principal | None:

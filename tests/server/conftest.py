@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server.app import create_app
 from nearkin.server.settings import ServerSettings
-from nearkin.server.tokens import write_private
 from tests.services import KEY
 
 Serve = Callable[..., TestClient]
@@ -24,7 +24,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
         def start(**settings: Any) -> TestClient:
             if not (tmp_path / "key").exists():
-                write_private(tmp_path / "key", KEY)
+                write_durably(tmp_path / "key", KEY.encode(), PRIVATE_FILE)
             paths = {"key_file": str(tmp_path / "key"), "tokens": tmp_path / "tokens.json"}
             fields = {"store": "memory://", "source_rate": "1000000/second", **paths, **settings}
             app = create_app(ServerSettings.read(**fields))

@@ -8,10 +8,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.errors import KeyRequiredError, UsageError
+from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server.app import create_app
 from nearkin.server.opening import Parts
 from nearkin.server.settings import ServerSettings
-from nearkin.server.tokens import Principal, Tokens, write_private
+from nearkin.server.tokens import Principal, Tokens
 from tests.server.conftest import Serve
 from tests.services import redis_server
 
@@ -289,11 +290,11 @@ def test_a_keyed_index_is_not_opened_without_its_key(serve: Serve, tmp_path: Pat
     for other in (None, "00" * 16 + "\n"):
         key.unlink()
         if other is not None:
-            write_private(key, other)
+            write_durably(key, other.encode(), PRIVATE_FILE)
         with pytest.raises(KeyRequiredError, match="key"):
             Parts.opened(ServerSettings.read(store=store, key_file=str(key)))
         assert key.exists() == (other is not None), "no key is made for an index that has another one"
-        write_private(key, kept)
+        write_durably(key, kept.encode(), PRIVATE_FILE)
     Parts.opened(ServerSettings.read(store=store, key_file=str(key))).close()
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.corpus import Batch, Columns, Corpus
-from nearkin.engine.local.work import disk
 from nearkin.engine.progress import Progress
+from nearkin.runtime.files import disk_errors
 from nearkin.sketch.materials import DocumentFrequencies, Materials
 from nearkin.spec import Spec
 from nearkin.threads import Borrowed, ordered_map
@@ -42,9 +42,9 @@ def count_frequencies(counting: Counting, share: float = 0.0) -> DocumentFrequen
 
     progress.stage("frequencies", None)
     documents = 0
-    with disk(folder):
+    with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with disk(folder), tempfile.TemporaryDirectory(prefix="frequencies-", dir=folder) as parts:
+    with disk_errors(folder), tempfile.TemporaryDirectory(prefix="frequencies-", dir=folder) as parts:
         names = [Path(parts) / f"{part:02d}" for part in range(1 << PART_BITS)]
         bounds = np.arange(1, 1 << PART_BITS, dtype=np.uint64) << np.uint64(64 - PART_BITS)
         with ExitStack() as stack:

@@ -17,9 +17,10 @@ import pyarrow.ipc
 
 from nearkin.corpus import CONTENTS, Batch, Columns, Corpus, Quarantine, make_ids
 from nearkin.engine.local.documents import KEYS, arrays_of
-from nearkin.engine.local.work import WorkFolder, dump, write_atomically
+from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Progress
 from nearkin.measures import Measure
+from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.sketch.sketcher import Keyer, Sketches
 from nearkin.threads import Borrowed, ordered_map
 
@@ -176,7 +177,8 @@ class SketchWriter:
             segments += 1
         self._pending = []
         self.position = self.position._replace(segments=segments, rejected_bytes=self._quarantine.flush())
-        write_atomically(self.folder / CHECKPOINT, dump(self.position._asdict()))
+        with disk_errors(self.folder):
+            write_durably(self.folder / CHECKPOINT, to_json(self.position._asdict()))
         self._last = time.monotonic()
 
     def _open(self, name: str, valid: int) -> BinaryIO:

@@ -11,34 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from nearkin.errors import RunError, UsageError
+from nearkin.errors import UsageError
+from nearkin.runtime.files import disk_errors, to_json, write_durably
 
 MANIFEST = "manifest.json"
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """The file is there whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    with disk(path.parent):
-        temporary.write_bytes(data)
-        temporary.replace(path)
-
-
-@contextmanager
-def disk(folder: Path) -> Iterator[None]:
-    """Turns a failure to write into a RunError with the folder and the way out."""
-    try:
-        yield
-    except OSError as error:
-        raise RunError(
-            f"cannot write in {folder}: {error.strerror or error}. Free some space or fix the permissions, then run the same "
-            "command with --resume"
-        ) from error
-
-
-def dump(value: Any) -> bytes:
-    """Readable, deterministic JSON."""
-    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 class WorkFolder:
@@ -51,7 +27,7 @@ class WorkFolder:
     @classmethod
     def create(cls, path: Path, identity: dict[str, Any], **other: Any) -> "WorkFolder":
         """An empty one; `identity` is what a resumed run must share, `other` goes into the manifest beside it."""
-        with disk(path.parent):
+        with disk_errors(path.parent):
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir(parents=True)
         work = cls(path, {"identity": identity, "stages": {}, **other})
@@ -80,7 +56,7 @@ class WorkFolder:
         """Records the facts put into the yielded dictionary, and the seconds, once the body ends well."""
         facts: dict[str, Any] = {}
         began = time.perf_counter()
-        with disk(self.path):
+        with disk_errors(self.path):
             yield facts
         facts["seconds"] = round(time.perf_counter() - began, 3)
         self.manifest["stages"][name] = facts
@@ -108,7 +84,8 @@ class WorkFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _save(self) -> None:
-        write_atomically(self.path / MANIFEST, dump(self.manifest))
+        with disk_errors(self.path):
+            write_durably(self.path / MANIFEST, to_json(self.manifest))
 
 
 def first_difference(before: Any, now: Any, where: str = "") -> str | None:

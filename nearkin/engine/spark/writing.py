@@ -6,11 +6,11 @@ from pathlib import Path
 import orjson
 from pyspark.sql import functions as f
 
-from nearkin.engine.local.work import disk
 from nearkin.engine.spark.rereading import WRITTEN, Writing
 from nearkin.engine.spark.run import SparkRun, facts_of
 from nearkin.engine.spark.sources import FileSource
 from nearkin.errors import RunError
+from nearkin.runtime.files import disk_errors
 
 
 def write_kept_files(run: SparkRun, folder: Path, annotate: bool) -> None:
@@ -20,7 +20,7 @@ def write_kept_files(run: SparkRun, folder: Path, annotate: bool) -> None:
         RunError: The inputs have changed.
     """
     assert isinstance(run.source, FileSource)
-    with disk(folder.parent):
+    with disk_errors(folder.parent):
         folder.mkdir(parents=True)
     rows = run.source.beside(run.rows)
     written = facts_of(rows.mapInArrow(Writing(run.request, str(folder.absolute()), annotate).files, WRITTEN))
@@ -42,7 +42,7 @@ def write_pairs(run: SparkRun, folder: Path) -> None:
 
 def write_rejected(run: SparkRun, path: Path) -> None:
     """rejected.jsonl, line for line that of the local engine."""
-    with disk(path.parent), path.open("wb") as file:
+    with disk_errors(path.parent), path.open("wb") as file:
         for row in run.rejected.orderBy(f.col("doc")).toLocalIterator():
             place = {name: value for name, value in json.loads(row.place).items() if value is not None}
             file.write(orjson.dumps({**place, "reason": row.reason, "raw": row.raw}) + b"\n")

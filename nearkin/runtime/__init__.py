@@ -1,0 +1,1 @@
+"""What every part of nearkin stands on and no part of the pipeline is: files."""

@@ -1,0 +1,99 @@
+"""Files that survive a power cut: written whole, synced, and private where they hold texts or secrets.
+
+A rename is durable only after three steps in this order: the data of the new file is synced, the file is renamed, the folder is
+synced (T. S. Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014, section 4).
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from nearkin.errors import RunError
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+SHARED_FILE = 0o644
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Raises a failure to write as a RunError that names the folder and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"cannot write in {folder}: {error.strerror or error}. Free some space or fix the permissions, then run the same "
+            "command with --resume"
+        ) from error
+
+
+def to_json(value: Any) -> bytes:
+    """Returns readable JSON with sorted keys, so that equal values are equal bytes."""
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable: files created, renamed or deleted there."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_file(path: Path) -> None:
+    """Makes the content of a file durable; its name needs `sync_folder`."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Makes a folder durable with everything below it: the content of its files first, then the names."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            path = Path(parent, name)
+            if path.is_file() and not path.is_symlink():
+                sync_file(path)
+        sync_folder(Path(parent))
+
+
+def replace_durably(staged: Path, target: Path) -> None:
+    """Renames a file or folder over `target`, whose content must be synced before, and makes the new name durable."""
+    staged.replace(target)
+    sync_folder(target.parent)
+    if staged.parent != target.parent:
+        sync_folder(staged.parent)
+
+
+def write_durably(path: Path, data: bytes, mode: int = SHARED_FILE) -> None:
+    """Writes a file that is complete or absent after a kill and after a power cut.
+
+    Args:
+        path: The file; it is replaced if it exists.
+        data: Its content.
+        mode: Permissions of the file, before the process's umask. Use PRIVATE_FILE for texts and secrets.
+
+    Raises:
+        OSError: If the file cannot be written. What stood at `path` is unchanged.
+    """
+    staged = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with suppress(FileNotFoundError):
+        # left by a killed process that had the same number
+        staged.unlink()
+    # O_EXCL: never follow a link, never write into a file that somebody else has made
+    handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        replace_durably(staged, path)
+    except BaseException:
+        staged.unlink(missing_ok=True)
+        raise
