@@ -88,10 +88,15 @@ class Allowed:
     """A dependency: the asker must have a right, and, where the path names a scope, see it.
 
     A scope that a token does not see answers alike, whether it has documents or not.
+
+    Args:
+        right: The right that the token must have.
+        cost: The number of documents that a request counts as.
+        every_scope: Whether the answer is about all scopes together, so that a token of some scopes is refused.
     """
 
-    def __init__(self, right: str, cost: int = 1) -> None:
-        self.right, self.cost = right, cost
+    def __init__(self, right: str, cost: int = 1, *, every_scope: bool = False) -> None:
+        self.right, self.cost, self.every_scope = right, cost, every_scope
 
     async def __call__(self, request: Request, _: Annotated[object, Security(BEARER)] = None) -> Principal:
         gate: Gate = request.app.state.gate
@@ -103,6 +108,8 @@ class Allowed:
         scope = request.path_params.get("scope")
         if not who.may(self.right):
             raise ProblemError("forbidden", f"this needs the right {self.right}")
+        if self.every_scope:
+            require_every_scope(who)
         if scope is not None:
             require_scope(who, scope)
         if self.cost:
@@ -156,6 +163,16 @@ def require_scope(who: Principal, scope: str) -> None:
         raise ProblemError("forbidden", "this token does not see that scope")
 
 
+def require_every_scope(who: Principal) -> None:
+    """Requires a token of all scopes, for answers that count over scopes or change all of them.
+
+    Raises:
+        ProblemError: If the token sees some scopes only.
+    """
+    if not who.sees_every_scope:
+        raise ProblemError("forbidden", "this is about all scopes together; it needs a token with the scope *")
+
+
 def named(name: str, what: str) -> str:
     """A scope or an id as it came in a path or body.
 
@@ -170,7 +187,7 @@ def named(name: str, what: str) -> str:
 Reader = Annotated[Principal, Depends(Allowed("read"))]
 Writer = Annotated[Principal, Depends(Allowed("write"))]
 StreamWriter = Annotated[Principal, Depends(Allowed("write", cost=0))]
-Scraper = Annotated[Principal, Depends(Allowed("metrics", cost=0))]
-Admin = Annotated[Principal, Depends(Allowed("admin"))]
+Scraper = Annotated[Principal, Depends(Allowed("metrics", cost=0, every_scope=True))]
+Admin = Annotated[Principal, Depends(Allowed("admin", every_scope=True))]
 ScopeName = Annotated[str, Path(min_length=1, max_length=1024, description="Tenant or group.")]
 DocumentId = Annotated[str, Path(min_length=1, max_length=1024, description="Of a document.")]

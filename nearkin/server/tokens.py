@@ -60,6 +60,18 @@ class Principal:
         """
         return any(scope.startswith(name[:-1]) if name.endswith(EVERY) else scope == name for name in self.scopes)
 
+    @property
+    def sees_every_scope(self) -> bool:
+        """Whether the token has the scope `*`, as everything that counts over all scopes requires.
+
+        Examples:
+            >>> Principal("boss", ("*",), ("admin",)).sees_every_scope
+            True
+            >>> Principal("team", ("team-*",), ("admin",)).sees_every_scope
+            False
+        """
+        return EVERY in self.scopes
+
 
 LOCAL = Principal("local", (EVERY,), RIGHTS)
 """Whoever asks a server without tokens, which listens on this machine only."""

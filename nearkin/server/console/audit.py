@@ -103,4 +103,4 @@ def _chart(found: Audit) -> Component:
     )
 
 
-PAGE = Page("audit", "Audit", "admin", build)
+PAGE = Page("audit", "Audit", "admin", build, every_scope=True)

@@ -94,7 +94,7 @@ def build_app(static: Mapping[str, str]) -> Dash:
 def page_of(visit: Visit, path: str | None = None) -> Page | None:
     """What a path shows; None if there is nothing that this token may see."""
     named = PAGES.get(visit.path if path is None else path.removeprefix(ROOT))
-    return named or next((page for page in CHOSEN if visit.who.may(page.right)), None)
+    return named or next((page for page in CHOSEN if visit.may_open(page)), None)
 
 
 async def _head(pathname: str) -> list[Component]:
@@ -102,7 +102,7 @@ async def _head(pathname: str) -> list[Component]:
     shown_page = page_of(visit, pathname)
     links = []
     for page in CHOSEN:
-        if visit.who.may(page.right):
+        if visit.may_open(page):
             here = shown.aria(current="page") if page is shown_page else {}
             links.append(html.Li(html.A(page.name, href=address(page.path), **here)))
     brand = html.P(["nearkin", html.Span("console")], className="brand")
@@ -124,7 +124,7 @@ async def _main(pathname: str, search: str) -> list[Component]:
     page = page_of(visit, pathname)
     if page is None:
         return [*shown.heading("Nothing to look at"), shown.note("This token may write, and not read.")]
-    visit.require(page.right)
+    visit.require_page(page)
     visit.service.require_ready()
     return await page.build(visit, dict(parse_qsl((search or "").removeprefix("?"))))
 

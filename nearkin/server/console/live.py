@@ -37,7 +37,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
 
 async def _refresh(_: int | None) -> list[Component]:
     visit = current()
-    visit.require("metrics")
+    visit.require_page(PAGE)
     visit.service.require_ready()
     return await _drawn(visit)
 
@@ -156,4 +156,4 @@ def connect(app: Dash) -> None:
     app.callback(Output("live", "children"), Input("live-clock", "n_intervals"), prevent_initial_call=True)(_refresh)
 
 
-PAGE = Page("live", "Live", "metrics", build, connect)
+PAGE = Page("live", "Live", "metrics", build, connect, every_scope=True)

@@ -80,4 +80,4 @@ def told(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else visible(str(value))
 
 
-PAGE = Page("shadow", "Shadow", "admin", build)
+PAGE = Page("shadow", "Shadow", "admin", build, every_scope=True)

@@ -9,7 +9,7 @@ from dash import Dash
 from dash.development.base_component import Component
 
 from nearkin.index.entry import RESERVED
-from nearkin.server.access import Gate, require_scope
+from nearkin.server.access import Gate, require_every_scope, require_scope
 from nearkin.server.console.recents import Recents
 from nearkin.server.problems import ProblemError
 from nearkin.server.service import Service
@@ -48,6 +48,20 @@ class Visit:
         """
         if not self.who.may(right):
             raise ProblemError("forbidden", f"this needs a token with the right {right}")
+
+    def may_open(self, page: "Page") -> bool:
+        """Returns whether the token has the right that a page needs, and all scopes where the page is about all of them."""
+        return self.who.may(page.right) and (self.who.sees_every_scope or not page.every_scope)
+
+    def require_page(self, page: "Page") -> None:
+        """Requires that the token may open a page.
+
+        Raises:
+            ProblemError: If it may not.
+        """
+        self.require(page.right)
+        if page.every_scope:
+            require_every_scope(self.who)
 
     def require_scope(self, scope: str) -> None:
         """That documents of a scope may be shown.
@@ -98,6 +112,7 @@ class Page:
         right: That it needs.
         build: Its content, from the visit and the query of its address.
         connect: Registers what happens on it.
+        every_scope: Whether it shows facts of all scopes together, so that a token of some scopes may not open it.
     """
 
     path: str
@@ -105,6 +120,7 @@ class Page:
     right: str
     build: Build
     connect: Callable[[Dash], None] = lambda app: None
+    every_scope: bool = False
 
 
 def address(page: str, **query: str) -> str:
