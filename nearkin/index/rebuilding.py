@@ -255,11 +255,19 @@ def accept(live: Index, anew: Index, *never: str) -> None:
         raise UsageError(f"an index at {live.store.url} cannot move to {where}; give the URL of another store")
     if (move.phase, move.urls) == (MOVED, live.place):
         # where the index came from: who opens it is led to the live one until it is settled
+        _carry_protection(live, anew)
         return
     if anew.store.counts()["records"] and (move.phase, move.urls) != (FILLING, live.place):
         raise UsageError(f"{where} has documents already; rebuild into an empty store")
     anew.store.redirect(Move(move.epoch + 1, FILLING, live.place))
+    _carry_protection(live, anew)
     anew.look()
+
+
+def _carry_protection(live: Index, anew: Index) -> None:
+    """Keeps a copy from being served to everybody where the original was not."""
+    if live.store.is_protected():
+        anew.store.protect()
 
 
 def _fence(anew: Index) -> None:

@@ -22,6 +22,12 @@ class Store(Protocol):
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         """Writes the header if there is none; returns the one that is there."""
 
+    def protect(self) -> None:
+        """Marks the index for good as one that was served with tokens; marking it again changes nothing."""
+
+    def is_protected(self) -> bool:
+        """Returns whether the index was marked by `protect`."""
+
     def news(self) -> News:
         """Whether the index moves, and its generation: one small look."""
 

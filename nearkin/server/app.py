@@ -12,7 +12,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from nearkin.errors import UsageError
+from nearkin.errors import NearkinError, StoreError, UsageError
+from nearkin.index.index import Index
 from nearkin.release import VERSION
 from nearkin.server import documents, facts
 from nearkin.server import models as m
@@ -20,7 +21,7 @@ from nearkin.server.access import Gate
 from nearkin.server.guard import Guard, request_id_of
 from nearkin.server.logs import configure
 from nearkin.server.observe import Exposition, Instruments, install_traces, prometheus
-from nearkin.server.opening import Parts
+from nearkin.server.opening import Parts, require_protection
 from nearkin.server.parsing import invalid
 from nearkin.server.problems import MEDIA_TYPE, ProblemError
 from nearkin.server.rates import Rates
@@ -61,9 +62,14 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
         rates = Rates(settings.limits_store)
         app.state.gate = Gate(tokens, rates, settings.source_rate, settings.failures, anonymous)
         opened = await asyncio.to_thread(Parts.opened, settings) if parts is None else parts
+        try:
+            await asyncio.to_thread(require_protection, opened.index, tokens, settings)
+        except NearkinError:
+            opened.close()
+            raise
         async with Service.opened(settings, opened, counting) as service:
             app.state.service = service
-            jobs = [asyncio.create_task(_keep_refreshing(tokens))]
+            jobs = [asyncio.create_task(_keep_refreshing(tokens, opened.index))]
             if app.state.exposition is not None:
                 jobs.append(asyncio.create_task(app.state.exposition.keep_leaving()))
             if console is not None:
@@ -113,6 +119,11 @@ def require_tokens(settings: ServerSettings) -> tuple[Tokens, bool]:
             f"{settings.host} can be reached from other machines, and {settings.tokens} has no token: make one with nearkin "
             "token create NAME --rights admin, or say --allow-anonymous"
         )
+    about = {"file": str(tokens.path), "tokens": len(tokens)}
+    if anonymous and not tokens.is_kept:
+        log.warning("there are no tokens: whoever reaches this server has every right", extra=about)
+    else:
+        log.info("tokens", extra=about)
     return tokens, anonymous
 
 
@@ -126,13 +137,20 @@ def mount_console(app: FastAPI, shared: Path | None) -> "Console":
     return console
 
 
-async def _keep_refreshing(tokens: Tokens) -> None:
+async def _keep_refreshing(tokens: Tokens, index: Index) -> None:
+    """Reads the tokens again when they change, and marks the index once it needs one."""
     was = ""
+    marked = index.place if tokens.is_kept else ()
     while True:
         await asyncio.sleep(TOKENS_EVERY)
         try:
             tokens.refresh()
             was = ""
+            if tokens.is_kept and marked != index.place:
+                await asyncio.to_thread(index.store.protect)
+                marked = index.place
+        except StoreError as error:
+            log.warning("the index could not be marked as protected", extra={"error": str(error)})
         except UsageError as error:
             # a file that cannot be read leaves the tokens as they were
             if str(error) != was:

@@ -17,6 +17,7 @@ from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server.prober import GoldenPair, read_pairs
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import Shadow
+from nearkin.server.tokens import Tokens
 from nearkin.sketch.materials import Materials
 from nearkin.spec import KEYED, Spec
 
@@ -90,6 +91,23 @@ def open_index(settings: ServerSettings) -> Index:
             index.close()
             raise
     return index
+
+
+def require_protection(index: Index, tokens: Tokens, settings: ServerSettings) -> None:
+    """Marks an index that is served with tokens, and refuses to serve a marked one to everybody.
+
+    A tokens file that is gone, or that is looked for in another folder, must not open an index that was closed before.
+
+    Raises:
+        UsageError: If the index was served with tokens before, there are none now, and nobody asked for `allow_anonymous`.
+    """
+    if tokens.is_kept:
+        index.store.protect()
+    elif index.store.is_protected() and not settings.allow_anonymous:
+        raise UsageError(
+            f"{index.store.url} was served with tokens before, and {tokens.path} does not exist: name the file with --tokens, "
+            f"make a token with nearkin token create NAME --file {tokens.path}, or pass --allow-anonymous to serve everybody"
+        )
 
 
 def open_shadow(settings: ServerSettings, index: Index) -> Shadow | None:

@@ -5,8 +5,9 @@ import tempfile
 
 import uvicorn
 
+from nearkin.errors import NearkinError
 from nearkin.server.app import SHARED, create_app, prepare_process, require_tokens
-from nearkin.server.opening import Parts
+from nearkin.server.opening import Parts, require_protection
 from nearkin.server.settings import ServerSettings
 
 GRACE = 30
@@ -23,9 +24,14 @@ def serve(settings: ServerSettings) -> None:
     # what it writes (the store, the key, tokens) is its owner's alone
     os.umask(0o077)
     prepare_process(settings)
-    require_tokens(settings)
+    tokens, _ = require_tokens(settings)
     # here, so that what is wrong is one sentence; and before workers start, so that one process makes key and header
     parts = Parts.opened(settings)
+    try:
+        require_protection(parts.index, tokens, settings)
+    except NearkinError:
+        parts.close()
+        raise
     options = {
         "host": settings.host,
         "port": settings.port,

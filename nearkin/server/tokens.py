@@ -81,7 +81,8 @@ class Tokens:
     """The tokens of a file; read again when it changes."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        # absolute: messages and logs say which file is meant, wherever the process was started
+        self.path = path.absolute()
         self._stamp: tuple[int, int] | None = None
         self._held: dict[str, tuple[str, Principal]] = {}
         self.refresh()

@@ -11,6 +11,7 @@ import nearkin as nk
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.index.entry import Changes
 from nearkin.index.index import Index
+from nearkin.index.rebuilding import beside
 from nearkin.sketch.materials import Materials
 from tests.index.conftest import Clock, Opener, corpus, near, words
 
@@ -438,3 +439,23 @@ def test_what_is_asked_for_wrongly(opened: Opener) -> None:
     ):
         with pytest.raises(UsageError, match=said):
             opened(**fields)
+
+
+def test_protection_is_kept_and_carried(opened: Opener, url: "str | list[str]", tmp_path: Path) -> None:
+    """The mark of an index that was served with tokens survives a reopening, and a copy of the index has it too."""
+    index = opened()
+    assert not index.store.is_protected()
+    index.upsert("a", TEXT, "x")
+    for _ in range(2):
+        index.store.protect()
+    assert index.store.is_protected()
+    if url != "memory://":
+        index.close()
+        index = opened()
+        assert index.store.is_protected()
+        assert index.get("a", "x") is not None
+        assert index.stats()["records"] == 1
+    with Index.open(f"sqlite:///{tmp_path}/copy.db", threshold=0.7, follow=False) as copy:
+        assert not copy.store.is_protected()
+        beside(index, copy)
+        assert copy.store.is_protected()

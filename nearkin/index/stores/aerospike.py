@@ -118,6 +118,12 @@ class AerospikeStore:
         held: dict[str, Any] = json.loads(self._agreed("header", json.dumps(header, sort_keys=True)))
         return held
 
+    def protect(self) -> None:
+        self._agreed("protected", 1)
+
+    def is_protected(self) -> bool:
+        return self._records.read(META, ["protected"])[0] is not None
+
     def news(self) -> News:
         return self._moves.news(self._steps.refuse)
 

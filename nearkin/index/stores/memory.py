@@ -44,11 +44,18 @@ class MemoryStore:
         self._lock = RLock()
         self._bytes, self._leaders = 0, 0
         self._move, self._generation = Move(), 0
+        self._protected = False
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
             self._header = self._header or header
             return self._header
+
+    def protect(self) -> None:
+        self._protected = True
+
+    def is_protected(self) -> bool:
+        return self._protected
 
     def news(self) -> News:
         with self._lock:

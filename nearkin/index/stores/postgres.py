@@ -153,6 +153,14 @@ class PostgresStore:
             found: dict[str, Any] = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'header'").fetchone()[0]
             return found
 
+    def protect(self) -> None:
+        with self._transaction() as run:
+            run.execute(f"INSERT INTO {self._s}.meta VALUES ('protected', 'true') ON CONFLICT DO NOTHING")
+
+    def is_protected(self) -> bool:
+        with self._reading() as run:
+            return bool(run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'protected'").fetchall())
+
     def news(self) -> News:
         with self._reading() as run:
             found = dict(run.execute(f"SELECT name, value FROM {self._s}.meta WHERE name IN ('move', 'generation')"))

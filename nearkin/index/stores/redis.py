@@ -189,6 +189,14 @@ class RedisStore:
         header_there: dict[str, Any] = json.loads(found)
         return header_there
 
+    def protect(self) -> None:
+        with self._failing():
+            self._client.set(self._key("protected"), "1", nx=True)
+
+    def is_protected(self) -> bool:
+        with self._failing():
+            return self._client.get(self._key("protected")) is not None
+
     def news(self) -> News:
         with self._failing():
             epoch, phase, urls, generation = self._client.hmget(self._key("move"), "epoch", "phase", "urls", "generation")

@@ -79,6 +79,12 @@ class ShardedStore:
             raise IncompatibleError(f"the shards {self.url} belong to indexes that were made differently")
         return plain[0]
 
+    def protect(self) -> None:
+        self._all(lambda _, shard: shard.protect())
+
+    def is_protected(self) -> bool:
+        return any(self._all(lambda _, shard: shard.is_protected()))
+
     def news(self) -> News:
         found = self._all(lambda _, shard: shard.news())
         move = max((news.move for news in found), key=lambda move: move.epoch)

@@ -209,6 +209,14 @@ class SqliteStore:
             found: dict[str, Any] = json.loads(self._db.execute("SELECT value FROM meta WHERE name = 'header'").fetchone()[0])
             return found
 
+    def protect(self) -> None:
+        with self._lock, self._failing():
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('protected', '1')")
+
+    def is_protected(self) -> bool:
+        with self._lock, self._failing():
+            return bool(self._db.execute("SELECT value FROM meta WHERE name = 'protected'").fetchall())
+
     def news(self) -> News:
         with self._lock, self._failing():
             return self._news()

@@ -1,0 +1,70 @@
+"""An index that was served with tokens is not served to everybody because their file is not found."""
+
+from pathlib import Path
+
+import pytest
+
+from nearkin.cli.app import run
+from nearkin.errors import UsageError
+from nearkin.server.app import create_app
+from nearkin.server.settings import ServerSettings
+from nearkin.server.tokens import Principal, Tokens
+from tests.server.conftest import Serve
+from tests.server.test_run import server
+
+READER = Principal("one", ("*",), ("read",))
+
+
+def test_a_lost_tokens_file_opens_no_door(serve: Serve, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/kin.db"
+    Tokens(tmp_path / "tokens.json").create(READER)
+    assert serve(store=store, keyed=False).get("/v1/spec").status_code == 401
+    (tmp_path / "tokens.json").unlink()
+    with pytest.raises(UsageError, match=r"served with tokens before.*tokens\.json does not exist.*--allow-anonymous"):
+        serve(store=store, keyed=False)
+    assert serve(store=store, keyed=False, allow_anonymous=True).get("/v1/spec").status_code == 200, "if told so"
+    Tokens(tmp_path / "tokens.json").create(READER)
+    assert serve(store=store, keyed=False).get("/v1/spec").status_code == 401
+
+
+def test_another_folder_opens_no_door(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The default path of the tokens is relative: a server started elsewhere over the same store finds none."""
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    for folder in (home, elsewhere):
+        folder.mkdir()
+    monkeypatch.chdir(home)
+    assert run(["token", "create", "one"]) == 0
+    store = ("--store", f"sqlite:///{tmp_path}/kin.db", "--no-keyed")
+    with server(home, *store):
+        pass
+    monkeypatch.chdir(elsewhere)
+    assert run(["serve", *store]) == 2
+    assert f"{elsewhere}/nearkin-tokens.json does not exist" in capfd.readouterr().err
+
+
+def test_a_token_made_while_the_door_is_open_marks_the_index(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.server.app.TOKENS_EVERY", 0.01)
+    client = serve(store=f"sqlite:///{tmp_path}/kin.db", keyed=False)
+    store = client.app.state.service.index.store  # type: ignore[attr-defined]
+    assert not store.is_protected()
+    Tokens(tmp_path / "tokens.json").create(READER)
+    while not store.is_protected():
+        client.get("/healthz")
+
+
+def test_the_log_says_which_tokens_are_used_and_that_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = ServerSettings.read(store="memory://", tokens=Path("tokens.json"))
+    with caplog.at_level("INFO", "nearkin.server"):
+        create_app(settings)
+        Tokens(tmp_path / "tokens.json").create(READER)
+        create_app(settings)
+    first, second = (record for record in caplog.records if hasattr(record, "tokens"))
+    assert (first.levelname, first.file, first.tokens) == ("WARNING", f"{tmp_path}/tokens.json", 0)  # type: ignore[attr-defined]
+    assert (second.levelname, second.file, second.tokens) == ("INFO", f"{tmp_path}/tokens.json", 1)  # type: ignore[attr-defined]
