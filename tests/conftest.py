@@ -1,16 +1,20 @@
 """What every suite shares: `--full` runs the full sizes; a browser."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.services import program
+from tests.services import log_tails, program
 
 # A kernel compiles at its first call, so the first example of a property takes as long as it takes.
 settings.register_profile("nearkin", deadline=None, derandomize=True)
 settings.load_profile("nearkin")
+
+
+PATIENCE = 300_000
+"""Milliseconds that a browser waits for an element; only a failing test waits that long."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,6 +27,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "full" in item.keywords:
                 item.add_marker(skip)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds the ends of the logs of servers to the report of a test that fails."""
+    report = yield
+    if report.failed:
+        report.sections += [(f"log of {server}", tail) for server, tail in log_tails()]
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,8 @@
-"""Programs that some tests need besides Python: found, or their tests are skipped, or failed where they are required."""
+"""Programs that some tests need besides Python: found, or their tests are skipped, or failed where they are required.
+
+Every server that a test starts writes a log file, and a test that fails prints the ends of these files (tests/conftest.py).
+Tests wait for conditions with `wait_until`, whose time limits grow with a measured factor on a slow or busy machine.
+"""
 
 import os
 import pwd
@@ -11,9 +15,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,23 +52,85 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(port: int, process: "subprocess.Popen[bytes]", seconds: float = 30.0) -> None:
-    """Until something listens; an error if the process ends before."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+WORK = 200_000
+"""Rounds of the loop that `slowness` times."""
+IDLE_SECONDS = 0.02
+"""Time of that loop on an idle core of the slowest machine that the time limits were chosen for."""
+LOG_TAIL = 4_000
+"""Characters of a server's log that are shown when a test fails."""
+
+LOGS: dict[Path, str] = {}
+"""Log files of the servers started by this process, with what each server is."""
+
+
+def slowness() -> float:
+    """Measures how many times slower than an idle reference machine this one is at the moment; at least 1."""
+    began = time.monotonic()
+    total = 0
+    for number in range(WORK):
+        total += number & 3
+    return max(1.0, (time.monotonic() - began) / IDLE_SECONDS)
+
+
+def wait_until(
+    condition: Callable[[], object], what: str, seconds: float = 60.0, process: "subprocess.Popen[Any] | None" = None
+) -> None:
+    """Waits until a condition holds.
+
+    Args:
+        condition: Called again and again until it returns something true.
+        what: The condition in words, for the error.
+        seconds: Time limit on an idle machine. When it is over, it is multiplied by the measured `slowness`.
+        process: A process that must stay alive meanwhile.
+
+    Raises:
+        RuntimeError: If the process ends first.
+        TimeoutError: If the time is over. The logs of servers are printed with the test's failure.
+    """
+    began, limit = time.monotonic(), seconds
+    while not condition():
+        if process is not None and process.poll() is not None:
+            raise RuntimeError(f"{process.args} ended with {process.returncode} before {what}")
+        if time.monotonic() - began > limit:
+            limit = max(limit, seconds * slowness())
+            if time.monotonic() - began > limit:
+                raise TimeoutError(f"not after {limit:.0f} s: {what}")
+        time.sleep(0.02)
+
+
+def log_tails() -> list[tuple[str, str]]:
+    """Returns (server, end of its log) for the servers started by this process whose logs still exist."""
+    tails = []
+    for path, server in LOGS.items():
+        if path.is_file():
+            text = path.read_text("utf-8", "replace")
+            tails.append((f"{server}, {path.name}", text[-LOG_TAIL:]))
+    return tails
+
+
+def start_process(
+    line: list[str], log: Path, env: dict[str, str] | None = None, cwd: Path | None = None, owner: dict[str, int] | None = None
+) -> "subprocess.Popen[bytes]":
+    """Starts a server whose output is appended to a log file."""
+    LOGS[log] = " ".join(Path(part).name for part in line[:4])
+    with log.open("ab") as out:
+        return subprocess.Popen(line, stdout=out, stderr=out, cwd=cwd, env=env, **(owner or {}))
+
+
+def wait_for(port: int, process: "subprocess.Popen[bytes]", seconds: float = 60.0) -> None:
+    """Waits until something listens on a port; raises if the process ends before."""
+
+    def listens() -> bool:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        if process.poll() is not None:
-            raise RuntimeError(f"{process.args} ended with {process.returncode}")
-        time.sleep(0.05)
-    raise TimeoutError(f"nothing listens on port {port}")
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(listens, f"something listens on port {port}", seconds, process)
 
 
 def start_redis(folder: Path, port: int, *options: str) -> "subprocess.Popen[bytes]":
     """A Redis that listens."""
     line = [program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *options]
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+    process = start_process(line, folder / "redis.log")
     wait_for(port, process)
     return process
 
@@ -71,6 +138,7 @@ def start_redis(folder: Path, port: int, *options: str) -> "subprocess.Popen[byt
 @contextmanager
 def redis_server(folder: Path, *options: str) -> Iterator[int]:
     """A Redis of its own on a free port; yields the port."""
+    folder.mkdir(exist_ok=True)
     port = free_port()
     process = start_redis(folder, port, *options)
     try:
@@ -88,15 +156,10 @@ def start_serving(
         key.touch(0o600)
         key.write_text(KEY)
     line = [sys.executable, "-m", "nearkin", "serve", "--port", str(port), "--log-level", "warning", *options]
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(line, cwd=folder, stdout=log, stderr=log)
+    process = start_process(line, folder / "log", cwd=folder)
     try:
         wait_for(port, process, seconds)
-        until = time.monotonic() + seconds
-        while not _is_ready(f"{scheme}://127.0.0.1:{port}"):
-            if time.monotonic() > until or process.poll() is not None:
-                raise TimeoutError(f"{process.args} is not ready")
-            time.sleep(0.05)
+        wait_until(lambda: _is_ready(f"{scheme}://127.0.0.1:{port}"), "the server is ready", seconds, process)
     except BaseException:
         process.kill()
         process.wait()
@@ -108,9 +171,9 @@ def _is_ready(url: str) -> bool:
     # a certificate of a test's own making
     trusting = ssl._create_unverified_context()
     try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=5, context=trusting) as answer:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=60, context=trusting) as answer:
             return bool(answer.status == 200)
-    except urllib.error.URLError:
+    except (urllib.error.URLError, TimeoutError, ConnectionError):
         return False
 
 
@@ -142,11 +205,19 @@ def postgres_server(folder: Path) -> Iterator[int]:
         folder.chmod(0o755)
     made = [initdb, "-D", str(data), "-U", "nearkin", "--auth=trust", "-E", "UTF8", "--locale=C", "-N"]
     subprocess.run(made, check=True, capture_output=True, cwd="/", **owner)
-    line = [str(Path(initdb).parent / "postgres"), "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", str(data)]
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **owner)
+    # -F: a killed server keeps what it wrote, only a power cut would not; stalls of a busy disk do not stop the tests
+    line = [str(Path(initdb).parent / "postgres"), "-F", "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", str(data)]
+    process = start_process(line, folder / "postgres.log", cwd=Path("/"), owner=owner)
     try:
         wait_for(port, process)
+        wait_until(lambda: _accepts(port), "PostgreSQL accepts connections", process=process)
         yield port
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()
+
+
+def _accepts(port: int) -> bool:
+    """Whether PostgreSQL is through with starting; it listens before."""
+    ready = [program("pg_isready", folders="usr/lib/postgresql/*/bin"), "-q", "-h", "127.0.0.1", "-p", str(port)]
+    return subprocess.run(ready, check=False).returncode == 0

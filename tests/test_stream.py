@@ -21,7 +21,7 @@ from nearkin.errors import StoreError
 from nearkin.index.upkeep import check
 from nearkin.stream import Consumed, Consumer, Event, IndexSink, RedisSource, ServerSink, Source, StreamSettings, document_of
 from tests.index.conftest import corpus
-from tests.services import free_port, nearkin_server, redis_server, start_serving
+from tests.services import free_port, nearkin_server, redis_server, start_serving, wait_until
 
 NUMBERS = itertools.count()
 
@@ -329,13 +329,6 @@ def is_alive(process: "subprocess.Popen[str]") -> bool:
     return True
 
 
-def wait_until(what: Any, seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def documents_in(path: Path) -> int:
     if not path.exists():
         return 0
@@ -359,7 +352,11 @@ def test_killed_and_restarted_it_loses_nothing(
     path = tmp_path / "kin.db"
     for part in range(1, kills + 1):
         process = start(stream, "--store", f"sqlite:///{path}")
-        wait_until(lambda process=process, part=part: is_alive(process) and reached(path, documents * part // 4), 600)
+        wait_until(
+            lambda process=process, part=part: is_alive(process) and reached(path, documents * part // 4),
+            f"part {part} of 4 is done",
+            600,
+        )
         process.kill()
         process.communicate()
         assert 0 < documents_in(path) < documents
@@ -379,7 +376,7 @@ def test_to_a_server_that_is_killed(stream: Stream, start: Start, tmp_path: Path
     process = start(stream, "--server", f"http://127.0.0.1:{port}", "--until-empty")
     try:
         stream.fill(corpus(documents, seed=4))
-        wait_until(lambda: documents_in(tmp_path / "nearkin.db") > documents // 4)
+        wait_until(lambda: documents_in(tmp_path / "nearkin.db") > documents // 4, "a quarter is stored")
         serving.kill()
         serving.wait()
         serving = start_serving(tmp_path, port)
@@ -407,7 +404,7 @@ def test_a_server_refuses_one_document(stream: Stream, tmp_path: Path) -> None:
 def test_it_stops_gracefully(stream: Stream, start: Start, tmp_path: Path) -> None:
     stream.fill(corpus(100))
     process = start(stream, "--store", f"sqlite:///{tmp_path}/kin.db")
-    wait_until(lambda: documents_in(tmp_path / "kin.db") == 100)
+    wait_until(lambda: documents_in(tmp_path / "kin.db") == 100, "100 documents are stored")
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 0

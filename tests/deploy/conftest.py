@@ -3,7 +3,6 @@
 import json
 import os
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nearkin.server.tokens import Principal, Tokens
-from tests.services import free_port, wait_for
+from tests.services import free_port, start_process, wait_for, wait_until
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -50,16 +49,12 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NEARKIN_")}
     if "NEARKIN_CACHE_DIR" in os.environ:
         clean["NEARKIN_CACHE_DIR"] = os.environ["NEARKIN_CACHE_DIR"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(line, cwd=folder, env=clean, stderr=log)
+    process = start_process(line, folder / "log", env=clean, cwd=folder)
     try:
         wait_for(port, process, 120)
         found = Live(f"http://127.0.0.1:{port}", writer, admin, folder)
-        until = time.monotonic() + 300
         with found.client() as client:
-            while client.get("/readyz").status_code != 200:
-                assert time.monotonic() < until, (folder / "log").read_text()
-                time.sleep(0.1)
+            wait_until(lambda: client.get("/readyz").status_code == 200, "the server is ready", 300, process)
         yield found
     finally:
         process.terminate()

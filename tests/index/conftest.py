@@ -73,7 +73,7 @@ def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> "str
     if kind == "redis":
         return f"redis://127.0.0.1:{request.getfixturevalue('redis_port')}/0?prefix=test{number}"
     if kind == "postgres":
-        return f"postgresql://nearkin@127.0.0.1:{request.getfixturevalue('postgres_port')}/postgres?schema=test{number}"
+        return f"postgresql://nearkin@127.0.0.1:{request.getfixturevalue('postgres_port')}/postgres?schema=test{number}&connect_timeout=300"
     return {"memory": "memory://", "sqlite": f"sqlite:///{folder}/index{number}.db"}[kind]
 
 

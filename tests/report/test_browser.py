@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from nearkin.cli.app import run as command
+from tests.conftest import PATIENCE
 
 PHONE, DESK = {"width": 400, "height": 800}, {"width": 1200, "height": 900}
 OVERLAPPING = """() => {
@@ -40,7 +41,9 @@ def page(browser: Browser, run: Path, request: pytest.FixtureRequest) -> Iterato
     """The report, open; a message on the browser's console is a failure."""
     options = getattr(request, "param", {"viewport": DESK})
     context = browser.new_context(**options)
-    page, messages = context.new_page(), list[str]()
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    messages: list[str] = []
     page.on("console", lambda message: messages.append(message.text))
     page.on("pageerror", lambda error: messages.append(str(error)))
     page.on("request", lambda asked: messages.append(asked.url) if not asked.url.startswith("file:") else None)
@@ -136,6 +139,7 @@ def test_paper_is_white_and_whole(page: Page, tmp_path: Path) -> None:
 
 def test_without_scripts_the_numbers_are_there(browser: Browser, run: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto(f"file://{run / 'report.html'}")
     assert not page.locator("#what-if-panel").is_visible()

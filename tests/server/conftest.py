@@ -1,6 +1,5 @@
 """Servers for tests: in this process, with everything that they keep in a folder of their own."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +11,7 @@ from starlette.testclient import TestClient
 from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server.app import create_app
 from nearkin.server.settings import ServerSettings
-from tests.services import KEY
+from tests.services import KEY, wait_until
 
 Serve = Callable[..., TestClient]
 
@@ -29,10 +28,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             fields = {"store": "memory://", "source_rate": "1000000/second", **paths, **settings}
             app = create_app(ServerSettings.read(**fields))
             client = stack.enter_context(TestClient(app, "http://localhost", raise_server_exceptions=False))
-            until = time.monotonic() + 120
-            while client.get("/readyz").status_code != 200:
-                assert time.monotonic() < until, "the server does not get ready"
-                time.sleep(0.02)
+            wait_until(lambda: client.get("/readyz").status_code == 200, "the server is ready", 120)
             return client
 
         yield start

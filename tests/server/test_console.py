@@ -18,8 +18,9 @@ from nearkin.server.console.mount import COOKIE
 from nearkin.server.console.recents import SUFFIX, Recents
 from nearkin.server.console.sessions import secret_of
 from nearkin.server.tokens import Principal, Tokens
+from tests.conftest import PATIENCE
 from tests.server.conftest import Serve
-from tests.services import free_port, wait_for
+from tests.services import free_port, start_process, wait_for, wait_until
 
 PHONE, DESK = {"width": 400, "height": 800}, {"width": 1200, "height": 900}
 PAGES = ("live", "try", "clusters", "clusters?scope=news&id=first", "tuning", "buckets", "shadow", "audit")
@@ -65,12 +66,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     (folder / "audit.json").write_text(json.dumps(AUDIT))
     port = free_port()
     line = [sys.executable, "-m", "nearkin", "serve", "--port", str(port), "--audit", "audit.json", "--log-level", "warning"]
-    server = subprocess.Popen(line, cwd=folder)
+    server = start_process(line, folder / "log", cwd=folder)
     try:
         wait_for(port, server)
         url = f"http://127.0.0.1:{port}"
-        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {admin}"}, timeout=60) as client:
-            until_ready(client)
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {admin}"}, timeout=300) as client:
+            wait_until(lambda: client.get("/readyz").status_code == 200, "the server is ready", 120, server)
             for scope, id, text in (
                 ("news", "first", variant()),
                 ("news", "second", variant(30)),
@@ -86,13 +87,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         server.wait()
 
 
-def until_ready(client: httpx.Client) -> None:
-    for _ in range(600):
-        if client.get("/readyz").status_code == 200:
-            return
-    raise TimeoutError("the server does not get ready")
-
-
 Open = Callable[..., Page]
 
 
@@ -105,6 +99,7 @@ def visit(browser: Browser, running: Running) -> Iterator[Open]:
     def start(token: str | None = None, path: str = "", **options: object) -> Page:
         context = browser.new_context(**{"viewport": DESK, **options})  # type: ignore[arg-type]
         contexts.append(context)
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.on("console", lambda message: messages.append(message.text))
         page.on("pageerror", lambda error: messages.append(str(error)))
@@ -146,6 +141,7 @@ def test_logging_in_and_out_leaves_the_token_nowhere(visit: Open, running: Runni
 
 def test_a_wrong_token_is_told(browser: Browser, running: Running) -> None:
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
     page.goto(f"{running.url}/console/clusters")
     page.get_by_label("Token").fill("nk_boss_wrong")
     page.get_by_role("button", name="Log in").click()
@@ -239,7 +235,7 @@ def test_figures_move_by_themselves(visit: Open, running: Running) -> None:
     with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {running.admin}"}) as client:
         for _ in range(20):
             client.post("/v1/scopes/news/documents", json={"id": "first", "text": variant()}).raise_for_status()
-    page.wait_for_function("() => Number(document.querySelector('#live dl dd').textContent) > 0", timeout=15_000)
+    page.wait_for_function("() => Number(document.querySelector('#live dl dd').textContent) > 0")
     assert float(tile.text_content() or 0) > 0
     page.locator("#live-rates .main-svg").first.wait_for()
 
@@ -352,7 +348,7 @@ def test_hostile_documents_are_text(visit: Open, running: Running) -> None:
 
 
 def test_nobody_comes_in_without_a_session(running: Running) -> None:
-    with httpx.Client(base_url=f"{running.url}/console/", timeout=30) as client:
+    with httpx.Client(base_url=f"{running.url}/console/", timeout=300) as client:
         for path in ("", "live", "clusters?scope=news&id=first"):
             answer = client.get(path)
             assert (answer.status_code, answer.headers["location"]) == (303, "/console/login")
@@ -377,7 +373,7 @@ def test_nobody_comes_in_without_a_session(running: Running) -> None:
 
 def test_other_sites_cannot_act_through_a_browser(running: Running) -> None:
     host = running.url.removeprefix("http://")
-    with httpx.Client(base_url=f"{running.url}/console/", timeout=30) as client:
+    with httpx.Client(base_url=f"{running.url}/console/", timeout=300) as client:
         form = {"token": running.admin}
         for headers in (
             {"Sec-Fetch-Site": "cross-site"},
@@ -393,7 +389,7 @@ def test_other_sites_cannot_act_through_a_browser(running: Running) -> None:
 
 
 def test_what_browsers_are_told(running: Running) -> None:
-    with httpx.Client(base_url=f"{running.url}/console/", timeout=30) as client:
+    with httpx.Client(base_url=f"{running.url}/console/", timeout=300) as client:
         door = client.get("login")
         assert "script" not in door.headers["content-security-policy"]
         answer = client.post("login", data={"token": running.admin}, headers=SAME)

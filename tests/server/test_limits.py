@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from nearkin.index.index import Index
 from tests.server.conftest import Serve
-from tests.services import free_port, start_serving
+from tests.services import free_port, start_serving, wait_until
 
 URL = "/v1/scopes/a/documents"
 TEXT = "a text that waits until somebody has time for it, {} or later"
@@ -46,9 +46,7 @@ def test_a_request_that_takes_too_long_is_answered_and_its_document_still_taken(
     answer = client.post(URL, json={"id": "late", "text": TEXT})
     assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "timeout", "1")
     gate.set()
-    until = time.monotonic() + 60
-    while client.get(f"{URL}/late").status_code != 200:
-        assert time.monotonic() < until
+    wait_until(lambda: client.get(f"{URL}/late").status_code == 200, "the late document is stored")
     assert client.post(URL, json={"id": "late", "text": TEXT}).json()["kind"] == "exact"
 
 
@@ -57,9 +55,7 @@ def test_what_would_wait_too_long_is_put_off(serve: Serve, gate: threading.Event
     gate.clear()
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(client.post, URL, json={"id": str(i), "text": TEXT.format(i)}) for i in range(4)]
-        until = time.monotonic() + 60
-        while depth(client) < 4:
-            assert time.monotonic() < until
+        wait_until(lambda: depth(client) >= 4, "four documents wait")
         told = client.post(URL, json={"id": "one too many", "text": TEXT})
         assert (told.status_code, told.json()["code"], told.headers["retry-after"]) == (503, "busy", "1")
         gate.set()

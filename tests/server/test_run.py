@@ -21,7 +21,7 @@ from nearkin.index.upkeep import check
 from nearkin.keys import HashKey
 from nearkin.server.settings import ServerSettings
 from nearkin.sketch.materials import Materials
-from tests.services import free_port, start_serving
+from tests.services import free_port, start_serving, wait_until
 
 LINE = [sys.executable, "-m", "nearkin", "serve"]
 
@@ -84,14 +84,14 @@ def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
             ).status_code == 503:
                 time.sleep(0.1)
             assert answer.status_code == 200, answer.text
-        until = time.monotonic() + 30
-        while True:
-            lines = httpx.get(f"{url}/metrics").text.splitlines()
-            counted = [line for line in lines if line.startswith("nearkin_upserts_total{")]
-            if sum(float(line.rsplit(" ", 1)[1]) for line in counted) == 60:
-                break
-            assert time.monotonic() < until, counted
-            time.sleep(0.2)
+        counted: list[str] = []
+
+        def all_are_counted() -> bool:
+            lines = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
+            counted[:] = [line for line in lines if line.startswith("nearkin_upserts_total{")]
+            return sum(float(line.rsplit(" ", 1)[1]) for line in counted) == 60
+
+        wait_until(all_are_counted, "the metrics of both workers count 60 documents")
         assert all('worker="' in line for line in counted)
         assert {httpx.get(f"{url}/v1/scopes/a/documents/{i}").status_code for i in range(60)} == {200}
 

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from nearkin.index.upkeep import check
 from nearkin.server.prober import probe, read_pairs
 from nearkin.server.shadow import Shadow
 from tests.server.conftest import Serve
+from tests.services import wait_until
 
 URL = "/v1/scopes/a/documents"
 
@@ -30,13 +30,14 @@ def text(i: int) -> str:
 
 def facts(client: TestClient, documents: int = 0) -> dict[str, object]:
     """Once the shadow has seen so many."""
-    until = time.monotonic() + 60
-    while True:
-        found: dict[str, object] = client.get("/v1/shadow").json()
-        if found["filled"] and not found["behind"] and found["sides"]["shadow"]["documents"] >= documents:  # type: ignore[index]
-            return found
-        assert time.monotonic() < until, found
-        time.sleep(0.02)
+    found: dict[str, Any] = {}
+
+    def has_caught_up() -> bool:
+        found.update(client.get("/v1/shadow").json())
+        return bool(found["filled"] and not found["behind"] and found["sides"]["shadow"]["documents"] >= documents)
+
+    wait_until(has_caught_up, f"the shadow has {documents} documents")
+    return found
 
 
 def both(tmp_path: Path, **more: object) -> dict[str, object]:
@@ -86,10 +87,7 @@ def test_a_shadow_that_missed_something_does_not_answer(serve: Serve, tmp_path: 
 
     monkeypatch.setattr(shadow.waiting.store, "apply", failing)
     assert client.post(URL, json={"id": "one", "text": text(0)}).status_code == 200
-    until = time.monotonic() + 60
-    while not client.get("/v1/shadow").json()["failed"]:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until(lambda: client.get("/v1/shadow").json()["failed"], "the shadow has failed")
     told = client.post("/v1/shadow", json={"live": "shadow"})
     assert (told.status_code, told.json()["code"]) == (409, "conflict")
 
@@ -157,10 +155,10 @@ def beside(index: Index, tmp_path: Path) -> Shadow:
 
 
 def settled(*shadows: Shadow) -> None:
-    until = time.monotonic() + 60
-    while any(not shadow.facts()["filled"] or shadow.facts()["behind"] for shadow in shadows):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    def is_settled() -> bool:
+        return all(shadow.facts()["filled"] and not shadow.facts()["behind"] for shadow in shadows)
+
+    wait_until(is_settled, "the shadows are filled")
 
 
 def upsert(shadow: Shadow, i: int, id: str) -> None:

@@ -59,6 +59,7 @@ class PostgresStore:
 
     Args:
         url: Of the database, with `?schema=` for the schema (`nearkin` by default) beside libpq's own options.
+            `connect_timeout` also bounds how long opening the store waits for the first connection (at least 30 s).
         most: Postings of a bucket.
     """
 
@@ -86,7 +87,8 @@ class PostgresStore:
             configure=_configure,
         )
         with self._failing():
-            self._pool.open(wait=True, timeout=TIMEOUT)
+            # the first connection may take longer than a later one is waited for: the URL says how long
+            self._pool.open(wait=True, timeout=max(TIMEOUT, float(options.get("connect_timeout", 0))))
             self._make()
 
     @property
