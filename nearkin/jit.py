@@ -5,14 +5,15 @@ machine code behind, silently wrong. Here the cache folder is named by a hash of
 compile mode (Numba adds the CPU to each entry), so any edit starts an empty folder.
 """
 
-import atexit
+import errno
 import hashlib
 import os
 import platform
-import shutil
 import stat
 import tempfile
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -26,8 +27,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 KERNEL_FILES = ("kernels.py", "jit.py")
 PACKAGE = Path(__file__).parent
+NAMED = "NEARKIN_CACHE_DIR"
+TRUSTED = "NEARKIN_CACHE_TRUSTED"
+"""Set beside NEARKIN_CACHE_DIR if no other user can reach that folder, whatever the modes of the folders above it say: volumes
+of a Kubernetes pod are writable by everybody, and nobody else is there."""
+MAX_LINKS = 40
+"""Symbolic links followed on the way to the cache folder, as the kernel does."""
+OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+OTHERS_MAY_ENTER = 0o077
 
 
+@cache
 def source_hash() -> str:
     """Hash over every kernel source, the compiler's versions and its mode: the name of the cache folder."""
     digest = hashlib.sha256()
@@ -41,7 +51,7 @@ def source_hash() -> str:
 
 def user_folder() -> Path | None:
     """NEARKIN_CACHE_DIR, else the user's cache folder; None where there is neither (no HOME)."""
-    if named := os.environ.get("NEARKIN_CACHE_DIR"):
+    if named := os.environ.get(NAMED):
         return Path(named)
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "nearkin"
@@ -49,41 +59,129 @@ def user_folder() -> Path | None:
     return Path(home) / ".cache" / "nearkin" if home else None
 
 
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
+class UntrustedFolderError(Exception):
+    """A folder that another user can change. What is cached there would be loaded and run in this process."""
 
 
-def _private(folder: Path) -> bool:
-    """Whether nobody else can write there: cached machine code is loaded and run."""
+def trusted_folder(folder: Path, verify_above: bool = True) -> Path:
+    """Returns the resolved path of a private cache folder, which is created if needed.
+
+    Numba's index files are pickles, so whoever can write one runs code in this process. Every folder and every symbolic link
+    on the way must belong to this user or to root, and no folder may be writable by others unless it is sticky. Each part is
+    verified before the next one is looked up; another user can therefore not exchange a part after it was verified.
+
+    Args:
+        folder: The cache folder. It must belong to this user and must not be writable by others, sticky or not.
+        verify_above: Whether the folders above it are verified too. False is for volumes that one container has to itself.
+
+    Raises:
+        UntrustedFolderError: If another user can change the folder or the way to it. The message names the part.
+        OSError: If the folder cannot be created or entered.
+    """
+    user = os.getuid()
+    absolute = Path.cwd() / folder
+    current = Path(absolute.anchor)
+    pending = list(absolute.parts[1:])
+    links = 0
+    if verify_above:
+        _require_unchangeable(current, current.lstat(), user)
+    while pending:
+        part = pending.pop(0)
+        if part == "..":
+            current = current.parent
+            continue
+        child = current / part
+        status = _found_or_created(child)
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(child))
+            if verify_above:
+                _require_owner(child, status, user)
+            target = child.readlink()
+            pending = [*target.parts[1 if target.is_absolute() else 0 :], *pending]
+            current = Path(target.anchor) if target.is_absolute() else current
+            continue
+        if verify_above:
+            _require_unchangeable(child, status, user)
+        current = child
+    _require_private(current, user)
+    with tempfile.TemporaryFile(dir=current):
+        return current
+
+
+def _found_or_created(folder: Path) -> os.stat_result:
+    with suppress(FileNotFoundError):
+        return folder.lstat()
+    with suppress(FileExistsError):  # another process was faster; what it made is verified like everything else
+        folder.mkdir(mode=0o700)
+    return folder.lstat()
+
+
+def _require_owner(path: Path, status: os.stat_result, user: int) -> None:
+    if status.st_uid not in (0, user):
+        raise UntrustedFolderError(f"{path} belongs to user {status.st_uid}, neither to user {user} nor to root")
+
+
+def _require_unchangeable(folder: Path, status: os.stat_result, user: int) -> None:
+    """Verifies that other users cannot rename or replace what this user and root have in a folder."""
+    _require_owner(folder, status, user)
+    if status.st_mode & OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX:
+        raise UntrustedFolderError(f"{folder} is writable by other users")
+
+
+def _require_private(folder: Path, user: int) -> None:
+    """Verifies that nobody else has written, or can write, the files of a folder."""
     status = folder.lstat()
-    own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-    return stat.S_ISDIR(status.st_mode) and own and not status.st_mode & 0o022
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    if status.st_uid != user:
+        raise UntrustedFolderError(f"{folder} belongs to user {status.st_uid}, not to user {user}")
+    if status.st_mode & OTHERS_MAY_WRITE:
+        raise UntrustedFolderError(f"{folder} is writable by other users")
+    for path in folder.iterdir():
+        try:
+            found = path.lstat()
+        except FileNotFoundError:  # another process of this user has renamed it
+            continue
+        if found.st_uid != user or stat.S_ISLNK(found.st_mode):
+            raise UntrustedFolderError(f"{path} was made by another user, or is a symbolic link")
+        if status.st_mode & OTHERS_MAY_ENTER and found.st_mode & OTHERS_MAY_WRITE:
+            raise UntrustedFolderError(f"{path} is writable by other users")
 
 
-def _temporary_folder(name: str) -> Path:
-    """A folder shared by this user's processes, or one of this process alone if somebody else owns that name."""
-    user = os.getuid() if hasattr(os, "getuid") else "user"
-    shared = Path(tempfile.gettempdir()) / f"nearkin-jit-{user}"
-    if _writable(shared) and _private(shared):
-        return shared / name
-    alone = Path(tempfile.mkdtemp(prefix="nearkin-jit-"))
-    atexit.register(shutil.rmtree, alone, ignore_errors=True)
-    return alone
+def _user_id() -> int | str:
+    return os.getuid() if hasattr(os, "getuid") else "user"
 
 
 @cache
-def cache_folder() -> Path:
-    """Where this process keeps compiled kernels."""
+def cache_folder() -> Path | None:
+    """Returns the folder in which this process keeps compiled kernels, or None if no folder can be trusted.
+
+    The user's folder comes first, then one of the user's in the system's temporary folder. Without either, kernels are compiled
+    by each process.
+    """
     name = source_hash()
-    user = user_folder()
-    if user is not None and _writable(user / name):
-        return user / name
-    return _temporary_folder(name)
+    candidates = [Path(tempfile.gettempdir()) / f"nearkin-jit-{_user_id()}" / name]
+    if (chosen := user_folder()) is not None:
+        candidates.insert(0, chosen / name)
+    for folder in candidates:
+        try:
+            if hasattr(os, "getuid"):
+                return trusted_folder(folder, verify_above=not (os.environ.get(TRUSTED) and os.environ.get(NAMED)))
+            folder.mkdir(parents=True, exist_ok=True)
+        except UntrustedFolderError as error:
+            warnings.warn(
+                f"compiled kernels are not kept in {folder}: {error}. Cached machine code is run, so fix the owner and the "
+                "mode, or name another folder in NEARKIN_CACHE_DIR",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        except OSError:
+            continue
+        else:
+            return folder
+    return None
 
 
 class _Locator(caching._CacheLocator):  # type: ignore[misc]
@@ -96,7 +194,7 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
         return str(cache_folder())
 
     def get_source_stamp(self) -> str:
-        return cache_folder().name
+        return source_hash()
 
     def get_disambiguator(self) -> str:
         return hashlib.sha256(self._unit.encode()).hexdigest()[:10]
@@ -126,6 +224,6 @@ def inlined(function: Function) -> Function:
 
 def _compiled(function: Function, forceinline: bool) -> Function:
     compiled: Any = njit(nogil=True, error_model="numpy", forceinline=forceinline)(function)
-    if not config.DISABLE_JIT:
+    if not config.DISABLE_JIT and cache_folder() is not None:
         compiled._cache = _KernelCache(function)
     return compiled

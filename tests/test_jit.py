@@ -1,4 +1,5 @@
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import nearkin
+from nearkin.jit import UntrustedFolderError, trusted_folder
 
 HASHES = "from nearkin.hashing.families import *; print(int(hash_values([b'near'], key_of('xxh3', 0))[0]))"
 SKETCH = "import nearkin as nk; print(nk.sketch(['one two three four'], nk.Spec(k=8)).tolist())"
@@ -65,6 +67,150 @@ def test_a_cache_folder_that_is_somebody_elses_is_not_used(installed: Path, tmp_
     shared.chmod(0o777)
     python(HASHES, installed, TMPDIR=str(tmp_path))
     assert not list(shared.rglob("*.nbi"))
+
+
+@pytest.mark.parametrize("variable", ["NEARKIN_CACHE_DIR", "XDG_CACHE_HOME", "HOME"])
+def test_code_planted_in_a_writable_cache_folder_does_not_run(installed: Path, tmp_path: Path, variable: str) -> None:
+    """Numba's index files are pickles: whoever can write one runs code in the processes that load it."""
+    shared, mark = tmp_path / "shared", tmp_path / "code-has-run"
+    shared.mkdir()
+    python(HASHES, installed, **{variable: str(shared)})
+    planted = pickle.dumps(Planted(str(mark)))
+    indexes = list(shared.rglob("*.nbi"))
+    assert indexes
+    for path in indexes:
+        path.write_bytes(planted)
+    for path in [shared, *shared.rglob("*")]:
+        path.chmod(0o777)
+    private = tmp_path / "private"
+    private.mkdir()
+    python(HASHES, installed, **{variable: str(shared), "TMPDIR": str(private)})
+    assert not mark.exists()
+    assert list(private.rglob("*.nbi"))
+
+
+class Planted:
+    """A pickle that leaves a mark when it is loaded."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (self.mark, "w")
+
+
+def test_a_private_cache_folder_is_created_with_the_folders_above_it(tmp_path: Path) -> None:
+    found = trusted_folder(tmp_path / "a" / "b")
+    assert found == (tmp_path / "a" / "b").resolve()
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "a", found)] == [0o700, 0o700]
+    assert trusted_folder(found) == found
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+def test_a_cache_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    folder = trusted_folder(tmp_path / "cache")
+    folder.chmod(mode)
+    with pytest.raises(UntrustedFolderError, match="writable by other users"):
+        trusted_folder(folder)
+
+
+@pytest.mark.parametrize(("mode", "trusted"), [(0o777, False), (0o775, False), (0o1777, True), (0o755, True)])
+def test_every_folder_above_the_cache_is_verified(tmp_path: Path, mode: int, trusted: bool) -> None:
+    """In a sticky folder others cannot rename what is not theirs, so /tmp is no danger."""
+    above = tmp_path / "above"
+    trusted_folder(above / "inner" / "cache")
+    above.chmod(mode)
+    if trusted:
+        assert trusted_folder(above / "inner" / "cache").is_dir()
+    else:
+        with pytest.raises(UntrustedFolderError, match="above is writable by other users"):
+            trusted_folder(above / "inner" / "cache")
+
+
+def test_a_volume_of_a_pod_is_used_if_the_operator_says_that_nobody_else_is_there(installed: Path, tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    volume.chmod(0o777)
+    python(HASHES, installed, NEARKIN_CACHE_DIR=str(volume), TMPDIR=str(volume))
+    assert not list(volume.rglob("*.nbi"))
+    python(HASHES, installed, NEARKIN_CACHE_DIR=str(volume), NEARKIN_CACHE_TRUSTED="1", TMPDIR=str(volume))
+    assert list(volume.rglob("*.nbi"))
+    next(iter(volume.glob("*/*.nbi"))).parent.chmod(0o777)
+    with pytest.raises(UntrustedFolderError, match="writable by other users"):
+        trusted_folder(next(iter(volume.glob("*/*.nbi"))).parent, verify_above=False)
+
+
+def test_a_symbolic_link_to_a_writable_folder_is_refused(tmp_path: Path) -> None:
+    target = trusted_folder(tmp_path / "target")
+    (tmp_path / "link").symlink_to(target)
+    assert trusted_folder(tmp_path / "link") == target
+    target.chmod(0o777)
+    with pytest.raises(UntrustedFolderError, match="target is writable by other users"):
+        trusted_folder(tmp_path / "link")
+
+
+def test_a_symbolic_link_through_a_writable_folder_is_refused(tmp_path: Path) -> None:
+    """Whoever can write the folder in which the link's target lies could exchange the target."""
+    target = trusted_folder(tmp_path / "open" / "target")
+    (tmp_path / "link").symlink_to("./elsewhere/../open/target")
+    (tmp_path / "elsewhere").mkdir()
+    assert trusted_folder(tmp_path / "link") == target
+    target.parent.chmod(0o777)
+    with pytest.raises(UntrustedFolderError, match="open is writable by other users"):
+        trusted_folder(tmp_path / "link")
+
+
+def test_a_link_that_leads_to_itself_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="symbolic links"):
+        trusted_folder(tmp_path / "loop" / "cache")
+
+
+def test_folders_of_another_user_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root trusts nobody else's folders either: what is seen here by changing who asks holds for user 0 as well."""
+    folder = trusted_folder(tmp_path / "cache")
+    if os.getuid() == 0:
+        os.chown(folder, 12345, -1)
+        monkeypatch.setattr(os, "getuid", lambda: 0)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(UntrustedFolderError, match="belongs to user"):
+        trusted_folder(folder)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
+def test_root_refuses_a_cache_below_a_folder_of_another_user(tmp_path: Path) -> None:
+    folder = trusted_folder(tmp_path / "home" / "cache")
+    os.chown(folder.parent, 12345, -1)
+    with pytest.raises(UntrustedFolderError, match="home belongs to user 12345"):
+        trusted_folder(folder)
+
+
+def test_files_that_others_can_write_are_refused(tmp_path: Path) -> None:
+    folder = trusted_folder(tmp_path / "cache")
+    (folder / "kernel.nbi").touch()
+    (folder / "kernel.nbi").chmod(0o666)
+    assert trusted_folder(folder) == folder  # nobody else can enter the folder
+    folder.chmod(0o755)
+    with pytest.raises(UntrustedFolderError, match=r"kernel\.nbi is writable by other users"):
+        trusted_folder(folder)
+
+
+def test_a_link_among_the_cached_files_is_refused(tmp_path: Path) -> None:
+    folder = trusted_folder(tmp_path / "cache")
+    (folder / "kernel.nbi").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UntrustedFolderError, match="symbolic link"):
+        trusted_folder(folder)
+
+
+def test_kernels_run_where_no_cache_folder_can_be_trusted(installed: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    try:
+        found = python(HASHES, installed, TMPDIR=str(tmp_path), HOME=str(tmp_path / "home"))
+    finally:
+        tmp_path.chmod(0o700)
+    assert int(found) == 0xDC94C9F9B7E0FA92
+    assert not list(tmp_path.glob("*/**/*.nbi"))
 
 
 def test_named_cache_folder(installed: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from nearkin.server.settings import PREFIX, ServerSettings
 from tests.deploy.conftest import DEPLOY
 from tests.services import found
 
-OTHER = {"NEARKIN_CACHE_DIR", "NEARKIN_CONFIG"}
+OTHER = {"NEARKIN_CACHE_DIR", "NEARKIN_CACHE_TRUSTED", "NEARKIN_CONFIG"}
 """Variables that are no settings of the server."""
 MANIFESTS = {one["kind"]: one for one in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())}
 POD = MANIFESTS["Deployment"]["spec"]["template"]["spec"]
