@@ -9,11 +9,11 @@ import logging
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import orjson
@@ -27,7 +27,8 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.entry import Outcome
+from nearkin.index.entry import Outcome, require_public_name
+from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.urls import lasting
 
 try:
@@ -46,11 +47,21 @@ R = TypeVar("R")
 
 log = logging.getLogger("nearkin.stream")
 
+Row: TypeAlias = tuple[str, Mapping[str, bytes] | None]
+"""The key of an event, and its fields; None where the stream has dropped it."""
+
 ALONE = 2
 """Deliveries after which an event is worked on by itself: if it kills its consumer, no other event is blamed."""
 LONGEST = 30.0
 """Seconds between two attempts while a store or a server does not answer."""
 TIMEOUT = 30.0
+ATTEMPTS = 3
+"""How often a server that answers one event with an internal error is asked again before the event is a dead letter."""
+FIRST_READ = 16
+"""Events of the first read; later reads take as many as fit into READ_BYTES, by the largest event of the one before."""
+READ_BYTES = 64 << 20
+LETTER_PARTS = 3_000
+"""Fields of one dead letter. Lua passes at most about 8,000 values to a command, and a field is two."""
 
 
 class Event(NamedTuple):
@@ -105,6 +116,8 @@ class StreamSettings:
         wait: Seconds that a read waits for events, and so the longest that a stop takes.
         idle: Seconds after which events that a consumer did not acknowledge are taken over.
         deliveries: How often an event is tried; one that killed its consumer each time goes to the dead letters.
+        max_event: Maximum size of an event, names and values of all its fields together, in bytes. Larger ones go to the dead
+            letters.
     """
 
     scope: str = "default"
@@ -116,9 +129,11 @@ class StreamSettings:
     wait: float = 1.0
     idle: float = 60.0
     deliveries: int = 10
+    max_event: int = 16_000_000
 
     def __post_init__(self) -> None:
-        for name, low in {"batch": 1, "wait": 0.001, "idle": 0.001, "deliveries": ALONE + 1}.items():
+        require_public_name(self.scope, "scope")
+        for name, low in {"batch": 1, "wait": 0.001, "idle": 0.001, "deliveries": ALONE + 1, "max_event": 1}.items():
             if getattr(self, name) < low:
                 raise UsageError(f"{name}={getattr(self, name)} is less than {low}")
 
@@ -143,11 +158,21 @@ def document_of(event: Event, settings: StreamSettings) -> NewEvent:
         UsageError: It has none; the message never repeats what came.
     """
     fields = event.fields or {}
+    if (size := size_of(fields)) > settings.max_event:
+        raise UsageError(f"an event of {size:,} bytes is larger than max_event={settings.max_event:,}")
     if (settings.text in fields) == (settings.vector in fields):
         raise UsageError(f"an event has either {settings.text} or {settings.vector}")
-    scope = _decoded(fields, settings.scope_field) or settings.scope
+    scope = require_public_name(_decoded(fields, settings.scope_field) or settings.scope, settings.scope_field)
+    name = _decoded(fields, settings.id)
+    if name is not None:
+        require_public_name(name, settings.id)
     text = _decoded(fields, settings.text)
-    return NewEvent(event, scope, _vector(fields, settings.vector) if text is None else text, _decoded(fields, settings.id))
+    return NewEvent(event, scope, _vector(fields, settings.vector) if text is None else text, name)
+
+
+def size_of(fields: Mapping[str, bytes]) -> int:
+    """Returns the bytes of an event's names and values."""
+    return sum(len(name) + len(value) for name, value in fields.items())
 
 
 def _decoded(fields: Mapping[str, bytes], name: str) -> str | None:
@@ -245,7 +270,7 @@ class Consumer:
         new, refused = self._sorted(events)
         for scope in dict.fromkeys(one.scope for one in new):
             some = [one for one in new if one.scope == scope]
-            for one, result in zip(some, self._again(self._upsert, scope, some), strict=True):
+            for one, result in zip(some, self._results(scope, some), strict=True):
                 if isinstance(result, Outcome):
                     self.consumed.kinds[result.kind] += 1
                 else:
@@ -270,6 +295,49 @@ class Consumer:
             except UsageError as error:
                 refused[event.key] = str(error)
         return new, refused
+
+    def _results(self, scope: str, some: list[NewEvent]) -> list[Outcome | NearkinError]:
+        """What became of each; a refusal of some of them is theirs, and does not keep the others back.
+
+        Raises:
+            ServiceError: If the server refuses the consumer rather than events.
+        """
+        try:
+            return self._again(self._upsert, scope, some)
+        except ServiceError as error:
+            refused = error
+        if _is_transient(refused) or not self._is_about_events(refused, scope):
+            raise refused
+        if refused.status in (403, 404):
+            return [refused] * len(some)
+        if len(some) > 1:
+            half = len(some) // 2
+            return [*self._results(scope, some[:half]), *self._results(scope, some[half:])]
+        if refused.code == "internal":
+            return [self._last_attempts(scope, some, refused)]
+        return [refused]
+
+    def _is_about_events(self, error: ServiceError, scope: str) -> bool:
+        """Whether a server refused what events say; else it refused this consumer: its token, its address, its own scope."""
+        if error.code in ("unauthenticated", "unexpected-answer") or error.status is None:
+            return False
+        if error.status in (403, 404):
+            # where a token lacks a right, no scope is to blame
+            return scope != self.settings.scope and (error.status == 404 or error.field == "/scope")
+        return error.status < 500 or error.code == "internal"
+
+    def _last_attempts(self, scope: str, some: list[NewEvent], refused: ServiceError) -> Outcome | NearkinError:
+        """Tries one event again that a server answered with an internal error."""
+        for attempt in range(ATTEMPTS):
+            if self.stop.wait(min(LONGEST, 2.0**attempt)):
+                raise refused
+            try:
+                return self._again(self._upsert, scope, some)[0]
+            except ServiceError as error:
+                if error.code != "internal":
+                    raise
+                refused = error
+        return refused
 
     def _upsert(self, scope: str, some: list[NewEvent]) -> list[Outcome | NearkinError]:
         results = self.sink.upsert(scope, [one.document for one in some], [one.id for one in some])
@@ -327,10 +395,17 @@ class ServerSink:
 
 
 BURY = """
-if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 1 then
-  redis.call('XADD', KEYS[2], '*', unpack(ARGV, 3))
+if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
+local at = 3
+while at <= #ARGV do
+  local size = tonumber(ARGV[at])
+  redis.call('XADD', KEYS[2], '*', unpack(ARGV, at + 1, at + size))
+  at = at + 1 + size
 end
+return 1
 """
+"""Acknowledges an event and writes its dead letter, in as many entries as are needed: the number of an entry's values, then
+the values."""
 
 
 class RedisSource:
@@ -366,7 +441,9 @@ class RedisSource:
         )
         self._own: str | None = "0"
         self._claimed = "0-0"
+        self._fits = FIRST_READ
         with self._failing():
+            require_no_eviction(self._redis, self._shown)
             self._bury = self._redis.register_script(BURY)
             self._make_group()
 
@@ -396,10 +473,12 @@ class RedisSource:
 
     def read(self, most: int, seconds: float) -> list[Event]:
         """Events that no consumer of the group had yet."""
-        return [Event(key, fields) for key, fields in self._read(">", most, max(1, round(seconds * 1000)))]
+        some = min(most, self._fits)
+        return [Event(key, fields) for key, fields in self._read(">", some, max(1, round(seconds * 1000)))]
 
     def reclaim(self, most: int) -> list[Event]:
         """What this consumer left when it was last ended, then what others did."""
+        most = min(most, self._fits)
         if self._own is not None:
             found = self._read(self._own, most, None)
             self._own = found[-1][0] if found else None
@@ -411,16 +490,24 @@ class RedisSource:
                     self.stream, self.group, self.consumer, round(self._idle * 1000), self._claimed, most
                 )
             self._claimed = cursor.decode()
-            found = [*map(_event, claimed), *((key.decode(), None) for key in (gone[0] if gone else ()))]
+            found = [*self._measured(map(_event, claimed)), *((key.decode(), None) for key in (gone[0] if gone else ()))]
             if found or self._claimed == "0-0":
                 return self._counted(found)
 
-    def _read(self, after: str, most: int, block: int | None) -> list[tuple[str, Mapping[str, bytes] | None]]:
+    def _read(self, after: str, most: int, block: int | None) -> list[Row]:
         with self._failing():
             found = self._redis.xreadgroup(self.group, self.consumer, {self.stream: after}, count=most, block=block)
-        return [_event(row) for _, rows in found or () for row in rows]
+        return self._measured(_event(row) for _, rows in found or () for row in rows)
 
-    def _counted(self, found: list[tuple[str, Mapping[str, bytes] | None]]) -> list[Event]:
+    def _measured(self, found: Iterable[Row]) -> list[Row]:
+        """Decides how many events the next read takes, by the largest of these."""
+        rows = list(found)
+        if rows:
+            largest = max(size_of(fields or {}) for _, fields in rows)
+            self._fits = max(1, min(2 * self._fits, READ_BYTES // max(1, largest)))
+        return rows
+
+    def _counted(self, found: list[Row]) -> list[Event]:
         """With how often each was delivered."""
         if not found:
             return []
@@ -438,14 +525,25 @@ class RedisSource:
                 self._redis.xack(self.stream, self.group, *(event.key for event in events))
 
     def bury(self, event: Event, reason: str) -> None:
-        """Its fields, its key and the reason go to the dead letters' stream, once."""
-        letter: dict[str, bytes | str] = {**(event.fields or {}), "nearkin:key": event.key, "nearkin:reason": reason}
-        flat = [part for name, value in letter.items() for part in (_encoded(name), value)]
+        """Moves an event to the dead-letter stream and acknowledges it, atomically and once.
+
+        An event of very many fields becomes several letters, each with the key, the reason and `nearkin:part`.
+        """
+        fields = list((event.fields or {}).items())
+        about: dict[str, bytes | str] = {"nearkin:key": event.key, "nearkin:reason": reason}
+        starts = range(0, max(1, len(fields)), LETTER_PARTS)
+        flat: list[bytes | str | int] = []
+        for number, start in enumerate(starts, 1):
+            part = {} if len(starts) == 1 else {"nearkin:part": f"{number} of {len(starts)}"}
+            letter = [*fields[start : start + LETTER_PARTS], *about.items(), *part.items()]
+            flat.append(2 * len(letter))
+            for name, value in letter:
+                flat += [_encoded(name), value]
         with self._failing():
             self._bury(keys=[self.stream, self.dead], args=[self.group, event.key, *flat])
 
 
-def _event(row: Any) -> tuple[str, Mapping[str, bytes] | None]:
+def _event(row: Any) -> Row:
     key, fields = row
     if not fields:
         return key.decode(), None

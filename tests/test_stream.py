@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,11 @@ import redis
 import nearkin as nk
 from nearkin.cli import app
 from nearkin.errors import StoreError
+from nearkin.index.entry import require_public_name
+from nearkin.index.partial import fold, scope_of_pieces
 from nearkin.index.upkeep import check
+from nearkin.server.access import named
+from nearkin.server.problems import ProblemError
 from nearkin.stream import Consumed, Consumer, Event, IndexSink, RedisSource, ServerSink, Source, StreamSettings, document_of
 from tests.index.conftest import corpus
 from tests.services import free_port, nearkin_server, redis_server, start_serving, wait_until
@@ -275,6 +279,209 @@ def test_the_source_is_an_interface(index: nk.Index) -> None:
     checked: Source = source
     Consumer(checked, IndexSink(index), StreamSettings(batch=2)).run(until_empty=True)
     assert source.done == ["0", "1", "2", "3", "4"]
+
+
+# -- promises of docs/client.md
+
+
+def test_events_cannot_name_reserved_scopes(stream: Stream, index: nk.Index) -> None:
+    """What is kept of other tenants' open documents is out of reach."""
+    fold(index, "victim", "open", "a piece of another tenant")
+    reserved = scope_of_pieces("victim")
+    held = index.get(reserved, "open")
+    stream.add(text="overwritten", id="open", scope=reserved)
+    stream.add(text="a name of control characters", id="a\x1fb")
+    stream.add(text="fine", id="fine")
+    done = consume(stream, IndexSink(index))
+    assert (done.dead, done.kinds.total(), stream.pending) == (2, 1, 0)
+    assert index.get(reserved, "open") == held
+    assert [letter["nearkin:reason"] for letter in stream.letters] == [
+        "scope must be 1 to 1024 bytes without control characters",
+        "id must be 1 to 1024 bytes without control characters",
+    ]
+
+
+def test_events_may_name_what_the_server_lets_requests_name() -> None:
+    for name in ("a", "a b", "é", "", "\x1fopen:x", "\0", "\x7f", "x" * 1024, "x" * 1025):
+        try:
+            named(name, "scope")
+        except ProblemError:
+            with pytest.raises(nk.UsageError, match="control characters"):
+                require_public_name(name, "scope")
+        else:
+            assert require_public_name(name, "scope") == name
+
+
+@pytest.mark.parametrize("fields", [3_000, 20_000])
+def test_an_event_of_very_many_fields_becomes_a_dead_letter(stream: Stream, index: nk.Index, fields: int) -> None:
+    wide = {f"f{number}": "x" for number in range(fields)}
+    stream.redis.xadd(stream.name, wide)
+    stream.fill(corpus(3))
+    done = consume(stream, IndexSink(index))
+    assert (done.dead, done.kinds.total(), stream.pending) == (1, 3, 0)
+    found = [name for letter in stream.letters for name in letter if not name.startswith("nearkin:")]
+    assert sorted(found) == sorted(wide)
+    assert {letter["nearkin:reason"] for letter in stream.letters} == {"an event has either text or vector"}
+
+
+def test_an_event_that_is_too_large_is_a_dead_letter(stream: Stream, index: nk.Index) -> None:
+    stream.add(text="x" * 2_000, id="large")
+    stream.add(text="small", id="small", other="y" * 2_000)
+    stream.fill(corpus(3))
+    done = consume(stream, IndexSink(index), max_event=1_500)
+    assert (done.dead, done.kinds.total(), stream.pending) == (2, 3, 0)
+    assert all("is larger than max_event=1,500" in letter["nearkin:reason"] for letter in stream.letters)
+
+
+def test_reads_take_as_many_events_as_fit_into_memory(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nearkin.stream.READ_BYTES", 100_000)
+    stream.fill(["x" * 20_000] * 60)
+    with RedisSource(stream.url) as source:
+        sizes = [len(source.read(500, 0.05)) for _ in range(10)]
+    assert sizes[0] <= 16
+    assert max(sizes[1:]) <= 4
+
+
+POISON = [
+    {"vector": b"[1e400]"},
+    {"vector": b"[" * 100_000},
+    {"vector": b"[" + b"9" * 5_000 + b"]"},
+    {"vector": b"[]"},
+    {"text": b""},
+    {"text": b"\x00"},
+    {"text": "\ufeff\u202e".encode()},
+    {"text": b"a", "id": b"\xed\xa0\x80"},
+    {"text": b"a", "id": b"x" * 5_000},
+    {"text": b"a", "scope": b"x" * 5_000},
+    {"text": b"a", "scope": b"\xff"},
+    {b"\xff": b"a"},
+    {"": b""},
+    {"text": b"a " * 3_000_000},
+]
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_no_event_stops_the_others(stream: Stream, vectors: bool) -> None:
+    for fields in POISON:
+        stream.redis.xadd(stream.name, fields)
+    spec = nk.Spec(measure="cosine", unit="vector", n=3) if vectors else None
+    with nk.Index.open("memory://", spec, max_document=1_000_000) as index:
+        stream.add(id="fine", **({"vector": "[1, 2, 3]"} if vectors else {"text": "a text like any other"}))
+        done = consume(stream, IndexSink(index))
+        assert index.get("default", "fine") is not None
+    assert (done.kinds.total() + done.dead, stream.pending) == (len(POISON) + 1, 0)
+
+
+class Refusing:
+    """A server that refuses some scopes and texts."""
+
+    def __init__(self, inner: Any, scopes: Mapping[str, nk.ServiceError], texts: Mapping[str, nk.ServiceError]) -> None:
+        self.inner, self.scopes, self.texts = inner, scopes, texts
+        self.calls = 0
+
+    def upsert(self, scope: str, documents: Any, given: Any) -> Any:
+        self.calls += 1
+        if scope in self.scopes:
+            raise self.scopes[scope]
+        for document in documents:
+            if document in self.texts:
+                raise self.texts[document]
+        return self.inner.upsert(scope, documents, given)
+
+
+def test_events_that_a_server_refuses_become_dead_letters(
+    stream: Stream, index: nk.Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.stream.LONGEST", 0.01)
+    stream.fill(corpus(40))
+    stream.add(text="one", id="foreign", scope="foreign")
+    stream.add(text="two", id="nowhere", scope="no/where")
+    for text in ("invalid", "huge", "broken"):
+        stream.add(text=text, id=text)
+    scopes = {
+        "foreign": nk.ServiceError("forbidden", "not that scope", status=403, field="/scope"),
+        "no/where": nk.ServiceError("no-such-path", "no path", status=404),
+    }
+    texts = {
+        "invalid": nk.ServiceError("invalid-request", "no", status=422),
+        "huge": nk.ServiceError("too-large", "no", status=413),
+        "broken": nk.ServiceError("internal", "a fault", status=500),
+    }
+    refusing = Refusing(IndexSink(index), scopes, texts)
+    done = consume(stream, refusing)
+    assert (done.dead, done.kinds.total(), stream.pending) == (5, 40, 0)
+    reasons = {letter["id"]: letter["nearkin:reason"].split(":")[0] for letter in stream.letters}
+    assert reasons == {
+        "foreign": "forbidden (403)",
+        "nowhere": "no-such-path (404)",
+        "invalid": "invalid-request (422)",
+        "huge": "too-large (413)",
+        "broken": "internal (500)",
+    }
+    assert refusing.calls < 80
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        nk.ServiceError("forbidden", "this needs the right write", status=403),
+        nk.ServiceError("no-such-path", "another address", status=404),
+        nk.ServiceError("unexpected-answer", "none of nearkin serve's", status=404),
+        nk.ServiceError("unexpected-answer", "none of nearkin serve's", status=500),
+    ],
+    ids=str,
+)
+def test_a_server_that_refuses_the_consumer_ends_it(stream: Stream, index: nk.Index, error: nk.ServiceError) -> None:
+    stream.fill(corpus(10))
+    with pytest.raises(nk.ServiceError):
+        consume(stream, Failing(IndexSink(index), error))
+    assert stream.letters == []
+    assert consume(stream, IndexSink(index)).kinds.total() == 10
+
+
+def test_a_token_of_one_scope_does_not_stop_the_consumer(stream: Stream, tmp_path: Path) -> None:
+    made = [sys.executable, "-m", "nearkin", "token", "create", "feed", "--scopes", "default", "--rights", "write"]
+    token = subprocess.run(made, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.split()[-1]
+    stream.fill(corpus(10))
+    stream.add(text="of somebody else", id="x", scope="other")
+    with nearkin_server(tmp_path, "--store", "memory://") as address, nk.Client(address, token) as client:
+        done = consume(stream, ServerSink(client))
+    assert (done.kinds.total(), done.dead, stream.pending) == (10, 1, 0)
+    assert "does not see that scope" in stream.letters[0]["nearkin:reason"]
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])
+def test_a_redis_that_evicts_documents_is_refused(evicting: "Any", policy: str) -> None:
+    evicting.config_set("maxmemory-policy", policy)
+    port = evicting.connection_pool.connection_kwargs["port"]
+    for work in (
+        lambda: RedisSource(f"redis://127.0.0.1:{port}/0?stream=x"),
+        lambda: nk.Index.open(f"redis://127.0.0.1:{port}/0?prefix=x"),
+    ):
+        with pytest.raises(nk.UsageError, match=f"maxmemory-policy is {policy}.*set it to noeviction"):
+            work()
+    assert evicting.keys() == []
+
+
+def test_a_policy_that_may_evict_or_cannot_be_read_is_a_warning(evicting: "Any", caplog: pytest.LogCaptureFixture) -> None:
+    port = evicting.connection_pool.connection_kwargs["port"]
+    evicting.config_set("maxmemory-policy", "volatile-lru")
+    RedisSource(f"redis://127.0.0.1:{port}/0?stream=x")
+    evicting.config_set("maxmemory-policy", "noeviction")
+    assert "maxmemory-policy is volatile-lru" in caplog.text
+    caplog.clear()
+    RedisSource(f"redis://127.0.0.1:{port}/0?stream=x")
+    assert caplog.text == ""
+    evicting.execute_command("ACL", "SETUSER", "blind", "on", "nopass", "~*", "&*", "+@all", "-info")
+    RedisSource(f"redis://blind:x@127.0.0.1:{port}/0?stream=x")
+    assert "cannot read maxmemory-policy" in caplog.text
+
+
+@pytest.fixture
+def evicting(tmp_path: Path) -> "Iterator[Any]":
+    """A Redis of its own with a bound of memory."""
+    with redis_server(tmp_path, "--maxmemory", "50mb") as port:
+        yield redis.Redis(port=port)
 
 
 @pytest.mark.parametrize(

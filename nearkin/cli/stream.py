@@ -26,6 +26,9 @@ def stream(
     scope_field: Annotated[str, typer.Option(help="Field of the scope.")] = "scope",
     batch: Annotated[int, typer.Option(help="Events that are worked on at once.")] = 500,
     idle: Annotated[str, typer.Option(help="Time after which a dead consumer's events are taken over.")] = "60s",
+    max_event: Annotated[
+        int, typer.Option(help="Maximum size of an event in bytes; larger ones go to the dead letters.", metavar="BYTES")
+    ] = 16_000_000,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing is left.")] = False,
     tables: o.SpecTables = None,
     key_file: o.KeyFile = None,
@@ -47,7 +50,16 @@ def stream(
 
     logging.basicConfig(level=logging.WARNING, format="nearkin: %(message)s")
     seconds = o.seconds(idle, "--idle") or 0.0
-    settings = StreamSettings(scope, text, vector, id_field, scope_field, batch, idle=seconds)
+    settings = StreamSettings(
+        scope=scope,
+        text=text,
+        vector=vector,
+        id=id_field,
+        scope_field=scope_field,
+        batch=batch,
+        idle=seconds,
+        max_event=max_event,
+    )
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -1,5 +1,6 @@
 """What an index keeps of a document, and what it says about one."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -7,13 +8,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nearkin.errors import RacedError
+from nearkin.errors import RacedError, UsageError
 
 RESERVED = "\x1f"
 """Scopes that begin so hold what the system itself keeps; services let nobody name them."""
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+MOST_NAME = 1024
+"""The longest scope or id, in bytes."""
 REF_SHIFT, MEMBER, MOST_SIZE = 24, 1 << 23, (1 << 23) - 1
 """A posting is ref << 24 | member << 23 | size: who it is of, whether that is no representative, and the size, which decides
 before anything is fetched whether it can be similar at all."""
+
+
+def require_public_name(name: str, what: str) -> str:
+    """Returns a scope or an id that came from outside, if outsiders may use it.
+
+    Args:
+        name: The scope or the id.
+        what: What it is, for the message.
+
+    Raises:
+        UsageError: If the name is empty, too long or has control characters, with which reserved scopes begin.
+    """
+    if not name or CONTROL.search(name) or len(name.encode("utf-8", "surrogatepass")) > MOST_NAME:
+        raise UsageError(f"{what} must be 1 to {MOST_NAME} bytes without control characters")
+    return name
 
 
 class Entry(NamedTuple):

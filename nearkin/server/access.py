@@ -160,7 +160,7 @@ def require_scope(who: Principal, scope: str) -> None:
     """
     named(scope, "scope")
     if not who.sees(scope):
-        raise ProblemError("forbidden", "this token does not see that scope")
+        raise ProblemError("forbidden", "this token does not see that scope", field="/scope")
 
 
 def require_every_scope(who: Principal) -> None:

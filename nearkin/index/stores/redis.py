@@ -17,6 +17,7 @@ import numpy as np
 from nearkin.errors import MissingExtraError, MovedError, RacedError, StoreError, UsageError
 from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings
 from nearkin.index.move import Move, News
+from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry
 
 GROUP = 64
@@ -157,6 +158,7 @@ class RedisStore:
             urlunsplit(parts._replace(query="")), socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
         )
         with self._failing():
+            require_no_eviction(self._client, self._url)
             bits = max(0, min(8, (expected // GROUP >> 16).bit_length()))
             asked = str((1 << bits) - 1)
             self._client.set(self._key("mask"), asked, nx=True)

@@ -1,0 +1,53 @@
+"""The check that a Redis server keeps what it acknowledged when its memory is full."""
+
+import logging
+from typing import Any
+
+from nearkin.errors import UsageError
+
+log = logging.getLogger("nearkin.redis")
+
+KEEPS_EVERYTHING = "noeviction"
+EVICTS_ANY_KEY = "allkeys-"
+
+
+def require_no_eviction(client: Any, where: str) -> None:
+    """Verifies the eviction policy of a Redis server.
+
+    A server with another policy than `noeviction` deletes keys when `maxmemory` is reached, without an error. Policies
+    that begin with `allkeys-` delete any key, so documents that were acknowledged are lost. Policies that begin with
+    `volatile-` delete keys with a time to live only; nearkin sets none, but somebody else may have done so.
+
+    Args:
+        client: The connection, of redis-py.
+        where: The URL of the server as it may be shown.
+
+    Raises:
+        UsageError: If the server may delete any key.
+    """
+    import redis
+
+    try:
+        facts = client.info("memory")
+    except redis.exceptions.ResponseError as error:
+        # other errors say that the server cannot be reached, which is the caller's to report
+        facts = {"reason": str(error)}
+    policy = facts.get("maxmemory_policy")
+    if policy is None:
+        reason = f" ({facts['reason']})" if "reason" in facts else ""
+        log.warning(
+            "%s: cannot read maxmemory-policy%s; with another policy than noeviction a full server loses documents silently",
+            where,
+            reason,
+        )
+    elif policy.startswith(EVICTS_ANY_KEY) and facts.get("maxmemory"):
+        raise UsageError(
+            f"{where}: maxmemory-policy is {policy}, so a full server deletes acknowledged documents without an error; "
+            "set it to noeviction (CONFIG SET maxmemory-policy noeviction)"
+        )
+    elif policy != KEEPS_EVERYTHING:
+        log.warning(
+            "%s: maxmemory-policy is %s; when maxmemory is reached, keys may be deleted without an error; set it to noeviction",
+            where,
+            policy,
+        )
