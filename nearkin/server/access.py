@@ -112,6 +112,7 @@ class Allowed:
             require_every_scope(who)
         if scope is not None:
             require_scope(who, scope)
+        request.app.state.service.enter(who, source, request.state.holdings)
         if self.cost:
             await gate.admit(who, source, self.cost)
         return who

@@ -27,6 +27,7 @@ from nearkin.server.problems import MEDIA_TYPE, ProblemError
 from nearkin.server.rates import Rates
 from nearkin.server.service import Service
 from nearkin.server.settings import ServerSettings
+from nearkin.server.shares import ReleaseHoldings
 from nearkin.server.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
     for router in (documents.upserts, documents.router, facts.router):
         app.include_router(router)
     console = mount_console(app, shared) if settings.console else None
+    app.add_middleware(ReleaseHoldings)
     app.add_middleware(
         Guard,
         instruments=counting,

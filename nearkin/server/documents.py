@@ -71,8 +71,9 @@ async def upsert(request: Request, scope: ScopeName, who: StreamWriter) -> Respo
     kind = media_type(request)
     if kind in STREAMS:
         return await answer_stream(request, service, scope, who, kind)
-    new = await parsed(request, m.NewDocument)
+    # counted before anything of the body is read
     await request.app.state.gate.admit(who, source_of(request), 1)
+    new = await parsed(request, m.NewDocument)
     outcome = await service.upsert(scope, new.document, None if new.id is None else named(new.id, "id"))
     return Response(as_json(outcome), media_type=JSON)
 

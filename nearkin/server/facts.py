@@ -38,7 +38,7 @@ async def tune(request: Request, who: Reader) -> dict[str, Any]:
     service = service_of(request)
     asked = await parsed(request, m.Tune)
     spec = service.index.spec if asked.k is None else replace(service.index.spec, k=asked.k)
-    found = await service.run(find_points, asked.threshold, asked.recall, spec=spec, documents=asked.documents)
+    found = await service.look_over(find_points, asked.threshold, asked.recall, spec=spec, documents=asked.documents)
     told = found.to_dict()
     return {**told, "points": told["points"][: asked.points]}
 

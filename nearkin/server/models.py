@@ -20,7 +20,7 @@ class Content(Model):
     """A text or a vector."""
 
     text: str | None = Field(None, description="A text.")
-    vector: list[float] | None = Field(None, min_length=1, max_length=65_536, description="A vector.")
+    vector: list[float] | None = Field(None, min_length=1, max_length=65_536, fail_fast=True, description="A vector.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -50,7 +50,7 @@ class Piece(Model):
     """More of a document that arrives in pieces."""
 
     text: str | None = Field(None, description="More text; shingled by itself.")
-    tokens: list[str] | None = Field(None, max_length=1_000_000, description="More tokens, in order.")
+    tokens: list[str] | None = Field(None, max_length=1_000_000, fail_fast=True, description="More tokens, in order.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:

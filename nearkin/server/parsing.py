@@ -1,14 +1,28 @@
 """Bodies of requests to forms, and what is wrong with them as problems."""
 
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
+import numpy as np
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
+from nearkin.server.kernels import json_shape
 from nearkin.server.problems import ProblemError
+from nearkin.server.service import Service
+from nearkin.server.shares import CALLER, Holding
 
 JSON = "application/json"
 M = TypeVar("M", bound=BaseModel)
+
+SMALL = 1 << 14
+"""Bytes of JSON that are parsed without counting its values first, and on the event loop: some milliseconds at worst."""
+MOST_VALUES = 1_100_000
+"""Values of a body: the tokens of the longest piece (see models.Piece), and some more."""
+MOST_MEMBERS = 64
+"""Members of the objects of a body. No form has more than five; each unknown one costs an error message."""
+MOST_DEPTH = 8
+"""Brackets of a body that are open at once. No form has more than two."""
 
 
 def media_type(request: Request) -> str:
@@ -18,26 +32,74 @@ def media_type(request: Request) -> str:
 
 
 async def parsed(request: Request, model: type[M]) -> M:
-    """The body, as JSON of a form.
+    """Reads the body of a request as JSON of a form.
+
+    Large bodies are parsed in a thread, and in the caller's turn, so that one of them holds up nobody else.
 
     Raises:
-        ProblemError: It is something else; the message names the member.
+        ProblemError: If the body is something else, in which case the message names the member, or if there is no room for it.
     """
     if media_type(request) != JSON:
         raise ProblemError("unsupported-media-type", f"send {JSON}")
-    return parsed_json(await request.body(), model)
+    body = await _read(request)
+    if len(body) <= SMALL:
+        return parsed_json(body, model)
+    service: Service = request.app.state.service
+    return await service.run(parsed_json, body, model)
+
+
+async def _read(request: Request) -> bytes:
+    """Reads a body, and counts its bytes for as long as the request lasts: before they come, if their number is announced.
+
+    Raises:
+        ProblemError: If the caller, or all callers together, send more at once than fits, or more than the rate of bytes.
+    """
+    service: Service = request.app.state.service
+    holdings: ExitStack = request.state.holdings
+    caller = CALLER.get()
+    held = Holding(service.memory, caller)
+    holdings.callback(held.shrink)
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit():
+        held.add(int(announced))
+        service.admit_bytes(caller, held.size)
+        return await request.body()
+    body = bytearray()
+    async for chunk in request.stream():
+        held.add(len(chunk))
+        body += chunk
+    service.admit_bytes(caller, len(body))
+    return bytes(body)
 
 
 def parsed_json(body: bytes, model: type[M]) -> M:
-    """Bytes as JSON of a form; the message never repeats what was sent.
+    """Parses JSON of a form; the message of an error never repeats what was sent.
 
     Raises:
-        ProblemError: They are something else.
+        ProblemError: If the bytes are something else.
     """
+    if len(body) > SMALL:
+        _check_shape(body)
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise invalid(error.errors(include_url=False, include_input=False, include_context=False)) from None
+
+
+def _check_shape(body: bytes) -> None:
+    """Checks that parsing takes no longer than its bytes are worth: the parser keeps all other threads from running meanwhile.
+
+    Raises:
+        ProblemError: If the body has more values, members or levels than any form.
+    """
+    shape = json_shape(np.frombuffer(body, np.uint8))
+    for count, most, what in (
+        (shape.values, MOST_VALUES, "values"),
+        (shape.members, MOST_MEMBERS, "members"),
+        (shape.depth, MOST_DEPTH, "nested brackets"),
+    ):
+        if count > most:
+            raise ProblemError("invalid-request", f"the body has {count:,} {what}; the limit is {most:,}")
 
 
 def invalid(errors: Any) -> ProblemError:

@@ -20,7 +20,7 @@ CODES: dict[str, tuple[int, str]] = {
     "conflict": (409, "It is in another state"),
     "too-large": (413, "It is larger than this server takes"),
     "unsupported-media-type": (415, "The content type is not understood"),
-    "rate-limited": (429, "More was asked for than the rate allows"),
+    "rate-limited": (429, "More was asked for than the rate or the share of one caller allows"),
     "internal": (500, "An error in the server; its log has the request id"),
     "busy": (503, "More is waiting than this server can work on"),
     "store-unavailable": (503, "The store of the index does not answer; nothing was written"),

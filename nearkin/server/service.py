@@ -9,9 +9,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from contextvars import copy_context
 from functools import partial
 from typing import ParamSpec, TypeVar
+
+import numpy as np
 
 from nearkin.errors import NearkinError, StoreError, UsageError
 from nearkin.index.entry import Match, Outcome
@@ -19,12 +22,15 @@ from nearkin.index.index import Index
 from nearkin.index.partial import fold, scope_of_pieces, seal
 from nearkin.index.preparing import Document
 from nearkin.server.catalogue import Catalogue
+from nearkin.server.kernels import json_shape
 from nearkin.server.observe import Instruments
 from nearkin.server.opening import Parts
 from nearkin.server.prober import Probed, probe
 from nearkin.server.problems import ProblemError
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import Shadow
+from nearkin.server.shares import CALLER, SERVER, ByteRates, Caller, FairThreads, Pool, network_of
+from nearkin.server.tokens import LOCAL, Principal
 from nearkin.server.waiting import WaitingRoom
 
 log = logging.getLogger("nearkin.server")
@@ -54,10 +60,21 @@ class Service:
         self.settings, self.instruments = settings, instruments
         self.index, self.shadow, self.pairs = parts.index, parts.shadow, parts.pairs
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.executor = ThreadPoolExecutor(max(4, 2 * cores), "nearkin")
+        share = settings.token_share
+        self.memory = Pool("bytes of documents in memory", settings.max_inflight, share)
+        self.places = Pool("documents that wait", settings.queue, share)
+        self.open_streams = Pool("open streams", settings.streams, share)
+        self.spill = Pool("bytes of answers that are not read", settings.spill, share)
+        self.requests = Pool("requests", settings.requests, share)
+        self.calls_waiting = Pool("requests that wait for a thread", settings.requests, share)
+        self.byte_rates = ByteRates(settings.byte_rate)
+        threads = max(4, 2 * cores)
+        self.executor = ThreadPoolExecutor(threads, "nearkin")
         self.overviews = ThreadPoolExecutor(OVERVIEWS, "nearkin-overview")
-        self.waiting = WaitingRoom(self.work, self.executor, settings.batch, settings.queue)
-        self.streams = asyncio.Semaphore(cores)
+        self.turns = FairThreads(self.executor, threads, threads // 2)
+        self.stream_turns = FairThreads(self.executor, cores, cores)
+        self.overview_turns = FairThreads(self.overviews, OVERVIEWS, OVERVIEWS // 2)
+        self.waiting = WaitingRoom(self.work, self.turns, settings.batch, self.places, self.memory)
         self.catalogue = Catalogue(lambda: self.index)
         self.ready = False
         self.probed: Probed | None = None
@@ -68,11 +85,14 @@ class Service:
     async def opened(cls, settings: ServerSettings, parts: Parts, instruments: Instruments) -> AsyncIterator["Service"]:
         """A service that warms up in the background, and finishes what it accepted before it closes its parts."""
         service = cls(settings, parts, instruments)
-        tasks = [asyncio.create_task(job) for job in (service._warm(), service._keep_expiring())]
+        jobs = [service._warm(), service._keep_expiring()]
         if service.pairs:
-            tasks.append(asyncio.create_task(service._keep_probing()))
+            jobs.append(service._keep_probing())
         if parts.shadow is not None:
-            tasks.append(asyncio.create_task(service._keep_refreshing(parts.shadow)))
+            jobs.append(service._keep_refreshing(parts.shadow))
+        own = copy_context()
+        own.run(CALLER.set, SERVER)
+        tasks = [asyncio.create_task(job, context=own) for job in jobs]
         for task in tasks:
             task.add_done_callback(_report)
         try:
@@ -97,10 +117,41 @@ class Service:
         self.instruments.waited(scope, outcome, time.perf_counter() - began)
         return outcome
 
-    async def upsert_batch(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
-        """Many at once, of a stream."""
-        async with self.streams:
-            return await self.run(self.work, scope, documents, ids)
+    def enter(self, who: Principal, source: str, holdings: ExitStack) -> None:
+        """Counts a request for its caller until the request ends.
+
+        Args:
+            who: Whose token it is.
+            source: The address that it came from.
+            holdings: Released at the end of the request.
+
+        Raises:
+            ProblemError: If the caller has as many requests under way as one may have.
+        """
+        caller = self.caller_of(who, source)
+        CALLER.set(caller)
+        self.requests.take(caller, 1)
+        holdings.callback(self.requests.release, caller, 1)
+
+    def caller_of(self, who: Principal, source: str) -> Caller:
+        """Returns whom a request is counted for: its token, or its address if no token is needed."""
+        if who is not LOCAL:
+            return Caller(f"token {who.name}")
+        return Caller("this machine", unshared=True) if self.settings.is_local else Caller(f"address {network_of(source)}")
+
+    async def work_on_stream(self, work: Callable[[], R]) -> R:
+        """Calls a function for a part of a stream in a thread. Streams take turns, and leave threads to other requests."""
+        return await self.stream_turns.submit(CALLER.get(), work)
+
+    def admit_bytes(self, caller: Caller, size: int) -> None:
+        """Counts bytes of a request that is not a stream.
+
+        Raises:
+            ProblemError: If the caller sends more than the rate of bytes.
+        """
+        if wait := self.byte_rates.take(caller, size):
+            rate = f"more bytes than the rate of {self.settings.byte_rate} allows"
+            raise ProblemError("rate-limited", f"{rate}; in {wait:.1f} s there is room", retry_after=wait)
 
     async def query(self, scope: str, document: Document, top: int) -> list[Match]:
         """What resembles a document."""
@@ -138,12 +189,24 @@ class Service:
         return outcome
 
     async def look_over(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
-        """As `run`, for what reads many documents: in threads of its own, so that no upsert waits for one."""
-        return await asyncio.get_running_loop().run_in_executor(self.overviews, partial(work, *arguments, **fields))
+        """As `run`, for what reads much or computes for long: in threads of its own, so that no upsert waits for one."""
+        return await self._in_turn(self.overview_turns, partial(work, *arguments, **fields))
 
     async def run(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
-        """A call in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self.executor, partial(work, *arguments, **fields))
+        """Calls a function in a thread when it is the caller's turn.
+
+        Raises:
+            ProblemError: If too many calls wait already.
+        """
+        return await self._in_turn(self.turns, partial(work, *arguments, **fields))
+
+    async def _in_turn(self, turns: FairThreads, work: Callable[[], R]) -> R:
+        caller = CALLER.get()
+        self.calls_waiting.take(caller, 1)
+        try:
+            return await turns.submit(caller, work)
+        finally:
+            self.calls_waiting.release(caller, 1)
 
     def work(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
         """A batch, in a thread."""
@@ -294,6 +357,7 @@ def settle() -> None:
 def warm(index: Index) -> None:
     """Goes once through what requests do, in an index of the same kind that nobody sees."""
     settings = index.settings
+    json_shape(np.zeros(1, np.uint8))
     with Index.open("memory://", settings=settings, materials=index.materials, max_memory=None) as own:
         documents = _samples(own)
         for some in (documents, documents[:1]):

@@ -15,6 +15,8 @@ from nearkin.index.settings import SERVER_TIMES, IndexSettings
 from nearkin.server.rates import Rates, parse_rate
 
 PREFIX = "NEARKIN_"
+READ_AHEAD = 2 << 20
+"""Bytes that a stream may hold beside its longest line or message: its metadata, and what has been read too far."""
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -69,6 +71,28 @@ class ServerSettings(BaseSettings):
     max_top: int = Field(100, ge=1, description="Matches of a query, at most.")
     queue: int = Field(2000, ge=1, description="Documents waiting, beyond which requests are answered with 503.")
     requests: int = Field(1000, ge=1, description="Requests at once, beyond which they are answered with 503.")
+    token_share: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="Share of queue, requests, streams, max-inflight and spill that one token, or one address without a token, "
+        "may hold. Programs of this machine may hold all of it on a server without tokens that only they can reach.",
+    )
+    max_inflight: int = Field(
+        320_000_000, ge=4 << 20, description="Bytes of bodies, unfinished batches of streams and waiting documents in memory."
+    )
+    byte_rate: str = Field("100000000/second", description="Bytes of documents of one token, or one address without a token.")
+    streams: int = Field(256, ge=1, description="Streams at once, beyond which they are answered with 503.")
+    max_message: int = Field(64_000_000, ge=1024, description="Bytes of a record batch in an Arrow stream.")
+    spill: int = Field(
+        1_000_000_000, ge=1 << 20, description="Bytes of answers of streams that clients have not read, on disk; more waits."
+    )
+    head_timeout: float = Field(10.0, gt=0, description="Seconds in which the head of a request must be complete.")
+    max_head: int = Field(65_536, ge=1024, description="Bytes of the head of a request: its address and headers.")
+    connections: int = Field(4096, ge=1, description="Connections at once, beyond which new ones are closed.")
+    source_connections: int = Field(
+        256, ge=1, description="Connections of one source address, or /64 network, at once; trusted proxies are not counted."
+    )
     batch: int = Field(256, ge=1, le=10_000, description="Documents that are worked on at once.")
     timeout: float = Field(30.0, gt=0, description="Seconds for a request that is no stream.")
     idle_timeout: float = Field(60.0, gt=0, description="Seconds that a stream may pause.")
@@ -149,6 +173,14 @@ class ServerSettings(BaseSettings):
             raise UsageError("a shadow and what it may take over from outlive the process: use another store than memory://")
         parse_rate(self.source_rate)
         parse_rate(self.failures)
+        parse_rate(self.byte_rate)
+        part = int(self.max_inflight * self.token_share) - READ_AHEAD
+        for name in ("max_body", "max_line", "max_message"):
+            if getattr(self, name) > part:
+                raise UsageError(
+                    f"{name}={getattr(self, name):,} is more than one token may hold of max_inflight ({part:,} bytes); raise "
+                    "max_inflight or token_share"
+                )
         Rates(self.limits_store)
         return self
 

@@ -1,21 +1,25 @@
 """Many documents in one request: read as they come, answered as they are done, in bounded memory.
 
-A client may send everything before it reads anything (most HTTP libraries do). Answers therefore go through a file that the
-system deletes: what is not yet read waits there, not in memory, and reading never waits for writing.
+A client may send everything before it reads anything (most HTTP libraries do). Answers therefore go through files that the
+system deletes: what is not yet read waits there, not in memory. When too much waits there, nothing more is read from the client
+until it has read some.
 """
 
 import asyncio
 import io
-import struct
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, suppress
+from functools import partial
+from itertools import pairwise
 from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Send
@@ -26,23 +30,22 @@ from nearkin.index.entry import Outcome
 from nearkin.index.preparing import Document
 from nearkin.server import models as m
 from nearkin.server.access import Gate, named, source_of
+from nearkin.server.arrow_stream import Deadline, Message, Messages, read_batch, read_schema
 from nearkin.server.guard import STREAMS, problem_of
 from nearkin.server.parsing import parsed_json
 from nearkin.server.problems import ProblemError
 from nearkin.server.service import Service
+from nearkin.server.shares import CALLER, Caller, Holding
 from nearkin.server.tokens import Principal
+from nearkin.server.waiting import BATCH_BYTES
 
-IN_MEMORY = 1 << 20
+IN_MEMORY = 1 << 18
 """Bytes of answers that wait in memory; more wait in a file."""
-MOST_WAITING = 1 << 30
-"""Bytes of answers that wait at most."""
+SEGMENT = 8 << 20
+"""Bytes of answers of one file. A file is deleted when all of it was read, so that disk is used for what waits alone."""
 READ = 1 << 16
 PAUSE = 0.05
 """Seconds without a line after which those that came are worked on: who sends one waits for its answer, perhaps."""
-BATCH_BYTES = 4 << 20
-"""Bytes of documents that are worked on at once."""
-MESSAGE_BYTES = 64 << 20
-"""Bytes of an Arrow stream that may come before a batch of it is whole."""
 
 
 class Item(NamedTuple):
@@ -62,13 +65,27 @@ class Answer(NamedTuple):
     problem: ProblemError | None
 
 
+class Part(NamedTuple):
+    """A part of a stream that is worked on at once.
+
+    Attributes:
+        rows: Documents, for the rate; empty lines are counted too.
+        size: Bytes, for the rate.
+        items: Parses the documents. Called in a thread.
+    """
+
+    rows: int
+    size: int
+    items: Callable[[], list[Item]]
+
+
 class Form(Protocol):
     """How lines come and go."""
 
     media_type: str
 
-    def items(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Item]]:
-        """Batches of a request's lines."""
+    def parts(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[Part]:
+        """Yields the parts of a request."""
 
     def opening(self) -> bytes:
         """What an answer begins with."""
@@ -81,37 +98,40 @@ class Form(Protocol):
 
 
 async def answer_stream(request: Request, service: Service, scope: str, who: Principal, kind: str) -> Response:
-    """Works through a stream; a line that cannot be worked on is answered as such, and the next one goes on."""
-    most, size = service.settings.batch, service.settings.max_line
-    form: Form = Lines(most, size) if kind == STREAMS[0] else Columns(most, size)
-    spool = Spool()
-    gate: Gate = request.app.state.gate
+    """Works through a stream; a line that cannot be worked on is answered as such, and the next one goes on.
 
-    async def admitted(count: int) -> None:
-        part, until = gate.part(who), time.monotonic() + service.settings.idle_timeout
-        while count > 0:
-            wait = await gate.room(who, source_of(request), min(part, count))
-            if not wait:
-                count, until = count - part, time.monotonic() + service.settings.idle_timeout
-            elif time.monotonic() > until:
-                raise ProblemError("rate-limited", "no room for more documents within the rate", retry_after=wait)
-            else:
-                await asyncio.sleep(min(wait, 1.0))
+    Raises:
+        ProblemError: If there are too many streams, of this caller or in all.
+    """
+    settings, caller = service.settings, CALLER.get()
+    holdings: ExitStack = request.state.holdings
+    service.open_streams.take(caller, 1)
+    holdings.callback(service.open_streams.release, caller, 1)
+    memory = Holding(service.memory, caller, settings.idle_timeout)
+    holdings.callback(memory.shrink)
+    deadline = Deadline(settings.idle_timeout)
+    form: Form
+    if kind == STREAMS[0]:
+        form = Lines(settings.batch, settings.max_line, memory, deadline)
+    else:
+        form = Columns(service, settings.batch, settings.max_line, settings.max_message, memory, deadline)
+    waiting = Holding(service.spill, caller, settings.idle_timeout)
+    holdings.callback(waiting.shrink)
+    spool = Spool(waiting)
+    pace = Pace(request.app.state.gate, service, who, caller, source_of(request))
 
     async def work() -> None:
         try:
             await spool.write(form.opening())
-            async for batch in form.items(request.stream()):
-                if spool.waiting > MOST_WAITING:
-                    raise ProblemError("too-large", f"more than {MOST_WAITING:,} bytes of answers are not read")
-                await admitted(len(batch))
-                await spool.write(form.encoded(await answers(service, scope, batch)))
+            async for part in form.parts(request.stream()):
+                await pace.admit(part)
+                await spool.write(await service.work_on_stream(partial(_answered, service, scope, form, part)))
             await spool.write(form.closing())
         except (ProblemError, NearkinError, TimeoutError) as error:
             # the status has been sent: the last line says why there are no more
-            await spool.write(form.encoded([Answer(0, None, problem_of(error))]) + form.closing())
+            spool.write_last(form.encoded([Answer(0, None, problem_of(error))]) + form.closing())
         finally:
-            await spool.end()
+            spool.end()
 
     async def read() -> AsyncIterator[bytes]:
         task = asyncio.create_task(work())
@@ -126,6 +146,45 @@ async def answer_stream(request: Request, service: Service, scope: str, who: Pri
             spool.close()
 
     return Streamed(read(), form.media_type)
+
+
+class Pace:
+    """Slows a stream down to the rates of its token and its address.
+
+    Args:
+        gate: Counts documents.
+        service: Counts bytes.
+        who: The token.
+        caller: Whom the bytes are counted for.
+        source: The address.
+    """
+
+    def __init__(self, gate: Gate, service: Service, who: Principal, caller: Caller, source: str) -> None:
+        self._gate, self._service = gate, service
+        self._who, self._caller, self._source = who, caller, source
+
+    async def admit(self, part: Part) -> None:
+        """Waits until the rates have room for a part of the stream.
+
+        Raises:
+            ProblemError: `rate-limited` if there was no room for longer than the idle time-out.
+        """
+        await self._wait_for(lambda: self._take_bytes(part.size))
+        step = self._gate.part(self._who)
+        for start in range(0, part.rows, step):
+            count = min(step, part.rows - start)
+            await self._wait_for(partial(self._gate.room, self._who, self._source, count))
+
+    async def _take_bytes(self, size: int) -> float:
+        return self._service.byte_rates.take(self._caller, size)
+
+    async def _wait_for(self, take: Callable[[], Awaitable[float]]) -> None:
+        """Calls a function until it returns 0, and waits the seconds that it returns otherwise."""
+        until = time.monotonic() + self._service.settings.idle_timeout
+        while wait := await take():
+            if time.monotonic() > until:
+                raise ProblemError("rate-limited", "no room for more documents within the rate", retry_after=wait)
+            await asyncio.sleep(min(wait, 1.0))
 
 
 class Streamed(Response):
@@ -146,8 +205,14 @@ class Streamed(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def answers(service: Service, scope: str, batch: list[Item]) -> list[Answer]:
-    """What became of each line of a batch, in order."""
+def _answered(service: Service, scope: str, form: Form, part: Part) -> bytes:
+    """Parses, upserts and encodes a part of a stream; called in a thread."""
+    items = part.items()
+    return form.encoded(_upserted(service, scope, items)) if items else b""
+
+
+def _upserted(service: Service, scope: str, batch: list[Item]) -> list[Answer]:
+    """Upserts the documents of a batch; returns an answer for each line, in order."""
     out: dict[int, Answer] = {}
     good: list[Item] = []
     for item in batch:
@@ -159,7 +224,7 @@ async def answers(service: Service, scope: str, batch: list[Item]) -> list[Answe
             out[item.line] = Answer(item.line, None, problem)
     if good:
         try:
-            outcomes = await service.upsert_batch(scope, [item.document or "" for item in good], [item.id for item in good])
+            outcomes = service.work(scope, [item.document or "" for item in good], [item.id for item in good])
         except NearkinError as error:
             problem = problem_of(error)
             service.instruments.store_failed("stream")
@@ -184,32 +249,57 @@ class Lines:
     """NDJSON.
 
     Args:
-        most: Documents of a batch.
-        longest: Bytes of a line.
+        most: Maximum number of lines of a part.
+        longest: Maximum bytes of a line.
+        memory: Counts the bytes that are kept.
+        deadline: The time that a line may take.
     """
 
     media_type = STREAMS[0]
 
-    def __init__(self, most: int, longest: int) -> None:
+    def __init__(self, most: int, longest: int, memory: Holding, deadline: Deadline) -> None:
         self._most, self._longest = most, longest
+        self._memory, self._deadline = memory, deadline
 
-    async def items(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Item]]:
-        number, batch, size = 0, list[Item](), 0
-        async for some in lines(with_pauses(chunks, PAUSE), self._longest):
-            for line in some:
-                number += 1
-                if line is not None and not line.strip():
-                    continue
-                batch.append(self._item(number, line))
-                size += len(line or b"")
-                if len(batch) >= self._most or size >= BATCH_BYTES:
-                    yield batch
-                    batch, size = [], 0
-            if batch and not some:
-                yield batch
-                batch, size = [], 0
-        if batch:
-            yield batch
+    async def parts(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[Part]:
+        """Yields a part when enough lines have come, or none came for a while."""
+        splitter = LineSplitter(self._longest)
+        lines = list[bytes | None]()
+        size, number = 0, 1
+        async for chunk in with_pauses(chunks, PAUSE):
+            room = self._memory.has_room(size + splitter.size + len(chunk))
+            if not splitter.inside:
+                self._deadline.restart()
+            if room:
+                await self._memory.grow(size + splitter.size + len(chunk))
+                lines += splitter.add(chunk)
+                size = _size_of(lines)
+            start = 0
+            while self._is_due(len(lines) - start, size, pausing=not chunk or not room):
+                some = lines[start : start + self._most]
+                yield Part(len(some), _size_of(some) + splitter.skipped(), partial(self._items, number, some))
+                start += len(some)
+                number += len(some)
+                size -= _size_of(some)
+                self._deadline.restart()
+            lines = lines[start:]
+            if not room:
+                await self._memory.grow(size + splitter.size + len(chunk))
+                lines += splitter.add(chunk)
+                size = _size_of(lines)
+            self._memory.shrink(size + splitter.size)
+            self._deadline.check(splitter.came)
+        lines += splitter.rest()
+        for start in range(0, len(lines), self._most):
+            some = lines[start : start + self._most]
+            yield Part(len(some), _size_of(some), partial(self._items, number + start, some))
+
+    def _is_due(self, count: int, size: int, *, pausing: bool) -> bool:
+        return count >= self._most or (count > 0 and (pausing or size >= BATCH_BYTES))
+
+    def _items(self, number: int, lines: list[bytes | None]) -> list[Item]:
+        """Parses lines, the first of which has a number; empty ones are left out."""
+        return [self._item(at, line) for at, line in enumerate(lines, number) if line is None or line.strip()]
 
     def _item(self, number: int, line: bytes | None) -> Item:
         if line is None:
@@ -253,33 +343,85 @@ async def with_pauses(chunks: AsyncIterator[bytes], after: float) -> AsyncIterat
             coming.cancel()
 
 
-async def lines(chunks: AsyncIterator[bytes], longest: int) -> AsyncIterator[list[bytes | None]]:
-    """Lines of a stream as they come; None for one that is too long, which is passed over without being kept.
+def _size_of(lines: list[bytes | None]) -> int:
+    """Returns the bytes of some lines, and of the ends of them."""
+    return len(lines) + sum(len(line) for line in lines if line)
 
-    An empty chunk, which is a pause, gives an empty list.
+
+class LineSplitter:
+    """Lines of a stream as they come. What comes byte by byte is kept once, not copied with every byte.
+
+    Args:
+        longest: Maximum bytes of a line. A longer one is passed over without being kept.
+
+    Attributes:
+        came: Bytes of the unfinished line that have come.
     """
-    held, skipping = b"", False
-    async for chunk in chunks:
-        *whole, rest = (held + chunk).split(b"\n")
-        some: list[bytes | None] = []
-        for line in whole:
-            some.append(None if skipping or len(line) > longest else line)
-            skipping = False
-        held = rest
-        if len(held) > longest:
-            held, skipping = b"", True
-        if some or not chunk:
-            yield some
-    if held or skipping:
-        yield [None if skipping else held]
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._held = bytearray()
+        self._skipping = False
+        self._skipped = 0
+        self.came = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes that are kept of the unfinished line."""
+        return len(self._held)
+
+    @property
+    def inside(self) -> bool:
+        """Whether a line is unfinished."""
+        return self.came > 0
+
+    def skipped(self) -> int:
+        """Returns how many bytes were passed over since the last call."""
+        count, self._skipped = self._skipped, 0
+        return count
+
+    def add(self, chunk: bytes) -> list[bytes | None]:
+        """Returns the lines that end in a chunk; None for one that is too long."""
+        first, newline, rest = chunk.partition(b"\n")
+        self._keep(first)
+        if not newline:
+            return []
+        *whole, last = rest.split(b"\n")
+        lines = self.rest() or [b""]
+        lines += [None if len(line) > self._longest else line for line in whole]
+        self._keep(last)
+        return lines
+
+    def rest(self) -> list[bytes | None]:
+        """Returns the line that has no end, if anything of it has come."""
+        found: list[bytes | None] = []
+        if self.inside:
+            found.append(None if self._skipping else bytes(self._held))
+        self._held.clear()
+        self._skipping = False
+        self.came = 0
+        return found
+
+    def _keep(self, part: bytes) -> None:
+        self.came += len(part)
+        if self.came > self._longest:
+            self._skipped += len(self._held) + len(part)
+            self._held.clear()
+            self._skipping = True
+        else:
+            self._held += part
 
 
 class Columns:
     """Arrow IPC.
 
     Args:
-        most: Documents of a batch.
-        longest: Bytes of a document.
+        service: Lends threads in which batches are read.
+        most: Maximum number of documents of a part.
+        longest: Maximum bytes of a document.
+        largest: Maximum bytes of a record batch.
+        memory: Counts the bytes that are kept.
+        deadline: The time that a record batch may take.
     """
 
     media_type = STREAMS[1]
@@ -296,39 +438,58 @@ class Columns:
         ]
     )
 
-    def __init__(self, most: int, longest: int) -> None:
-        self._most, self._longest = most, longest
+    def __init__(self, service: Service, most: int, longest: int, largest: int, memory: Holding, deadline: Deadline) -> None:
+        self._service = service
+        self._most, self._longest, self._largest = most, longest, largest
+        self._memory, self._deadline = memory, deadline
         self._out = io.BytesIO()
         self._writer = pa.ipc.new_stream(self._out, self.schema)
 
-    async def items(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Item]]:
-        blocking, line = _BlockingBody(chunks, asyncio.get_running_loop()), 0
-        # buffered, because Arrow takes a short read for the stream's end
-        body = io.BufferedReader(blocking, READ)
-        try:
-            batches = Batches(body)
-            _check_columns(await asyncio.to_thread(batches.open))
-            while (batch := await asyncio.to_thread(batches.next)) is not None:
-                blocking.came = 0
-                step = max(1, min(self._most, len(batch) * BATCH_BYTES // max(batch.nbytes, 1)))
-                for start in range(0, len(batch), step):
-                    some = batch.slice(start, step)
-                    yield list(self._of(some, line))
-                    line += len(some)
-        except (pa.ArrowException, OSError) as error:
-            raise ProblemError("invalid-request", f"the stream is no Arrow IPC stream: {str(error)[:200]}") from error
+    async def parts(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[Part]:
+        """Yields parts of the record batches. No thread is used while bytes come."""
+        messages = Messages(chunks, self._largest, self._memory, self._deadline)
+        first = await messages.next()
+        schema = await self._service.work_on_stream(partial(_opened, first))
+        line = 1
+        while (message := await messages.next()) is not None:
+            batch, starts = await self._service.work_on_stream(partial(self._cut, message, schema))
+            if not len(batch):
+                # counted as a document, for there may be no end of batches without rows
+                yield Part(1, len(message.data), list)
+            for start, end in pairwise(starts):
+                some = batch.slice(start, end - start)
+                size = len(message.data) * (end - start) // len(batch)
+                yield Part(end - start, size, partial(self._items, some, line))
+                line += end - start
 
-    def _of(self, batch: pa.RecordBatch, before: int) -> Iterator[Item]:
+    def _cut(self, message: Message, schema: pa.Schema) -> tuple[pa.RecordBatch, list[int]]:
+        """Reads a batch; returns it and the rows at which its parts begin and end."""
+        batch = read_batch(message, schema)
+        ends = np.cumsum(_sizes_of(_documents_of(batch)))
+        starts = [0]
+        while starts[-1] < len(batch):
+            before = ends[starts[-1] - 1] if starts[-1] else 0
+            fits = int(np.searchsorted(ends, before + BATCH_BYTES, "right"))
+            starts.append(max(starts[-1] + 1, min(starts[-1] + self._most, fits)))
+        return batch, starts
+
+    def _items(self, batch: pa.RecordBatch, first: int) -> list[Item]:
         names = batch["id"].to_pylist() if "id" in batch.schema.names else [None] * len(batch)
-        column = batch["text" if "text" in batch.schema.names else "vector"]
-        for at, (name, value) in enumerate(zip(names, column, strict=True), before + 1):
-            document = value.as_py()
-            if document is None:
-                yield Item(at, name, None, ProblemError("invalid-request", "the document is null"))
-            elif isinstance(document, str) and len(document) > self._longest:
-                yield Item(at, name, None, ProblemError("too-large", f"the text has more than {self._longest:,} characters"))
+        column = _documents_of(batch)
+        sizes = _sizes_of(column)
+        items = []
+        for at, name in enumerate(names):
+            if not column[at].is_valid:
+                problem = ProblemError("invalid-request", "the document is null")
+                items.append(Item(first + at, name, None, problem))
+            elif sizes[at] > self._longest:
+                problem = ProblemError("too-large", f"the document has more than {self._longest:,} bytes")
+                items.append(Item(first + at, name, None, problem))
             else:
-                yield Item(at, name, document if isinstance(document, str) else np.asarray(document, np.float32), None)
+                value = column[at].as_py()
+                document = value if isinstance(value, str) else np.asarray(value, np.float32)
+                items.append(Item(first + at, name, document, None))
+        return items
 
     def opening(self) -> bytes:
         return self._taken()
@@ -367,6 +528,8 @@ def _check_columns(schema: pa.Schema) -> None:
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             raise ProblemError("invalid-request", f"column {name} is {kind}, not string", field=f"/{name}")
     vector = kinds.get("vector")
+    if vector is not None and pa.types.is_fixed_size_list(vector) and vector.list_size < 1:
+        raise ProblemError("invalid-request", "column vector has vectors of no numbers", field="/vector")
     if vector is not None and not (
         (pa.types.is_fixed_size_list(vector) or pa.types.is_list(vector) or pa.types.is_large_list(vector))
         and (pa.types.is_floating(vector.value_type) or pa.types.is_integer(vector.value_type))
@@ -374,164 +537,135 @@ def _check_columns(schema: pa.Schema) -> None:
         raise ProblemError("invalid-request", f"column vector is {vector}, not a list of numbers", field="/vector")
 
 
-class Batches:
-    """Record batches of an Arrow IPC stream from outside, in bounded memory: compressed ones are refused before they unfold.
-
-    Args:
-        body: The stream.
-    """
-
-    def __init__(self, body: Any) -> None:
-        self._body = body
-        self._schema: pa.Schema | None = None
-
-    def open(self) -> pa.Schema:
-        """Reads as far as the schema; returns it."""
-        self._messages = pa.ipc.MessageReader.open_stream(self._body)
-        try:
-            self._schema = pa.ipc.read_schema(self._messages.read_next_message())
-        except StopIteration as error:
-            raise pa.ArrowInvalid("it ends before its schema") from error
-        return self._schema
-
-    def next(self) -> pa.RecordBatch | None:
-        """The next batch, looked at whole: a stream from outside may lie about its offsets.
-
-        Raises:
-            ProblemError: It is compressed, or something else than a batch.
-        """
-        try:
-            message = self._messages.read_next_message()
-        except StopIteration:
-            return None
-        if message.type != "record batch":
-            raise ProblemError("invalid-request", f"the stream has a {message.type} where a record batch should be")
-        if is_compressed(message.metadata.to_pybytes()):
-            raise ProblemError("invalid-request", "the stream is compressed, or damaged; send Arrow IPC uncompressed")
-        batch = pa.ipc.read_record_batch(message, self._schema)
-        batch.validate(full=True)
-        return batch
+def _opened(message: Message | None) -> pa.Schema:
+    """Reads the schema of a stream, and checks that its columns are documents."""
+    schema = read_schema(message)
+    _check_columns(schema)
+    return schema
 
 
-HEADER, COMPRESSION = 2, 3
-"""Fields of Arrow's Message and RecordBatch (Message.fbs)."""
+def _documents_of(batch: pa.RecordBatch) -> pa.Array:
+    """Returns the column that has the documents."""
+    return batch["text" if "text" in batch.schema.names else "vector"]
 
 
-def is_compressed(metadata: bytes) -> bool:
-    """Whether the buffers of a record batch are; what Arrow's metadata says, a FlatBuffer, of which pyarrow does not tell.
-
-    Examples:
-        >>> batch, found = pa.record_batch({"text": ["some"]}), []
-        >>> for how in (None, "zstd"):
-        ...     out = io.BytesIO()
-        ...     with pa.ipc.new_stream(out, batch.schema, options=pa.ipc.IpcWriteOptions(compression=how)) as writer:
-        ...         writer.write_batch(batch)
-        ...     messages = pa.ipc.MessageReader.open_stream(out.getvalue())
-        ...     _, message = messages.read_next_message(), messages.read_next_message()
-        ...     found.append(is_compressed(message.metadata.to_pybytes()))
-        >>> found
-        [False, True]
-    """
-    try:
-        header = _field(metadata, struct.unpack_from("<I", metadata)[0], HEADER)
-        return (
-            header is None or _field(metadata, header + struct.unpack_from("<I", metadata, header)[0], COMPRESSION) is not None
-        )
-    except struct.error:
-        return True
-
-
-def _field(buffer: bytes, table: int, number: int) -> int | None:
-    """Where a field of a FlatBuffer's table is; None if it has its default."""
-    entries = table - struct.unpack_from("<i", buffer, table)[0]
-    at = 4 + 2 * number
-    if at >= struct.unpack_from("<H", buffer, entries)[0]:
-        return None
-    offset = struct.unpack_from("<H", buffer, entries + at)[0]
-    return table + offset if offset else None
-
-
-class _BlockingBody(io.RawIOBase):
-    """A request's body for a library that reads blocking, in a thread."""
-
-    def __init__(self, chunks: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._chunks, self._loop = aiter(chunks), loop
-        self._held = b""
-        self.came = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._held:
-            chunk = asyncio.run_coroutine_threadsafe(_chunk(self._chunks), self._loop).result()
-            if chunk is None:
-                return 0
-            self._held, self.came = chunk, self.came + len(chunk)
-            if self.came > MESSAGE_BYTES:
-                raise OSError(f"a batch has more than {MESSAGE_BYTES:,} bytes; send smaller ones")
-        count = min(len(buffer), len(self._held))
-        buffer[:count] = self._held[:count]
-        self._held = self._held[count:]
-        return count
+def _sizes_of(documents: pa.Array) -> np.ndarray:
+    """Returns the bytes of each document (int64), without unfolding one."""
+    if pa.types.is_string(documents.type) or pa.types.is_large_string(documents.type):
+        lengths, width = pc.binary_length(documents), 1
+    else:
+        lengths, width = pc.list_value_length(documents), documents.type.value_type.bit_width // 8
+    found: np.ndarray = lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) * width
+    return found
 
 
 async def _chunk(chunks: AsyncIterator[bytes]) -> bytes | None:
     return await anext(chunks, None)
 
 
-class Spool:
-    """Bytes that one side writes and the other reads later, in memory while they are few, else in a nameless file."""
+class Segment:
+    """Answers in one file, which are written to its end and read from its beginning."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (closed by close)
-        self._written = self._read = 0
-        self._ended = False
-        self._more = asyncio.Condition()
+        self.written = 0
+        self.read_so_far = 0
 
-    @property
-    def waiting(self) -> int:
-        """Bytes that are not read yet."""
-        return self._written - self._read
+    def write(self, data: bytes) -> None:
+        """Adds bytes.
 
-    async def write(self, data: bytes) -> None:
-        """Adds bytes."""
-        if not data:
-            return
-        self._file.seek(self._written)
-        self._file.write(data)
-        async with self._more:
-            self._written += len(data)
-            self._more.notify_all()
+        Raises:
+            ProblemError: If the disk is full, or fails.
+        """
+        try:
+            self._file.seek(self.written)
+            self._file.write(data)
+        except OSError as error:
+            raise ProblemError("busy", "the server has no room for answers that are not read", retry_after=1.0) from error
+        self.written += len(data)
 
-    async def end(self) -> None:
-        """There will be no more."""
-        async with self._more:
-            self._ended = True
-            self._more.notify_all()
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """What was written, as it comes, to its end."""
-        while True:
-            async with self._more:
-                await self._more.wait_for(lambda: self._ended or self._read < self._written)
-                if self._read == self._written:
-                    return
-            count = min(READ, self._written - self._read)
-            self._file.seek(self._read)
-            found = self._file.read(count)
-            self._read += count
-            if self._read == self._written:
-                self._rewind()
-            yield found
-
-    def _rewind(self) -> None:
-        """Everything was read: the file begins anew, so that it holds only what waits."""
-        self._file.seek(0)
-        self._file.truncate()
-        self._read = self._written = 0
+    def read(self, most: int) -> bytes:
+        """Returns the next bytes."""
+        self._file.seek(self.read_so_far)
+        found = self._file.read(min(most, self.written - self.read_so_far))
+        self.read_so_far += len(found)
+        return found
 
     def close(self) -> None:
-        """Gives the file back."""
+        """Deletes the file."""
         self._file.close()
+
+
+class Spool:
+    """Bytes that one side writes and the other reads later, in memory while they are few, else in files without names.
+
+    Args:
+        holding: Counts the bytes that wait. A writer for which there is no room waits until the reader has read some.
+    """
+
+    def __init__(self, holding: Holding) -> None:
+        self._holding = holding
+        self._segments = deque[Segment]()
+        self._last = b""
+        self._waiting = 0
+        self._ended = False
+        self._more = asyncio.Event()
+
+    async def write(self, data: bytes) -> None:
+        """Adds bytes; waits until there is room for them.
+
+        Raises:
+            ProblemError: If the reader did not read enough in time, or the disk is full.
+        """
+        for start in range(0, len(data), READ):
+            await self._write(data[start : start + READ])
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            await self._holding.grow(self._waiting + len(data))
+        except ProblemError as problem:
+            raise ProblemError(
+                "too-large", f"{self._waiting:,} bytes of answers are not read; read them meanwhile"
+            ) from problem
+        if not self._segments or self._segments[-1].written >= SEGMENT:
+            self._segments.append(Segment())
+        self._segments[-1].write(data)
+        self._waiting += len(data)
+        self._more.set()
+
+    def write_last(self, data: bytes) -> None:
+        """Adds bytes that are few and must not wait, at the end."""
+        self._last = data
+        self._more.set()
+
+    def end(self) -> None:
+        """Says that there will be no more."""
+        self._ended = True
+        self._more.set()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yields what was written, as it comes, to its end."""
+        while True:
+            while self._waiting:
+                yield self._next()
+            if self._ended:
+                break
+            self._more.clear()
+            await self._more.wait()
+        if self._last:
+            yield self._last
+
+    def _next(self) -> bytes:
+        segment = self._segments[0]
+        found = segment.read(READ)
+        self._waiting -= len(found)
+        self._holding.shrink(self._waiting)
+        if segment.read_so_far == segment.written:
+            self._segments.popleft().close()
+        return found
+
+    def close(self) -> None:
+        """Deletes the files."""
+        while self._segments:
+            self._segments.popleft().close()
+        self._holding.shrink()

@@ -5,24 +5,36 @@ trip or commit is shared; and what would wait too long is refused at once instea
 """
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from functools import partial
 from typing import NamedTuple
 
 from nearkin.index.entry import Outcome
 from nearkin.index.preparing import Document
 from nearkin.server.problems import ProblemError
+from nearkin.server.shares import CALLER, Caller, FairThreads, Pool
 
-RETRY_AFTER = 1.0
+BATCH_BYTES = 4 << 20
+"""Bytes of documents that are worked on at once."""
+NUMBER_BYTES = 32
+"""Bytes of a number in a list: the pointer and the float."""
 
 Work = Callable[[str, Sequence[Document], Sequence[str | None]], list[Outcome]]
 
 
 class _Waiting(NamedTuple):
+    caller: Caller
     document: Document
+    size: int
     id: str | None
     done: "asyncio.Future[Outcome]"
+
+
+def size_of(document: Document) -> int:
+    """Returns the bytes of memory that a document takes."""
+    return sys.getsizeof(document) if isinstance(document, str) else NUMBER_BYTES * len(document)
 
 
 class WaitingRoom:
@@ -30,31 +42,42 @@ class WaitingRoom:
 
     Args:
         work: Upserts a batch; called in a thread.
-        executor: Of the threads.
-        most: Documents of a batch.
-        room: Documents that may wait, of all scopes together.
+        threads: The threads. A batch is counted for the caller of its first document.
+        most: Maximum number of documents of a batch.
+        places: Documents that may wait, of all scopes together.
+        memory: Bytes that may be in memory; those of documents that wait are counted there.
     """
 
-    def __init__(self, work: Work, executor: Executor, most: int, room: int) -> None:
-        self._work, self._executor, self._most, self._room = work, executor, most, room
+    def __init__(self, work: Work, threads: FairThreads, most: int, places: Pool, memory: Pool) -> None:
+        self._work, self._threads, self._most = work, threads, most
+        self._places, self._memory = places, memory
         self._waiting: dict[str, deque[_Waiting]] = {}
         self._running: set[str] = set()
         self._alone: dict[str, int] = {}
         self._idle = asyncio.Event()
         self._idle.set()
-        self.depth = 0
+
+    @property
+    def depth(self) -> int:
+        """The number of documents that wait or are worked on."""
+        return self._places.used
 
     async def upsert(self, scope: str, document: Document, id: str | None) -> Outcome:
-        """What became of a document.
+        """Upserts a document for the current caller.
 
         Raises:
-            ProblemError: `busy`: too much is waiting.
+            ProblemError: `busy` if too much waits, `rate-limited` if too much of this caller does.
         """
-        if self.depth >= self._room:
-            raise ProblemError("busy", f"{self.depth:,} documents are waiting", retry_after=RETRY_AFTER)
+        caller = CALLER.get()
+        size = size_of(document)
+        self._places.take(caller, 1)
+        try:
+            self._memory.take(caller, size)
+        except ProblemError:
+            self._places.release(caller, 1)
+            raise
         done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(scope, deque()).append(_Waiting(document, id, done))
-        self.depth += 1
+        self._waiting.setdefault(scope, deque()).append(_Waiting(caller, document, size, id, done))
         self._idle.clear()
         if scope not in self._running:
             self._start(scope)
@@ -69,13 +92,23 @@ class WaitingRoom:
         alone = self._alone.pop(scope, 0)
         if alone > 1:
             self._alone[scope] = alone - 1
-        batch = [waiting.popleft() for _ in range(1 if alone else min(len(waiting), self._most))]
+        batch = self._next_batch(waiting, 1 if alone else self._most)
         if not waiting:
             del self._waiting[scope]
         self._running.add(scope)
         documents, ids = [one.document for one in batch], [one.id for one in batch]
-        job = asyncio.get_running_loop().run_in_executor(self._executor, self._work, scope, documents, ids)
+        job = self._threads.submit(batch[0].caller, partial(self._work, scope, documents, ids))
         job.add_done_callback(lambda ended: self._ended(scope, batch, ended))
+
+    @staticmethod
+    def _next_batch(waiting: deque[_Waiting], most: int) -> list[_Waiting]:
+        """Takes the documents that came first: at least one, and no more bytes than a batch should have."""
+        batch = [waiting.popleft()]
+        size = batch[0].size
+        while waiting and len(batch) < most and size + waiting[0].size <= BATCH_BYTES:
+            size += waiting[0].size
+            batch.append(waiting.popleft())
+        return batch
 
     def _ended(self, scope: str, batch: list[_Waiting], job: "asyncio.Future[list[Outcome]]") -> None:
         error = job.exception()
@@ -84,7 +117,9 @@ class WaitingRoom:
             self._waiting.setdefault(scope, deque()).extendleft(reversed(batch))
             self._alone[scope] = len(batch)
         else:
-            self.depth -= len(batch)
+            for one in batch:
+                self._places.release(one.caller, 1)
+                self._memory.release(one.caller, one.size)
             for at, one in enumerate(batch):
                 if one.done.done():
                     continue

@@ -3,15 +3,15 @@
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
 from nearkin.errors import StoreError
-from nearkin.server import streams
-from nearkin.server.streams import IN_MEMORY, Spool, lines
+from nearkin.server.shares import SERVER, Holding, Pool
+from nearkin.server.streams import IN_MEMORY, LineSplitter, Spool
 from tests.server.conftest import Serve
 
 URL = "/v1/scopes/a/documents"
@@ -113,8 +113,8 @@ def test_compressed_arrow_is_refused_before_it_unfolds(client: TestClient, how: 
     assert "compressed" in json.loads(told[0]["problem"])["detail"]
 
 
-def test_a_batch_of_arrow_is_bounded(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MESSAGE_BYTES", 100_000)
+def test_a_batch_of_arrow_is_bounded(serve: Serve) -> None:
+    client = serve(max_message=100_000)
     for count, code in ((1, None), (200, "invalid-request")):
         big = io.BytesIO()
         with pa.ipc.new_stream(big, pa.schema([("text", pa.string())])) as writer:
@@ -148,24 +148,22 @@ def test_a_store_that_fails_fails_its_lines(client: TestClient, monkeypatch: pyt
 
 
 def test_long_lines_are_passed_over_without_being_kept() -> None:
-    async def chunks() -> AsyncIterator[bytes]:
-        for part in (b"ab", b"c\nx", b"y" * 20, b"z" * 20, b"\nok\n", b"w" * 50):
-            yield part
-
-    async def read() -> list[bytes | None]:
-        return [line async for some in lines(chunks(), 10) for line in some]
-
-    assert asyncio.run(read()) == [b"abc", None, b"ok", None]
+    splitter = LineSplitter(10)
+    found = []
+    for part in (b"ab", b"c\nx", b"y" * 20, b"z" * 20, b"\nok\n", b"w" * 50):
+        found += splitter.add(part)
+        assert splitter.size <= 10
+    assert [*found, *splitter.rest()] == [b"abc", None, b"ok", None]
 
 
 def test_a_spool_gives_back_what_was_written() -> None:
     async def both() -> bytes:
-        spool, out = Spool(), bytearray()
+        spool, out = Spool(Holding(Pool("bytes", 1 << 30, 1.0), SERVER)), bytearray()
 
         async def write() -> None:
             for i in range(200):
                 await spool.write(bytes([i]) * 20_000)
-            await spool.end()
+            spool.end()
 
         writing = asyncio.create_task(write())
         await asyncio.sleep(0.01)

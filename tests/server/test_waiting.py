@@ -10,6 +10,7 @@ import pytest
 from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Outcome
 from nearkin.server.problems import ProblemError
+from nearkin.server.shares import FairThreads, Pool
 from nearkin.server.waiting import WaitingRoom
 
 
@@ -31,10 +32,16 @@ class Recorder:
         return [Outcome("new", "search", name, name, name, 1.0) for name in names]
 
 
+def room_of(recorder: Recorder, executor: ThreadPoolExecutor, most: int, room: int) -> WaitingRoom:
+    """A waiting room in which one caller may hold everything."""
+    memory = Pool("bytes", 1 << 30, share=1.0)
+    return WaitingRoom(recorder, FairThreads(executor, 4, 4), most, Pool("documents", room, share=1.0), memory)
+
+
 def run(recorder: Recorder, names: list[tuple[str, str]], most: int = 8, room: int = 100) -> list[Outcome | BaseException]:
     async def main() -> list[Outcome | BaseException]:
         with ThreadPoolExecutor(4) as executor:
-            waiting = WaitingRoom(recorder, executor, most, room)
+            waiting = room_of(recorder, executor, most, room)
             jobs = [waiting.upsert(scope, "text", name) for scope, name in names]
             done = await asyncio.gather(*jobs, return_exceptions=True)
             await waiting.drain()
@@ -82,7 +89,7 @@ def test_too_much_is_refused_at_once() -> None:
 def test_nobody_waits_for_one_who_left() -> None:
     async def main() -> None:
         with ThreadPoolExecutor(1) as executor:
-            waiting = WaitingRoom(Recorder(0.05), executor, 8, 100)
+            waiting = room_of(Recorder(0.05), executor, 8, 100)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
                     await waiting.upsert("a", "text", "1")

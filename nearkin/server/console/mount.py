@@ -90,6 +90,7 @@ class Console:
             await answer(scope, receive, send)
             return
         scope["state"]["principal"] = who
+        self._service().enter(who, source_of(request), scope["state"]["holdings"])
         visit = Visit(self._service(), self._gate, self.recents, who, source_of(request), path, request_id_of(request))
         held = CURRENT.set(visit)
         try:
