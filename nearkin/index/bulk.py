@@ -142,7 +142,9 @@ def _prepared(index: Index, scope: str, column: pa.Array, signatures: np.ndarray
     digests = [tool.digest(document) for document in documents]
     if tool.signatures_suffice:
         payload = tool.payload(column)
-        return Prepared(digests, signatures, tool.keys_of_signatures(scope, signatures), payload, _empty(payload, tool.vectors))
+        return Prepared(
+            scope, digests, signatures, tool.keys_of_signatures(scope, signatures), payload, _empty(payload, tool.vectors)
+        )
     return tool.prepare(scope, documents, digests)
 
 

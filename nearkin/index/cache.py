@@ -1,12 +1,16 @@
 """What is known of documents that came before: the first layer of an upsert, in memory."""
 
 import struct
+import sys
 from threading import Lock
 from typing import NamedTuple
 
 HEAD = struct.Struct("<16sdH")
 NEVER = -(1 << 62)
 """A generation that no store reaches, however many steps are added to it."""
+SLOT_BYTES = 104
+"""Share of a dictionary's table that an item takes at most: an index of 8 bytes and a row of 24, in a table that is at worst
+a third full after it has grown."""
 
 
 class Resolution(NamedTuple):
@@ -24,38 +28,53 @@ class ResolvedCache:
     Two generations of a plain dictionary of text and bytes: what is used moves to the younger one, and when that is full the
     older one goes. Such dictionaries hold nothing that the garbage collector has to walk, however many there are.
 
+    What the cache says is only an answer if `held_against` confirms it: another process may have deleted the document since.
+
     Args:
-        size: How many, of both generations.
+        size: Maximum number of resolutions, of both generations together. None are kept if it is 0.
+        most_bytes: Maximum memory of both generations together, in bytes. Names may be a kilobyte long each, so a number of
+            resolutions alone is no bound on the memory that they take.
 
     Examples:
-        >>> cache = ResolvedCache(2)
+        >>> cache = ResolvedCache(2, 10_000)
         >>> for name in "abc":
         ...     cache.put("scope", name, Resolution(bytes(16), "leader", "cluster", 0.9), cache.era)
         >>> cache.get("scope", "a"), cache.get("scope", "c").leader, len(cache)
         (None, 'leader', 2)
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, most_bytes: int) -> None:
         self.size = size
+        self.most_bytes = most_bytes
         self.era = 0
         """How often everything was forgotten."""
-        self._generation = 0
+        self._generation = NEVER
+        self._steps = 0
+        self._steps_under_way = 0
         self._young: dict[str, bytes] = {}
         self._old: dict[str, bytes] = {}
+        self._young_bytes = 0
+        self._old_bytes = 0
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that the resolutions take, in bytes."""
+        return self._young_bytes + self._old_bytes
+
     def get(self, scope: str, name: str) -> Resolution | None:
-        """Of a document, if it is known."""
+        """Returns the resolution of a document, or None if it is not known. See `held_against` before it is used."""
         key = f"{scope}\0{name}"
         with self._lock:
             held = self._young.get(key)
             if held is None:
-                held = self._old.pop(key, None)
+                held = self._old.get(key)
                 if held is None:
                     return None
+                self._discard(key)
                 self._keep(key, held)
         digest, similarity, length = HEAD.unpack_from(held)
         names = held[HEAD.size :]
@@ -68,21 +87,32 @@ class ResolvedCache:
         key = f"{scope}\0{name}"
         with self._lock:
             if era == self.era:
-                self._old.pop(key, None)
+                self._discard(key)
                 self._keep(key, held)
 
     def _keep(self, key: str, held: bytes) -> None:
-        if key not in self._young and len(self._young) >= max(1, self.size // 2):
-            self._old, self._young = self._young, {}
-        if self.size:
-            self._young[key] = held
+        """Puts an item that is in neither generation into the younger one."""
+        size = _bytes_of(key, held)
+        if not self.size or size > self.most_bytes // 2:
+            return
+        if len(self._young) >= max(1, self.size // 2) or self._young_bytes + size > self.most_bytes // 2:
+            self._old = self._young
+            self._old_bytes = self._young_bytes
+            self._young = {}
+            self._young_bytes = 0
+        self._young[key] = held
+        self._young_bytes += size
+
+    def _discard(self, key: str) -> None:
+        if (held := self._young.pop(key, None)) is not None:
+            self._young_bytes -= _bytes_of(key, held)
+        if (held := self._old.pop(key, None)) is not None:
+            self._old_bytes -= _bytes_of(key, held)
 
     def forget(self, scope: str, name: str) -> None:
         """It changed, or went."""
-        key = f"{scope}\0{name}"
         with self._lock:
-            self._young.pop(key, None)
-            self._old.pop(key, None)
+            self._discard(f"{scope}\0{name}")
 
     def clear(self) -> None:
         """Everything may have changed."""
@@ -90,24 +120,57 @@ class ResolvedCache:
             self._clear()
 
     def _clear(self) -> None:
-        self._young, self._old = {}, {}
+        self._young = {}
+        self._old = {}
+        self._young_bytes = 0
+        self._old_bytes = 0
         self.era += 1
 
     # -- the generation of the store: steps of other processes that made something untrue
 
-    def step(self) -> None:
-        """This process is about to raise the generation by one, and forgets by itself what its step makes untrue."""
+    def begin_step(self) -> None:
+        """Notes that this process is about to raise the generation by one; it forgets by itself what its step makes untrue."""
         with self._lock:
-            self._generation += 1
+            self._steps += 1
+            self._steps_under_way += 1
 
-    def doubt(self) -> None:
-        """Whether that step was done is unknown."""
-        with self._lock:
-            self._generation = NEVER
+    def end_step(self, done: bool) -> None:
+        """Notes that such a step has ended.
 
-    def held_against(self, generation: int) -> None:
-        """Forgets everything where the store's generation is not what this process has made it."""
+        Args:
+            done: Whether it was done. If not, whether it raised the generation is unknown.
+        """
         with self._lock:
-            if generation != self._generation:
-                self._clear()
-                self._generation = generation
+            self._steps += 1
+            self._steps_under_way -= 1
+            self._generation = self._generation + 1 if done else NEVER
+
+    def stamp(self) -> int:
+        """Returns a number that changes when a step of this process begins or ends, for `held_against`."""
+        with self._lock:
+            return self._steps
+
+    def held_against(self, generation: int, stamp: int) -> bool:
+        """Compares the store's generation with what this process has made it, and forgets everything if it is another.
+
+        Args:
+            generation: The generation of the store.
+            stamp: Taken by `stamp` before the store was asked. If a step of this process was under way meanwhile, it cannot be
+                told whether the generation counts that step or another process's.
+
+        Returns:
+            Whether everything that the cache said since the stamp was taken is what the store says.
+        """
+        with self._lock:
+            if self._steps_under_way or stamp != self._steps:
+                return False
+            if generation == self._generation:
+                return True
+            self._clear()
+            self._generation = generation
+            return False
+
+
+def _bytes_of(key: str, held: bytes) -> int:
+    """The memory that an item of a generation takes, in bytes."""
+    return sys.getsizeof(key) + sys.getsizeof(held) + SLOT_BYTES

@@ -117,7 +117,7 @@ class Standing(NamedTuple):
             RacedError: It is not.
         """
         if leader != self.entry.leader or frozenset(members) != self.members:
-            raise RacedError(f"{self.entry.id}, or what is resolved to it, has changed meanwhile")
+            raise RacedError("a document, or what is resolved to it, has changed meanwhile")
 
 
 TOUCHED = "touched"

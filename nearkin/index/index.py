@@ -26,7 +26,7 @@ from nearkin.index.cache import Resolution, ResolvedCache
 from nearkin.index.entry import REF_SHIFT, TOUCHED, Changes, Cluster, Entry, Event, Match, Outcome, Standing, Written, batches
 from nearkin.index.exports import write_export
 from nearkin.index.making import Maker
-from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, Move
+from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, Move, News
 from nearkin.index.opening import Opened, open_index, unasked
 from nearkin.index.preparing import Checked, Document, Prepared, Preparer, default_id
 from nearkin.index.searching import Decision, Searcher
@@ -81,7 +81,7 @@ class Index:
         self.clock, self._tables, self._follow = clock, tables, follow
         self._locks = [RLock() for _ in range(STRIPES)]
         self._watch = RLock()
-        self._cache = ResolvedCache(opened.settings.cache)
+        self._cache = ResolvedCache(opened.settings.cache, opened.settings.cache_bytes)
         self._evicted_cold = 0
         self._enter(opened, materials)
 
@@ -104,7 +104,7 @@ class Index:
         self._binned = self.spec.scheme == "binned" and not self.spec.truncated
         self.preparer = Preparer(measure, banding, materials, salt.encode(), chosen.max_document)
         self.searcher = Searcher(self.store, chosen, self.preparer, self.clock)
-        self._cache.held_against(self._news.generation)
+        self._cache.held_against(self._news.generation, self._cache.stamp())
         self._looked = self.clock()
 
     @classmethod
@@ -182,11 +182,12 @@ class Index:
         with self._watch:
             # before the store is asked, so that other threads work on meanwhile
             self._looked = self.clock()
+            stamp = self._cache.stamp()
             news = self.store.news()
             if self._follow and news.move.phase == MOVED:
                 self._go_over(news.move)
                 return
-            self._cache.held_against(news.generation)
+            self._cache.held_against(news.generation, stamp)
             self._news = news
 
     def _look_around(self) -> None:
@@ -237,21 +238,26 @@ class Index:
 
     def step(self, scope: str, step: Callable[[], R]) -> R:
         """A step under its scope's lock, again where another process came between, or where the index has moved."""
-        for _ in range(TRIES):
+        # no error is kept in a variable: its traceback holds this frame, and both would live until the collector runs
+        for attempt in range(1, TRIES + 1):
             self._look_around()
             self._await_opening()
             try:
                 with self._locked(scope):
                     return step()
-            except MovedError as error:
-                if not self._follow:
+            except MovedError:
+                if not self._follow or attempt == TRIES:
                     raise
-                failed: StoreError = error
+                moved = True
+            except RacedError:
+                if attempt == TRIES:
+                    raise
+                moved = False
+            if moved:
                 self.look()
-            except RacedError as error:
-                failed = error
+            else:
                 self._cache.clear()
-        raise failed
+        raise AssertionError("the last attempt returns or raises")
 
     # -- upsert
 
@@ -320,8 +326,9 @@ class Index:
         seconds = {name: value / max(len(names), 1) for name, value in spent.items()}
         outcomes = self._outcomes(names, known, rest, decisions, changes, seconds)
         for outcome, digest in zip(outcomes, digests, strict=True):
-            resolution = Resolution(digest, outcome.representative, outcome.cluster, outcome.similarity)
-            self._cache.put(scope, outcome.id, resolution, era)
+            if outcome.layer != "memory":
+                resolution = Resolution(digest, outcome.representative, outcome.cluster, outcome.similarity)
+                self._cache.put(scope, outcome.id, resolution, era)
         return outcomes
 
     def _with_repeats(
@@ -352,30 +359,66 @@ class Index:
             now = self.clock()
             changes.events += [Event(TOUCHED, e.scope, e.id, "", now) for e, _ in (*changes.dropped, *changes.new)]
         changes.resolves = bool(changes.dropped or changes.posted or changes.unposted)
+        done = False
         if changes.resolves:
-            self._cache.step()
+            self._cache.begin_step()
         try:
             self.store.apply(changes)
-        except StoreError:
+            done = True
+        finally:
             if changes.resolves:
-                self._cache.doubt()
-            raise
+                self._cache.end_step(done)
         for entry in (*changes.changed, *(written.entry for written in changes.dropped)):
             self._cache.forget(entry.scope, entry.id)
 
     def _known(self, scope: str, digests: list[bytes], names: list[str]) -> list[_Known]:
-        """The first three layers, for a batch with one look into the store."""
-        cached = [self._cache.get(scope, name) for name in names]
-        fresh = [hit is not None and hit.digest == digests[i] for i, hit in enumerate(cached)]
-        asked = [i for i, hit in enumerate(fresh) if not hit]
-        held = dict(zip(asked, self.store.entries(scope, [names[i] for i in asked]), strict=True)) if asked else {}
-        return [_Known(cached[i], "memory", None) if fresh[i] else self._stored(held[i], digests[i]) for i in range(len(names))]
+        """Asks the first three layers about a batch, with one look into the store.
 
-    def _stored(self, entry: Entry | None, digest: bytes) -> _Known:
-        if entry is None or entry.digest != digest:
-            return _Known(None, "search", entry)
-        resolution = Resolution(digest, entry.leader, entry.cluster, entry.similarity)
-        return _Known(resolution, "record" if entry.is_leader else "store", entry)
+        A document that is known is not written, so it must be in the store while this runs, and the store must be where the
+        index is: one small read confirms both for all of them, whatever other processes have deleted or moved meanwhile.
+        """
+        stamp = self._cache.stamp()
+        cached = [self._cache.get(scope, name) for name in names]
+        known: dict[int, _Known] = {}
+        for i, hit in enumerate(cached):
+            if hit is not None and hit.digest == digests[i]:
+                known[i] = _Known(hit, "memory", None)
+        remembered = list(known)
+        asked = [i for i in range(len(names)) if i not in known]
+        known |= self._stored(scope, digests, names, asked)
+        if remembered and not self._cache.held_against(self._confirmed_news().generation, stamp):
+            known |= self._stored(scope, digests, names, remembered)
+            remembered = []
+        if not remembered and any(one.resolution is not None for one in known.values()):
+            self._confirmed_news()
+        return [known[i] for i in range(len(names))]
+
+    def _confirmed_news(self) -> News:
+        """Returns the store's news, if the index is where it was.
+
+        Who answers from what was read, and writes nothing, asks for them after the reading: a step that writes is refused where
+        the index has moved, and an answer must be, too.
+
+        Raises:
+            MovedError: If the store's epoch is another than that of the last look.
+        """
+        news = self.store.news()
+        if news.move.epoch != self._news.move.epoch:
+            raise MovedError(f"{self.store.url} is being moved")
+        return news
+
+    def _stored(self, scope: str, digests: list[bytes], names: list[str], asked: list[int]) -> dict[int, _Known]:
+        """What the store knows of some documents of a batch, by their places in it."""
+        if not asked:
+            return {}
+        known: dict[int, _Known] = {}
+        for i, entry in zip(asked, self.store.entries(scope, [names[i] for i in asked]), strict=True):
+            if entry is None or entry.digest != digests[i]:
+                known[i] = _Known(None, "search", entry)
+                continue
+            resolution = Resolution(digests[i], entry.leader, entry.cluster, entry.similarity)
+            known[i] = _Known(resolution, "record" if entry.is_leader else "store", entry)
+        return known
 
     def _refresh(self, scope: str, names: list[str], known: list[_Known], changes: Changes, now: float) -> None:
         """A hit keeps a document and its representative alive, where they have a time to live."""
@@ -486,6 +529,17 @@ class Index:
         searcher = self.searcher
         return searcher.store.entries(checked_name(scope, "scope", 0), [checked_name(id, "id", 1)])[0]
 
+    def entry_or_confirmed_absence(self, scope: str, id: str) -> Entry | None:
+        """Returns a document's entry as a step needs it. None is only returned by the store that the index is in.
+
+        Raises:
+            MovedError: If it is not there, and the index has moved since the last look; `step` tries again in that case.
+        """
+        entry = self._get(scope, id)
+        if entry is None:
+            self._confirmed_news()
+        return entry
+
     def cluster(self, scope: str, id: str) -> Cluster | None:
         """The cluster of a document."""
         self._look_around()
@@ -523,6 +577,7 @@ class Index:
             **self.store.counts(),
             "evicted_cold": self._evicted_cold,
             "cached": len(self._cache),
+            "cached_bytes": self._cache.nbytes,
             "threshold": self.threshold,
             "bands": self.banding.bands,
             "rows": self.banding.rows,
@@ -551,7 +606,7 @@ class Index:
         return self.step(scope, lambda: self._remove(scope, id))
 
     def _remove(self, scope: str, id: str) -> bool:
-        entry = self._get(scope, id)
+        entry = self.entry_or_confirmed_absence(scope, id)
         if entry is None:
             return False
         changes, now = Changes(), self.clock()

@@ -69,7 +69,7 @@ def seal(index: Index, scope: str, id: str) -> Outcome | None:
     Broken off between the two, it is done again with the same result.
     """
     place = scope_of_pieces(scope)
-    held = index.store.entries(place, [id])[0]
+    held = index.step(place, lambda: index.entry_or_confirmed_absence(place, id))
     if held is None:
         return None
     document = _shingled(index, held)

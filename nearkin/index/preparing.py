@@ -41,8 +41,9 @@ DIGEST = 16
 
 
 class Prepared(NamedTuple):
-    """n documents."""
+    """n documents of one scope."""
 
+    scope: str
     digests: list[bytes]
     """128 bits of SHA-256 over the UTF-8 text, or the vector's 32-bit floats."""
     signatures: np.ndarray
@@ -179,9 +180,13 @@ class Preparer:
         if self.measure.spec.measure == "jaccard":
             sets: list[Sets] = []
             sketches = self._sketchers.use(lambda tool: tool.sketch(column, lambda some: sets.append(distinct_sets(*some))))
-            return Prepared(digests, sketches.signatures, self._keys(scope, sketches), _payload(sets), sketches.shingles == 0)
+            return Prepared(
+                scope, digests, sketches.signatures, self._keys(scope, sketches), _payload(sets), sketches.shingles == 0
+            )
         sketches = self._sketchers.use(lambda tool: tool.sketch(column))
-        return Prepared(digests, sketches.signatures, self._keys(scope, sketches), self.payload(column), sketches.shingles == 0)
+        return Prepared(
+            scope, digests, sketches.signatures, self._keys(scope, sketches), self.payload(column), sketches.shingles == 0
+        )
 
     def _shingled(self, scope: str, documents: Sequence[Checked], digests: list[bytes]) -> Prepared:
         """Of shingles; texts among them are shingled first."""
@@ -191,9 +196,9 @@ class Preparer:
         payload = Payload(sizes, (hashes,))
         if self.signatures_suffice and all(one.signature is not None for one in known):
             signatures = np.stack([one.signature for one in known if one.signature is not None])
-            return Prepared(digests, signatures, self.keys_of_signatures(scope, signatures), payload, sizes == 0)
+            return Prepared(scope, digests, signatures, self.keys_of_signatures(scope, signatures), payload, sizes == 0)
         sketches = self._sketchers.use(lambda tool: tool.sketch_hashes(hashes, starts))
-        return Prepared(digests, sketches.signatures, self._keys(scope, sketches), payload, sizes == 0)
+        return Prepared(scope, digests, sketches.signatures, self._keys(scope, sketches), payload, sizes == 0)
 
     def shingled(self, column: pa.Array) -> Shingled:
         """The shingles of documents (text, or token lists), each by itself, as those of one.
@@ -289,7 +294,7 @@ class Preparer:
         if len(payload.columns) == 2:
             counts = np.rint(payload.columns[1] / self._unit_weights(payload.columns[0])).astype(np.int64)
         sketches = self._sketchers.use(lambda tool: tool.sketch_hashes(payload.columns[0], starts, counts))
-        return Prepared(digests, sketches.signatures, self._keys(scope, sketches), payload, payload.sizes == 0)
+        return Prepared(scope, digests, sketches.signatures, self._keys(scope, sketches), payload, payload.sizes == 0)
 
     def _unit_weights(self, hashes: np.ndarray) -> np.ndarray:
         """What one occurrence of each shingle weighs."""

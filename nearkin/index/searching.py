@@ -129,11 +129,15 @@ class Searcher:
         return Ranked(documents[keep], words[keep], shared[keep], crowded)
 
     def pool(self, prepared: Prepared, ranked: Ranked) -> Pool:
-        """The candidates, fetched at once, behind the batch."""
+        """Fetches the candidates at once and places them behind the batch.
+
+        That a posting is of the same scope follows from a key of 64 bits alone, which documents of another scope may share by
+        chance; so the scope of every fetched document is compared.
+        """
         refs = np.unique(ranked.words >> REF_SHIFT).tolist() if len(ranked.words) else []
         entries = [entry for entry in self.store.by_refs(refs) if entry is not None] if refs else []
         now = self.clock()
-        alive = [entry for entry in entries if self.is_alive(entry, now)]
+        alive = [entry for entry in entries if entry.scope == prepared.scope and self.is_alive(entry, now)]
         payload, signatures = prepared.payload, prepared.signatures
         if alive:
             payload = joined([payload, self.preparer.payload_of(alive)])

@@ -33,7 +33,8 @@ class IndexSettings:
         postings: `leaders` (a bucket grows with clusters) or `all` (every stored document can be found).
         store_text: Keep texts; else what exact comparison needs of them, hashes.
         max_candidates: Documents compared with one, those first that share most bands.
-        cache: Resolutions kept in memory.
+        cache: Maximum number of resolutions kept in memory. 0 keeps none.
+        cache_bytes: Maximum memory of those resolutions, in bytes, in each process that has the index open.
         record_ttl: Seconds that a document is kept after it was last seen; None for ever.
         bucket_ttl: Seconds that a posting is kept after it was last used; None for ever.
         window: Seconds: representatives not seen for longer are not matched; None for no such limit.
@@ -54,6 +55,7 @@ class IndexSettings:
     store_text: bool = True
     max_candidates: int = 100
     cache: int = 500_000
+    cache_bytes: int = 128 << 20
     record_ttl: float | None = None
     bucket_ttl: float | None = None
     window: float | None = None
@@ -72,6 +74,7 @@ class IndexSettings:
         least = {
             "max_candidates": 1,
             "cache": 0,
+            "cache_bytes": 0,
             "max_bucket": 1,
             "max_document": 1,
             "max_batch": 1,

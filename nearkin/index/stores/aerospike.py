@@ -223,10 +223,10 @@ class AerospikeStore:
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
         for entry, _ in changes.new:
             if held[_field(entry.scope, entry.id)].now.ref and (entry.scope, entry.id) not in going:
-                raise RacedError(f"{entry.id} is there already")
+                raise RacedError("a document is there already")
         for entry in changes.present:
             if held[_field(entry.scope, entry.id)].now.ref != entry.ref:
-                raise RacedError(f"{entry.id} is not there any more")
+                raise RacedError("a document is not there any more")
 
     def _planned(self, changes: Changes, numbers: list[int], held: dict[str, Held]) -> Plan:
         """What every record is to be; postings only by what they change."""
@@ -287,10 +287,10 @@ class AerospikeStore:
         for name, entry in needed.items():
             now = plan.held[name].now if name in plan.documents else seen[name]
             if now.ref != entry.ref or now.leader:
-                raise RacedError(f"the representative {entry.id} is not there any more")
+                raise RacedError("a representative is not there any more")
             then = held[name].then
             if name not in plan.documents and held[name].step and (then.ref != entry.ref or then.leader):
-                raise BusyError(f"another step takes the representative {entry.id} out; try again")
+                raise BusyError("another step takes a representative out; try again")
         for standing in changes.stood:
             self._make_sure_it_stands(standing, plan)
 
@@ -303,7 +303,7 @@ class AerospikeStore:
         standing.hold(now and now.leader, (version.ref for version in seen if version.ref and version.leader == number))
         for one in held.values():
             if one.step and one.then.leader == number:
-                raise BusyError(f"another document is being resolved to {entry.id}; try again")
+                raise BusyError("another document is being resolved to one that goes; try again")
 
     def close(self) -> None:
         self._records.close()

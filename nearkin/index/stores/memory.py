@@ -125,15 +125,15 @@ class MemoryStore:
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
         for entry, _ in changes.new:
             if _key(entry.scope, entry.id) in self._refs and (entry.scope, entry.id) not in going:
-                raise RacedError(f"{entry.id} is there already")
+                raise RacedError("a document is there already")
         for entry in changes.present:
             held = self._get(entry.ref)
             if held is None or held.id != entry.id:
-                raise RacedError(f"{entry.id} is not there any more")
+                raise RacedError("a document is not there any more")
         for entry in changes.needs:
             held = self._get(entry.ref)
             if held is None or not held.is_leader:
-                raise RacedError(f"the representative {entry.id} is not there any more")
+                raise RacedError("a representative is not there any more")
         for standing in changes.stood:
             gone = standing.entry
             held = self._get(gone.ref)

@@ -102,9 +102,11 @@ class PostgresStore:
         try:
             yield
         except (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation) as error:
-            raise RacedError(f"{self._url}: {error}") from error
+            # the primary message alone: the detail of a violation names the id
+            raise RacedError(f"{self._url}: {error.diag.message_primary or type(error).__name__}") from error
         except (self._psycopg.Error, *self._pool_errors) as error:
-            about = " ".join(str(error).split()) or type(error).__name__
+            diagnosed = error.diag.message_primary if isinstance(error, self._psycopg.Error) else None
+            about = diagnosed or " ".join(str(error).split()) or type(error).__name__
             raise StoreError(f"{self._url}: {about}; nothing was written by this step, and it may be tried again") from error
 
     @contextmanager

@@ -18,7 +18,7 @@ old text as its representative, unverified.
 import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -53,10 +53,12 @@ class ShardedStore:
     def _all(self, work: Callable[[int, Store], T]) -> list[T]:
         """On every shard at once; the first error of any is raised when all have ended."""
         futures = [self._pool.submit(work, number, shard) for number, shard in enumerate(self.shards)]
-        errors = [error for future in futures if (error := future.exception()) is not None]
-        if errors:
-            raise errors[0]
-        return [future.result() for future in futures]
+        wait(futures)
+        try:
+            return [future.result() for future in futures]
+        finally:
+            # the traceback of an error holds this frame: without its futures they make no cycle that keeps the error alive
+            del futures
 
     def _of_id(self, scope: str, name: str) -> int:
         digest = hashlib.sha256(f"{scope}\0{name}".encode()).digest()
@@ -185,7 +187,7 @@ class ShardedStore:
         leaders = {entry.ref for entry in changes.needs}
         for ref, entry in zip(wanted, self.by_refs(list(wanted)), strict=True):
             if entry is None or entry.id != wanted[ref] or (ref in leaders and not entry.is_leader):
-                raise RacedError(f"{wanted[ref]} is not there any more")
+                raise RacedError("a document or a representative is not there any more")
             before[ref] = entry
         for standing in changes.stood:
             members = self.members(standing.entry.scope, standing.entry.id)
@@ -209,7 +211,7 @@ class ShardedStore:
         for entry, _ in new:
             if (entry.scope, entry.leader) in gone:
                 self._undo(Changes(dropped=[Written(entry, None)], stood=_alone([entry]), resolves=True))
-        raise RacedError(f"the representative {min(gone)[1]} is not there any more")
+        raise RacedError("a representative is not there any more")
 
     def _gone(self, needs: list[Entry]) -> set[tuple[str, str]]:
         """(scope, id) of representatives that are not there, or are none, any more."""
@@ -244,7 +246,7 @@ class ShardedStore:
             else:
                 self._records(Changes(changed=[old], resolves=True))
         if late:
-            raise RacedError(f"another document was resolved to {late[0].id} meanwhile")
+            raise RacedError("another document was resolved meanwhile to one that goes")
 
     def _records(self, changes: Changes) -> None:
         """Entries without their postings, each to its shard."""

@@ -7,8 +7,9 @@ sees another one's steps takes them over before its own.
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -91,6 +92,8 @@ class SqliteStore:
         self._lock = RLock()
         self.table = BucketTable(most)
         self._step, self._version = 0, -1
+        self._remembered: tuple[int, News] | None = None
+        """The last news, and the version of other connections' writes under which they were read; None after own writes."""
         with self._failing():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
@@ -118,12 +121,12 @@ class SqliteStore:
         return failing(self.path)
 
     def _migrate(self) -> None:
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        version = self._rows("PRAGMA user_version")[0][0]
         if version > SCHEMA:
             raise IncompatibleError(f"{self.path} has schema {version}, this nearkin knows {SCHEMA}: upgrade nearkin")
         if version == 0:
             with self._writing():
-                if self._db.execute("PRAGMA user_version").fetchone()[0] == 0:
+                if self._rows("PRAGMA user_version")[0][0] == 0:
                     for statement in CREATE.split(";"):
                         self._db.execute(statement)
 
@@ -131,6 +134,7 @@ class SqliteStore:
     def _writing(self) -> Iterator[None]:
         """One transaction that writes; undone when its body fails."""
         self._db.execute("BEGIN IMMEDIATE")
+        self._remembered = None
         try:
             yield
             self._db.execute("COMMIT")
@@ -139,29 +143,56 @@ class SqliteStore:
                 self._db.execute("ROLLBACK")
             raise
 
+    def _rows(self, query: str, values: Any = ()) -> list[Any]:
+        """Returns all rows of a statement, and closes its cursor.
+
+        A cursor that is left open in the middle of its rows keeps the connection in the snapshot that it reads, in which
+        nothing can be written once another process has: every step fails with "database is locked" until it is collected.
+        """
+        with closing(self._db.execute(query, values)) as cursor:
+            return cursor.fetchall()
+
+    def _data_version(self) -> int:
+        """Returns a number that changes when another connection has written."""
+        cursor = self._db.execute("PRAGMA data_version")
+        version: int = cursor.fetchone()[0]
+        cursor.close()
+        return version
+
+    def _blocks(self, query: str, values: Any = ()) -> Generator[list[Any], None, None]:
+        """Yields the rows of a statement BLOCK at a time, and closes its cursor also if the caller stops before the end."""
+        with closing(self._db.execute(query, values)) as cursor:
+            while some := cursor.fetchmany(BLOCK):
+                yield some
+
     # -- buckets
 
     def _load(self) -> None:
         """All buckets, from the rows."""
-        self.table = BucketTable(self.most)
-        self._version = self._db.execute("PRAGMA data_version").fetchone()[0]
+        table = BucketTable(self.most)
+        version = self._data_version()
         with self._snapshot():
-            self._step = self._number("step")
-            rows = self._db.execute(
-                "SELECT ref, leader = id, size, keys FROM entries WHERE posted AND keys IS NOT NULL ORDER BY ref"
-            )
-            while some := rows.fetchmany(BLOCK):
-                words = np.array([_word(ref, leads, size) for ref, leads, size, _ in some], np.int64)
-                self.table.append_all(np.frombuffer(b"".join(row[3] for row in some), np.uint64).reshape(len(some), -1), words)
-            for word, keys in self._db.execute("SELECT word, keys FROM loose ORDER BY ref"):
-                self.table.append(np.frombuffer(keys, np.uint64), word)
+            step = self._number("step")
+            query = "SELECT ref, leader = id, size, keys FROM entries WHERE posted AND keys IS NOT NULL ORDER BY ref"
+            with closing(self._blocks(query)) as blocks:
+                for some in blocks:
+                    words = np.array([_word(ref, leads, size) for ref, leads, size, _ in some], np.int64)
+                    keys = np.frombuffer(b"".join(row[3] for row in some), np.uint64)
+                    table.append_all(keys.reshape(len(some), -1), words)
+            with closing(self._blocks("SELECT word, keys FROM loose ORDER BY ref")) as blocks:
+                for word, blob in chain.from_iterable(blocks):
+                    table.append(np.frombuffer(blob, np.uint64), word)
+        # only when all is read: a table that was read in part would answer as if the rest were not there
+        self.table = table
+        self._step = step
+        self._version = version
 
     def _number(self, name: str) -> int:
-        return int(self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0])
+        return int(self._rows("SELECT value FROM meta WHERE name = ?", (name,))[0][0])
 
     def _catch_up(self) -> None:
         """Takes over what other connections wrote."""
-        version = self._db.execute("PRAGMA data_version").fetchone()[0]
+        version = self._data_version()
         if version == self._version:
             return
         with self._snapshot():
@@ -184,9 +215,9 @@ class SqliteStore:
         if self._step < self._number("forgotten"):
             self._load()
             return
-        for ref, keys in self._db.execute("SELECT ref, keys FROM gone WHERE step > ?", (self._step,)):
+        for ref, keys in self._rows("SELECT ref, keys FROM gone WHERE step > ?", (self._step,)):
             self.table.remove(np.frombuffer(keys, np.uint64), ref)
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT ref, leader = id, size, keys, posted, step FROM entries WHERE step > ? AND keys IS NOT NULL ORDER BY ref",
             (self._step,),
         )
@@ -195,7 +226,7 @@ class SqliteStore:
             self.table.remove(keys, ref)
             if posted:
                 self.table.append(keys, _word(ref, leads, size))
-        for ref, word, blob in self._db.execute("SELECT ref, word, keys FROM loose WHERE step > ? ORDER BY ref", (self._step,)):
+        for ref, word, blob in self._rows("SELECT ref, word, keys FROM loose WHERE step > ? ORDER BY ref", (self._step,)):
             keys = np.frombuffer(blob, np.uint64)
             self.table.remove(keys, ref)
             self.table.append(keys, word)
@@ -206,7 +237,7 @@ class SqliteStore:
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._lock, self._failing():
             self._db.execute("INSERT OR IGNORE INTO meta VALUES ('header', ?)", (json.dumps(header, sort_keys=True),))
-            found: dict[str, Any] = json.loads(self._db.execute("SELECT value FROM meta WHERE name = 'header'").fetchone()[0])
+            found: dict[str, Any] = json.loads(self._rows("SELECT value FROM meta WHERE name = 'header'")[0][0])
             return found
 
     def protect(self) -> None:
@@ -219,10 +250,13 @@ class SqliteStore:
 
     def news(self) -> News:
         with self._lock, self._failing():
-            return self._news()
+            version = self._data_version()
+            if self._remembered is None or self._remembered[0] != version:
+                self._remembered = version, self._news()
+            return self._remembered[1]
 
     def _news(self) -> News:
-        found = dict(self._db.execute("SELECT name, value FROM meta WHERE name IN ('move', 'generation')"))
+        found = dict(self._rows("SELECT name, value FROM meta WHERE name IN ('move', 'generation')"))
         epoch, phase, urls = json.loads(found["move"]) if "move" in found else Move()
         return News(Move(epoch, phase, tuple(urls)), int(found.get("generation", 0)))
 
@@ -237,7 +271,7 @@ class SqliteStore:
         with self._lock, self._failing():
             for some in _chunks(ids):
                 query = f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND id IN ({_marks(some)})"
-                found |= {row[2]: _entry(row) for row in self._db.execute(query, (scope, *some))}
+                found |= {row[2]: _entry(row) for row in self._rows(query, (scope, *some))}
         return [found.get(name) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
@@ -245,7 +279,7 @@ class SqliteStore:
         with self._lock, self._failing():
             for some in _chunks(refs):
                 query = f"SELECT {COLUMNS} FROM entries WHERE ref IN ({_marks(some)})"
-                found |= {row[0]: _entry(row) for row in self._db.execute(query, some)}
+                found |= {row[0]: _entry(row) for row in self._rows(query, some)}
         return [found.get(ref) for ref in refs]
 
     def postings(self, keys: np.ndarray) -> Postings:
@@ -276,18 +310,18 @@ class SqliteStore:
         there = [(entry.ref, entry.id) for entry in changes.present]
         for some in _chunks(there):
             query = f"SELECT ref, id FROM entries WHERE ref IN ({_marks(some)})"
-            found = set(self._db.execute(query, [ref for ref, _ in some]))
-            if missing := set(some) - found:
-                raise RacedError(f"{next(iter(missing))[1]} is not there any more")
+            if set(some) - set(self._rows(query, [ref for ref, _ in some])):
+                raise RacedError("a document is not there any more")
         for refs in _chunks(sorted({entry.ref for entry in changes.needs})):
             query = f"SELECT COUNT(*) FROM entries WHERE leader = id AND ref IN ({_marks(refs)})"
-            if self._db.execute(query, refs).fetchone()[0] < len(refs):
+            if self._rows(query, refs)[0][0] < len(refs):
                 raise RacedError("a representative is not there any more")
         for standing in changes.stood:
             gone = standing.entry
-            held = self._db.execute("SELECT leader FROM entries WHERE ref = ?", (gone.ref,)).fetchone()
+            held = self._rows("SELECT leader FROM entries WHERE ref = ?", (gone.ref,))
             query = "SELECT ref FROM entries WHERE scope = ? AND leader = ? AND leader <> id"
-            standing.hold(held and held[0], (ref for (ref,) in self._db.execute(query, (gone.scope, gone.id))))
+            members = [ref for (ref,) in self._rows(query, (gone.scope, gone.id))]
+            standing.hold(held[0][0] if held else None, members)
 
     def _write(self, changes: Changes, step: int) -> list[int]:
         run = self._db
@@ -304,8 +338,8 @@ class SqliteStore:
         run.executemany("INSERT OR REPLACE INTO loose VALUES (?, ?, ?, ?)", loose)
         run.executemany(UPDATE, changed)
         run.executemany("UPDATE entries SET keys = ?, step = ? WHERE ref = ?", posted)
-        last = run.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
-        first = 1 + (last[0] if last else 0)
+        last = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
+        first = 1 + (last[0][0] if last else 0)
         numbers = [entry.ref or first + at for at, (entry, _) in enumerate(changes.new)]
         try:
             run.executemany(
@@ -342,14 +376,14 @@ class SqliteStore:
     def members(self, scope: str, leader: str) -> list[Entry]:
         query = f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND leader = ? AND leader <> id ORDER BY ref"
         with self._lock, self._failing():
-            return [_entry(row) for row in self._db.execute(query, (scope, leader))]
+            return [_entry(row) for row in self._rows(query, (scope, leader))]
 
     def scan(self, scope: str | None = None) -> Iterator[Entry]:
         last, inside = 0, "" if scope is None else "AND scope = :scope"
         while True:
             query = f"SELECT {COLUMNS} FROM entries WHERE ref > :last {inside} ORDER BY ref LIMIT {AT_ONCE}"
             with self._lock, self._failing():
-                rows = self._db.execute(query, {"last": last, "scope": scope}).fetchall()
+                rows = self._rows(query, {"last": last, "scope": scope})
             if not rows:
                 return
             last = rows[-1][0]
@@ -358,19 +392,19 @@ class SqliteStore:
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
         query = f"SELECT {COLUMNS} FROM entries WHERE seen < ? {'AND posted' if posted else ''} ORDER BY seen, ref"
         with self._lock, self._failing():
-            rows = self._db.execute(query, (before,)).fetchall()
+            rows = self._rows(query, (before,))
         yield from map(_entry, rows)
 
     def events(self) -> Iterator[Event]:
         with self._lock, self._failing():
-            rows = self._db.execute("SELECT kind, scope, id, into_id, at FROM events ORDER BY number").fetchall()
+            rows = self._rows("SELECT kind, scope, id, into_id, at FROM events ORDER BY number")
         yield from (Event(*row) for row in rows)
 
     def counts(self) -> dict[str, int]:
         with self._lock, self._failing():
             self._catch_up()
-            records, leaders = self._db.execute("SELECT COUNT(*), COALESCE(SUM(leader = id), 0) FROM entries").fetchone()
-            pages, size = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+            records, leaders = self._rows("SELECT COUNT(*), COALESCE(SUM(leader = id), 0) FROM entries")[0]
+            pages, size = (self._rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "page_size"))
             return {
                 "records": records,
                 "leaders": leaders,
