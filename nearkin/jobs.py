@@ -3,9 +3,9 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from nearkin.corpus import (
     make_ids,
     write_kept,
 )
+from nearkin.corpus.discovery import Selection
+from nearkin.corpus.files import FileStatus
 from nearkin.corpus.signatures import SignatureWriter
 from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering
@@ -50,6 +52,8 @@ from nearkin.threads import Borrowed, ordered_map
 
 RUN = "run.json"
 SIGNATURES = "signatures"
+SKIPPED_LISTED = 1000
+"""Skipped files and folders that run.json names; the rest is counted."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class Job:
         on_error: `quarantine` or `fail`, for rows and files that cannot be read.
         quoted: How many of the largest clusters are quoted in run.json (the page shows twenty).
         materials: The key and the tables that the Spec names; the key is in no record.
+        selection: Which files of input folders are read.
+        statuses: The statuses of files that were read before the run, by path: the run must find the same.
     """
 
     inputs: tuple[str, ...]
@@ -81,6 +87,14 @@ class Job:
     on_error: str = "quarantine"
     quoted: int = 20
     materials: Materials = NOTHING
+    selection: Selection = field(default_factory=Selection)
+    statuses: Mapping[str, FileStatus] = field(default_factory=dict)
+
+    def corpus(self) -> FileCorpus:
+        """Finds the input files."""
+        corpus = FileCorpus.open(self.inputs, self.on_error, self.settings.memory // 32, self.selection)
+        corpus.statuses.update(self.statuses)
+        return corpus
 
     @property
     def partial(self) -> Path:
@@ -136,7 +150,7 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
         job = _over_saved(job, saved)
     if (finished := finished_already(job)) is not None:
         return finished
-    corpus = saved.corpus(job.on_error) if saved else FileCorpus.open(job.inputs, job.on_error, job.settings.memory // 32)
+    corpus = saved.corpus(job.on_error) if saved else job.corpus()
     with PeakMemory() as memory:
         work = _claim(job, "dedup", corpus)
         if saved is not None:
@@ -147,7 +161,7 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
         staging = work.folder("result")
         _write_outputs(job, corpus, run, result, wanted, staging)
     data = collect(run, result, wanted, count_reasons(staging / REJECTED), ", ".join(job.inputs), memory.peak)
-    summary = summary_of(job, run.work.manifest["inputs"], run.work.manifest["stages"], data)
+    summary = summary_of(job, run.work.manifest["inputs"], run.work.manifest["stages"], data, corpus)
     return _finish(job, work, staging, summary, data)
 
 
@@ -277,7 +291,9 @@ def _annotations(run: LocalRun, result: Clustering) -> Callable[[int, int], pa.R
     return rows
 
 
-def summary_of(job: Job, inputs: list[dict[str, Any]], stages: dict[str, dict[str, Any]], data: ReportData) -> dict[str, Any]:
+def summary_of(
+    job: Job, inputs: list[dict[str, Any]], stages: dict[str, dict[str, Any]], data: ReportData, corpus: FileCorpus
+) -> dict[str, Any]:
     """What run.json holds of a job.
 
     Args:
@@ -285,6 +301,7 @@ def summary_of(job: Job, inputs: list[dict[str, Any]], stages: dict[str, dict[st
         inputs: As `describe` says of the files.
         stages: What each stage recorded.
         data: The report.
+        corpus: The inputs.
     """
     return {
         "nearkin": VERSION,
@@ -295,6 +312,7 @@ def summary_of(job: Job, inputs: list[dict[str, Any]], stages: dict[str, dict[st
         "memory": job.settings.memory,
         "workers": job.settings.workers,
         "inputs": inputs,
+        "skipped": {"count": len(corpus.skipped), "first": [entry._asdict() for entry in corpus.skipped[:SKIPPED_LISTED]]},
         "counts": statistics(data),
         "stages": stages,
         "metrics": FleetMetrics.of_stages(stages).to_dict(),
@@ -354,7 +372,7 @@ def pairs_run(job: Job, progress: Progress, relation: str = "similarity") -> Ite
     claim_file(job.out, job.overwrite)
     if job.partial.exists() and not (job.resume or job.overwrite):
         raise UsageError(f"{job.partial} was left by a run; continue it with --resume, or start again with --overwrite")
-    corpus = saved.corpus(job.on_error) if saved else FileCorpus.open(job.inputs, job.on_error, job.settings.memory // 32)
+    corpus = saved.corpus(job.on_error) if saved else job.corpus()
     work = _claim(job, f"pairs by {relation}", corpus)
     if saved is not None:
         _take_signatures(saved, work)
@@ -400,6 +418,7 @@ class SketchJob:
     overwrite: bool = False
     on_error: str = "quarantine"
     materials: Materials = NOTHING
+    selection: Selection = field(default_factory=Selection)
 
 
 def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
@@ -407,7 +426,7 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
     if (Path(job.inputs[0]) / RUN).is_file():
         raise UsageError(f"{job.inputs[0]} is the output of a run; sketch the inputs that it was made from")
     claim_file(job.out, job.overwrite)
-    corpus = FileCorpus.open(job.inputs, job.on_error)
+    corpus = FileCorpus.open(job.inputs, job.on_error, selection=job.selection)
     corpus.check(job.columns)
     sketchers = Borrowed(measure_of(job.spec, job.materials).sketcher)
 

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nearkin.corpus import Columns, FileCorpus, with_dimensions
+from nearkin.corpus.discovery import Selection
+from nearkin.corpus.files import FileStatus
 from nearkin.engine.local.frequencies import Counting, count_frequencies
 from nearkin.engine.progress import Progress
 from nearkin.errors import UsageError
@@ -52,6 +55,8 @@ class Prepared(NamedTuple):
     columns: Columns
     spec: Spec
     materials: Materials
+    statuses: Mapping[str, FileStatus] = MappingProxyType({})
+    """The statuses of the files that were read, by path: the job must find the same."""
 
 
 def spec_for(columns: Columns, measure: str | None, spec: Spec | None = None, **fields: Any) -> Spec:
@@ -84,6 +89,7 @@ def prepare(
     folder: Path,
     progress: Progress,
     count: Count = count_frequencies,
+    selection: Selection | None = None,
 ) -> Prepared:
     """Looks at the files as far as needed; of a saved run, its own Spec and document frequencies are taken.
 
@@ -96,18 +102,22 @@ def prepare(
         folder: Takes what counting needs, for the time being.
         progress: Who is told.
         count: Counts shingles: the local engine's way, or another one's.
+        selection: Which files of input folders are read.
     """
     if (saved := Saved.find(inputs)) is not None:
         if asked.max_df is not None or asked.cut_list is not None:
             raise UsageError(f"{saved.folder} is sketched already; a frequency cut is made when its inputs are sketched")
         return Prepared(columns, saved.spec, Materials.read(saved.folder, saved.spec, asked.secret))
-    corpus = FileCorpus.open(inputs, on_error)
+    if any("://" in given for given in inputs):
+        progress.stage("list inputs", None)
+    corpus = FileCorpus.open(inputs, on_error, selection=selection)
+    corpus.check(columns)
     columns = with_dimensions(corpus, columns)
     counting = Counting(corpus, columns, asked.spec(columns), Materials(asked.secret), workers, folder, progress)
     _check_weights(asked, counting.spec)
     spec, cut = _cut(asked, counting, count)
     spec, frequencies = _weights(asked, counting, spec, count)
-    return Prepared(columns, spec, Materials(asked.secret, frequencies, cut))
+    return Prepared(columns, spec, Materials(asked.secret, frequencies, cut), corpus.statuses)
 
 
 def _cut(asked: Asked, counting: Counting, count: Count) -> tuple[Spec, DocumentFrequencies | None]:

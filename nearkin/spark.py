@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus import Columns, FileCorpus, describe
+from nearkin.corpus.discovery import Selection
 from nearkin.engine.local.frequencies import Counting
 from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress, Silent
@@ -299,7 +300,7 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
     if (finished := finished_already(job)) is not None:
         return finished
     _require_files(job, merge_parts)
-    corpus = FileCorpus.open(job.inputs, job.on_error)
+    corpus = job.corpus()
     corpus.check(job.columns)
     staging = job.partial
     with ExitStack() as done, _session(master, conf) as spark, PeakMemory() as memory, told():
@@ -312,8 +313,9 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
         run = _run_of(request, corpus, spark, staging, progress)
         run.to_clusters()
         _write(job, run, staging / "result")
+        corpus.require_all_unchanged()
         data = collect_distributed(run, ", ".join(job.inputs), memory.peak, job.quoted)
-        summary = {**summary_of(job, inputs, run.stages, data), "engine": "spark", "master": spark.sparkContext.master}
+        summary = {**summary_of(job, inputs, run.stages, data, corpus), "engine": "spark", "master": spark.sparkContext.master}
         publish(job, staging / "result", summary, data)
     return summary
 
@@ -328,6 +330,7 @@ def prepare_files(
     workers: int,
     folder: Path,
     progress: Progress,
+    selection: Selection | None = None,
 ) -> Prepared:
     """As `nearkin.prepare.prepare`, shingles counted over Spark where document frequencies are wanted."""
     if (Path(inputs[0]) / RUN).is_file():
@@ -341,10 +344,10 @@ def prepare_files(
         with _session(master, conf) as spark, told(), _tables_in(spark, counting.folder) as tables:
             request = Request(counting.columns, Settings(spec=counting.spec), counting.materials, on_error)
             source = FileSource(spark, corpus, request)
-            size = sum(file.status()[0] for file in corpus.files)
+            size = sum(file.status().size for file in corpus.files)
             return count_over_spark(spark, source.hashes, request, tables, size, share)
 
-    return prepare(inputs, columns, asked, on_error, workers, folder, progress, count)
+    return prepare(inputs, columns, asked, on_error, workers, folder, progress, count, selection)
 
 
 @contextmanager

@@ -77,6 +77,8 @@ def dedup(
     resume: o.Resume = False,
     overwrite: o.Overwrite = False,
     on_error: o.OnError = "quarantine",
+    hidden: o.Hidden = False,
+    follow_links: o.FollowLinks = False,
     json: o.Json = False,
 ) -> None:
     """Remove exact and near duplicates, each verified against the document that is kept.
@@ -98,6 +100,7 @@ def dedup(
         nearkin dedup /shared/crawl --engine spark --master spark://head:7077 --conf spark.executor.memory=8g --out /shared/out
     """
     from nearkin.cluster.keep import KeepPolicy
+    from nearkin.corpus.discovery import Selection
     from nearkin.engine.settings import Settings, parse_size, ride_along
     from nearkin.jobs import Job, require_free
 
@@ -108,9 +111,11 @@ def dedup(
     columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source, split))
     require_free(out, resume, overwrite)
     run, prepare = engine_of(engine, master, conf or [], merge_parts)
+    selection = Selection(hidden, follow_links)
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
-        columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)
+        prepared = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown, selection=selection)
+        columns, spec, materials = prepared.columns, prepared.spec, prepared.materials
         settings = Settings(
             spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
             probes=probes, verify=verify, cluster=cluster, floor=floor, keep=keep, empty=empty, block_by=block_by,
@@ -118,7 +123,11 @@ def dedup(
             workers=threads,
         )  # fmt: skip
         flags = (annotate, save_signatures, resume, overwrite, on_error)
-        summary = run(Job(tuple(inputs), out, columns, settings, *flags, materials=materials), shown)
+        job = Job(
+            tuple(inputs), out, columns, settings, *flags,
+            materials=materials, selection=selection, statuses=prepared.statuses,
+        )  # fmt: skip
+        summary = run(job, shown)
         if audit:
             from nearkin.finished import audit_run
 

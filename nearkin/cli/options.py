@@ -76,6 +76,12 @@ Workers = Annotated[int | None, typer.Option("--workers", help="Threads.  [defau
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with what a killed run left.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
 OnError = Annotated[str, typer.Option("--on-error", help="quarantine or fail, for rows and files that cannot be read.")]
+Hidden = Annotated[
+    bool, typer.Option("--hidden", help="Read files and folders whose names start with . or _ too, where a folder is given.")
+]
+FollowLinks = Annotated[
+    bool, typer.Option("--follow-links", help="Follow symbolic links to folders below an input folder; each is read once.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, the only thing on standard output.")]
 Out = Annotated[Path, typer.Option("--out", help="Where the result goes.")]
 

@@ -48,6 +48,8 @@ def pairs(
     resume: o.Resume = False,
     overwrite: o.Overwrite = False,
     on_error: o.OnError = "quarantine",
+    hidden: o.Hidden = False,
+    follow_links: o.FollowLinks = False,
     json: o.Json = False,
 ) -> None:
     """All verified pairs of near-duplicates, as parquet: id_a, id_b, similarity, estimate (and distance).
@@ -64,6 +66,7 @@ def pairs(
 
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """
+    from nearkin.corpus.discovery import Selection
     from nearkin.engine.settings import Settings, parse_size
     from nearkin.jobs import Job, claim_file, pairs_job
     from nearkin.prepare import prepare
@@ -72,18 +75,22 @@ def pairs(
     asked = options.asked()
     columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,))
     claim_file(out, overwrite)
+    selection = Selection(hidden, follow_links)
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
-        columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)
+        prepared = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown, selection=selection)
+        columns, spec, materials = prepared.columns, prepared.spec, prepared.materials
         settings = Settings(
             spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
             probes=probes, verify=verify, block_by=block_by, max_bucket=max_bucket, fanout=fanout,
             memory=parse_size(memory), workers=threads,
         )  # fmt: skip
         flags = (False, False, resume, overwrite, on_error)
-        summary = pairs_job(
-            Job(tuple(inputs), out, columns, settings, *flags, materials=materials), expand_exact, shown, relation
-        )
+        job = Job(
+            tuple(inputs), out, columns, settings, *flags,
+            materials=materials, selection=selection, statuses=prepared.statuses,
+        )  # fmt: skip
+        summary = pairs_job(job, expand_exact, shown, relation)
     finally:
         shown.close()
     if json:

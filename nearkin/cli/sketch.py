@@ -32,6 +32,8 @@ def sketch(
     workers: o.Workers = None,
     overwrite: o.Overwrite = False,
     on_error: o.OnError = "quarantine",
+    hidden: o.Hidden = False,
+    follow_links: o.FollowLinks = False,
     json: o.Json = False,
 ) -> None:
     """Signatures of documents as an Arrow file that carries its Spec: id, signature, shingles.
@@ -42,16 +44,19 @@ def sketch(
 
         nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow
     """
+    from nearkin.corpus.discovery import Selection
     from nearkin.jobs import SketchJob, claim_file, sketch_job
     from nearkin.prepare import prepare
 
     options = o.SpecOptions.of(context.params)
     asked, columns = options.asked(), o.columns(text, tokens, vector, id_column, ())
     claim_file(out, overwrite)
+    selection = Selection(hidden, follow_links)
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
-        columns, spec, materials = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown)
-        job = SketchJob(tuple(inputs), out, columns, spec, threads, overwrite, on_error, materials)
+        prepared = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown, selection=selection)
+        columns, spec, materials = prepared.columns, prepared.spec, prepared.materials
+        job = SketchJob(tuple(inputs), out, columns, spec, threads, overwrite, on_error, materials, selection)
         summary = sketch_job(job, shown)
     finally:
         shown.close()

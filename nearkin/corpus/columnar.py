@@ -17,6 +17,8 @@ from nearkin.threads import ordered_map
 LONG = 64
 DECODERS = 2
 AHEAD = 128 << 20
+READ_BUFFER = 1 << 20
+"""Bytes of a column that are read at a time; without it, a column of a row group is read whole before it is decoded."""
 VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
@@ -133,7 +135,7 @@ def decoded_batches(
 ) -> Iterator[pa.RecordBatch]:
     """A row group in batches; through a reader of its own, so that several may be decoded at a time."""
     size = max(1, min(BATCH_ROWS, group.rows * BATCH_BYTES // max(group.bytes, 1)))
-    reader = pq.ParquetFile(source, metadata=metadata)
+    reader = pq.ParquetFile(source, metadata=metadata, buffer_size=READ_BUFFER)
     yield from reader.iter_batches(size, [group.number], columns, use_threads=False)
 
 

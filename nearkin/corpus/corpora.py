@@ -10,9 +10,11 @@ from nearkin.corpus.accept import content_type
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, WHOLE_FILE, Batch, Columns, Rejected
 from nearkin.corpus.columnar import AHEAD, ArrowIpc, Parquet, pieces, split
 from nearkin.corpus.delimited import Delimited
-from nearkin.corpus.files import InputFile, find_files
+from nearkin.corpus.discovery import Selection, Skipped, find_files
+from nearkin.corpus.files import FileStatus, InputFile
 from nearkin.corpus.formats import Format, Piece
 from nearkin.corpus.lines import JsonLines
+from nearkin.corpus.names import shown_path
 from nearkin.corpus.plain import PlainText
 from nearkin.errors import NearkinError, RunError, UsageError
 
@@ -42,21 +44,39 @@ class FileCorpus:
         files: In order.
         on_error: `quarantine` or `fail`.
         ahead: Bytes up to which parts of a file are decoded ahead.
+        skipped: What was found among the inputs and is not read.
+
+    Attributes:
+        statuses: The status of each file that was read, by its path. A file whose status differs later has changed.
     """
 
-    def __init__(self, files: Sequence[InputFile], on_error: str = "quarantine", ahead: int = AHEAD) -> None:
+    def __init__(
+        self,
+        files: Sequence[InputFile],
+        on_error: str = "quarantine",
+        ahead: int = AHEAD,
+        skipped: Sequence[Skipped] = (),
+    ) -> None:
         if on_error not in ON_ERROR:
             raise UsageError(f"on-error {on_error!r} is not one of {', '.join(ON_ERROR)}")
         self.files = tuple(files)
         self.on_error = on_error
         parquet = Parquet(ahead)
         self._formats = {**FORMATS, ".parquet": parquet, ".pq": parquet}
-        self._status: dict[int, tuple[int, float]] = {}
+        self.skipped = tuple(skipped)
+        self.statuses: dict[str, FileStatus] = {}
 
     @classmethod
-    def open(cls, inputs: Sequence[str], on_error: str = "quarantine", ahead: int = AHEAD) -> "FileCorpus":
+    def open(
+        cls,
+        inputs: Sequence[str],
+        on_error: str = "quarantine",
+        ahead: int = AHEAD,
+        selection: Selection | None = None,
+    ) -> "FileCorpus":
         """From paths, globs, folders and URLs."""
-        return cls(find_files(inputs), on_error, ahead)
+        found = find_files(inputs, selection)
+        return cls(found.files, on_error, ahead, found.skipped)
 
     def format_of(self, file: InputFile) -> Format:
         """By its suffix; every other file is one text."""
@@ -91,7 +111,6 @@ class FileCorpus:
     def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
         gathered = _Gathered(first)
         for number in range(start[0], len(self.files)):
-            self._note(number)
             for piece in self.pieces(number, columns, start[1] if number == start[0] else 0):
                 if gathered.add(number, piece):
                     yield gathered.take()
@@ -101,6 +120,7 @@ class FileCorpus:
     def pieces(self, number: int, columns: Columns, start: int = 0, whole: bool = False) -> Iterator[Piece]:
         """One file; what cannot be read of it is one rejection, or an error if so asked."""
         file, row = self.files[number], start
+        self.require_unchanged(number)
         try:
             for piece in self.format_of(file).read(file, columns, start, whole):
                 row = piece.next_row
@@ -109,11 +129,13 @@ class FileCorpus:
         except NearkinError:
             raise
         except UNREADABLE as error:
+            self.require_unchanged(number)
             reason = f"unreadable{f' from row {row}' if row else ''}: {_one_line(error)}"
             self._refuse(file, [(WHOLE_FILE, reason, "")])
             yield Piece(np.empty(0, np.int64), _no_documents(columns), [(WHOLE_FILE, reason, "")], row + 1)
         except KeyError as error:
             raise UsageError(f"{file.path} has no column {error}") from error
+        self.require_unchanged(number)
 
     def _refuse(self, file: InputFile, rejected: list[tuple[int, str, str]]) -> None:
         if rejected and self.on_error == "fail":
@@ -122,15 +144,27 @@ class FileCorpus:
             shown = f" ({raw[:60]!r})" if raw else ""
             raise RunError(f"{place}: {reason}{shown}. Fix it, or set bad rows aside with --on-error quarantine")
 
-    def _note(self, number: int) -> None:
-        """A file must not change between the readings of one run."""
+    def require_unchanged(self, number: int) -> FileStatus:
+        """Compares a file with what it was when it was first read. Each reading begins and ends with this.
+
+        Raises:
+            RunError: If the file has changed, or cannot be reached.
+        """
         file = self.files[number]
         try:
             status = file.status()
         except OSError as error:
-            raise RunError(f"cannot read {file.path}: {error.strerror or error}; restore it, then --resume") from error
-        if self._status.setdefault(number, status) != status:
-            raise RunError(f"{file.path} has changed while the run was reading it; run again with --overwrite")
+            raise RunError(
+                f"cannot read {shown_path(file.path)}: {error.strerror or error}; restore it, then continue with --resume"
+            ) from error
+        if self.statuses.setdefault(file.path, status) != status:
+            raise RunError(f"{shown_path(file.path)} has changed while the run was reading it; run again with --overwrite")
+        return status
+
+    def require_all_unchanged(self) -> None:
+        """Compares every file with what it was when it was first read; raises as `require_unchanged`."""
+        for number in range(len(self.files)):
+            self.require_unchanged(number)
 
 
 def _one_line(error: BaseException) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from nearkin.corpus.batches import Columns
 from nearkin.corpus.corpora import FileCorpus
 from nearkin.corpus.formats import Piece, Writer
+from nearkin.corpus.names import output_names, target_inside
 from nearkin.errors import RunError
 
 AHEAD = 6
@@ -34,14 +35,15 @@ def write_kept(
         corpus: The inputs.
         columns: What the run read of them, so that the same rows are documents.
         kept: bool (documents,).
-        folder: Where the files go, under the inputs' relative names.
+        folder: The folder of the copies. Each takes the relative name of its input; inputs whose names differ only by letter
+            case or Unicode normalisation are numbered.
         rows: Columns to add for a range of ordinals; then all documents are written.
         observe: Told of each piece's first ordinal and texts.
         advance: Told how many documents are done.
     """
     first = 0
-    for number, file in enumerate(corpus.files):
-        target = folder / file.name
+    for number, name in enumerate(output_names(corpus.names)):
+        target = target_inside(folder, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         writer = _writer(corpus, number, target)
         for piece in _written(corpus.pieces(number, columns, whole=True), writer, kept, rows, first):

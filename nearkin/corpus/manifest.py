@@ -6,6 +6,7 @@ from typing import Any
 
 from nearkin.corpus.corpora import FileCorpus
 from nearkin.corpus.files import InputFile
+from nearkin.corpus.names import shown_path
 from nearkin.errors import RunError
 
 BLOCK = 4 << 20
@@ -13,17 +14,24 @@ THREADS = 4
 
 
 def describe(corpus: FileCorpus) -> list[dict[str, Any]]:
-    """One entry for each file."""
+    """Returns one entry for each file, and pins its status: any later reading of a file that has changed is an error.
+
+    Raises:
+        RunError: If a file cannot be read, or changes meanwhile.
+    """
     with ThreadPoolExecutor(THREADS, "nearkin-hash") as pool:
-        return list(pool.map(_entry, corpus.files))
+        return list(pool.map(lambda number: _entry(corpus, number), range(len(corpus.files))))
 
 
-def _entry(file: InputFile) -> dict[str, Any]:
+def _entry(corpus: FileCorpus, number: int) -> dict[str, Any]:
+    file = corpus.files[number]
+    status = corpus.require_unchanged(number)
     try:
-        size, changed = file.status()
-        return {"path": file.path, "name": file.name, "size": size, "modified": changed, "sha256": _digest(file)}
+        digest = _digest(file)
     except OSError as error:
-        raise RunError(f"cannot read {file.path}: {error.strerror or error}; fix it or leave it out") from error
+        raise RunError(f"cannot read {shown_path(file.path)}: {error.strerror or error}; fix it or leave it out") from error
+    corpus.require_unchanged(number)
+    return {"path": file.path, "name": file.name, "size": status.size, "modified": status.modified, "sha256": digest}
 
 
 def _digest(file: InputFile) -> str:
@@ -42,11 +50,13 @@ def first_change(described: list[dict[str, Any]], corpus: FileCorpus) -> str | N
     before = {entry["name"]: entry for entry in described}
     now = {entry["name"]: entry for entry in describe(corpus)}
     if added := sorted(now.keys() - before.keys()):
-        return f"the input {now[added[0]]['path']} was not there before"
+        return f"the input {shown_path(now[added[0]]['path'])} was not there before"
     if gone := sorted(before.keys() - now.keys()):
-        return f"the input {before[gone[0]]['path']} is not among the inputs now"
+        return f"the input {shown_path(before[gone[0]]['path'])} is not among the inputs now"
     for name, entry in before.items():
         for fact in ("size", "sha256"):
             if entry[fact] != now[name][fact]:
-                return f"the input {now[name]['path']} has changed: {fact} was {entry[fact]} and is {now[name][fact]}"
+                return (
+                    f"the input {shown_path(now[name]['path'])} has changed: {fact} was {entry[fact]} and is {now[name][fact]}"
+                )
     return None

@@ -1,5 +1,6 @@
 """From a finished local run to what its report shows."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -7,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.corpus import Corpus, FileCorpus
 from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
@@ -133,7 +135,7 @@ def collect(
         hot_buckets=tuple(hot_bucket(bucket, wanted.texts, run) for bucket in wanted.hottest),
         rejected=tuple(ReasonCount(reason, rows) for reason, rows in sorted(rejected.items(), key=lambda x: (-x[1], x[0]))),
         clusters=_clusters(documents, result, wanted),
-        warnings=tuple(warnings(run)),
+        warnings=(*warnings(run), *skipped_warnings(run.corpus)),
         boilerplate=_boilerplate(run, wanted),
         overlap=_overlap(run, run.settings.source),
         leakage=_overlap(run, run.settings.split),
@@ -309,6 +311,16 @@ def warnings(run: Ran) -> list[str]:
             f"{hot:,} buckets held more than {settings.max_bucket} documents and were clustered inside themselves, so pairs "
             f"within distance {settings.distance} may be missing; raise --max-bucket for every one of them"
         )
+    return out
+
+
+def skipped_warnings(corpus: Corpus) -> list[str]:
+    """Returns a sentence for each reason for which something among the inputs was not read."""
+    skipped = corpus.skipped if isinstance(corpus, FileCorpus) else ()
+    out = []
+    for reason, count in Counter(entry.reason for entry in skipped).items():
+        example = next(entry.path for entry in skipped if entry.reason == reason)
+        out.append(f"skipped {example!r}{f' and {count - 1:,} more' if count > 1 else ''} among the inputs: {reason}")
     return out
 
 

@@ -13,7 +13,19 @@ from nearkin.engine.local.clustering import EXACT, KINDS
 from nearkin.engine.spark.columns import numbers
 from nearkin.engine.spark.rereading import ExcerptRows
 from nearkin.engine.spark.run import SparkRun, facts_of
-from nearkin.report.collect import CLUSTERS, EXAMPLES, EXCERPT, HOT_BUCKETS, counts, estimated, hot_bucket, parameters, warnings
+from nearkin.engine.spark.sources import FileSource
+from nearkin.report.collect import (
+    CLUSTERS,
+    EXAMPLES,
+    EXCERPT,
+    HOT_BUCKETS,
+    counts,
+    estimated,
+    hot_bucket,
+    parameters,
+    skipped_warnings,
+    warnings,
+)
 from nearkin.report.data import Cluster, Example, Histogram, ReasonCount, ReportData, SizeCount, SourceCount, StageSeconds
 from nearkin.verify.exact import Overlaps
 
@@ -46,7 +58,7 @@ def collect_distributed(run: SparkRun, title: str, peak: int, quoted: int = CLUS
         hot_buckets=tuple(hot_bucket(bucket, texts, run) for bucket in hottest),
         rejected=_rejected(run),
         clusters=_clusters(run, largest, texts),
-        warnings=tuple(warnings(run)),
+        warnings=(*warnings(run), *(skipped_warnings(run.source.corpus) if isinstance(run.source, FileSource) else ())),
     )
 
 

@@ -31,8 +31,11 @@ def disk_errors(folder: Path) -> Iterator[None]:
 
 
 def to_json(value: Any) -> bytes:
-    """Returns readable JSON with sorted keys, so that equal values are equal bytes."""
-    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    """Returns readable JSON with sorted keys, so that equal values are equal bytes.
+
+    Paths that are not UTF-8 come out as JSON escapes, from which `json.loads` restores them.
+    """
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
 def sync_folder(folder: Path) -> None:

@@ -321,7 +321,7 @@ def test_remote_files(given: str, tmp_path: Path) -> None:
     storage.pipe("/bucket/data/b.jsonl", jsonl())
     corpus = FileCorpus.open([given])
     assert [row["text"] for row in read(corpus, Columns())[0]] == TEXTS
-    assert corpus.files[0].status()[0] == len(jsonl())
+    assert corpus.files[0].status().size == len(jsonl())
     storage.rm("/bucket", recursive=True)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from nearkin.corpus import write_kept
+from nearkin.corpus.names import target_inside
 from nearkin.engine.local.tables import CLUSTERS
 from nearkin.engine.spark.columns import payload_columns
 from nearkin.engine.spark.sketching import Request, corpus_of, docs_of, read_rows
@@ -153,11 +154,11 @@ class Writing:
             clusters = pa.Table.from_batches(found).combine_chunks() if found else None
             kept = np.zeros(0, bool) if clusters is None else clusters["kept"].to_numpy()
             write_kept(corpus, self.request.columns, kept, attempt, self._annotations(clusters) if self.annotate else None)
-            name = corpus.names[0]
-            if (attempt / name).exists():
-                target = Path(self.folder) / name
+            made = target_inside(attempt, corpus.names[0])
+            if made.exists():
+                target = target_inside(Path(self.folder), file["target"][0].as_py())
                 target.parent.mkdir(parents=True, exist_ok=True)
-                (attempt / name).replace(target)
+                made.replace(target)
             written += len(kept)
         shutil.rmtree(attempt, ignore_errors=True)
         yield pa.record_batch([pa.array([json.dumps({"documents": written})])], ["facts"])

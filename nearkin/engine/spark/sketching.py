@@ -41,7 +41,7 @@ DOCUMENTS = (
     "source string,split string,reason string,raw string,facts string"
 )
 """Columns of the table, and `riding0`, `riding1` … of a keep policy's columns as text."""
-FILES = "number int,path string,name string"
+FILES = "number int,path string,name string,target string"
 FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError, MemoryError, pa.ArrowException)
 """What a document that breaks a kernel or a library may raise."""
 SAMPLE = 16

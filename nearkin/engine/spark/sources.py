@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus import FileCorpus
+from nearkin.corpus.names import output_names
 from nearkin.engine.spark.frequencies import HASHES, Hashing
 from nearkin.engine.spark.rereading import Again, Rows
 from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Request, Sketching
 
+FileRow: TypeAlias = tuple[int, str, str, str]
 TASK_BYTES = 64 << 20
 """Files are given to tasks in runs of about so many bytes, so that small ones are not a task each."""
 
@@ -60,25 +62,26 @@ class FileSource:
         return both.sortWithinPartitions("number", f.asc_nulls_first("doc"))
 
     def files(self) -> DataFrame:
-        """number, path, name: a run of files in each partition."""
+        """number, path, name, target (the name of its copy): a run of files in each partition."""
         runs = self.runs()
         return self.spark.sparkContext.parallelize(runs, len(runs)).flatMap(list).toDF(FILES)
 
-    def runs(self) -> list[list[tuple[int, str, str]]]:
+    def runs(self) -> list[list[FileRow]]:
         """The files of each task: in runs of TASK_BYTES, and at least one for each core."""
-        sizes = [size for size, _ in (file.status() for file in self.corpus.files)]
+        sizes = [file.status().size for file in self.corpus.files]
         cores = self.spark.sparkContext.defaultParallelism
         return list(_runs(self.corpus, sizes, max(1, min(TASK_BYTES, sum(sizes) // cores))))
 
 
-def _runs(corpus: FileCorpus, sizes: list[int], most: int) -> Iterator[list[tuple[int, str, str]]]:
-    run: list[tuple[int, str, str]] = []
+def _runs(corpus: FileCorpus, sizes: list[int], most: int) -> Iterator[list[FileRow]]:
+    run: list[FileRow] = []
     held = 0
+    targets = output_names(corpus.names)
     for number, (file, size) in enumerate(zip(corpus.files, sizes, strict=True)):
         if run and held + size > most:
             yield run
             run, held = [], 0
-        run.append((number, file.path, file.name))
+        run.append((number, file.path, file.name, targets[number]))
         held += size
     yield run
 

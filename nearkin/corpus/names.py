@@ -1,0 +1,102 @@
+"""Names of inputs, and where their copies go: always inside the output folder, and each file in a place of its own."""
+
+import os
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from nearkin.errors import RunError
+
+COMPRESSION_SUFFIXES = frozenset({".gz", ".zst", ".bz2", ".lz4"})
+
+
+def shown_path(path: str) -> str:
+    r"""Returns a path as valid Unicode text: bytes that are not UTF-8 become `\xNN`.
+
+    Examples:
+        >>> shown_path(os.fsdecode(b"caf\xe9.txt"))
+        'caf\\xe9.txt'
+    """
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def safe_name(path: str) -> str:
+    """Returns a relative name without empty, `.` and `..` parts, so that it cannot lead out of a folder.
+
+    Examples:
+        >>> safe_name("/crawl/../a.jsonl"), safe_name("s3://bucket/./b.csv")
+        ('crawl/__/a.jsonl', 's3:/bucket/b.csv')
+    """
+    parts = ["__" if part == ".." else part for part in shown_path(path).split("/") if part not in ("", ".")]
+    return "/".join(parts).replace("\0", "_") or "_"
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Numbers the names that another one equals exactly.
+
+    Examples:
+        >>> distinct_names(["a.csv", "a.csv", "b.csv"])
+        ['a.csv', 'a-2.csv', 'b.csv']
+    """
+    taken = set(names)
+    used: set[str] = set()
+    out = []
+    for name in names:
+        unique = name if name not in used else _numbered(name, taken | used)
+        used.add(unique)
+        out.append(unique)
+    return out
+
+
+def output_names(names: Sequence[str]) -> list[str]:
+    """Returns a name for the copy of each input, so that no two copies share a place on any file system.
+
+    Names that differ only by case or by Unicode normalisation share a place on some file systems. A store of objects may hold
+    `a` and `a/b` at once, which no file system can.
+
+    Examples:
+        >>> output_names(["A.jsonl.gz", "a.jsonl.gz", "part", "part/one.txt"])
+        ['A.jsonl.gz', 'a-2.jsonl.gz', 'part-2', 'part/one.txt']
+    """
+    folders = {_place(str(parent)) for name in names for parent in PurePosixPath(name).parents}
+    wanted = {_place(name) for name in names}
+    used: set[str] = set()
+    out = []
+    for name in names:
+        free = name if _place(name) not in used | folders else _numbered(name, used | folders | wanted)
+        used.add(_place(free))
+        out.append(free)
+    return out
+
+
+def target_inside(folder: Path, name: str) -> Path:
+    """Returns the path of a relative name inside a folder.
+
+    Raises:
+        RunError: If the name leads out of the folder.
+    """
+    parts = name.split("/")
+    if not name or name.startswith("/") or ".." in parts or "\0" in name:
+        raise RunError(f"cannot write {name!r}: the name leads out of {folder}; rename the input")
+    return folder / name
+
+
+def _place(name: str) -> str:
+    """The form in which case-insensitive and normalising file systems compare names."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def _numbered(name: str, taken: Iterable[str]) -> str:
+    """The name with the first free number before its suffixes."""
+    path = PurePosixPath(name)
+    suffixes = path.suffix
+    if suffixes.lower() in COMPRESSION_SUFFIXES:
+        suffixes = PurePosixPath(path.stem).suffix + suffixes
+    stem = path.name.removesuffix(suffixes)
+    places = {*taken}
+    number = 2
+    while True:
+        candidate = str(path.with_name(f"{stem}-{number}{suffixes}"))
+        if candidate not in places and _place(candidate) not in places:
+            return candidate
+        number += 1

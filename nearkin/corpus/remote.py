@@ -1,0 +1,105 @@
+"""Remote storage through fsspec: one clear error instead of each driver's own, and bounded waits."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import fsspec
+
+from nearkin.errors import MissingExtraError, RunError, UsageError
+
+EXTRAS = {"s3": "remote", "s3a": "remote", "gs": "remote", "gcs": "remote", "http": "remote", "https": "remote"}
+CREDENTIALS = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run `aws configure`",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
+}
+DRIVER_ERRORS = {
+    "botocore.exceptions": ("BotoCoreError", "ClientError"),
+    "aiohttp": ("ClientError",),
+    "google.auth.exceptions": ("GoogleAuthError",),
+    "gcsfs.retry": ("HttpError",),
+    "requests": ("RequestException",),
+}
+"""What drivers raise that is neither an OSError nor a ValueError."""
+WITHOUT_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ProfileNotFound")
+SHORT_WAITS = {"AWS_METADATA_SERVICE_TIMEOUT": "1", "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1"}
+"""A machine outside of the cloud has no metadata service to ask for credentials; these bound how long it is looked for."""
+
+
+def protocol_of(url: str) -> str:
+    """Returns the protocol of a URL, of a chained one the last.
+
+    Examples:
+        >>> protocol_of("s3a://bucket/a"), protocol_of("simplecache::gcs://bucket/a")
+        ('s3', 'gs')
+    """
+    name = url.partition("://")[0].rpartition("::")[2].lower()
+    return {"s3a": "s3", "gcs": "gs"}.get(name, name)
+
+
+def filesystem_of(url: str) -> tuple[Any, str]:
+    """Returns the fsspec file system of a URL, and the path in it.
+
+    Raises:
+        MissingExtraError: If the driver is not installed.
+        UsageError: If there is no such protocol.
+    """
+    for name, value in SHORT_WAITS.items():
+        os.environ.setdefault(name, value)
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        extra = EXTRAS.get(url.partition("://")[0])
+        way = f"pip install 'nearkin[{extra}]'" if extra else str(error)
+        raise MissingExtraError(f"{url} needs a package that is not installed: {way}") from error
+    except ValueError as error:
+        raise UsageError(f"cannot open {url}: {error}") from error
+    return filesystem, path
+
+
+def driver_errors() -> tuple[type[BaseException], ...]:
+    """The exceptions of the drivers that are loaded."""
+    found = [
+        getattr(module, name)
+        for path, names in DRIVER_ERRORS.items()
+        if (module := sys.modules.get(path)) is not None
+        for name in names
+        if hasattr(module, name)
+    ]
+    return (*found,)
+
+
+@contextmanager
+def remote_errors(url: str) -> Iterator[None]:
+    """Raises what a driver raises as an OSError, or as a UsageError if there are no credentials."""
+    try:
+        yield
+    except driver_errors() as error:
+        raise storage_error(url, error) from error
+
+
+def storage_error(url: str, error: BaseException) -> UsageError | OSError:
+    """What to raise for an exception of a driver or file system."""
+    if type(error).__name__ in WITHOUT_CREDENTIALS:
+        way = CREDENTIALS.get(protocol_of(url), "configure them for this protocol")
+        return UsageError(f"no credentials for {url}; {way}")
+    text = " ".join(str(error).split()) or type(error).__name__
+    return OSError(f"cannot reach {url}: {text[:300]}")
+
+
+def list_error(url: str, error: BaseException) -> UsageError | RunError:
+    """What to raise if the files of a URL cannot be listed."""
+    known = storage_error(url, error)
+    if isinstance(known, UsageError):
+        return known
+    if isinstance(error, PermissionError):
+        return UsageError(f"no permission to list {url} ({_first_line(error)}); check the credentials and the bucket's policy")
+    if isinstance(error, FileNotFoundError):
+        return UsageError(f"there is no {url} ({_first_line(error)}); check the name of the bucket and the path")
+    return UsageError(f"cannot list {url}: {_first_line(error)}")
+
+
+def _first_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
