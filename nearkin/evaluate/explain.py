@@ -1,7 +1,6 @@
 """Why two documents were matched, or were not: everything that the pipeline looks at, for one pair."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -25,6 +24,8 @@ from nearkin.spec import Spec
 from nearkin.verify.exact import SetBuilder
 
 SHOWN = 20
+READ_FOR_EXAMPLES = 20_000
+"""Characters at the beginning of a text in which examples of its shingles are looked for."""
 WORD = re.compile(r"\w+")
 PAIR = np.ones(1, np.uint64)
 """Documents 0 and 1, packed."""
@@ -38,7 +39,7 @@ class Shingles:
     Attributes:
         sizes: Distinct shingles of each.
         shared: Of both.
-        examples: Some that both have, only the first, only the second; as text, lower-cased.
+        examples: Some that both have, only the first, only the second; as text, lower-cased, from the beginnings of the texts.
     """
 
     sizes: tuple[int, int]
@@ -217,12 +218,56 @@ def judged(found: Explanation, exact: bool, empty: bool) -> Explanation:
 
 def shingles_of(a: str, b: str, settings: Settings, materials: Materials) -> Shingles:
     """Counts by the hashes of the Spec, examples by the words as they are read."""
-    sets = SetBuilder(materials.shingler(settings.spec)).sets(pa.array([a, b], pa.large_string()))
+    builder = SetBuilder(materials.shingler(settings.spec))
+    sets = builder.sets(pa.array([a, b], pa.large_string()))
     first, second = np.split(sets.hashes, [int(sets.sizes[0])])
-    shared = len(np.intersect1d(first, second, assume_unique=True))
-    x, y = (Counter(windows(text, settings.spec)) for text in (a, b))
-    both, left, right = (tuple(some)[:SHOWN] for some in (x & y, x - y, y - x))
+    shared = int(_contains(first, second).sum())
+    both, left = _examples(a, first, second, builder, settings.spec)
+    _, right = _examples(b, second, first, builder, settings.spec)
     return Shingles((len(first), len(second)), shared, (both, left, right))
+
+
+def _examples(
+    text: str, own: np.ndarray, others: np.ndarray, builder: SetBuilder, spec: Spec
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Finds shingles of a text as words: some that the other text has too, and some that it does not have.
+
+    They are looked for at the beginning of the text, and classified by their hashes as the comparison does, so that time and
+    memory do not grow with the text beyond what its hashes take.
+
+    Args:
+        text: The text.
+        own: Sorted distinct hashes of its shingles, uint64 (n,).
+        others: Sorted distinct hashes of the other text's, uint64 (m,).
+        builder: Hashes shingles.
+        spec: The Spec of the shingles.
+    """
+    candidates = list(dict.fromkeys(windows(text[:READ_FOR_EXAMPLES], spec)))
+    sets = builder.sets(pa.array(candidates, pa.large_string()))
+    # a window that does not give exactly one shingle of the text (the last one may be cut) is no example
+    single = np.flatnonzero(sets.sizes == 1)
+    hashes = sets.hashes[(np.cumsum(sets.sizes) - sets.sizes)[single]]
+    there = _contains(own, hashes)
+    single = single[there]
+    hashes = hashes[there]
+    shared = _contains(others, hashes)
+    both = tuple(candidates[at] for at in single[shared][:SHOWN])
+    only = tuple(candidates[at] for at in single[~shared][:SHOWN])
+    return both, only
+
+
+def _contains(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Returns which of the wanted hashes are among the values, bool (m,).
+
+    Args:
+        values: Sorted, uint64 (n,).
+        wanted: In any order, uint64 (m,).
+    """
+    if not len(values):
+        return np.zeros(len(wanted), np.bool_)
+    places = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+    found: np.ndarray = values[places] == wanted
+    return found
 
 
 def windows(text: str, spec: Spec) -> list[str]:

@@ -1,18 +1,16 @@
 """Differences of two texts word by word, as data for the page and the terminal."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import NamedTuple
+
+from rapidfuzz.distance import Indel
 
 from nearkin.report.visible import visible
 
 MAX_CHARACTERS = 4000
 """Of each text; what lies beyond is not compared."""
-MAX_MATCHES = 50_000
-"""Pairs of equal words above which the most frequent words are no longer matched: bounds the time on hostile texts."""
 LONGEST_CUT_WORD = 40
 _WORD = re.compile(r"\s*(?:\w+|[^\w\s])\s*|\s+")
 
@@ -39,7 +37,9 @@ def diff_words(left: str, right: str) -> list[Span]:
     """Spans from left to right over the first `MAX_CHARACTERS` of each text.
 
     White space separates words but is not compared, as shingles do not see it either: sides of an equal span may differ
-    in it.
+    in it. The words that both have in the same order are as many as can be (a longest common subsequence). It is found with bit
+    vectors, so that the time is bounded by the square of `MAX_CHARACTERS` divided by 64, whatever the texts are (H. Hyyrö,
+    "Bit-parallel LCS-length computation revisited", AWOCA 2004).
 
     Examples:
         >>> for span in diff_words("the cat sat", "the cat lay down"):
@@ -49,16 +49,14 @@ def diff_words(left: str, right: str) -> list[Span]:
     """
     a, b = _WORD.findall(left[:MAX_CHARACTERS]), _WORD.findall(right[:MAX_CHARACTERS])
     keys_a, keys_b = [word.strip() for word in a], [word.strip() for word in b]
-    matcher = SequenceMatcher(None, keys_a, keys_b, autojunk=_matches(keys_a, keys_b) > MAX_MATCHES)
-    spans = [Span(Kind(tag), "".join(a[i:j]), "".join(b[k:m])) for tag, i, j, k, m in matcher.get_opcodes()]
+    numbers = {word: number for number, word in enumerate(dict.fromkeys([*keys_a, *keys_b]))}
+    opcodes = Indel.opcodes([numbers[word] for word in keys_a], [numbers[word] for word in keys_b])
+    spans = [
+        Span(Kind(code.tag), "".join(a[code.src_start : code.src_end]), "".join(b[code.dest_start : code.dest_end]))
+        for code in opcodes
+    ]
     result = _joined(_without_islands(spans))
     return _with_open_end(result) if max(len(left), len(right)) >= MAX_CHARACTERS else result
-
-
-def _matches(left: Sequence[str], right: Sequence[str]) -> int:
-    """Pairs of equal words: what one pass of the matcher looks at."""
-    frequency = Counter(right)
-    return sum(count * frequency[word] for word, count in Counter(left).items())
 
 
 def _without_islands(spans: Sequence[Span]) -> list[Span]:
@@ -113,7 +111,7 @@ def diff_sides(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
         >>> diff_sides("same", "same")[1]
         []
     """
-    spans = diff_words(visible(left), visible(right))
+    spans = diff_words(visible(left[:MAX_CHARACTERS]), visible(right[:MAX_CHARACTERS]))
     if all(span.kind in (Kind.EQUAL, Kind.ELIDED) for span in spans):
         return [Piece(Kind.EQUAL, visible(left[:MAX_CHARACTERS]))], []
     focused = focus(spans)

@@ -4,17 +4,18 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import orjson
 from fastapi import APIRouter, Request, Response
 
 from nearkin.errors import UsageError
-from nearkin.evaluate.explain import Explanation
+from nearkin.index.index import Index
 from nearkin.plan.tune import tune as find_points
 from nearkin.release import VERSION
 from nearkin.server import models as m
 from nearkin.server.access import Admin, Reader, Scraper, require_scope
 from nearkin.server.documents import service_of
 from nearkin.server.observe import Exposition
-from nearkin.server.parsing import described, parsed
+from nearkin.server.parsing import JSON, described, parsed
 from nearkin.server.problems import ProblemError
 from nearkin.server.service import Service
 from nearkin.server.shadow import Shadow
@@ -22,14 +23,23 @@ from nearkin.server.shadow import Shadow
 router = APIRouter(tags=["index"])
 
 
-@router.post("/v1/explain", openapi_extra=described(m.Explain), summary="Why two documents match, or do not")
-async def explain(request: Request, who: Reader) -> dict[str, Any]:
+@router.post(
+    "/v1/explain",
+    response_model=dict[str, Any],
+    openapi_extra=described(m.Explain),
+    summary="Why two documents match, or do not",
+)
+async def explain(request: Request, who: Reader) -> Response:
     """Similarity, estimate, shared bands and shingles of two stored documents of one scope."""
     service = service_of(request)
     asked = await parsed(request, m.Explain)
     require_scope(who, asked.scope)
-    found: Explanation = await service.run(service.index.explain, asked.scope, asked.a, asked.b)
-    return found.to_dict()
+    return Response(await service.look_over(explained, service.index, asked), media_type=JSON)
+
+
+def explained(index: Index, asked: m.Explain) -> bytes:
+    """Explains two documents, as JSON: it holds their texts, which take time to write where they are long."""
+    return orjson.dumps(index.explain(asked.scope, asked.a, asked.b).to_dict())
 
 
 @router.post("/v1/tune", openapi_extra=described(m.Tune), summary="Bands and rows for a threshold and a recall")

@@ -1,4 +1,6 @@
 import json
+import random
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
-from nearkin.evaluate.explain import VERDICTS, explain
+from nearkin.evaluate.explain import READ_FOR_EXAMPLES, SHOWN, VERDICTS, explain, shingles_of
 from nearkin.keys import HashKey
 from nearkin.sketch.materials import Materials
 from nearkin.spec import Spec
@@ -121,3 +123,29 @@ def test_terminal_and_page(finished: Path, tmp_path: Path, capfd: pytest.Capture
     (tmp_path / "c.bin").write_bytes(b"\xff\xfe")
     assert run(["explain", str(tmp_path / "c.bin"), "x"]) == 2
     assert "is not UTF-8" in capfd.readouterr().err
+
+
+def test_examples_hold_for_the_whole_texts() -> None:
+    """They come from the beginnings of the texts, and say what is true of all of each text."""
+    r = random.Random(1)
+    far = " ".join(f"far{r.randrange(10**6)}" for _ in range(READ_FOR_EXAMPLES))
+    found = shingles_of(f"one two three four {far}", f"{far} one two three five", Settings(), Materials())
+    assert found.examples[0][0] == "one two three"
+    assert found.examples[1][0] == "two three four"
+    assert "one two three" not in found.examples[2]
+    assert all(len(some) <= SHOWN for some in found.examples)
+
+
+@pytest.mark.parametrize("shingle", ["words:3", "chars:5"])
+def test_explaining_large_documents_takes_the_memory_of_their_hashes(shingle: str) -> None:
+    """Python objects of every shingle would take hundreds of bytes for each character."""
+    r = random.Random(2)
+    texts = ["".join(r.choices("abcdefghijklmnopqrstuvwxyz" + " " * 13, k=1_000_000)) for _ in range(2)]
+    settings = Settings(spec=Spec.for_shingle(shingle))
+    tracemalloc.start()
+    try:
+        shingles_of(*texts, settings, Materials())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * sum(map(len, texts))

@@ -1,5 +1,9 @@
 """Word differences: lossless, bounded, and focused on what changed."""
 
+import sys
+from types import FrameType
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +61,50 @@ def test_hostile_texts_are_bounded(left: str, right: str) -> None:
     spans = diff_words(left, right)
     assert "".join(span.left for span in spans) == left[:MAX_CHARACTERS]
     assert "".join(span.right for span in spans) == right[:MAX_CHARACTERS]
+
+
+def test_the_work_is_bounded_on_hostile_texts() -> None:
+    """As many lines of Python run as a text has characters, some dozen times, where a matcher that searches again beside each
+    match runs through tens of millions."""
+    symbols = [chr(code) for code in range(0x2190, 0x2C00) if not chr(code).isspace() and not chr(code).isalnum()]
+    pairs = [f"{first}{second}" for first, second in zip(symbols[::2], symbols[1::2], strict=False)][:1100]
+    left = "+".join(pairs) + "+" + "x=" * 220
+    right = "-".join(pairs) + "-" + "x~" * 220
+    executed = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal executed
+        executed += 1
+        assert executed < 100 * MAX_CHARACTERS
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        spans = diff_words(left, right)
+    finally:
+        sys.settrace(before)
+    assert sum(span.kind is Kind.EQUAL for span in spans) > 100
+
+
+def longest_common(left: list[str], right: list[str]) -> int:
+    """The length of a longest common subsequence, by the table of all beginnings."""
+    row = [0] * (len(right) + 1)
+    for word in left:
+        before = 0
+        for at, other in enumerate(right, 1):
+            row[at], before = (before + 1 if word == other else max(row[at], row[at - 1])), row[at]
+    return row[-1]
+
+
+@given(st.lists(st.sampled_from("abcde")), st.lists(st.sampled_from("abcde")))
+def test_as_many_words_are_equal_as_can_be(left: list[str], right: list[str]) -> None:
+    spans = diff_words(" ".join(left), " ".join(right))
+    equal = sum(len(span.left.split()) for span in spans if span.kind is Kind.EQUAL)
+    # an equal word between two longer changes is shown as part of the change
+    assert equal <= longest_common(left, right)
+    if left == right or not set(left) & set(right):
+        assert equal == longest_common(left, right)
 
 
 def test_the_end_of_a_cut_text_is_no_difference() -> None:

@@ -118,7 +118,7 @@ async def _find(_: int | None, __: int | None, text: str | None, scope: str | No
     if not (text or "").strip():
         return []
     await visit.admit()
-    entries, whole_scope = await visit.service.run(find, visit.service.index, scope or "", (text or "").strip())
+    entries, whole_scope = await visit.service.look_over(find, visit.service.index, scope or "", (text or "").strip())
     more = "" if whole_scope else f" in the documents that were gone through in {PATIENCE:g} seconds"
     if not entries:
         return [shown.note(f"Nothing was found{more}.")]
@@ -173,8 +173,9 @@ async def _one(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Compo
     ]
     if chosen is None or not others or others[0] is None or head is None:
         return [*page, *_alone(cluster, head)]
-    why = await service.run(explained, service.index, scope, cluster.representative, chosen[0])
-    return [*page, _beside(head, others[0], why), _members(scope, cluster, members, start, chosen[0])]
+    why = await service.look_over(explained, service.index, scope, cluster.representative, chosen[0])
+    beside = await service.look_over(_beside, head, others[0], why)
+    return [*page, beside, _members(scope, cluster, members, start, chosen[0])]
 
 
 def _chosen(cluster: Cluster, asked: str) -> tuple[str, float] | None:
@@ -186,7 +187,9 @@ def _chosen(cluster: Cluster, asked: str) -> tuple[str, float] | None:
 
 def _alone(cluster: Cluster, head: Entry | None) -> list[Component]:
     text = head.text if head else None
-    content = html.Pre(visible(text), tabIndex="0", dir="auto") if text is not None else shown.note("Its text is not kept.")
+    content = (
+        html.Pre(shown.beginning(text), tabIndex="0", dir="auto") if text is not None else shown.note("Its text is not kept.")
+    )
     return [html.H2("Nothing else resembles it" if len(cluster.members) == 1 else "Its representative"), content]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from nearkin.report.diff import Kind, Piece, diff_sides
+from nearkin.report.diff import MAX_CHARACTERS, Kind, Piece, diff_sides
 from nearkin.report.page import similarity_text
 from nearkin.report.visible import visible
 from nearkin.server.console.visit import address
@@ -58,6 +58,12 @@ def excerpt(text: str | None) -> str:
         return "(its text is not kept)"
     shown = visible(" ".join(text[: 4 * EXCERPT].split()))
     return shown if len(shown) <= EXCERPT else shown[:EXCERPT] + "…"
+
+
+def beginning(text: str) -> str:
+    """Returns the first `MAX_CHARACTERS` of a text, and how many more there are."""
+    more = len(text) - MAX_CHARACTERS
+    return visible(text) if more <= 0 else f"{visible(text[:MAX_CHARACTERS])}… ({more:,} characters more)"
 
 
 def tiles(*facts: tuple[str, str]) -> Component:

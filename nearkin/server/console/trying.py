@@ -1,7 +1,7 @@
 """A text is looked for, and what resembles it is shown beside it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
@@ -57,13 +57,8 @@ async def _look(_: int | None, text: str | None, scope: str | None) -> list[Comp
     if service.index.settings.postings == "all":
         what = "documents are" if len(matches) > 1 else "document is"
     most = " (more are not shown)" if len(matches) == TOP else ""
-    return [
-        html.H2(f"{len(matches)} {what} {threshold} similar or more{most}"),
-        *(
-            _match(scope or "", match, entry, asked, service.index.banding.bands)
-            for match, entry in zip(matches, entries, strict=True)
-        ),
-    ]
+    articles = await service.look_over(_matches, scope or "", matches, entries, asked, service.index.banding.bands)
+    return [html.H2(f"{len(matches)} {what} {threshold} similar or more{most}"), *articles]
 
 
 def document(text: str, visit: Visit) -> Document:
@@ -79,6 +74,13 @@ def document(text: str, visit: Visit) -> Document:
         return [float(number) for number in numbers]
     except (ValueError, TypeError) as error:
         raise UsageError("a vector is a list of numbers, as [0.5, 1, -2.25]") from error
+
+
+def _matches(
+    scope: str, matches: Sequence[Match], entries: Sequence[Entry | None], asked: Document, bands: int
+) -> list[Component]:
+    """Every match beside the text that was asked for."""
+    return [_match(scope, match, entry, asked, bands) for match, entry in zip(matches, entries, strict=True)]
 
 
 def _match(scope: str, match: Match, entry: Entry | None, asked: Document, bands: int) -> Component:

@@ -76,8 +76,8 @@ async def _drawn(visit: Visit, scope: str, threshold: float, recall: float, k: i
     listing = await service.look_over(service.catalogue.listing, scope)
     sampled = await service.look_over(service.catalogue.pairs, scope)
     pairs = sampled or Distribution.assumed(max(listing.documents, 2))
-    tuning = await service.run(_tuned, replace(service.index.spec, k=k), threshold, recall, pairs)
-    live = await service.run(point_of_index, service.index, pairs, threshold)
+    tuning = await service.look_over(_tuned, replace(service.index.spec, k=k), threshold, recall, pairs)
+    live = await service.look_over(point_of_index, service.index, pairs, threshold)
     chart = _chart(tuning, service.index, sampled, listing.resolved)
     return [_numbers(tuning), chart, _choices(tuning, live, k == service.index.spec.k)]
 
