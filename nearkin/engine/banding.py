@@ -12,6 +12,8 @@ from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
 from nearkin.sketch.sketcher import Keyer
 
+ROUNDING = 1e-9
+
 
 class Limits(NamedTuple):
     """Agreeing slots that decide what becomes of a candidate."""
@@ -25,7 +27,9 @@ class Limits(NamedTuple):
     def of(cls, measure: Measure, banding: Banding, settings: Settings) -> "Limits":
         """For a measure's signatures."""
         margin = 0 if settings.verify == "none" else banding.margin
-        return cls(margin, max(margin, ceil(measure.slots_at(settings.threshold))))
+        # less than any slot: k·t can be rounded to just above a whole number
+        joining = ceil(measure.slots_at(settings.threshold) - ROUNDING)
+        return cls(margin, max(margin, joining))
 
 
 def keeps_keys(settings: Settings) -> bool:

@@ -125,7 +125,7 @@ class Settings:
                 raise UsageError(
                     f"distance {self.distance} is outside 0 to {self.spec.k - 1}, less than the {self.spec.k} bits"
                 )
-            object.__setattr__(self, "threshold", 1 - self.distance / self.spec.k)
+            object.__setattr__(self, "threshold", (self.spec.k - self.distance) / self.spec.k)
         if not 0 < self.threshold <= 1:
             raise UsageError(f"threshold {self.threshold} is outside 0 (exclusive) to 1")
         if self.floor is not None and not 0 <= self.floor <= self.threshold:

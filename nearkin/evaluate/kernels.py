@@ -274,7 +274,7 @@ def similar_pairs(
                     shared += np.int64(left == right)
                     x += np.int64(left <= right)
                     y += np.int64(right <= left)
-                if shared >= threshold * (sizes - shared):
+                if shared / (sizes - shared) >= threshold:
                     if found == room:
                         grown = np.empty((4, 2 * room), np.int64)
                         grown[:, :room] = out

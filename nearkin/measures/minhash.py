@@ -48,8 +48,9 @@ class _MinHash:
 
     def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> Overlaps:
         """Ĵ = (Ê − 2^−b) / (1 − 2^−b), Ê the share of agreeing slots; unbiased (Li, König 2010)."""
-        k = np.full(len(pairs), float(self.spec.k))
-        return Overlaps(pairs, np.maximum((agreeing - self.chance * self.spec.k) / (1 - self.chance), 0.0), k)
+        # both are exact in binary, so that their quotient is rounded once
+        joint = np.full(len(pairs), (1 - self.chance) * self.spec.k)
+        return Overlaps(pairs, np.maximum(agreeing - self.chance * self.spec.k, 0.0), joint)
 
     def slots_at(self, similarity: float) -> float:
         return self.spec.k * (similarity * (1 - self.chance) + self.chance)

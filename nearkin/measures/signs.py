@@ -38,8 +38,10 @@ class _Signs:
         return np.asarray(1 - np.arccos(np.clip(similarity, -1, 1)) / np.pi)
 
     def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> Overlaps:
-        """cos(π·D/f), D the Hamming distance."""
-        return Overlaps(pairs, np.cos(np.pi * (1 - agreeing / self.spec.k)), np.ones(len(pairs)))
+        """cos(π·D/f), D the Hamming distance; exactly 1/2 at 60°, the one angle whose cosine can be a threshold of decimals."""
+        cosine = np.cos(np.pi * (1 - agreeing / self.spec.k))
+        cosine[3 * agreeing == 2 * self.spec.k] = 0.5
+        return Overlaps(pairs, cosine, np.ones(len(pairs)))
 
     def slots_at(self, similarity: float) -> float:
         return self.spec.k * sign_collision(similarity)

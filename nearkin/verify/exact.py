@@ -33,7 +33,7 @@ class Overlaps(NamedTuple):
         return Overlaps(self.pairs[keep], self.shared[keep], self.joint[keep])
 
     def at_least(self, threshold: float) -> np.ndarray:
-        """bool (m,): |A∩B| ≥ t·|A∪B|, in integers and one product, never on a rounded quotient."""
+        """Returns which pairs reach a threshold, bool (m,); see `reaches`."""
         return reaches(self.shared, self.joint, threshold)
 
     @staticmethod
@@ -44,14 +44,28 @@ class Overlaps(NamedTuple):
         return Overlaps(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def reaches(shared: np.ndarray, joint: np.ndarray, threshold: float) -> np.ndarray:
-    """The threshold test.
+def reaches(shared: np.ndarray, joint: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
+    """Returns which similarities reach a threshold, as exact arithmetic with the fraction that was written would decide.
+
+    A product `threshold * joint` would be rounded: 0.55 · 20 is 11.000000000000002. The quotient is rounded too, but in the
+    same way as the threshold was when it was read. IEEE 754 division is correctly rounded, hence monotonic: shared / joint ≥
+    p / q implies float(shared / joint) ≥ float(p / q). The reverse fails only if the fractions differ by less than 2^-53, and
+    different fractions differ by at least 1 / (joint · q). So the test is exact while joint · q < 2^53: for sets of up to 2^32
+    shingles and thresholds of up to six decimals.
+
+    Args:
+        shared: Size or weight of the intersection, (m,).
+        joint: Size or weight of the union, (m,).
+        threshold: Minimum similarity, in (0, 1].
 
     Examples:
         >>> reaches(np.array([4, 3]), np.array([5, 5]), 0.8).tolist()
         [True, False]
+        >>> reaches(np.array([11, 14, 81]), np.array([20, 25, 100]), np.array([0.55, 0.56, 0.81])).tolist()
+        [True, True, True]
     """
-    return (shared >= threshold * joint) & (joint > 0)
+    quotients = np.divide(shared, joint, out=np.full(np.shape(joint), -1.0), where=joint > 0)
+    return np.asarray(quotients >= threshold)
 
 
 def distinct(values: np.ndarray) -> np.ndarray:

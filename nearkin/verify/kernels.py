@@ -202,7 +202,7 @@ def all_pairs(
     both: np.ndarray,
     union: np.ndarray,
 ) -> int:
-    """Every pair (d, e), e < d, first ≤ d < last, of one block with shared ≥ t·joint weight; out has room for all of them."""
+    """Every pair (d, e), e < d, first ≤ d < last, of one block whose shared / joint weight reaches t; out has room for all."""
     starts, terms, firsts, postings = index.starts, index.terms, index.firsts, index.postings
     weights, posted, totals = index.weights, index.posted, index.totals
     sums, found = np.empty(last, np.float64), 0
@@ -216,7 +216,8 @@ def all_pairs(
         for e in range(d):
             if sums[e] > 0 and blocks[d] == blocks[e]:
                 joint = joint_weight(sums[e], totals[d], totals[e], product)
-                if sums[e] >= threshold * joint:
+                # the quotient, not a product with the threshold: see nearkin.verify.exact.reaches
+                if sums[e] / joint >= threshold:
                     out[found] = (U64(e) << U64(32)) | U64(d)
                     both[found], union[found] = sums[e], joint
                     found += 1

@@ -21,7 +21,7 @@ from nearkin.lsh.curve import margin_for
 from nearkin.measures.base import PayloadBuilder
 from nearkin.threads import Borrowed, ordered_map
 from nearkin.verify import kernels
-from nearkin.verify.exact import distinct
+from nearkin.verify.exact import distinct, reaches
 
 SMALLEST = 64
 """m: a document's hashes that are looked up."""
@@ -162,6 +162,6 @@ class _Search:
         place, starts = payloads.stored.place, payloads.stored.starts
         size = np.diff(starts)[place[a]] if len(a) else np.empty(0, np.int64)
         shared, union = overlaps.shared.astype(np.int64), overlaps.joint.astype(np.int64)
-        enough = np.flatnonzero(shared >= run.settings.threshold * size)
+        enough = np.flatnonzero(reaches(shared, size, run.settings.threshold))
         order = enough[np.lexsort((b[enough], a[enough]))]
         return Contained(*(column[order] for column in (a, b, shared, size, union)))
