@@ -28,7 +28,7 @@ from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.saved import Saved
 from nearkin.engine.spark.session import open_session, told
 from nearkin.engine.spark.sketching import Request
-from nearkin.engine.spark.sources import FileSource, FrameSource, quoted
+from nearkin.engine.spark.sources import FileSource, FrameSource, quoted, unused_name
 from nearkin.engine.spark.tables import Tables
 from nearkin.engine.spark.writing import write_clusters, write_kept_files, write_pairs, write_rejected
 from nearkin.errors import UsageError
@@ -78,9 +78,10 @@ class SparkResult:
     @property
     def kept(self) -> DataFrame:
         """The rows of the input that stay."""
-        stay = self._run.clusters.where("kept").select(f.col("id").alias("__kept"))
+        other = unused_name("kept", self._frame.columns)
+        stay = self._run.clusters.where("kept").select(f.col("id").alias(other))
         name = f.col(quoted(str(self._run.request.columns.id))).cast("string")
-        return self._frame.join(stay, name == f.col("__kept"), "left_semi")
+        return self._frame.join(stay, name == f.col(other), "left_semi")
 
     @property
     def rejected(self) -> DataFrame:

@@ -1,6 +1,7 @@
 """Keep policies: which document of a cluster stays."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,8 @@ import pyarrow.compute as pc
 from nearkin.errors import UsageError
 
 LENGTH = "length"
+NUMBERS = (pa.int64(), pa.uint64(), pa.float64())
+"""The types by which text that is all numbers may be sorted; the first one that holds every value is taken."""
 TERM = re.compile(r"\s*(?P<column>[^:,\s]+)\s*(?:(?P<way>asc|desc)|:(?P<values>.+))?\s*", re.IGNORECASE)
 
 
@@ -62,9 +65,18 @@ class KeepPolicy:
         order = pc.sort_indices(table, sort_keys=[*ways, ("ties", "ascending")])
         return order.to_numpy().astype(np.uint32)
 
-    def keys(self, columns: pa.Table, lengths: np.ndarray) -> list[pa.Array | pa.ChunkedArray]:
-        """What documents are sorted by, a column for each criterion; see `order` for the arguments."""
-        return [_sort_key(term, columns, lengths) for term in self.terms]
+    def keys(
+        self, columns: pa.Table, lengths: np.ndarray, kinds: Mapping[str, pa.DataType | None] | None = None
+    ) -> list[pa.Array | pa.ChunkedArray]:
+        """Returns what documents are sorted by, a column for each criterion.
+
+        Args:
+            columns: The policy's columns, one row for each document.
+            lengths: int64 (n,), bytes of text.
+            kinds: The type by which each text column is sorted, None for its bytes. By default what `number_type` says of the
+                column.
+        """
+        return [_sort_key(term, columns, lengths, kinds) for term in self.terms]
 
 
 def _parse_term(text: str) -> Term:
@@ -75,7 +87,9 @@ def _parse_term(text: str) -> Term:
     return Term(found["column"], (found["way"] or "asc").lower() == "desc", values)
 
 
-def _sort_key(term: Term, columns: pa.Table, lengths: np.ndarray) -> pa.Array | pa.ChunkedArray:
+def _sort_key(
+    term: Term, columns: pa.Table, lengths: np.ndarray, kinds: Mapping[str, pa.DataType | None] | None
+) -> pa.Array | pa.ChunkedArray:
     if term.column == LENGTH and not term.values:
         return pa.array(lengths)
     column = columns[term.column]
@@ -83,20 +97,40 @@ def _sort_key(term: Term, columns: pa.Table, lengths: np.ndarray) -> pa.Array | 
         text = column.cast(pa.large_string())
         position = pc.index_in(text, value_set=pa.array(term.values, pa.large_string()))
         return pc.if_else(pc.is_null(text), None, pc.fill_null(position, len(term.values)))
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return numbers_if_all_are(column) if is_text(column.type) else column
+    if not is_text(column.type):
+        return column
+    kind = number_type(column) if kinds is None else kinds[term.column]
+    return column.cast(pa.large_binary()) if kind is None else as_numbers(column, kind)
 
 
 def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def numbers_if_all_are(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """A text column (csv has no other) sorts as numbers where every value is one, else by bytes."""
-    text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
-    filled = pc.if_else(pc.equal(text, ""), None, text)
+def number_type(column: pa.ChunkedArray | pa.Array) -> pa.DataType | None:
+    """Returns the first of NUMBERS that holds every value of a text column; None if some value is not a number.
+
+    Examples:
+        >>> number_type(pa.array(["10", " 9"])), number_type(pa.array(["10", "n/a"]))
+        (DataType(int64), None)
+    """
+    return next((kind for kind in NUMBERS if holds(column, kind)), None)
+
+
+def holds(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool:
+    """Returns whether every value of a text column is a number of a type."""
     try:
-        return filled.cast(pa.float64())
+        as_numbers(column, kind)
     except pa.ArrowInvalid:
-        return column.cast(pa.large_binary())
+        return False
+    return True
+
+
+def as_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """Returns a text column as numbers; an empty text, which is all that csv has for it, is null.
+
+    Raises:
+        pa.ArrowInvalid: If a value is not a number of that type.
+    """
+    text = pc.utf8_trim_whitespace(column)
+    return pc.if_else(pc.equal(text, ""), None, text).cast(kind)

@@ -1,6 +1,6 @@
 """Files to Arrow batches and back: readers, writers, quarantine, manifest."""
 
-from nearkin.corpus.batches import CONTENTS, Batch, Columns, Corpus, Rejected, make_ids, positions
+from nearkin.corpus.batches import Batch, Columns, Corpus, Rejected, make_ids, positions, riding
 from nearkin.corpus.corpora import FileCorpus, TableCorpus
 from nearkin.corpus.kept import write_kept
 from nearkin.corpus.manifest import describe, first_change
@@ -8,7 +8,6 @@ from nearkin.corpus.quarantine import Quarantine, count_reasons
 from nearkin.corpus.vectors import with_dimensions
 
 __all__ = [
-    "CONTENTS",
     "Batch",
     "Columns",
     "Corpus",
@@ -21,6 +20,7 @@ __all__ = [
     "first_change",
     "make_ids",
     "positions",
+    "riding",
     "with_dimensions",
     "write_kept",
 ]

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus.batches import RAW_PREFIX, Columns
+from nearkin.corpus.batches import ID, RAW_PREFIX, Columns, riding
+from nearkin.corpus.values import as_bytes, decoded, is_binary, is_list, is_text, readable_text, text_form, valid_text
 from nearkin.errors import UsageError
 
 MAX_DOCUMENT = 1 << 30
@@ -42,8 +43,8 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> Checked:
     if columns.id is not None:
         ids = as_id(rows[columns.id], columns.id)
         reasons = {**ids.reasons, **reasons}
-        values["id"] = ids.values
-    values.update({name: _plain(rows[name]) for name in columns.extra})
+        values[ID] = ids.values
+    values.update({riding(name): readable_text(rows[name]) for name in columns.extra})
     documents = pa.record_batch(list(values.values()), list(values))
     if not reasons:
         return Checked(documents, np.arange(len(rows)), [], np.ones(len(rows), bool))
@@ -82,7 +83,7 @@ def _python_value(values: pa.Array, at: int) -> object:
     try:
         return one[0].as_py()
     except UnicodeDecodeError:
-        return _as_bytes(one)[0].as_py() if _is_text(one.type) else "(invalid UTF-8)"
+        return as_bytes(one)[0].as_py() if is_text(one.type) else "(invalid UTF-8)"
 
 
 def as_text(values: pa.Array, name: str) -> Column:
@@ -90,39 +91,16 @@ def as_text(values: pa.Array, name: str) -> Column:
     values = decoded(values)
     if pa.types.is_null(values.type):
         return Column(values.cast(pa.large_string()), _where(values.is_null(), f"null {name}"))
-    if not (_is_text(values.type) or _is_binary(values.type)):
+    if not (is_text(values.type) or is_binary(values.type)):
         raise UsageError(f"column {name!r} is {values.type}, not text; choose another one with --text, or --tokens for lists")
     reasons = _where(values.is_null(), f"null {name}") if values.null_count else {}
-    values, broken = _valid(values)
+    values, broken = valid_text(values)
     reasons.update(dict.fromkeys(broken, f"invalid UTF-8 in {name}"))
     long = np.flatnonzero(
         pc.fill_null(pc.greater(pc.binary_length(values), MAX_DOCUMENT), False).to_numpy(zero_copy_only=False)
     )
     reasons.update(dict.fromkeys(long.tolist(), f"{name} is longer than {MAX_DOCUMENT >> 20} MiB"))
     return Column(values, reasons)
-
-
-def _valid(values: pa.Array) -> tuple[pa.Array, list[int]]:
-    """As large_string, null where the bytes are no UTF-8, and where that is."""
-    raw = _as_bytes(values)
-    text = raw.view(pa.large_string())
-    try:
-        text.validate(full=True)
-    except pa.ArrowInvalid:
-        broken = [at for at, value in enumerate(raw.to_pylist()) if value is not None and not _is_utf8(value)]
-        fit = np.ones(len(raw), bool)
-        fit[broken] = False
-        return pc.if_else(pa.array(fit), raw, None).cast(pa.large_string()), broken
-    return text, []
-
-
-def _as_bytes(values: pa.Array) -> pa.Array:
-    """As large_binary, text taken without a look at its bytes (a cast from text would refuse the whole array)."""
-    if pa.types.is_large_string(values.type):
-        return values.view(pa.large_binary())
-    if pa.types.is_string(values.type):
-        values = values.view(pa.binary())
-    return values.cast(pa.large_binary())
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -136,7 +114,7 @@ def _is_utf8(value: bytes) -> bool:
 def as_tokens(values: pa.Array, name: str) -> Column:
     """large_list of large_string of any list-of-text column."""
     values = decoded(values)
-    if not _is_list(values.type):
+    if not _is_list_of(values.type, is_text, pa.types.is_null):
         raise UsageError(
             f"column {name!r} is {values.type}, not lists of text; choose another one with --tokens, or use --text"
         )
@@ -217,57 +195,15 @@ def _vector_faults(numbers: np.ndarray, which: np.ndarray, name: str) -> dict[in
 
 
 def as_id(values: pa.Array, name: str) -> Column:
-    """Ids as text; numbers in their decimal form."""
-    values = decoded(values)
-    if pa.types.is_null(values.type):
-        return Column(values.cast(pa.large_string()), _where(values.is_null(), f"null id in {name}"))
-    try:
-        text = values if _is_text(values.type) or _is_binary(values.type) else values.cast(pa.large_string())
-    except pa.ArrowNotImplementedError as error:
-        raise UsageError(f"id column {name!r} is {values.type}, which is no text; choose another one with --id") from error
-    text, broken = _valid(text)
+    """Returns ids as text, in the form of `text_form`."""
+    text, broken = valid_text(text_form(values))
     reasons = dict.fromkeys(broken, f"invalid UTF-8 in id {name}")
-    return Column(text, {**reasons, **_where(values.is_null(), f"null id in {name}")})
-
-
-def decoded(values: pa.Array) -> pa.Array:
-    """Without dictionary, extension or run-end encoding."""
-    if isinstance(values, pa.ExtensionArray):
-        values = values.storage
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if pa.types.is_run_end_encoded(values.type):
-        values = pc.run_end_decode(values)
-    return values
-
-
-def _plain(values: pa.Array) -> pa.Array:
-    values = decoded(values)
-    return values.cast(pa.large_string()) if _is_text(values.type) else values
+    return Column(text, {**reasons, **_where(decoded(values).is_null(), f"null id in {name}")})
 
 
 def _where(mask: pa.Array, reason: str) -> dict[int, str]:
     return dict.fromkeys(np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist(), reason)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return _is_list_of(kind, _is_text, pa.types.is_null)
-
-
 def _is_list_of(kind: pa.DataType, *values: Callable[[pa.DataType], bool]) -> bool:
-    lists = (
-        pa.types.is_list,
-        pa.types.is_large_list,
-        pa.types.is_fixed_size_list,
-        pa.types.is_list_view,
-        pa.types.is_large_list_view,
-    )
-    return any(test(kind) for test in lists) and any(test(kind.value_type) for test in values)
+    return is_list(kind) and any(test(kind.value_type) for test in values)

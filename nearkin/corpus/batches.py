@@ -13,8 +13,21 @@ BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
 WHOLE_FILE = -1
 """Row of a rejection that concerns what could not be read of a file."""
-CONTENTS = ("text", "tokens", "vector")
-"""What the documents' column may be called in a batch."""
+ID = "id"
+"""The name of the ids' column in a batch."""
+RIDING = "column "
+"""Begins the name, in a batch, of each column that rides along. The names of the documents' and the ids' column do not begin
+so: whatever the columns of the inputs are called, they collide with nothing."""
+
+
+def riding(name: str) -> str:
+    """Returns the name, in a batch, of an input's column that rides along.
+
+    Examples:
+        >>> riding("text")
+        'column text'
+    """
+    return RIDING + name
 
 
 @dataclass(frozen=True)
@@ -39,7 +52,7 @@ class Columns:
 
     @property
     def content(self) -> str:
-        """What the documents' column is called in a batch: one of CONTENTS."""
+        """The name of the documents' column in a batch: `text`, `tokens` or `vector`."""
         return "vector" if self.vector else "tokens" if self.tokens else "text"
 
     @property
@@ -80,7 +93,7 @@ class Batch(NamedTuple):
     """int64 (n,): row in that file."""
     documents: pa.RecordBatch
     """`text` (large_string), `tokens` (large_list of large_string) or `vector` (fixed_size_list of float), `id` (large_string)
-    if given, and the extra columns."""
+    if given, and the extra columns under their `riding` names, large_string: see `nearkin.corpus.values.text_form`."""
     rejected: tuple[Rejected, ...]
     next: tuple[int, int]
     """(file, row) where reading goes on after this batch."""
@@ -110,7 +123,7 @@ def make_ids(batch: Batch, columns: Columns, names: Sequence[str]) -> pa.Array:
         ['a/b.jsonl:0000000000', 'a/b.jsonl:0000000007']
     """
     if columns.id is not None:
-        return batch.documents["id"]
+        return batch.documents[ID]
     return positions(batch.files, batch.rows, names)
 
 

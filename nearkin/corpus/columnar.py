@@ -19,7 +19,6 @@ DECODERS = 2
 AHEAD = 128 << 20
 READ_BUFFER = 1 << 20
 """Bytes of a column that are read at a time; without it, a column of a row group is read whole before it is decoded."""
-VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def pieces(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whole: bool) -> Iterator[Piece]:
@@ -34,16 +33,20 @@ def pieces(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whol
 
 
 def rows_of(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
-    """The rows at which the mask is true; views of text, which Arrow cannot filter, by way of plain text."""
+    """Returns the rows at which the mask is true, of columns of any type."""
     if mask.all():
         return batch
-    columns = [
-        column.cast(VIEWS[column.type]).filter(pa.array(mask)).cast(column.type)
-        if column.type in VIEWS
-        else column.filter(pa.array(mask))
-        for column in batch.columns
-    ]
-    return pa.record_batch(columns, schema=batch.schema)
+    return pa.record_batch([_filtered(column, mask) for column in batch.columns], schema=batch.schema)
+
+
+def _filtered(column: pa.Array, mask: np.ndarray) -> pa.Array:
+    try:
+        return column.filter(pa.array(mask))
+    except pa.ArrowNotImplementedError:
+        # views, on their own and inside of lists and dictionaries: what can be sliced can be joined again
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
+        runs = [column.slice(start, end - start) for start, end in edges.reshape(-1, 2).tolist()]
+        return pa.concat_arrays(runs) if runs else column.slice(0, 0)
 
 
 def split(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.accept import Column, as_text, as_vectors
-from nearkin.corpus.columnar import VIEWS
+from nearkin.corpus.values import type_without_views
 from nearkin.errors import UsageError
 
 
@@ -23,8 +23,8 @@ def to_table(data: Any) -> pa.Table:
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """Views of text, which polars hands out and Arrow cannot filter, as plain text."""
-    fields = [field.with_type(VIEWS.get(field.type, field.type)) for field in table.schema]
+    """Returns a table in which views of text are plain text, nested ones too: polars has them, and Arrow cannot filter them."""
+    fields = [field.with_type(type_without_views(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields, table.schema.metadata))
 
 
@@ -38,7 +38,10 @@ def _to_table(data: Any) -> pa.Table:
     if isinstance(data, Mapping):
         return pa.table({name: to_chunked(values) for name, values in data.items()})
     if hasattr(data, "__arrow_c_stream__") and not _is_array(data):
-        return pa.table(data)
+        try:
+            return pa.table(data)
+        except pa.ArrowException as error:
+            raise UsageError(f"the table has a column of a type that Arrow does not have ({error}); cast or drop it") from error
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
         return pa.Table.from_pandas(data, preserve_index=False)
     return pa.table({"vector" if _is_matrix(data) else "text": to_chunked(data)})

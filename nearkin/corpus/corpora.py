@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.accept import content_type
-from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, WHOLE_FILE, Batch, Columns, Rejected
+from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, ID, WHOLE_FILE, Batch, Columns, Rejected, riding
 from nearkin.corpus.columnar import AHEAD, ArrowIpc, Parquet, pieces, split
 from nearkin.corpus.delimited import Delimited
 from nearkin.corpus.discovery import Selection, Skipped, find_files
@@ -97,7 +97,7 @@ class FileCorpus:
         try:
             if form is LINES:
                 fields = LINES.first_fields(file)
-                return None if fields is None else [*fields, *columns.extra]
+                return None if fields is None else list(dict.fromkeys([*fields, *columns.extra]))
             if columns.vector and form not in HOLDS_VECTORS and not isinstance(form, Parquet):
                 raise UsageError(f"{file.path} cannot hold vectors; they are read from parquet, Arrow and JSON lines")
             if form is TEXT:
@@ -175,8 +175,8 @@ def _one_line(error: BaseException) -> str:
 def _no_documents(columns: Columns) -> pa.RecordBatch:
     kinds = {columns.content: content_type(columns)}
     if columns.id is not None:
-        kinds["id"] = pa.large_string()
-    kinds.update(dict.fromkeys(columns.extra, pa.null()))
+        kinds[ID] = pa.large_string()
+    kinds.update(dict.fromkeys(map(riding, columns.extra), pa.large_string()))
     return pa.record_batch([pa.array([], kind) for kind in kinds.values()], list(kinds))
 
 
@@ -186,6 +186,13 @@ def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
         if name not in names:
             way = f"; choose one with {options[name]}" if name in options else ""
             raise UsageError(f"{file.path} has no column {name!r} (it has {', '.join(map(repr, names))}){way}")
+        require_once(name, names, file.path)
+
+
+def require_once(name: str, names: Sequence[str], place: str) -> None:
+    """Raises UsageError if several columns have the name, for then it cannot be told which one is meant."""
+    if names.count(name) > 1:
+        raise UsageError(f"{place} has {names.count(name)} columns named {name!r}; rename all but one")
 
 
 class _Gathered:
@@ -228,19 +235,8 @@ class _Gathered:
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
-    tables = [pa.Table.from_batches([batch]) for batch in batches]
-    try:
-        joint = pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException:
-        # A column that is a number in one file and text in another is compared as text.
-        joint = pa.concat_tables([_as_text(table) for table in tables])
+    joint = pa.Table.from_batches(batches)
     return joint.combine_chunks().to_batches()[0] if len(joint) else batches[0]
-
-
-def _as_text(table: pa.Table) -> pa.Table:
-    kept = {"tokens", "vector"}
-    fields = [field if field.name in kept else field.with_type(pa.large_string()) for field in table.schema]
-    return table.cast(pa.schema(fields))
 
 
 class TableCorpus:
@@ -258,6 +254,7 @@ class TableCorpus:
         for name in columns.all:
             if name not in self.table.schema.names:
                 raise UsageError(f"the table has no column {name!r} (it has {', '.join(map(repr, self.table.schema.names))})")
+            require_once(name, self.table.schema.names, "the table")
 
     def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
         for piece in pieces(self._parts(columns, start[1]), columns, False):

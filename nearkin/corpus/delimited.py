@@ -12,7 +12,6 @@ from nearkin.corpus.accept import MAX_DOCUMENT, check_rows, raw_prefix
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.files import InputFile
 from nearkin.corpus.formats import Piece, compressed_sink, fresh_name
-from nearkin.errors import UsageError
 
 ESCAPE = "surrogateescape"
 
@@ -39,8 +38,6 @@ class Delimited:
             names = next(rows, [])
         except csv.Error as error:
             raise ValueError(f"not delimited text: {error}") from error
-        if len(set(names)) != len(names):
-            raise UsageError(f"the header {names} names a column twice")
         return names
 
     def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:

@@ -1,5 +1,6 @@
 """JSON lines: one object a line, kept ones written back byte for byte."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -9,13 +10,13 @@ import orjson
 import pyarrow as pa
 
 from nearkin.corpus.accept import MAX_DOCUMENT, content_type, most_common, raw_prefix, vector_fault
-from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, ID, Columns, riding
 from nearkin.corpus.files import InputFile
 from nearkin.corpus.formats import Piece, compressed_sink, fresh_name
 
 BLOCK = 1 << 20
 BOM = b"\xef\xbb\xbf"
-TOO_LONG = b""
+LARGEST_WHOLE = 2.0**63
 
 
 class Line(NamedTuple):
@@ -116,6 +117,7 @@ class _Parser:
         if reason:
             self._rejected.append((line.row, reason, raw_prefix(raw)))
             return
+        self._with_exact_numbers(raw, value)
         self._rows.append(line.row)
         self._values.append(value)
         if self._whole:
@@ -144,6 +146,18 @@ class _Parser:
             return f"null id in {self._columns.id}"
         return None
 
+    def _with_exact_numbers(self, raw: bytes, value: dict[str, Any]) -> None:
+        """Replaces numbers that a float may not hold, of the id and the columns that ride along, by their digits."""
+        names = [name for name in (self._columns.id, *self._columns.extra) if name is not None]
+        inexact = [name for name in names if _may_be_rounded(value.get(name), name == self._columns.id)]
+        if not inexact:
+            return
+        try:
+            exact = json.loads(raw, parse_int=str, parse_float=str)
+        except RecursionError:
+            return
+        value.update({name: exact[name] for name in inexact})
+
     def piece(self, next_row: int) -> Piece:
         """What was collected; starts anew."""
         columns, values = self._columns, self._values
@@ -154,8 +168,8 @@ class _Parser:
             values, self._rows = [values[at] for at in fit], [self._rows[at] for at in fit]
         arrays = {columns.content: pa.array([value[columns.source] for value in values], content_type(columns))}
         if columns.id is not None:
-            arrays["id"] = pa.array([_as_text(value[columns.id]) for value in values], pa.large_string())
-        arrays.update({name: _column([value.get(name) for value in values]) for name in columns.extra})
+            arrays[ID] = _texts([value[columns.id] for value in values])
+        arrays.update({riding(name): _texts([value.get(name) for value in values]) for name in columns.extra})
         documents = pa.record_batch(list(arrays.values()), list(arrays))
         whole = self._lines if self._whole else None
         found = Piece(np.array(self._rows, np.int64), documents, self._rejected, next_row, whole)
@@ -172,21 +186,22 @@ def _json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
     return "invalid JSON" if "surrogate" not in str(error) else "lone surrogate in JSON"
 
 
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+def _may_be_rounded(value: Any, is_id: bool) -> bool:
+    """Whole numbers of 2^64 and more are parsed to floats; so are fractions, of which ids need every digit."""
+    return type(value) is float and (is_id or abs(value) >= LARGEST_WHOLE)
 
 
-def _column(values: list[Any]) -> pa.Array:
-    """Values of one kind as they are; mixed or nested ones as JSON text."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds <= {str}:
-        return pa.array(values, pa.large_string())
-    if kinds <= {int, float} or kinds == {bool}:
-        try:
-            return pa.array(values, pa.float64() if float in kinds else None)
-        except (pa.ArrowInvalid, OverflowError):
-            pass
-    return pa.array([None if value is None else _as_text(value) for value in values], pa.large_string())
+def _texts(values: list[Any]) -> pa.Array:
+    """Returns JSON values as text, in the form of `text_form`, so that a number is the same in every format."""
+    floats = [value for value in values if type(value) is float]
+    shown = iter(pa.array(floats, pa.float64()).cast(pa.large_string()).to_pylist())
+    return pa.array([next(shown) if type(value) is float else _text(value) for value in values], pa.large_string())
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return orjson.dumps(value).decode()
 
 
 class LineWriter:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearkin.corpus import Batch, Columns, Corpus
+from nearkin.corpus import Batch, Columns, Corpus, riding
 from nearkin.engine.local.documents import block_hashes
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
@@ -155,7 +155,7 @@ class Scan(ABC):
 
     def _facts(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         column = self.run.settings.block_by
-        block = np.zeros(len(batch.rows), np.uint64) if column is None else block_hashes(batch.documents[column])
+        block = np.zeros(len(batch.rows), np.uint64) if column is None else block_hashes(batch.documents[riding(column)])
         return self.fingerprints(batch.documents[self.run.columns.content]), block
 
     def known_pairs(self, ids: pa.ChunkedArray) -> Any:

@@ -148,14 +148,14 @@ def _boilerplate(run: LocalRun, wanted: Wanted) -> Boilerplate | None:
     if wanted.vectors:
         return None
     source = run.settings.source
-    sources = None if source is None else run.documents().columns[source]
+    sources = None if source is None else run.documents().riding[source]
     return boilerplate(wanted.sample, run.settings.spec, run.materials, sources)
 
 
 def _overlap(run: LocalRun, column: str | None) -> Overlap | None:
     if column is None:
         return None
-    return overlap(column, run.documents().columns[column], run.work.load("representative"), run.scored().pairs)
+    return overlap(column, run.documents().riding[column], run.work.load("representative"), run.scored().pairs)
 
 
 def _borderline(documents: Documents, wanted: Wanted) -> tuple[Borderline, ...]:
@@ -243,7 +243,7 @@ def estimated(run: Ran) -> Histogram:
 def _sources(documents: Documents, result: Clustering, column: str | None) -> tuple[SourceCount, ...]:
     if column is None:
         return ()
-    names = pc.fill_null(documents.columns[column].cast(pa.large_string()), "(none)")
+    names = pc.fill_null(documents.riding[column].cast(pa.large_string()), "(none)")
     table = pa.table({"source": names, "removed": pa.array(~np.asarray(result.kept)).cast(pa.int64())})
     sums = table.group_by("source").aggregate([("removed", "count"), ("removed", "sum")]).sort_by("source")
     columns = (sums["source"], sums["removed_count"], sums["removed_sum"])

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, make_ids, write_kept
+from nearkin.corpus.batches import RIDING
 from nearkin.errors import MissingExtraError, RunError, UsageError
 
 TEXTS = [f'Text {i}: naïve café, "quoted", 日本\nand, a line' if i % 3 else f"plain {i}" for i in range(50)]
@@ -72,12 +73,14 @@ FILES = {
 
 
 def read(corpus: FileCorpus | TableCorpus, columns: Columns, **start: Any) -> tuple[list[dict[str, Any]], list[Any]]:
-    rows, rejected = [], []
+    rows: list[dict[str, Any]] = []
+    rejected: list[Any] = []
     for batch in corpus.batches(columns, **start):
         assert len(batch.files) == len(batch.rows) == len(batch.documents)
         ids = make_ids(batch, columns, corpus.names).to_pylist()
         places = zip(batch.files.tolist(), batch.rows.tolist(), strict=True)
-        rows += [{**row, "id": i, "at": at} for row, i, at in zip(batch.documents.to_pylist(), ids, places, strict=True)]
+        plain = batch.documents.rename_columns([name.removeprefix(RIDING) for name in batch.documents.schema.names])
+        rows += [{**row, "id": i, "at": at} for row, i, at in zip(plain.to_pylist(), ids, places, strict=True)]
         rejected += batch.rejected
     return rows, rejected
 

@@ -12,7 +12,7 @@ GROUPS_AT_ONCE = 1 << 24
 def collapse(documents: Documents, settings: Settings, work: WorkFolder, order: np.ndarray | None = None) -> dict[str, int]:
     """Saves `order` (that of the policy unless one is given), `rank`, `blocks` and `representative`; returns the counts."""
     if order is None:
-        order = settings.policy.order(documents.columns, np.asarray(documents.lengths), documents.id_ranks())
+        order = settings.policy.order(documents.riding, np.asarray(documents.lengths), documents.id_ranks())
     rank = np.empty(len(order), np.uint32)
     rank[order] = np.arange(len(order), dtype=np.uint32)
     blocks = documents.blocks(settings.block_by)

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
+from nearkin.corpus.batches import ID, RIDING
+from nearkin.corpus.values import readable_text
 from nearkin.engine.local.work import map_file
 from nearkin.sketch.sketcher import EMPTY_STREAM
 from nearkin.spec import Spec
@@ -45,7 +47,7 @@ class Documents:
         self.lengths, self.files, self.rows = found["lengths"], found["files"], found["rows"]
         self.keys = found.get(KEYS)
         unique = folder / UNIQUE
-        self.columns = read_columns(unique if unique.exists() else folder / "columns")
+        self._columns = read_columns(unique if unique.exists() else folder / "columns")
 
     def __len__(self) -> int:
         return len(self.shingles)
@@ -53,7 +55,13 @@ class Documents:
     @property
     def ids(self) -> pa.ChunkedArray:
         """large_string (n,)."""
-        return self.columns["id"]
+        return self._columns[ID]
+
+    @property
+    def riding(self) -> pa.Table:
+        """The columns that ride along, large_string, under the names that they have in the inputs."""
+        names = [name for name in self._columns.column_names if name != ID]
+        return self._columns.select(names).rename_columns([name.removeprefix(RIDING) for name in names])
 
     @property
     def empty(self) -> np.ndarray:
@@ -81,7 +89,7 @@ class Documents:
         """uint64 (n,): a hash of the block column's value as text; documents of different blocks are never compared."""
         if column is None:
             return np.zeros(len(self), np.uint64)
-        return np.concatenate([block_hashes(chunk) for chunk in self.columns[column].chunks] or [np.empty(0, np.uint64)])
+        return np.concatenate([block_hashes(chunk) for chunk in self.riding[column].chunks] or [np.empty(0, np.uint64)])
 
     def chunks(self) -> Iterator[tuple[int, int]]:
         """Ranges of ordinals small enough to work on at a time."""
@@ -93,16 +101,16 @@ def read_columns(folder: Path) -> pa.Table:
     """The id and the columns that ride along, mapped from the segments of the sketch stage."""
     tables = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in sorted(folder.glob("*.arrow"))]
     if not tables:
-        return pa.table({"id": pa.array([], pa.large_string())})
-    try:
-        return pa.concat_tables(tables, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.concat_tables([_as_text(table) for table in tables], promote_options="permissive")
+        return pa.table({ID: pa.array([], pa.large_string())})
+    return pa.concat_tables(map(_in_text, tables))
 
 
-def _as_text(table: pa.Table) -> pa.Table:
-    """A column that is a number here and text there is compared as text everywhere."""
-    return table.cast(pa.schema([(name, pa.large_string()) for name in table.column_names]))
+def _in_text(table: pa.Table) -> pa.Table:
+    """Columns of runs that were saved before all of them were text."""
+    if all(kind == pa.large_string() for kind in table.schema.types):
+        return table
+    columns = [pa.chunked_array(map(readable_text, column.chunks), pa.large_string()) for column in table.columns]
+    return pa.table(columns, table.column_names)
 
 
 def block_hashes(values: pa.Array) -> np.ndarray:

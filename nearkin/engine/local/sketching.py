@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from nearkin.corpus import CONTENTS, Batch, Columns, Corpus, Quarantine, make_ids
+from nearkin.corpus import Batch, Columns, Corpus, Quarantine, make_ids
+from nearkin.corpus.batches import ID, RIDING
 from nearkin.engine.local.documents import KEYS, arrays_of
 from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Progress
@@ -192,11 +193,11 @@ class SketchWriter:
 
 def _riding_along(done: Sketched) -> pa.RecordBatch:
     documents = done.batch.documents
-    names = [name for name in documents.schema.names if name not in (*CONTENTS, "id")]
-    return pa.record_batch([done.ids, *(documents[name] for name in names)], ["id", *names])
+    names = [name for name in documents.schema.names if name.startswith(RIDING)]
+    return pa.record_batch([done.ids, *(documents[name] for name in names)], [ID, *names])
 
 
 def _write_segment(path: Path, batches: list[pa.RecordBatch]) -> None:
-    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive")
+    table = pa.Table.from_batches(batches)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())

@@ -4,14 +4,15 @@ A criterion becomes a flag (0 a value, 1 not a number, 2 null) and its value: nu
 text as its bytes, ended by two zeros; all bits turned where the order is descending. The id comes last, so no two are equal.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.cluster.keep import KeepPolicy, is_text, numbers_if_all_are
-from nearkin.errors import UsageError
+from nearkin.cluster.keep import NUMBERS, KeepPolicy, holds, is_text
 
 VALUE, NOT_A_NUMBER, NULL = range(3)
 SIGN = np.uint64(1 << 63)
@@ -20,57 +21,40 @@ ZERO, ESCAPED, END = b"\x00", b"\x00\xff", b"\x00\x00"
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a keep policy's columns are, over all of the corpus.
+    """How the columns of a keep policy are sorted, over all of the corpus.
 
     Attributes:
-        schema: Their types.
-        numeric: Text columns of which every value is a number, and which are sorted as such.
+        kinds: By column: the type of numbers that holds every value, or None for text.
     """
 
-    schema: pa.Schema
-    numeric: frozenset[str]
+    kinds: dict[str, pa.DataType | None]
 
     @classmethod
-    def of(cls, schemas: list[pa.Schema], not_numeric: frozenset[str]) -> "Resolved":
-        """From the types in each batch of the corpus; a number here and text there is text everywhere."""
-        try:
-            schema = pa.unify_schemas(schemas, promote_options="permissive")
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            schema = pa.schema([(name, pa.large_string()) for name in schemas[0].names])
-        return cls(schema, frozenset(name for name in schema.names if name not in not_numeric))
-
-    def columns(self, texts: dict[str, pa.Array]) -> pa.Table:
-        """Columns in their types, from their values as text."""
-        return pa.table({field.name: _typed(texts[field.name].cast(pa.large_string()), field) for field in self.schema})
+    def of(cls, names: Sequence[str], unfit: frozenset[tuple[str, str]]) -> "Resolved":
+        """From the (column, type of numbers) that do not fit in some batch of the corpus."""
+        return cls({name: next((kind for kind in NUMBERS if (name, str(kind)) not in unfit), None) for name in names})
 
 
-def _typed(text: pa.Array, field: pa.Field) -> pa.Array:
-    if is_text(field.type):
-        return text
-    try:
-        return pa.nulls(len(text)) if pa.types.is_null(field.type) else text.cast(field.type)
-    except pa.ArrowNotImplementedError as error:
-        raise UsageError(
-            f"a keep policy over Spark cannot sort the column {field.name!r} of {field.type}; choose another one with --keep"
-        ) from error
-
-
-def is_numeric(values: pa.Array) -> bool:
-    """Whether a text column would be sorted as numbers if it were all there is."""
-    return pa.types.is_floating(numbers_if_all_are(values).type)
+def unfit_types(column: pa.Array) -> list[str]:
+    """Returns the types of numbers that do not hold every value of a text column."""
+    return [str(kind) for kind in NUMBERS if not holds(column, kind)]
 
 
 def keep_order(
-    policy: KeepPolicy, columns: pa.Table, lengths: np.ndarray, ids: pa.Array, numeric: frozenset[str] = frozenset()
+    policy: KeepPolicy,
+    columns: pa.Table,
+    lengths: np.ndarray,
+    ids: pa.Array,
+    kinds: Mapping[str, pa.DataType | None] = MappingProxyType({}),
 ) -> pa.Array:
     """binary (n,): what documents are compared by, ascending.
 
     Args:
         policy: The criteria.
-        columns: Those that it names.
+        columns: Those that it names, as text.
         lengths: int64 (n,), bytes of text.
         ids: Text.
-        numeric: Names of text columns that are sorted as numbers.
+        kinds: As `Resolved` has them.
 
     Examples:
         >>> policy = KeepPolicy.parse("length desc")
@@ -78,12 +62,7 @@ def keep_order(
         >>> np.argsort(order.to_pylist()).tolist()
         [2, 1, 0]
     """
-    plain = {term.column for term in policy.terms if not term.values}
-    for name in plain & set(columns.column_names):
-        at = columns.column_names.index(name)
-        if is_text(columns.field(at).type) and name not in numeric:
-            columns = columns.set_column(at, name, columns[name].cast(pa.large_binary()))
-    keys = policy.keys(columns, lengths)
+    keys = policy.keys(columns, lengths, kinds)
     parts = [_part(key, term.descending and not term.values) for key, term in zip(keys, policy.terms, strict=True)]
     return pc.binary_join_element_wise(*parts, ids.cast(pa.large_binary()), pa.scalar(b"", pa.large_binary()))
 
@@ -92,8 +71,6 @@ def _part(key: pa.Array | pa.ChunkedArray, descending: bool) -> pa.Array:
     if isinstance(key, pa.ChunkedArray):
         key = pa.concat_arrays(key.chunks) if key.num_chunks else pa.array([], key.type)
     flags = np.where(key.is_null().to_numpy(zero_copy_only=False), NULL, VALUE).astype(np.uint8)
-    if pa.types.is_null(key.type):
-        return _rows(flags[:, None])
     if pa.types.is_large_binary(key.type) or is_text(key.type):
         return _text_part(key.cast(pa.large_binary()), flags, descending)
     if pa.types.is_floating(key.type):
@@ -120,28 +97,10 @@ def _ordered_floats(values: np.ndarray) -> np.ndarray:
 
 
 def _ordered_integers(key: pa.Array) -> np.ndarray:
-    """uint64 that compare as whole numbers, truth values, dates or times do."""
-    kind = key.type
-    if pa.types.is_uint64(kind):
+    """uint64 that compare as whole numbers do."""
+    if pa.types.is_uint64(key.type):
         return np.asarray(key.fill_null(0).to_numpy())
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
-        whole = key.cast(pa.int64())
-    elif pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        whole = key.cast(pa.int32()).cast(pa.int64())
-    elif pa.types.is_temporal(kind):
-        whole = key.cast(pa.int64())
-    elif pa.types.is_decimal(kind):
-        whole = _unscaled(key)
-    else:
-        raise UsageError(f"a keep policy cannot sort a column of {kind}; choose another column with --keep")
-    return whole.fill_null(0).to_numpy().view(np.uint64) ^ SIGN
-
-
-def _unscaled(key: pa.Array) -> pa.Array:
-    try:
-        return pa.array([None if value is None else int(value.scaleb(key.type.scale)) for value in key.to_pylist()], pa.int64())
-    except OverflowError as error:
-        raise UsageError(f"a keep policy sorts decimals of up to 18 digits, not {key.type}; make it a double") from error
+    return np.asarray(key.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64) ^ SIGN)
 
 
 def _text_part(values: pa.Array, flags: np.ndarray, descending: bool) -> pa.Array:

@@ -143,15 +143,15 @@ class SparkRun:
     @cached_property
     def resolved(self) -> Resolved:
         """What the keep policy's columns are."""
-        schemas = sorted({schema for facts in self.task_facts for schema in facts["schemas"]})
-        texts = frozenset(name for facts in self.task_facts for name in facts["texts"])
-        read = [pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema))) for schema in schemas]
-        return Resolved.of(read or [pa.schema([(name, pa.null()) for name in self.request.riding])], texts)
+        unfit = frozenset((name, kind) for facts in self.task_facts for name, kind in facts["unfit"])
+        return Resolved.of(self.request.riding, unfit)
 
     @property
     def types(self) -> str:
         """Of the keep policy's columns: what the bytes that documents are sorted by depend on."""
-        return f"{[str(field.type) for field in self.resolved.schema]} {sorted(self.resolved.numeric)}"
+        kinds = self.resolved.kinds
+        names = [str(pa.large_string() if kind is None else kind) for kind in kinds.values()]
+        return f"{names} {sorted(name for name, kind in kinds.items() if kind is not None)}"
 
     def _sorted(self, documents: DataFrame) -> DataFrame:
         if not self.request.riding:
@@ -538,7 +538,7 @@ class SparkRun:
 
 @dataclass(frozen=True)
 class SortRows:
-    """Fills in what documents are sorted by, once the types of the keep policy's columns are known."""
+    """Fills in what documents are sorted by, once it is known how the keep policy's columns are sorted."""
 
     request: Request
     resolved: Resolved
@@ -547,9 +547,9 @@ class SortRows:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         riding = self.request.riding
         for batch in batches:
-            columns = self.resolved.columns({name: batch[f"riding{i}"] for i, name in enumerate(riding)})
+            columns = pa.table({name: batch[f"riding{i}"].cast(pa.large_string()) for i, name in enumerate(riding)})
             ids, lengths = batch["id"], numbers(batch["length"])
-            sort = keep_order(self.request.settings.policy, columns, lengths, ids, self.resolved.numeric)
+            sort = keep_order(self.request.settings.policy, columns, lengths, ids, self.resolved.kinds)
             arrays = [sort.cast(pa.binary()) if name == "sort" else batch[name] for name in self.names]
             yield pa.record_batch(arrays, list(self.names))
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from nearkin.corpus import Batch, Columns
 from nearkin.corpus.accept import check_rows
-from nearkin.corpus.batches import WHOLE_FILE, make_ids
+from nearkin.corpus.batches import ID, WHOLE_FILE, make_ids, riding
 from nearkin.corpus.convert import without_views
 from nearkin.corpus.corpora import FileCorpus
 from nearkin.corpus.files import InputFile
@@ -26,7 +26,7 @@ from nearkin.engine.local.identity import id_hashes
 from nearkin.engine.local.sketching import text_lengths
 from nearkin.engine.settings import SMALL_CORPUS, Settings
 from nearkin.engine.spark.columns import packed, signed, table
-from nearkin.engine.spark.ordering import is_numeric, keep_order
+from nearkin.engine.spark.ordering import keep_order, unfit_types
 from nearkin.errors import NearkinError, RunError
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import DocumentSketcher
@@ -139,15 +139,15 @@ class Sketching:
             columns["keys"] = packed(sketches.keys)
         for name in ("source", "split"):
             if (column := getattr(request.settings, name)) is not None:
-                columns[name] = read.documents[column].cast(pa.large_string())
+                columns[name] = read.documents[riding(column)]
         if not request.riding:
             columns["sort"] = keep_order(request.settings.policy, pa.table({}), lengths, read.ids)
-        columns.update({f"riding{i}": read.documents[name].cast(pa.large_string()) for i, name in enumerate(request.riding)})
+        columns.update({f"riding{i}": read.documents[riding(name)] for i, name in enumerate(request.riding)})
         return table(request.schema, **columns)
 
     def _blocks(self, documents: pa.RecordBatch) -> np.ndarray:
         column = self.request.settings.block_by
-        return np.zeros(len(documents), np.uint64) if column is None else block_hashes(documents[column])
+        return np.zeros(len(documents), np.uint64) if column is None else block_hashes(documents[riding(column)])
 
 
 class _Task:
@@ -158,15 +158,13 @@ class _Task:
         self._request = request
         self._warm, self._began = warm, began
         self._latency: list[tuple[float, int]] = []
-        self._schemas: set[bytes] = set()
-        self._texts: Counter[str] = Counter()
+        self._unfit: set[tuple[str, str]] = set()
         self._shares = np.zeros(3)
 
     def add(self, documents: pa.RecordBatch, sketches: Sketches, seconds: float) -> None:
         self._latency.append((round(seconds, 6), len(documents)))
-        names = self._request.riding
-        self._schemas.add(pa.schema([documents.schema.field(name) for name in names]).serialize().to_pybytes())
-        self._texts.update(name for name in names if not is_numeric_text(documents[name]))
+        for name in self._request.riding:
+            self._unfit.update((name, kind) for kind in unfit_types(documents[riding(name)]))
         spec = self._request.settings.spec
         if spec.scheme == "binned" and not spec.truncated:
             sample = sketches.signatures[::SAMPLE]
@@ -178,16 +176,9 @@ class _Task:
             "rejected": self.rejected,
             "warm": round(self._warm, 3),
             "latency": self._latency,
-            "schemas": [schema.hex() for schema in sorted(self._schemas)],
-            "texts": sorted(self._texts),
+            "unfit": sorted(self._unfit),
             "shares": self._shares.tolist(),
         }
-
-
-def is_numeric_text(values: pa.Array) -> bool:
-    """Of what is no text: whether sorting it as text would be no mistake either."""
-    text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
-    return not text or is_numeric(values)
 
 
 def _warm(sketcher: DocumentSketcher, request: Request) -> float:
@@ -284,7 +275,7 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: Request) -> Iterator[R
                 (number << FILE_SHIFT | at, json.dumps({"id": _id_at(rows, at, columns)}), reason, raw)
                 for at, reason, raw in checked.rejected
             ]
-            ids = checked.documents["id"]
+            ids = checked.documents[ID]
             yield Read(id_hashes(ids).view(np.int64), ids, checked.documents, _rejected(rejected, request))
 
 

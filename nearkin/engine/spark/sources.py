@@ -1,6 +1,6 @@
 """Where documents come from: files that tasks read themselves, or the rows of a DataFrame."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus import FileCorpus
+from nearkin.corpus.formats import fresh_name
 from nearkin.corpus.names import output_names
 from nearkin.engine.spark.frequencies import HASHES, Hashing
 from nearkin.engine.spark.rereading import Again, Rows
@@ -108,16 +109,22 @@ class FrameSource:
         return self._read(self.frame).mapInArrow(hashing.rows, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
-        some = wanted.select(f.col("id").alias("__wanted"))
         name = f.col(quoted(str(self.request.columns.id))).cast("string")
+        other = unused_name("wanted", self.request.columns.all)
+        some = wanted.select(f.col("id").alias(other))
         rows_again = self._read(
             self.frame if self.before is None else self.frame.unionByName(self.before, allowMissingColumns=True)
         )
-        found = rows_again.join(some, name == f.col("__wanted")).drop("__wanted")
+        found = rows_again.join(some, name == f.col(other)).drop(other)
         return found.mapInArrow(Again(rows).frame, rows.schema)
 
     def _read(self, frame: DataFrame) -> DataFrame:
         return frame.select(*(f.col(quoted(name)) for name in self.request.columns.all))
+
+
+def unused_name(name: str, taken: Iterable[str]) -> str:
+    """Returns a column's name that is none of those taken; Spark does not distinguish upper and lower case."""
+    return fresh_name(name, {other.lower() for other in taken})
 
 
 def quoted(name: str) -> str:
