@@ -34,7 +34,14 @@ class RebuildDueError(NearkinError, RuntimeError):
 
 
 class StoreError(RunError):
-    """A store could not do what an index asked: connection lost, timeout, read-only, full. Nothing was written by that step."""
+    """A store could not do what an index asked: connection lost, timeout, read-only, full.
+
+    The step wrote nothing, unless the error is an OutcomeUnknownError.
+    """
+
+
+class OutcomeUnknownError(StoreError):
+    """The answer of a store to a step was lost, so whether the step was done is unknown. The call may be repeated safely."""
 
 
 class MovedError(StoreError):

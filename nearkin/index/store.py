@@ -12,7 +12,8 @@ from nearkin.index.move import Move, News
 class Store(Protocol):
     """Entries by id and by number, buckets of postings by key, one atomic step at a time.
 
-    Every method may raise StoreError: nothing of the step was written then, and it may be tried again.
+    Every method may raise StoreError: nothing of the step was written then, and it may be tried again. `apply` and `redirect`
+    raise OutcomeUnknownError, a kind of StoreError, if the step may have been done.
     """
 
     @property
@@ -56,6 +57,8 @@ class Store(Protocol):
         Raises:
             RacedError: An id is there already, or something that was needed or changed is not; nothing was written.
             MovedError: The changes are of another epoch than the store; nothing was written.
+            OutcomeUnknownError: The answer was lost, and the store cannot be asked whether the step was done. If it can be
+                asked, it is: then the step was done once, and is not reported as a failure.
         """
 
     def members(self, scope: str, leader: str) -> list[Entry]:

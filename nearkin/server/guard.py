@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanKind
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearkin.errors import NearkinError, StoreError, UsageError
+from nearkin.errors import NearkinError, OutcomeUnknownError, StoreError, UsageError
 from nearkin.server.observe import Instruments
 from nearkin.server.problems import ProblemError
 
@@ -49,6 +49,8 @@ def problem_of(error: BaseException) -> ProblemError:
     """
     if isinstance(error, ProblemError):
         return error
+    if isinstance(error, OutcomeUnknownError):
+        return ProblemError("outcome-unknown", "the store's answer was lost; send the request again", retry_after=1.0)
     if isinstance(error, StoreError):
         return ProblemError("store-unavailable", "the store failed; try again", retry_after=1.0)
     if isinstance(error, UsageError):

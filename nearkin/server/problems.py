@@ -23,7 +23,8 @@ CODES: dict[str, tuple[int, str]] = {
     "rate-limited": (429, "More was asked for than the rate or the share of one caller allows"),
     "internal": (500, "An error in the server; its log has the request id"),
     "busy": (503, "More is waiting than this server can work on"),
-    "store-unavailable": (503, "The store of the index does not answer; nothing was written"),
+    "store-unavailable": (503, "The store of the index does not answer; what was not acknowledged may be sent again"),
+    "outcome-unknown": (503, "The store's answer was lost; the request may have been carried out, and may be sent again"),
     "not-ready": (503, "The server is not ready"),
     "timeout": (503, "The request took too long; an upsert may be repeated without harm"),
 }

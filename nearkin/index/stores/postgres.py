@@ -1,6 +1,7 @@
 """`postgresql://user@host/db?schema=name`: set-based statements, a connection pool, one transaction a step."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -8,7 +9,15 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import numpy as np
 
-from nearkin.errors import IncompatibleError, MissingExtraError, MovedError, RacedError, StoreError, UsageError
+from nearkin.errors import (
+    IncompatibleError,
+    MissingExtraError,
+    MovedError,
+    OutcomeUnknownError,
+    RacedError,
+    StoreError,
+    UsageError,
+)
 from nearkin.index.entry import Changes, Entry, Event, Postings
 from nearkin.index.move import Move, News
 
@@ -50,6 +59,10 @@ CREATE SEQUENCE {s}.refs;
 CREATE SEQUENCE {s}.evicted MINVALUE 0 START 0;
 INSERT INTO {s}.meta VALUES ('schema', '1');
 """
+LOST = ("08", "57")
+"""Classes of errors of a connection that ends: a broken connection, and a server that shuts down."""
+STATUS_SECONDS, STATUS_PAUSE = 10.0, 0.05
+"""Seconds in which a transaction whose answer was lost must have ended, and between looks."""
 LOCK = 0x6E6B
 """Of the advisory lock under which a schema is made."""
 
@@ -105,9 +118,13 @@ class PostgresStore:
             # the primary message alone: the detail of a violation names the id
             raise RacedError(f"{self._url}: {error.diag.message_primary or type(error).__name__}") from error
         except (self._psycopg.Error, *self._pool_errors) as error:
-            diagnosed = error.diag.message_primary if isinstance(error, self._psycopg.Error) else None
-            about = diagnosed or " ".join(str(error).split()) or type(error).__name__
+            about = self._about(error)
             raise StoreError(f"{self._url}: {about}; nothing was written by this step, and it may be tried again") from error
+
+    def _about(self, error: BaseException) -> str:
+        """Says what an error is about, without the details, which may name ids."""
+        diagnosed: str | None = error.diag.message_primary if isinstance(error, self._psycopg.Error) else None
+        return diagnosed or " ".join(str(error).split()) or type(error).__name__
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
@@ -122,14 +139,28 @@ class PostgresStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        """A cursor of one transaction; parameters and results in binary form."""
-        with (
-            self._failing(),
-            self._pool.connection() as connection,
-            connection.transaction(),
-            connection.cursor(binary=True) as cursor,
-        ):
-            yield cursor
+        """Yields a cursor of one transaction, with parameters and results in binary form.
+
+        Raises:
+            OutcomeUnknownError: If the connection was lost while the transaction was committed.
+        """
+        committing = False
+        with self._failing():
+            try:
+                with (
+                    self._pool.connection() as connection,
+                    connection.transaction(),
+                    connection.cursor(binary=True) as cursor,
+                ):
+                    yield cursor
+                    committing = True
+            except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
+                if committing and (error.sqlstate is None or error.sqlstate[:2] in LOST):
+                    raise OutcomeUnknownError(
+                        f"{self._url}: {self._about(error)}; the answer to the commit was lost, so the step may have been "
+                        "done; the call may be repeated safely"
+                    ) from error
+                raise
 
     def _make(self) -> None:
         with self._transaction() as run:
@@ -172,7 +203,7 @@ class PostgresStore:
         return News(Move(epoch, phase, tuple(urls)), found["generation"])
 
     def redirect(self, move: Move) -> None:
-        query = f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'move' AND (value->>0)::int < %s"
+        query = f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'move' AND (value->>0)::bigint < %s"
         with self._transaction() as run:
             if not run.execute(query, (json.dumps(move), move.epoch)).rowcount:
                 raise RacedError(f"{self._url} is in epoch {move.epoch} already, or beyond it")
@@ -214,29 +245,79 @@ class PostgresStore:
         return sorted(row[0] for row in run.execute(query, (count,)))
 
     def apply(self, changes: Changes) -> list[int]:
-        with self._transaction() as run:
-            self._fence(run, changes)
-            self._check(run, changes)
-            self._leave(run, changes)
-            self._change(run, changes.changed)
-            numbers = self._insert(run, changes)
-            entering = [(entry._replace(ref=number), keys) for (entry, keys), number in zip(changes.new, numbers, strict=True)]
-            pairs = [(entry.word, keys) for entry, keys in (*entering, *changes.posted) if keys is not None]
-            self._enter(run, [*pairs, *changes.entering], changes.crowded)
-            if changes.events:
-                query = f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, %s, %s, %s)"
-                run.executemany(query, [tuple(event) for event in changes.events])
-            if changes.resolves:
-                # the last statement: who waits for this row holds up nobody whom its holder waits for
-                run.execute(f"UPDATE {self._s}.meta SET value = to_jsonb(value::int + 1) WHERE name = 'generation'")
-            return numbers
+        transaction: int | None = None
+        try:
+            with self._transaction() as run:
+                transaction = self._fence(run, changes)
+                numbers = self._apply(run, changes)
+        except OutcomeUnknownError:
+            if not self._committed(transaction):
+                raise
+        return numbers
 
-    def _fence(self, run: Any, changes: Changes) -> None:
-        """The row is locked until the step ends: the state of a move is not written while steps of the one before go on."""
-        if changes.epoch is not None:
-            query = f"SELECT (value->>0)::int FROM {self._s}.meta WHERE name = 'move' FOR SHARE"
-            if run.execute(query).fetchone()[0] != changes.epoch:
-                raise MovedError(f"{self._url} is being moved")
+    def _committed(self, transaction: int | None) -> bool:
+        """Asks the server whether a transaction was committed whose answer was lost.
+
+        Returns:
+            True if it was; False if the server does not know it any more.
+
+        Raises:
+            StoreError: If it was not.
+            OutcomeUnknownError: If the server cannot be asked, or the transaction does not end.
+        """
+        until = time.monotonic() + STATUS_SECONDS
+        status = None
+        while status in (None, "in progress"):
+            try:
+                with self._reading() as run:
+                    status = run.execute("SELECT txid_status(%s::bigint)", (transaction,)).fetchone()[0]
+            except StoreError as error:
+                # another connection of the pool may be broken, too, and a server that restarts is back in a moment
+                if time.monotonic() > until:
+                    raise OutcomeUnknownError(
+                        f"{self._url}: the answer to a commit was lost, and the server cannot be asked for it, so the step may "
+                        "have been done; the call may be repeated safely"
+                    ) from error
+            if time.monotonic() > until:
+                break
+            if status in (None, "in progress"):
+                time.sleep(STATUS_PAUSE)
+        if status == "aborted":
+            raise StoreError(
+                f"{self._url}: the connection was lost; nothing was written by this step, and it may be tried again"
+            )
+        return bool(status == "committed")
+
+    def _apply(self, run: Any, changes: Changes) -> list[int]:
+        self._check(run, changes)
+        self._leave(run, changes)
+        self._change(run, changes.changed)
+        numbers = self._insert(run, changes)
+        entering = [(entry._replace(ref=number), keys) for (entry, keys), number in zip(changes.new, numbers, strict=True)]
+        pairs = [(entry.word, keys) for entry, keys in (*entering, *changes.posted) if keys is not None]
+        self._enter(run, [*pairs, *changes.entering], changes.crowded)
+        if changes.events:
+            query = f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, %s, %s, %s)"
+            run.executemany(query, [tuple(event) for event in changes.events])
+        if changes.resolves:
+            # the last statement: who waits for this row holds up nobody whom its holder waits for
+            run.execute(f"UPDATE {self._s}.meta SET value = to_jsonb(value::bigint + 1) WHERE name = 'generation'")
+        return numbers
+
+    def _fence(self, run: Any, changes: Changes) -> int:
+        """Refuses a step of another epoch, and returns the number of the transaction.
+
+        The row is locked until the step ends: the state of a move is not written while steps of the one before go on.
+        """
+        number: int
+        if changes.epoch is None:
+            (number,) = run.execute("SELECT txid_current()").fetchone()
+            return number
+        query = f"SELECT (value->>0)::bigint, txid_current() FROM {self._s}.meta WHERE name = 'move' FOR SHARE"
+        epoch, number = run.execute(query).fetchone()
+        if epoch != changes.epoch:
+            raise MovedError(f"{self._url} is being moved")
+        return number
 
     def _check(self, run: Any, changes: Changes) -> None:
         """Rows are locked in the order of their numbers, so that two steps do not wait for each other."""

@@ -6,7 +6,9 @@ So buckets are fields of hashes that hold about sixty of them, which Redis keeps
 
 import json
 import re
+import secrets
 import struct
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import numpy as np
 
-from nearkin.errors import MissingExtraError, MovedError, RacedError, StoreError, UsageError
+from nearkin.errors import MissingExtraError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
 from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings
 from nearkin.index.move import Move, News
 from nearkin.index.stores.eviction import require_no_eviction
@@ -25,6 +27,10 @@ GROUP = 64
 ENTRIES = 64
 WORD = struct.Struct("<q")
 TIMEOUT = 30.0
+RETRIES = 3
+"""How often a command is sent again after its connection was lost."""
+NOTE_SECONDS = 3600
+"""Seconds for which the store remembers the last step of a writer, so that one that is sent twice is done once."""
 COMMON = """
 local P = ARGV[1]
 local mask = tonumber(ARGV[2])
@@ -60,6 +66,8 @@ APPLY = (
     COMMON
     + """
 local most = tonumber(ARGV[3])
+local note, step = P .. 'step:' .. ARGV[4], ARGV[5]
+if redis.call('GET', note) == step then return '' end
 local function cut(held, ref)
   local rest, gone = {}, 0
   for at = 1, #held, 8 do
@@ -67,7 +75,7 @@ local function cut(held, ref)
   end
   return table.concat(rest), gone
 end
-local i = 4
+local i = 7
 while ARGV[i] ~= 'W' do
   local op, field = ARGV[i], ARGV[i + 1]
   if op == 'F' and (redis.call('HGET', P .. 'move', 'epoch') or '0') ~= field then return 'moved' end
@@ -123,12 +131,14 @@ while i <= #ARGV do
   end
   i = i + 4
 end
+redis.call('SET', note, step, 'EX', ARGV[6])
 return ''
 """
 )
 REDIRECT = """
+if redis.call('HGET', ARGV[1] .. 'move', 'writer') == ARGV[5] then return 1 end
 if tonumber(redis.call('HGET', ARGV[1] .. 'move', 'epoch') or '0') >= tonumber(ARGV[2]) then return 0 end
-redis.call('HSET', ARGV[1] .. 'move', 'epoch', ARGV[2], 'phase', ARGV[3], 'urls', ARGV[4])
+redis.call('HSET', ARGV[1] .. 'move', 'epoch', ARGV[2], 'phase', ARGV[3], 'urls', ARGV[4], 'writer', ARGV[5])
 return 1
 """
 
@@ -145,6 +155,8 @@ class RedisStore:
     def __init__(self, url: str, most: int, expected: int) -> None:
         try:
             import redis
+            import redis.backoff
+            import redis.retry
         except ImportError as error:
             raise MissingExtraError("redis:// needs redis-py: pip install 'nearkin[redis]'") from error
         parts = urlsplit(url)
@@ -154,8 +166,21 @@ class RedisStore:
         self._prefix = f"{options.get('prefix', ['nearkin'])[0]}:".encode()
         self._url, self._most = _shown(url), most
         self._errors = redis.exceptions.RedisError
+        self._lost = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
+        self._writers: deque[bytes] = deque()
+        """Names of writers that have no step under way. A thread takes one for each step, so there are as many as writing
+        threads."""
         self._client: Any = redis.Redis.from_url(
-            urlunsplit(parts._replace(query="")), socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
+            urlunsplit(parts._replace(query="")),
+            socket_timeout=TIMEOUT,
+            socket_connect_timeout=TIMEOUT,
+            # every command may be sent twice: a step is done once. One that timed out is not sent again, so that a server that
+            # hangs costs TIMEOUT once
+            retry=redis.retry.Retry(
+                redis.backoff.ExponentialWithJitterBackoff(base=0.05, cap=1.0),
+                RETRIES,
+                supported_errors=(redis.exceptions.ConnectionError,),
+            ),
         )
         with self._failing():
             require_no_eviction(self._client, self._url)
@@ -206,8 +231,9 @@ class RedisStore:
         return News(move, int(generation or 0))
 
     def redirect(self, move: Move) -> None:
-        with self._failing():
-            done = self._redirect(args=[self._prefix, move.epoch, move.phase, json.dumps(move.urls)])
+        writer = secrets.token_hex(8)
+        with self._failing(), self._answering():
+            done = self._redirect(args=[self._prefix, move.epoch, move.phase, json.dumps(move.urls), writer])
         if not done:
             raise RacedError(f"{self._url} is in epoch {move.epoch} already, or beyond it")
 
@@ -253,13 +279,42 @@ class RedisStore:
             fresh = iter(self.reserve(sum(not entry.ref for entry, _ in changes.new)))
             numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
             before = self.by_refs([entry.ref for entry in changes.changed])
-            steps = [self._prefix, self._mask, self._most, *self._checks(changes), b"W", *self._steps(changes, numbers, before)]
-            refused = self._apply(args=steps)
+            refused = self._once([*self._checks(changes), b"W", *self._steps(changes, numbers, before)])
         if refused == b"moved":
             raise MovedError(f"{self._url} is being moved")
         if refused:
             raise RacedError(refused.decode())
         return numbers
+
+    def _once(self, steps: list[bytes | int]) -> bytes:
+        """Runs a step. The client sends it again if the connection is lost; the script does it once.
+
+        Returns:
+            Why it was refused, or nothing.
+
+        Raises:
+            OutcomeUnknownError: If no attempt was answered.
+        """
+        try:
+            writer = self._writers.pop()
+        except IndexError:
+            writer = secrets.token_bytes(8)
+        with self._answering():
+            args = [self._prefix, self._mask, self._most, writer, secrets.token_bytes(8), NOTE_SECONDS, *steps]
+            refused: bytes = self._apply(args=args)
+        # the name of a writer whose answer was lost is not used again: a late copy of its step must find its own note
+        self._writers.append(writer)
+        return refused
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Says of a lost answer that what was asked may have been done."""
+        try:
+            yield
+        except self._lost as error:
+            raise OutcomeUnknownError(
+                f"{self._url}: {error}; the answer was lost, so the step may have been done; the call may be repeated safely"
+            ) from error
 
     def _checks(self, changes: Changes) -> Iterator[bytes]:
         if changes.epoch is not None:

@@ -17,6 +17,7 @@ old text as its representative, unverified.
 
 import hashlib
 import heapq
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -24,12 +25,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nearkin.errors import IncompatibleError, RacedError, StoreError, UsageError
+from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
 from nearkin.index.entry import TOUCHED, Changes, Entry, Event, Postings, Standing, Written
 from nearkin.index.move import CLOSING, Move, News
 from nearkin.index.store import Store
 
 T = TypeVar("T")
+log = logging.getLogger("nearkin.shards")
 
 
 class ShardedStore:
@@ -174,10 +176,19 @@ class ShardedStore:
                 replace(part, dropped=changes.dropped, changed=ending, new=replaced, events=changes.events, stood=stood)
             )
             self._make_sure_nobody_came(changes, before, replaced)
-        except StoreError:
+        except (RacedError, MovedError):
             self._withdraw([*new, *changes.posted])
             raise
-        self._buckets([], leaving, Changes())
+        except StoreError as error:
+            self._withdraw([*new, *changes.posted])
+            raise OutcomeUnknownError(
+                f"{error}; other shards may have done their part of the step; the call may be repeated safely"
+            ) from error
+        try:
+            self._buckets([], leaving, Changes())
+        except StoreError:
+            # the documents are as they should be; what is left are postings of documents that are not there
+            log.warning("%s: postings of a step that was done could not be deleted; the next sweep deletes them", self.url)
         return numbers
 
     def _check(self, changes: Changes) -> dict[int, Entry]:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 
-from nearkin.errors import IncompatibleError, MovedError, RacedError, StoreError, UsageError
+from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
 from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry, Event, Postings, Written
 from nearkin.index.move import Move, News
 from nearkin.index.table import BucketTable, enter
@@ -137,11 +137,29 @@ class SqliteStore:
         self._remembered = None
         try:
             yield
-            self._db.execute("COMMIT")
+            self._commit()
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+    def _commit(self) -> None:
+        """Ends a transaction.
+
+        Raises:
+            OutcomeUnknownError: If the file system failed: the step is not in the file as it is read now, but a part of the log
+                that was not synced may be, and is taken over if the process or the machine dies before the next step.
+        """
+        try:
+            self._db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            # the buckets are compared with the file before they are used again
+            self._version = -1
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_IOERR:
+                raise
+            raise OutcomeUnknownError(
+                f"{self.path}: {error} at the end of a step, which may have been done; the call may be repeated safely"
+            ) from error
 
     def _rows(self, query: str, values: Any = ()) -> list[Any]:
         """Returns all rows of a statement, and closes its cursor.

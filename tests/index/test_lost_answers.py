@@ -1,0 +1,241 @@
+"""The store does a step, and its answer is lost: nothing is done twice, and nothing is said that is not so."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nearkin as nk
+from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
+from nearkin.index.entry import Changes
+from nearkin.index.move import COPYING, OPEN, Move
+from nearkin.index.upkeep import check
+from nearkin.server.guard import problem_of
+from tests.index.conftest import NUMBERS, corpus
+from tests.index.dropping import DroppingProxy, dropping
+from tests.index.test_races import Between, Countdown
+
+TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+SIGNS = {"redis": b"EVALSHA", "postgres": b"COMMIT"}
+MANY = 1000
+
+
+class Lossy:
+    """Indexes over one store: one whose answers can be lost, and one that says what is there."""
+
+    def __init__(self, url: Any, sure: Any, proxy: DroppingProxy, sign: bytes) -> None:
+        self.index = nk.Index.open(url, threshold=0.7)
+        self.sure = nk.Index.open(sure, follow=False)
+        self.proxy = proxy
+        self.sign = sign
+
+    def lose(self, answers: int) -> None:
+        self.proxy.left = answers
+
+
+def url_of(kind: str, port: int, name: str) -> str:
+    if kind == "redis":
+        return f"redis://127.0.0.1:{port}/0?prefix={name}"
+    return f"postgresql://nearkin@127.0.0.1:{port}/postgres?schema={name}"
+
+
+@pytest.fixture(params=["redis", "postgres", "sharded"])
+def lossy(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lossy]:
+    monkeypatch.setattr("nearkin.index.stores.postgres.TIMEOUT", 2.0)
+    monkeypatch.setattr("nearkin.index.stores.postgres.STATUS_SECONDS", 2.0)
+    kind = "redis" if request.param == "sharded" else request.param
+    port = request.getfixturevalue(f"{kind}_port")
+    name = f"lost{next(NUMBERS)}"
+    with dropping(port, SIGNS[kind]) as proxy:
+        urls: Any = [url_of(kind, one, name) for one in (proxy.port, port)]
+        if request.param == "sharded":
+            urls = [[f"sqlite:///{tmp_path}/shard.db", url] for url in urls]
+        found = Lossy(*urls, proxy, SIGNS[kind])
+        yield found
+        found.index.close()
+        found.sure.close()
+
+
+class BeforeApply(Between):
+    """A store of whose next step the answer is lost, but not of the reading before it."""
+
+
+def losing_step(found: Lossy, answers: int = 1) -> None:
+    found.index.store = Between(found.index.store, Countdown(1, lambda: found.lose(answers)))
+
+
+def test_a_step_whose_answer_is_lost_is_done_once(lossy: Lossy) -> None:
+    index, texts = lossy.index, list(dict.fromkeys(corpus(60)))[:40]
+    store = index.store
+    for at in range(0, 40, 10):
+        losing_step(lossy)
+        outcomes = index.upsert_many("a", texts[at : at + 10])
+        assert {outcome.kind for outcome in outcomes} <= {"new", "match"}
+        index.store = store
+    assert lossy.proxy.lost >= 4
+    assert check(lossy.sure).sound
+    records = len(list(lossy.sure.store.scan()))
+    assert lossy.sure.store.counts()["records"] == records == len(set(texts))
+
+
+def test_a_deletion_whose_answer_is_lost_is_reported_as_done(lossy: Lossy) -> None:
+    index, texts = lossy.index, corpus(20)
+    ids = [outcome.id for outcome in index.upsert_many("a", texts)]
+    store = index.store
+    for name in dict.fromkeys(ids):
+        losing_step(lossy)
+        assert index.remove("a", name)
+        index.store = store
+    assert lossy.proxy.lost > 5
+    events = list(lossy.sure.store.events())
+    assert len([event for event in events if event.kind == "erased"]) == len(set(ids))
+    assert lossy.sure.store.counts()["records"] == 0
+    assert check(lossy.sure).sound
+
+
+def test_an_unknown_outcome_is_said_and_the_call_may_be_repeated(lossy: Lossy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    index = lossy.index
+    index.upsert("a", TEXT, "x")
+    store = index.store
+
+    def lose_all() -> None:
+        lossy.lose(MANY)
+        lossy.proxy.refusing = True
+
+    index.store = Between(store, Countdown(1, lose_all))
+    with pytest.raises(OutcomeUnknownError, match="repeated safely") as caught:
+        index.upsert("a", corpus(1)[0], "y")
+    assert "nothing was written" not in str(caught.value)
+    problem = problem_of(caught.value)
+    assert (problem.code, problem.status) == ("outcome-unknown", 503)
+    lossy.proxy.refusing = False
+    lossy.lose(0)
+    index.store = store
+    assert index.upsert("a", corpus(1)[0], "y").kind in ("new", "exact", "updated")
+    assert lossy.sure.get("a", "y") is not None
+    assert len(list(lossy.sure.store.scan())) == lossy.sure.store.counts()["records"] == 2
+    assert not check(lossy.sure).problems
+
+
+@pytest.mark.parametrize("kind", ["redis"])
+def test_a_state_of_a_move_whose_answer_is_lost_is_written_once(kind: str, request: pytest.FixtureRequest) -> None:
+    port = request.getfixturevalue(f"{kind}_port")
+    name = f"lost{next(NUMBERS)}"
+    with dropping(port, SIGNS[kind]) as proxy, nk.Index.open(url_of(kind, proxy.port, name)) as index:
+        proxy.left = 1
+        index.store.redirect(Move(1, COPYING, ("memory://",)))
+        assert proxy.lost == 1
+        with pytest.raises(RacedError):
+            index.store.redirect(Move(1, OPEN))
+        assert index.store.news().move.phase == COPYING
+
+
+class FailingCommit:
+    """A connection whose COMMIT fails, before it was done or after."""
+
+    def __init__(self, db: Any, code: int, done: bool) -> None:
+        self._db, self._code, self._done = db, code, done
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def execute(self, query: str, values: Any = ()) -> Any:
+        if query != "COMMIT" or not self._db.in_transaction:
+            return self._db.execute(query, values)
+        if self._done:
+            self._db.execute(query)
+        error = sqlite3.OperationalError("disk I/O error" if self._code == sqlite3.SQLITE_IOERR else "database is full")
+        error.sqlite_errorcode = self._code
+        raise error
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_sqlite_commit_that_fails_in_the_file_system(done: bool, tmp_path: Path) -> None:
+    with nk.Index.open(f"sqlite:///{tmp_path}/kin.db", threshold=0.7) as index:
+        index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
+        store = index.store
+        db = store._db
+        for name in ("x", "y"):
+            store._db = FailingCommit(db, sqlite3.SQLITE_IOERR, done)
+            entry = index.get("a", name)
+            assert entry is not None
+            with pytest.raises(OutcomeUnknownError, match="repeated safely"):
+                index.remove("a", name)
+            store._db = db
+            assert index.remove("a", name) != done
+            assert check(index).sound
+        assert store.counts()["records"] == 0
+
+
+def test_a_failed_upsert_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A file that is full: the step is not in it, which is what the error says."""
+    with nk.Index.open(f"sqlite:///{tmp_path}/kin.db", threshold=0.7) as index:
+        index.upsert("a", TEXT, "x")
+        before = index.store.counts()
+        db = index.store._db
+        index.store._db = FailingCommit(db, sqlite3.SQLITE_FULL, False)
+        with pytest.raises(StoreError, match="nothing was written") as caught:
+            index.upsert_many("a", corpus(20))
+        assert not isinstance(caught.value, OutcomeUnknownError)
+        index.store._db = db
+        after = index.store.counts()
+        assert (after["records"], after["postings"]) == (before["records"], before["postings"])
+        assert index.query("a", corpus(20)[0]) == []
+        assert check(index).sound
+
+
+def test_postgres_is_asked_for_a_transaction_whose_answer_was_lost(postgres_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nearkin.index.stores.postgres.STATUS_SECONDS", 0.1)
+    name = f"lost{next(NUMBERS)}"
+    with nk.Index.open(url_of("postgres", postgres_port, name), threshold=0.7) as index:
+        with index.store._transaction() as run:
+            transaction = run.execute("SELECT txid_current()").fetchone()[0]
+            # it does not end in time
+            assert not index.store._committed(transaction)
+        assert index.store._committed(transaction)
+        with index.store._transaction() as run:
+            transaction = run.execute("SELECT txid_current()").fetchone()[0]
+            run.execute("ROLLBACK")
+        with pytest.raises(StoreError, match="nothing was written"):
+            index.store._committed(transaction)
+
+
+# -- counters
+
+
+def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
+    """In the state that an old version stopped at: every deletion, update and sweep failed from then on."""
+    url = url_of("postgres", postgres_port, f"lost{next(NUMBERS)}")
+    with nk.Index.open(url, threshold=0.7) as index:
+        index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
+        s = index.store._s
+        with index.store._transaction() as run:
+            run.execute(f"UPDATE {s}.meta SET value = to_jsonb({2**31 - 1}) WHERE name = 'generation'")
+            run.execute(f"UPDATE {s}.meta SET value = jsonb_set(value, '{{0}}', '{2**31 - 1}') WHERE name = 'move'")
+    with nk.Index.open(url) as index:
+        assert index.store.news().generation == 2**31 - 1
+        assert index.remove("a", "x")
+        assert index.upsert("a", corpus(1)[0], "y").kind == "updated"
+        assert index.store.news().generation == 2**31 + 1
+        index.store.redirect(Move(2**31, OPEN))
+        index.store.redirect(Move(2**31 + 1, OPEN))
+        index.look()
+        assert index.remove("a", "y")
+        assert check(index).sound
+
+
+def test_counters_of_every_store_pass_53_bits(opened: Any) -> None:
+    """Generation, epoch and document numbers: none goes through a float or 32 bits."""
+    index = opened()
+    index.store.redirect(Move(2**53 + 1, OPEN))
+    with pytest.raises(RacedError):
+        index.store.redirect(Move(2**53 + 1, COPYING))
+    index.store.redirect(Move(2**53 + 2, OPEN))
+    index.look()
+    index.upsert("a", TEXT, "x")
+    assert index.remove("a", "x")
+    assert index.store.news().move.epoch == 2**53 + 2
+    assert index.store.apply(Changes()) == []
