@@ -1,5 +1,6 @@
 """What every measure does."""
 
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -10,7 +11,7 @@ from nearkin.lsh.curve import Banding
 from nearkin.sketch.sketcher import Keyer, Sketches
 from nearkin.spec import Spec
 from nearkin.verify.exact import Overlaps
-from nearkin.verify.weighted import WeightedBuilder
+from nearkin.verify.weighted import MEMORY, WeightedBuilder
 
 
 class Payload(NamedTuple):
@@ -106,8 +107,10 @@ class Measure(Protocol):
     def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
         """Exact similarity of packed pairs."""
 
-    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
-        """Every pair of one block, by position among the payload's documents, that reaches the threshold."""
+    def compare_all(
+        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+    ) -> Iterator[Overlaps]:
+        """Yields every pair of one block that reaches the threshold, by position among the payload's documents, in order."""
 
     def collision(self, similarity: np.ndarray) -> np.ndarray:
         """Chance that a banded slot agrees at a similarity, from which every S-curve follows."""

@@ -1,6 +1,7 @@
 """Jaccard similarity of shingle sets, and of multisets, by MinHash; whole slots or their lowest bits."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from nearkin.sketch.sketcher import Keyer, Sketcher
 from nearkin.spec import Spec
 from nearkin.verify import weighted
 from nearkin.verify.exact import Overlaps, SetBuilder, overlaps
-from nearkin.verify.weighted import WeightedBuilder, WeightedSets
+from nearkin.verify.weighted import MEMORY, WeightedBuilder, WeightedSets
 
 
 class _SetPayloads:
@@ -107,10 +108,12 @@ class Jaccard(_MinHash):
     def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
         return overlaps(pairs, stored.place, stored.starts, *stored.columns)
 
-    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
+    def compare_all(
+        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+    ) -> Iterator[Overlaps]:
         hashes = payload.columns[0]
-        sets = WeightedSets(hashes, np.ones(len(hashes)), payload.sizes)
-        return weighted.compare_all(sets, blocks, threshold, False, workers)
+        sets = WeightedSets(hashes, np.empty(0), payload.sizes)
+        return weighted.compare_all(sets, blocks, threshold, False, workers, memory)
 
 
 @dataclass(frozen=True)
@@ -132,5 +135,7 @@ class WeightedJaccard(_MinHash):
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
         return weighted.compare(pairs, stored.place, stored.starts, sets, product=False)
 
-    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
-        return weighted.compare_all(WeightedSets.of(payload.columns, payload.sizes), blocks, threshold, False, workers)
+    def compare_all(
+        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+    ) -> Iterator[Overlaps]:
+        return weighted.compare_all(WeightedSets.of(payload.columns, payload.sizes), blocks, threshold, False, workers, memory)

@@ -1,6 +1,7 @@
 """Cosine by signs: weighted shingles (SimHash) and vectors (random hyperplanes); or plain Hamming distance."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,9 @@ from nearkin.sketch.sketcher import Keyer, Sketcher
 from nearkin.spec import Spec
 from nearkin.verify import vectors, weighted
 from nearkin.verify.exact import Overlaps
-from nearkin.verify.weighted import WeightedBuilder, WeightedSets
+from nearkin.verify.weighted import MEMORY, WeightedBuilder, WeightedSets
+
+PAIRS_AT_ONCE = 1 << 20
 
 
 class _VectorPayloads:
@@ -91,8 +94,10 @@ class SimHash(_Signs):
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
         return weighted.compare(pairs, stored.place, stored.starts, sets, product=True)
 
-    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
-        return weighted.compare_all(WeightedSets.of(payload.columns, payload.sizes), blocks, threshold, True, workers)
+    def compare_all(
+        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+    ) -> Iterator[Overlaps]:
+        return weighted.compare_all(WeightedSets.of(payload.columns, payload.sizes), blocks, threshold, True, workers, memory)
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,9 @@ class Cosine(_Signs):
     def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
         return vectors.compare(pairs, stored.place, *stored.columns)
 
-    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
+    def compare_all(
+        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+    ) -> Iterator[Overlaps]:
         return vectors.compare_all(payload.columns[0], blocks, threshold, workers)
 
 
@@ -159,7 +166,9 @@ class Hamming:
         different = np.bitwise_count(stored.columns[0][a] ^ stored.columns[0][b]).sum(axis=1, dtype=np.int64)
         return self.estimate(pairs, self.spec.k - different)
 
-    def compare_all(self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
+    def compare_all(
+        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+    ) -> Iterator[Overlaps]:
         words = payload.columns[0]
         form = sign_form(np.zeros((0, words.shape[1]), np.uint64))
         n = len(words)
@@ -168,11 +177,14 @@ class Hamming:
         never, everyone = np.zeros(n, bool), np.arange(n, dtype=np.uint64)
         margin = self.spec.k - self.most
         count = lsh.bucket_pairs(everyone, starts, ends, words, never, 0, *form, margin, histogram, out)
-        pairs = out[:count]
-        pairs = pairs[blocks[pairs >> np.uint64(32)] == blocks[pairs & np.uint64(0xFFFFFFFF)]]
+        pairs = np.sort(out[:count])
         place = np.arange(n, dtype=np.uint32)
-        found = self.compare(pairs, Stored(place, np.arange(n + 1), payload.columns))
-        return found.where(found.at_least(threshold))
+        stored = Stored(place, np.arange(n + 1), payload.columns)
+        for start in range(0, count, PAIRS_AT_ONCE):
+            some = pairs[start : start + PAIRS_AT_ONCE]
+            some = some[blocks[some >> np.uint64(32)] == blocks[some & np.uint64(0xFFFFFFFF)]]
+            found = self.compare(some, stored)
+            yield found.where(found.at_least(threshold))
 
     def collision(self, similarity: np.ndarray) -> np.ndarray:
         return similarity

@@ -8,6 +8,7 @@ from nearkin.errors import UsageError
 from nearkin.measures import Measure, Payload
 from nearkin.plan.tune import Distribution
 from nearkin.sketch.minhash import splitmix64
+from nearkin.verify.exact import Overlaps
 
 SAMPLE = 2000
 BINS = 200
@@ -48,7 +49,8 @@ def distribution_of(payload: Payload, measure: Measure, documents: int, workers:
         workers: Threads.
     """
     sampled = len(payload.sizes)
-    similarities = measure.compare_all(payload, np.zeros(sampled, np.uint64), ABOVE_NOTHING, workers).similarity
+    found = measure.compare_all(payload, np.zeros(sampled, np.uint64), ABOVE_NOTHING, workers)
+    similarities = Overlaps.concatenate(list(found)).similarity
     counts, edges = np.histogram(np.clip(similarities, 0, 1), BINS, (0.0, 1.0))
     total = sampled * (sampled - 1) // 2
     counts[0] += total - len(similarities)

@@ -10,7 +10,7 @@ from nearkin.shingle import Shingler
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.verify import kernels
 
-PAIRS_AT_ONCE = 1 << 21
+PAIRS_AT_ONCE = 1 << 20
 
 
 class Overlaps(NamedTuple):
@@ -136,12 +136,25 @@ def overlaps(pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, hashes: n
     return out
 
 
-def slabs(n: int) -> Iterator[tuple[int, int]]:
-    """Ranges of documents whose pairs with all earlier ones fit PAIRS_AT_ONCE."""
-    start = 0
-    while start < n:
-        end = start + 1
-        while end < n and sum(range(start, end + 1)) <= PAIRS_AT_ONCE:
-            end += 1
-        yield start, end
-        start = end
+def slabs(starts: np.ndarray, rows: int) -> Iterator[tuple[int, int]]:
+    """Yields ranges of documents whose pairs with all later ones fit PAIRS_AT_ONCE and whose payloads fit some rows.
+
+    A range holds one document at least, however large it is.
+
+    Args:
+        starts: int64 (n + 1,): where the payload of each document begins.
+        rows: Maximum number of rows of the payloads of a range.
+
+    Examples:
+        >>> list(slabs(np.array([0, 3, 4, 9, 10]), 5))
+        [(0, 2), (2, 3), (3, 4)]
+    """
+    n = len(starts) - 1
+    later = np.concatenate([[0], np.cumsum(np.arange(n - 1, -1, -1))])
+    first = 0
+    while first < n:
+        by_rows = np.searchsorted(starts, starts[first] + rows, side="right") - 1
+        by_pairs = np.searchsorted(later, later[first] + PAIRS_AT_ONCE, side="right") - 1
+        last = max(first + 1, int(min(by_rows, by_pairs, n)))
+        yield first, last
+        first = last

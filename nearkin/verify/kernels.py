@@ -11,22 +11,35 @@ U64 = np.uint64
 
 
 class Inverted(NamedTuple):
-    """Postings of every shingle: brute force that only touches pairs which share something."""
+    """Postings of the shingles of some documents in a row: brute force that only touches pairs which share something."""
+
+    keys: np.ndarray
+    """uint64: distinct hashes, sorted."""
+    prefixes: np.ndarray
+    """int64: where the keys of each prefix begin, see `nearkin.hashing.prefixes`."""
+    shift: np.uint64
+    """See `nearkin.hashing.prefixes`."""
+    firsts: np.ndarray
+    """int64: key q is posted at firsts[q] to firsts[q + 1]."""
+    postings: np.ndarray
+    """int64: documents, counted from the first one that is posted, ascending inside a key."""
+    weights: np.ndarray
+    """float64: of each of the postings; empty if every weight is 1."""
+
+
+class Compared(NamedTuple):
+    """The payloads of all documents that are compared."""
 
     starts: np.ndarray
-    """int64 (n + 1,): document d has the terms starts[d] to starts[d + 1]."""
-    terms: np.ndarray
-    """int64: numbers of shingles, in the order of their hashes."""
-    firsts: np.ndarray
-    """int64: term t is posted at firsts[t] to firsts[t + 1]."""
-    postings: np.ndarray
-    """int64: documents, ascending inside a term."""
+    """int64 (n + 1,): document d has the hashes starts[d] to starts[d + 1]."""
+    hashes: np.ndarray
+    """uint64: sorted and distinct inside a document."""
     weights: np.ndarray
-    """float64: of each of `terms`."""
-    posted: np.ndarray
-    """float64: of each of `postings`."""
+    """float64: of each hash; empty if every weight is 1."""
     totals: np.ndarray
     """float64 (n,): see `total_weights`."""
+    blocks: np.ndarray
+    """uint64 (n,): only documents of one block are compared."""
 
 
 @kernel
@@ -191,35 +204,52 @@ def weighted_overlaps(
 
 
 @kernel
-def all_pairs(
+def pairs_of_slab(
     first: int,
     last: int,
     index: Inverted,
-    blocks: np.ndarray,
+    compared: Compared,
     threshold: float,
     product: bool,
     out: np.ndarray,
     both: np.ndarray,
     union: np.ndarray,
 ) -> int:
-    """Every pair (d, e), e < d, first ≤ d < last, of one block whose shared / joint weight reaches t; out has room for all."""
-    starts, terms, firsts, postings = index.starts, index.terms, index.firsts, index.postings
-    weights, posted, totals = index.weights, index.posted, index.totals
-    sums, found = np.empty(last, np.float64), 0
-    for d in range(first, last):
-        sums[:d] = 0
+    """Every pair (e, d), first ≤ e < last, e < d, of one block whose shared / joint weight reaches t; returns how many.
+
+    `index` posts the documents e. Sums run over the hashes of d in order, so they do not depend on how documents are cut into
+    slabs. The arrays have room for all pairs.
+    """
+    starts, totals, blocks = compared.starts, compared.totals, compared.blocks
+    weighted = compared.weights.shape[0] > 0
+    sums, touched = np.zeros(last - first, np.float64), np.empty(last - first, np.int64)
+    found = 0
+    for d in range(first + 1, totals.shape[0]):
+        count = 0
         for t in range(starts[d], starts[d + 1]):
-            at, stop = U64(firsts[terms[t]]), U64(firsts[terms[t] + 1])
-            while at < stop and postings[at] < d:
-                sums[postings[at]] += weights[t] * posted[at] if product else min(weights[t], posted[at])
-                at += U64(1)
-        for e in range(d):
-            if sums[e] > 0 and blocks[d] == blocks[e]:
-                joint = joint_weight(sums[e], totals[d], totals[e], product)
+            q = find_sorted(compared.hashes[t], index.keys, index.prefixes, index.shift)
+            if q < 0:
+                continue
+            own = compared.weights[t] if weighted else 1.0
+            for at in range(index.firsts[q], index.firsts[q + 1]):
+                e = index.postings[at]
+                if first + e >= d:
+                    break
+                other = index.weights[at] if weighted else 1.0
+                if sums[e] == 0:
+                    touched[count] = e
+                    count += 1
+                sums[e] += own * other if product else min(own, other)
+        for i in range(count):
+            e = first + touched[i]
+            shared = sums[touched[i]]
+            sums[touched[i]] = 0
+            if blocks[d] == blocks[e]:
+                joint = joint_weight(shared, totals[d], totals[e], product)
                 # the quotient, not a product with the threshold: see nearkin.verify.exact.reaches
-                if sums[e] / joint >= threshold:
+                if shared / joint >= threshold:
                     out[found] = (U64(e) << U64(32)) | U64(d)
-                    both[found], union[found] = sums[e], joint
+                    both[found], union[found] = shared, joint
                     found += 1
     return found
 

@@ -1,5 +1,7 @@
 """Exact cosine of vectors, in double precision, in blocks through BLAS."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from nearkin.threads import ordered_map
@@ -22,19 +24,23 @@ def compare(pairs: np.ndarray, place: np.ndarray, values: np.ndarray) -> Overlap
     return out
 
 
-def compare_all(values: np.ndarray, blocks: np.ndarray, threshold: float, workers: int) -> Overlaps:
-    """Every pair of one block that reaches the threshold: brute force, recall 1."""
+def compare_all(values: np.ndarray, blocks: np.ndarray, threshold: float, workers: int) -> Iterator[Overlaps]:
+    """Yields every pair of one block that reaches the threshold, in order: brute force, recall 1."""
     unit = values.astype(np.float64)
     unit /= np.sqrt(np.vecdot(unit, unit))[:, None]
     own = np.arange(len(values), dtype=np.uint32)
 
     def slab(bounds: tuple[int, int]) -> Overlaps:
         first, last = bounds
-        near = unit[first:last] @ unit[:last].T >= threshold - SLACK
-        d, e = np.nonzero(near & (blocks[first:last, None] == blocks[:last]))
-        earlier = e < d + first
-        pairs = (e[earlier].astype(np.uint64) << np.uint64(32)) | (d[earlier] + first).astype(np.uint64)
-        found = compare(pairs, own, values)
+        near = unit[first:last] @ unit[first:].T >= threshold - SLACK
+        a, b = np.nonzero(near & (blocks[first:last, None] == blocks[first:]))
+        later = b > a
+        found = compare(pack(a[later] + first, b[later] + first), own, values)
         return found.where(found.at_least(threshold))
 
-    return Overlaps.concatenate(list(ordered_map(slab, slabs(len(values)), workers)))
+    yield from ordered_map(slab, slabs(np.arange(len(values) + 1), len(values)), workers, 0)
+
+
+def pack(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Returns packed pairs, a < b: a << 32 | b, uint64."""
+    return (a.astype(np.uint64) << np.uint64(32)) | b.astype(np.uint64)

@@ -3,18 +3,24 @@
 Sums run in the order of the hashes, so a similarity depends on the two documents alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from nearkin.hashing.prefixes import PrefixIndex
 from nearkin.shingle import Shingler
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.threads import ordered_map
 from nearkin.verify import kernels
 from nearkin.verify.exact import Overlaps, slabs
 from nearkin.verify.kernels import Inverted
+
+MEMORY = 256 << 20
+BYTES_PER_POSTING = 80
+"""Anonymous bytes that one costs while its slab is sorted and searched."""
+LEAST_ROWS = 1 << 12
 
 
 class WeightedSets(NamedTuple):
@@ -23,7 +29,7 @@ class WeightedSets(NamedTuple):
     hashes: np.ndarray
     """uint64 (total,)"""
     weights: np.ndarray
-    """float64 (total,)"""
+    """float64 (total,); empty in `compare_all` if every weight is 1."""
     sizes: np.ndarray
     """int64 (n,)"""
 
@@ -74,26 +80,52 @@ def compare(pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, stored: We
     return out
 
 
-def invert(stored: WeightedSets, product: bool) -> Inverted:
-    """Postings of all documents."""
-    _, terms = np.unique(stored.hashes, return_inverse=True)
-    documents = np.repeat(np.arange(len(stored.sizes), dtype=np.int64), stored.sizes)
-    order = np.argsort(terms, kind="stable")
-    firsts = np.concatenate([[0], np.cumsum(np.bincount(terms))]).astype(np.int64)
+def invert(hashes: np.ndarray, weights: np.ndarray, starts: np.ndarray) -> Inverted:
+    """Returns the postings of some documents.
+
+    Args:
+        hashes: uint64 (total,): their hashes, one document after the other.
+        weights: float64 (total,), or empty if every weight is 1.
+        starts: int64 (documents + 1,): where the hashes of each begin.
+    """
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    new = np.ones(len(ordered), bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    keys = ordered[new]
+    firsts = np.append(np.flatnonzero(new), len(ordered)).astype(np.int64)
+    documents = np.repeat(np.arange(len(starts) - 1, dtype=np.int64), np.diff(starts))[order]
+    return Inverted(keys, *PrefixIndex.of(keys), firsts, documents, weights[order] if len(weights) else weights)
+
+
+def compare_all(
+    stored: WeightedSets, blocks: np.ndarray, threshold: float, product: bool, workers: int, memory: int = MEMORY
+) -> Iterator[Overlaps]:
+    """Yields every pair of one block that reaches the threshold, in order: brute force, recall 1.
+
+    Documents are posted in slabs, and all later documents are looked up in each, so memory does not grow with the corpus.
+
+    Args:
+        stored: The documents, mapped or in memory. Empty weights mean a weight of 1 for each hash.
+        blocks: uint64 (n,): only documents of one block are compared.
+        threshold: Minimum similarity of a pair.
+        product: True for cosine, False for weighted Jaccard.
+        workers: Threads.
+        memory: Bytes for the postings of all threads. The result does not depend on it.
+    """
     starts = np.concatenate([[0], np.cumsum(stored.sizes)]).astype(np.int64)
-    weights = np.ascontiguousarray(stored.weights, np.float64)
-    totals = totals_of(starts, weights, product)
-    return Inverted(starts, terms.astype(np.int64), firsts, documents[order], weights, weights[order], totals)
-
-
-def compare_all(stored: WeightedSets, blocks: np.ndarray, threshold: float, product: bool, workers: int) -> Overlaps:
-    """Every pair of one block that reaches the threshold: brute force, recall 1. Sets are weighted ones of weight 1."""
-    index = invert(stored, product)
+    hashes, weights = np.asarray(stored.hashes), np.asarray(stored.weights, np.float64)
+    totals = totals_of(starts, weights, product) if len(weights) else stored.sizes.astype(np.float64)
+    compared = kernels.Compared(starts, hashes, weights, totals, blocks)
 
     def slab(bounds: tuple[int, int]) -> Overlaps:
-        room = sum(range(*bounds))
+        first, last = bounds
+        own = slice(starts[first], starts[last])
+        index = invert(hashes[own], weights[own] if len(weights) else weights, starts[first : last + 1])
+        room = sum(len(starts) - 2 - e for e in range(first, last))
         out = Overlaps(np.empty(room, np.uint64), np.empty(room), np.empty(room))
-        found = kernels.all_pairs(*bounds, index, blocks, threshold, product, *out)
-        return Overlaps(*(column[:found].copy() for column in out))
+        found = kernels.pairs_of_slab(first, last, index, compared, threshold, product, *out)
+        return out.where(np.argsort(out.pairs[:found]))
 
-    return Overlaps.concatenate(list(ordered_map(slab, slabs(len(stored.sizes)), workers)))
+    rows = max(LEAST_ROWS, memory // BYTES_PER_POSTING // workers)
+    yield from ordered_map(slab, slabs(starts, rows), workers, 0)

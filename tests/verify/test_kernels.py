@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from nearkin.hashing.kernels import find_sorted
 from nearkin.hashing.prefixes import PrefixIndex
 from nearkin.verify import kernels
+from nearkin.verify.exact import Overlaps
 from nearkin.verify.weighted import WeightedSets, compare_all
 
 words = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 5), st.integers(2**63, 2**63 + 9))
@@ -62,20 +64,24 @@ def test_distinct_sets() -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.5, 1.0])
-@pytest.mark.parametrize("at_once", [700, 1 << 21])
-def test_all_pairs_is_brute_force(threshold: float, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("at_once", "memory"), [(700, 1 << 28), (1 << 21, 1 << 28), (1 << 21, 1)])
+@pytest.mark.parametrize("weights", [np.ones, lambda total: np.empty(0)])
+def test_all_pairs_is_brute_force(
+    threshold: float, at_once: int, memory: int, weights: Callable[[int], np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nearkin.verify.exact.PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr("nearkin.verify.weighted.LEAST_ROWS", 40)
     sets = [*random_sets(60, 25, 4), {1, 2, 3}, {1, 2, 3}]
     blocks = np.array([i % 2 for i in range(62)], np.uint64)
     hashes, starts = flat(sets)
-    found = compare_all(WeightedSets(hashes, np.ones(len(hashes)), np.diff(starts)), blocks, threshold, False, 2)
+    parts = compare_all(WeightedSets(hashes, weights(len(hashes)), np.diff(starts)), blocks, threshold, False, 2, memory)
+    found = Overlaps.concatenate(list(parts))
     want = {
         a << 32 | b
         for a, b in combinations(range(62), 2)
         if a % 2 == b % 2 and sets[a] & sets[b] and len(sets[a] & sets[b]) >= threshold * len(sets[a] | sets[b])
     }
-    assert set(found.pairs.tolist()) == want
-    assert len(found.pairs) == len(want)
+    assert found.pairs.tolist() == sorted(want)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 5, 1000])

@@ -22,6 +22,8 @@ from nearkin.verify.exact import Overlaps
 ABSENT = np.uint32(0xFFFFFFFF)
 PAIRS_AT_ONCE = 1 << 18
 PAYLOADS = "payloads"
+MEMORY_SHARE = 4
+"""Brute force has this part of the memory bound for its postings."""
 
 
 class Payloads:
@@ -146,9 +148,9 @@ def verify(pairs: np.ndarray, score: Callable[[np.ndarray], Overlaps], workers: 
 def compare_everything(
     payloads: Payloads, wanted: np.ndarray, blocks: np.ndarray, settings: Settings, writer: ScoredWriter
 ) -> None:
-    """Small corpora: all pairs of the wanted documents, exactly."""
+    """Small corpora: writes all pairs of the wanted documents (sorted), compared exactly."""
     inside = np.ascontiguousarray(blocks[wanted])
-    found = payloads.measure.compare_all(payloads.whole(), inside, settings.threshold, settings.workers)
-    a, b = unpack(found.pairs)
-    pairs = pack(wanted[a], wanted[b])
-    writer.add(Overlaps(pairs, found.shared, found.joint).where(np.argsort(pairs)))
+    memory = settings.memory // MEMORY_SHARE
+    for found in payloads.measure.compare_all(payloads.whole(), inside, settings.threshold, settings.workers, memory):
+        a, b = unpack(found.pairs)
+        writer.add(Overlaps(pack(wanted[a], wanted[b]), found.shared, found.joint))

@@ -98,7 +98,7 @@ class Scoring:
         settings = self.request.settings
         documents, payload = with_payloads(documents, self.request)
         docs, blocks = numbers(documents["doc"]), unsigned(documents["block"])
-        found = self.request.measure.compare_all(payload, blocks, settings.threshold, 1)
+        found = Overlaps.concatenate(list(self.request.measure.compare_all(payload, blocks, settings.threshold, 1)))
         first, second = unpack(found.pairs)
         a, b = docs[first], docs[second]
         agreeing = self.agreements(found.pairs, documents["signature"])
