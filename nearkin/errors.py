@@ -44,6 +44,10 @@ class OutcomeUnknownError(StoreError):
     """The answer of a store to a step was lost, so whether the step was done is unknown. The call may be repeated safely."""
 
 
+class ClockError(StoreError):
+    """The clock of this process is not plausible, so nothing is swept by it."""
+
+
 class MovedError(StoreError):
     """The index is being moved to another store, or has been; an index looks where to and tries again there."""
 

@@ -217,6 +217,9 @@ def expire(
     url: Url,
     record_ttl: Annotated[str | None, typer.Option(help="Documents not seen for so long go, as 90d.")] = None,
     bucket_ttl: Annotated[str | None, typer.Option(help="Representatives not seen for so long leave their buckets.")] = None,
+    trust_clock: Annotated[
+        bool, typer.Option("--trust-clock", help="Sweep although most documents are due at once: the machine's clock is right.")
+    ] = False,
     tables: o.SpecTables = None,
     key_file: o.KeyFile = None,
     json: o.Json = False,
@@ -229,7 +232,7 @@ def expire(
     """
     times = {"record_ttl": o.seconds(record_ttl, "--record-ttl"), "bucket_ttl": o.seconds(bucket_ttl, "--bucket-ttl")}
     with existing(url, key_file, tables=tables, **times) as found:
-        say(found.expire(), json)
+        say(found.expire(trust_clock=trust_clock), json)
 
 
 @index.command()

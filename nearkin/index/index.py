@@ -23,6 +23,7 @@ from nearkin.errors import MovedError, RacedError, StoreError, UsageError
 from nearkin.evaluate.explain import Explanation, explain
 from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.index.cache import Resolution, ResolvedCache
+from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
 from nearkin.index.entry import REF_SHIFT, TOUCHED, Changes, Cluster, Entry, Event, Match, Outcome, Standing, Written, batches
 from nearkin.index.exports import write_export
 from nearkin.index.making import Maker
@@ -76,9 +77,15 @@ class Index:
     """
 
     def __init__(
-        self, opened: Opened, materials: Materials, clock: Callable[[], float], tables: Path | None = None, follow: bool = True
+        self,
+        opened: Opened,
+        materials: Materials,
+        clock: Callable[[], float] | None = None,
+        tables: Path | None = None,
+        follow: bool = True,
     ) -> None:
-        self.clock, self._tables, self._follow = clock, tables, follow
+        self.clock = SystemClock() if clock is None else clock
+        self._tables, self._follow = tables, follow
         self._locks = [RLock() for _ in range(STRIPES)]
         self._watch = RLock()
         self._cache = ResolvedCache(opened.settings.cache, opened.settings.cache_bytes)
@@ -105,6 +112,7 @@ class Index:
         self.preparer = Preparer(measure, banding, materials, salt.encode(), chosen.max_document)
         self.searcher = Searcher(self.store, chosen, self.preparer, self.clock)
         self._cache.held_against(self._news.generation, self._cache.stamp())
+        self._clocks = ClockWatch(self.clock, self.store)
         self._looked = self.clock()
 
     @classmethod
@@ -117,7 +125,7 @@ class Index:
         settings: IndexSettings | None = None,
         materials: Materials = NOTHING,
         tables: str | Path | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         follow: bool = True,
         **fields: Any,
     ) -> Self:
@@ -131,7 +139,8 @@ class Index:
             settings: Further parameters.
             materials: The key and the tables that the Spec names.
             tables: A run's folder to read those tables from (a frequency cut, document frequencies), whatever the Spec is.
-            clock: Seconds; for times to live and windows, and for how often the store is asked for news.
+            clock: Seconds; for times to live and windows, and for how often the store is asked for news. By default the
+                machine's clock, or the store's where that differs from it.
             follow: Whether to go where the index has been moved to, now and later. One that does not is a copy in the
                 making: its steps fail (MovedError) when a move begins or ends.
             **fields: Fields of IndexSettings, in place of `settings`'.
@@ -189,6 +198,7 @@ class Index:
                 return
             self._cache.held_against(news.generation, stamp)
             self._news = news
+            self._clocks.compare()
 
     def _look_around(self) -> None:
         """Where it is time to; memory:// has no other processes.
@@ -432,7 +442,9 @@ class Index:
         own |= {entry.id: entry for entry in self.store.entries(scope, missing) if entry is not None}
         least = now - FRESH * min(times)
         # what is written again is what was read: it must still be so
-        old = [entry for entry in own.values() if entry.seen < least and _leads(own.get(entry.leader))]
+        # a document of a clock that was ahead gets the right time, too; else it would stay for ever
+        due = [entry for entry in own.values() if entry.seen < least or entry.seen > now + TOLERANCE]
+        old = [entry for entry in due if _leads(own.get(entry.leader))]
         changes.changed += [entry._replace(seen=now) for entry in old]
         changes.needs += [own[name] for name in dict.fromkeys(entry.leader for entry in old)]
 
@@ -707,9 +719,20 @@ class Index:
                 self._settle(entry, rest, changes, now, heir=False)
         return changes
 
-    def expire(self) -> dict[str, int]:
-        """Takes out documents and postings whose time is over; returns how many of each."""
+    def expire(self, trust_clock: bool = False) -> dict[str, int]:
+        """Takes out documents and postings whose time is over; returns how many of each.
+
+        Args:
+            trust_clock: Whether the caller has confirmed that the clock of this machine is right, although most documents are
+                due at once. A clock that is not the store's is refused all the same.
+
+        Raises:
+            ClockError: If the clock of this process is not plausible; nothing is deleted.
+        """
         self._look_around()
+        times = [ttl for ttl in (self.settings.bucket_ttl, self.settings.record_ttl) if ttl is not None]
+        if times:
+            self._clocks.require_plausible(min(times), trust_clock)
         now, gone, store = self.clock(), {"records": 0, "postings": 0}, self.store
         if self.settings.bucket_ttl is not None:
             for scope, batch in batches(store.due(now - self.settings.bucket_ttl, posted=True)):

@@ -70,6 +70,15 @@ class Store(Protocol):
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
         """Documents last seen before a time: all of them, or those that are posted."""
 
+    def times(self) -> list[float]:
+        """Returns what the clocks of its servers say now, in seconds; nothing if it has no clock of its own."""
+
+    def median_seen(self) -> float | None:
+        """Returns the time before which half of its documents were last seen.
+
+        None if it has no documents, or has a clock of its own and needs no other measure of time.
+        """
+
     def events(self) -> Iterator[Event]:
         """The log, oldest first."""
 

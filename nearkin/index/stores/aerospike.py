@@ -170,6 +170,12 @@ class AerospikeStore:
         found = [entry for entry in self.scan() if entry.seen < before and (entry.posted or not posted)]
         yield from sorted(found, key=lambda entry: (entry.seen, entry.ref))
 
+    def times(self) -> list[float]:
+        return []
+
+    def median_seen(self) -> float | None:
+        return None
+
     def events(self) -> Iterator[Event]:
         self._steps.repair()
         # those of steps that are just being completed first: by the second look they may be in the log

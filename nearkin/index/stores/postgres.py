@@ -413,6 +413,13 @@ class PostgresStore:
             rows = run.execute(query, (before, posted)).fetchall()
         yield from map(_entry, rows)
 
+    def times(self) -> list[float]:
+        with self._reading() as run:
+            return [float(run.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0])]
+
+    def median_seen(self) -> float | None:
+        return None
+
     def events(self) -> Iterator[Event]:
         with self._reading() as run:
             rows = run.execute(f"SELECT kind, scope, id, into_id, at FROM {self._s}.events ORDER BY number").fetchall()

@@ -398,6 +398,14 @@ class RedisStore:
         found = [entry for entry in self.scan() if entry.seen < before and (entry.posted or not posted)]
         yield from sorted(found, key=lambda entry: (entry.seen, entry.ref))
 
+    def times(self) -> list[float]:
+        with self._failing():
+            seconds, microseconds = self._client.time()
+        return [seconds + microseconds / 1e6]
+
+    def median_seen(self) -> float | None:
+        return None
+
     def events(self) -> Iterator[Event]:
         with self._failing():
             lines = self._client.lrange(self._key("log"), 0, -1)

@@ -325,6 +325,13 @@ class ShardedStore:
         parts = (shard.due(before, posted) for shard in self.shards)
         yield from heapq.merge(*parts, key=lambda entry: (entry.seen, entry.ref))
 
+    def times(self) -> list[float]:
+        return [one for times in self._all(lambda _, shard: shard.times()) for one in times]
+
+    def median_seen(self) -> float | None:
+        found = [one for one in self._all(lambda _, shard: shard.median_seen()) if one is not None]
+        return min(found, default=None)
+
     def events(self) -> Iterator[Event]:
         yield from heapq.merge(*(shard.events() for shard in self.shards), key=lambda event: event.at)
 

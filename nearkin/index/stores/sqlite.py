@@ -413,6 +413,15 @@ class SqliteStore:
             rows = self._rows(query, (before,))
         yield from map(_entry, rows)
 
+    def times(self) -> list[float]:
+        return []
+
+    def median_seen(self) -> float | None:
+        query = "SELECT seen FROM entries ORDER BY seen LIMIT 1 OFFSET (SELECT COUNT(*) / 2 FROM entries)"
+        with self._lock, self._failing():
+            found = self._rows(query)
+        return found[0][0] if found else None
+
     def events(self) -> Iterator[Event]:
         with self._lock, self._failing():
             rows = self._rows("SELECT kind, scope, id, into_id, at FROM events ORDER BY number")

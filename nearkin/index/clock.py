@@ -1,0 +1,138 @@
+"""The time by which documents are stamped and swept, held against the clock of the store.
+
+A sweep deletes what was not seen for some time, so a process whose clock is wrong (a machine that starts in 2036) would delete
+everything. Redis and PostgreSQL have a clock of their own, which all processes that share them can be held against. A file has
+none: there, a clock is held against the documents in it, and against the time that the machine has been running.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from nearkin.errors import ClockError
+from nearkin.index.store import Store
+
+TOLERANCE = 60.0
+"""Seconds by which two clocks may differ."""
+log = logging.getLogger("nearkin.clock")
+
+
+class SystemClock:
+    """The time of this machine in seconds, corrected by what it differs from the clock of the store."""
+
+    def __init__(self) -> None:
+        self.offset = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.offset
+
+
+def running_seconds() -> float:
+    """Returns the seconds for which this machine has been running, asleep or awake, whatever its clock is set to."""
+    boot_time = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
+
+
+class ClockWatch:
+    """Compares the clock of a process with that of the store that it has open.
+
+    Args:
+        clock: The clock. One of the caller's own is only refused where it is ahead of the store's: it is not corrected, and how
+            it runs is not judged.
+        store: The store.
+    """
+
+    def __init__(self, clock: Callable[[], float], store: Store) -> None:
+        self._clock = clock
+        self._store = store
+        self._fault: str | None = None
+        self._has_clock = False
+        self.compare()
+        self._opened = clock()
+        self._opened_running = running_seconds()
+        self._swept = False
+        self._median = None if self._has_clock else store.median_seen()
+        if isinstance(clock, SystemClock) and self._median is not None and self._median > self._opened + TOLERANCE:
+            # time does not go back: a document that gets the time of this machine would be swept by a machine that is right
+            clock.offset = self._median - self._opened
+            self._fault = (
+                f"half of the documents of {store.url} were last seen after the time of this machine, {_day(self._opened)}: "
+                "nothing is swept by this process, and documents get the later time; set the clock that is wrong, and restart "
+                "this process"
+            )
+            log.warning("%s", self._fault)
+
+    def compare(self) -> None:
+        """Asks the store for its time. If the system's clock differs, the store's is used from now on.
+
+        Raises:
+            StoreError: If the store does not answer.
+        """
+        before = self._now()
+        times = self._store.times()
+        after = self._now()
+        self._has_clock = bool(times)
+        if not times:
+            return
+        ahead = max(before - one for one in times)
+        behind = max(one - after for one in times)
+        system = isinstance(self._clock, SystemClock)
+        fault = None
+        if ahead > TOLERANCE or (system and behind > TOLERANCE):
+            other = min(times) if ahead > TOLERANCE else max(times)
+            fault = (
+                f"the clock of this process ({_day(after)}) is not that of the store {self._store.url} ({_day(other)}): "
+                "nothing is swept by this process until they agree; set the clock that is wrong"
+            )
+            if self._fault is None:
+                log.warning("%s", fault)
+        self._fault = fault
+        if isinstance(self._clock, SystemClock):
+            self._clock.offset = times[0] - after if fault is not None else 0.0
+
+    def _now(self) -> float:
+        """Returns the time of the process as it is without a correction."""
+        return time.time() if isinstance(self._clock, SystemClock) else self._clock()
+
+    def require_plausible(self, shortest: float, trusted: bool) -> None:
+        """Refuses a sweep by a clock that is not plausible.
+
+        Args:
+            shortest: The shortest time to live, in seconds.
+            trusted: Whether the caller has confirmed the clock. A clock that is not the store's is refused all the same.
+
+        Raises:
+            ClockError: If the clock is not plausible.
+            StoreError: If the store does not answer.
+        """
+        self.compare()
+        if self._fault is not None:
+            raise ClockError(self._fault)
+        if self._has_clock or trusted:
+            return
+        remedy = "set the clock; or if it is right, run nearkin index expire with --trust-clock"
+        if isinstance(self._clock, SystemClock):
+            jump = (self._now() - self._opened) - (running_seconds() - self._opened_running)
+            if abs(jump) > TOLERANCE:
+                raise ClockError(
+                    f"the clock of this machine has jumped by {jump:,.0f} seconds since the index was opened, to "
+                    f"{_day(self._now())}; nothing is swept by this process: {remedy}, and restart this process"
+                )
+        if not self._swept:
+            # documents may have come from other processes since; those that come later are seen by this clock, too
+            self._swept = True
+            self._median = self._store.median_seen()
+        if self._median is not None and self._median < self._opened - shortest:
+            raise ClockError(
+                f"half of the documents of {self._store.url} were last seen before {_day(self._median)}, so that a sweep at "
+                f"{_day(self._opened)} would delete them all at once; nothing is swept: {remedy}"
+            )
+
+
+def _day(seconds: float) -> str:
+    """Writes a time for people; a number of seconds where it is no time."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:,.0f} s"

@@ -1,0 +1,187 @@
+"""Clocks that are wrong: nothing is deleted by them, and nothing that was stored under them is lost or stays for ever."""
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run as command
+from nearkin.errors import ClockError, StoreError
+from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
+from nearkin.index.upkeep import check
+from tests.index.conftest import corpus
+
+DAY = 86400.0
+TTL = 90 * DAY
+TEN_YEARS = 3650 * DAY
+
+
+class Machine:
+    """The clock of a machine, which can be set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.error = 0.0
+        self.slept = 0.0
+        real = time.time
+        running = time.monotonic
+        monkeypatch.setattr("nearkin.index.clock.time.time", lambda: real() + self.error + self.slept)
+        monkeypatch.setattr("nearkin.index.clock.running_seconds", lambda: running() + self.slept)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+def open_index(url: Any, **fields: Any) -> nk.Index:
+    return nk.Index.open(url, threshold=0.7, record_ttl=TTL, bucket_ttl=TTL / 2, **fields)
+
+
+def skip_without_measure_of_time(url: Any) -> None:
+    if url == "memory://":
+        pytest.skip("memory begins with its process; see test_a_clock_that_jumps")
+    if "aerospike" in str(url):
+        pytest.skip("the store gives no time")
+
+
+@pytest.mark.parametrize("error", [TEN_YEARS, TTL + DAY, -TEN_YEARS])
+def test_a_process_with_a_wrong_clock_sweeps_nothing(error: float, url: Any, machine: Machine) -> None:
+    skip_without_measure_of_time(url)
+    with open_index(url) as right:
+        right.upsert_many("a", corpus(30))
+        before = right.store.counts()
+        machine.error = error
+        with open_index(url) as wrong:
+            wrong.upsert("a", "a document that comes while the clock is wrong and is stored all the same", "late")
+            with pytest.raises(ClockError, match="nothing is swept"):
+                wrong.expire()
+            assert wrong.store.counts()["records"] == before["records"] + 1
+        machine.error = 0.0
+        assert right.expire() == {"records": 0, "postings": 0}
+        assert right.get("a", "late") is not None
+        assert check(right).sound
+
+
+def test_a_clock_of_the_callers_own_that_is_ahead_sweeps_nothing(url: Any) -> None:
+    skip_without_measure_of_time(url)
+    with open_index(url) as right, open_index(url, clock=lambda: time.time() + TEN_YEARS) as wrong:
+        right.upsert_many("a", corpus(10))
+        with pytest.raises(ClockError, match="nothing is swept"):
+            wrong.expire()
+        assert right.store.counts()["records"] > 5
+
+
+def test_documents_get_the_time_of_the_store(url: Any, machine: Machine) -> None:
+    """So that no other process sweeps them too early, or never."""
+    with open_index(url) as right:
+        if not right.store.times():
+            pytest.skip("the store has no clock of its own")
+        for error in (TEN_YEARS, -TEN_YEARS):
+            machine.error = error
+            with open_index(url) as wrong:
+                wrong.upsert("a", corpus(1, seed=int(error) % 7)[0], f"{error}")
+            machine.error = 0.0
+            entry = right.get("a", f"{error}")
+            assert entry is not None
+            assert abs(entry.seen - time.time()) < TOLERANCE
+            assert entry.created == entry.seen
+
+
+def test_a_clock_that_is_set_right_sweeps_again(url: Any, machine: Machine) -> None:
+    with open_index(url) as index:
+        if not index.store.times():
+            pytest.skip("the store has no clock of its own")
+        index.upsert("a", corpus(1)[0], "x")
+        machine.error = TEN_YEARS
+        with pytest.raises(ClockError):
+            index.expire()
+        machine.error = 0.0
+        assert index.expire() == {"records": 0, "postings": 0}
+        assert abs(index.clock() - time.time()) < TOLERANCE
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("jump", [TEN_YEARS, -TEN_YEARS])
+def test_a_clock_that_jumps(store: str, jump: float, tmp_path: Path, machine: Machine) -> None:
+    with open_index("memory://" if store == "memory" else f"sqlite:///{tmp_path}/kin.db") as index:
+        index.upsert_many("a", corpus(20))
+        before = index.store.counts()["records"]
+        machine.error = jump
+        with pytest.raises(ClockError, match="has jumped"):
+            index.expire()
+        assert index.store.counts()["records"] == before
+
+
+def test_a_machine_that_slept_sweeps(machine: Machine) -> None:
+    """Asleep, its clock goes on, and so does the time that it has been running: that is no jump."""
+    with open_index("memory://") as index:
+        index.upsert_many("a", corpus(20))
+        machine.slept = TTL + DAY
+        assert index.expire()["records"] > 0
+        assert index.store.counts()["records"] == 0
+
+
+def test_an_index_that_nobody_used_is_swept_when_the_clock_is_confirmed(
+    tmp_path: Path, machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether the machine was off for long, or its clock is wrong, cannot be told from a file: a person has to."""
+    url = f"sqlite:///{tmp_path}/kin.db"
+    machine.error = -(TTL + DAY)
+    with open_index(url) as index:
+        index.upsert_many("a", corpus(20), [f"d{at}" for at in range(20)])
+    machine.error = 0.0
+    with open_index(url) as index:
+        with pytest.raises(ClockError, match="--trust-clock"):
+            index.expire()
+        assert index.store.counts()["records"] == 20
+    assert command(["index", "expire", url, "--record-ttl", "90d"]) == 1
+    assert "--trust-clock" in capsys.readouterr().err
+    assert command(["index", "expire", url, "--record-ttl", "90d", "--trust-clock"]) == 0
+    with open_index(url) as index:
+        assert index.store.counts()["records"] == 0
+
+
+def test_trust_does_not_go_against_the_clock_of_the_store(redis_port: int, machine: Machine) -> None:
+    with open_index(f"redis://127.0.0.1:{redis_port}/0?prefix=clocks") as index:
+        index.upsert("a", corpus(1)[0], "x")
+        machine.error = TEN_YEARS
+        with pytest.raises(ClockError, match="is not that of the store"):
+            index.expire(trust_clock=True)
+        assert index.get("a", "x") is not None
+
+
+def test_a_document_of_a_clock_that_was_ahead_gets_the_right_time_when_it_comes_again(tmp_path: Path, machine: Machine) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    with open_index(url) as index:
+        index.upsert_many("b", corpus(10))
+    machine.error = TEN_YEARS
+    with open_index(url) as index:
+        index.upsert("a", corpus(1)[0], "x")
+    machine.error = 0.0
+    with open_index(url) as index:
+        index.upsert("a", corpus(1)[0], "x")
+        entry = index.get("a", "x")
+        assert entry is not None
+        assert abs(entry.seen - time.time()) < TOLERANCE
+
+
+def test_a_wrong_clock_is_said_once(redis_port: int, machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
+    with open_index(f"redis://127.0.0.1:{redis_port}/0?prefix=clocks2") as index, caplog.at_level(logging.WARNING):
+        machine.error = TEN_YEARS
+        for _ in range(3):
+            index.look()
+        assert [record.name for record in caplog.records] == ["nearkin.clock"]
+
+
+def test_a_store_that_does_not_say_its_time_is_an_error() -> None:
+    class Silent:
+        url = "silent://"
+
+        def times(self) -> list[float]:
+            raise StoreError("no answer")
+
+    with pytest.raises(StoreError, match="no answer"):
+        ClockWatch(SystemClock(), Silent())
