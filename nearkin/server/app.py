@@ -18,6 +18,7 @@ from nearkin.release import VERSION
 from nearkin.server import documents, facts
 from nearkin.server import models as m
 from nearkin.server.access import Gate
+from nearkin.server.connections import BoundedConnection, ConnectionBounds
 from nearkin.server.guard import Guard, request_id_of
 from nearkin.server.logs import configure
 from nearkin.server.observe import Exposition, Instruments, install_traces, prometheus
@@ -222,7 +223,8 @@ def from_environment() -> FastAPI:
 
 
 def prepare_process(settings: ServerSettings) -> None:
-    """Logs and traces of this process."""
+    """Sets logs, traces and bounds on connections of this process."""
+    BoundedConnection.bounds = ConnectionBounds.of(settings)
     configure(settings.log_level)
     if settings.otlp is not None:
         install_traces(settings.otlp)

@@ -1,6 +1,6 @@
 """What requests and answers hold."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -14,6 +14,9 @@ class Model(BaseModel):
     """Members that are not named here are an error, so that a misspelt one is no silent default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    most_values: ClassVar[int] = 70_000
+    """Maximum number of values in the JSON of a form: the numbers of the longest vector, and some more."""
 
 
 class Content(Model):
@@ -48,6 +51,8 @@ class Query(Content):
 
 class Piece(Model):
     """More of a document that arrives in pieces."""
+
+    most_values: ClassVar[int] = 1_100_000
 
     text: str | None = Field(None, description="More text; shingled by itself.")
     tokens: list[str] | None = Field(None, max_length=1_000_000, fail_fast=True, description="More tokens, in order.")

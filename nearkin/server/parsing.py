@@ -8,17 +8,16 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from nearkin.server.kernels import json_shape
+from nearkin.server.models import Model
 from nearkin.server.problems import ProblemError
 from nearkin.server.service import Service
 from nearkin.server.shares import CALLER, Holding
 
 JSON = "application/json"
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound=Model)
 
 SMALL = 1 << 14
 """Bytes of JSON that are parsed without counting its values first, and on the event loop: some milliseconds at worst."""
-MOST_VALUES = 1_100_000
-"""Values of a body: the tokens of the longest piece (see models.Piece), and some more."""
 MOST_MEMBERS = 64
 """Members of the objects of a body. No form has more than five; each unknown one costs an error message."""
 MOST_DEPTH = 8
@@ -79,14 +78,14 @@ def parsed_json(body: bytes, model: type[M]) -> M:
         ProblemError: If the bytes are something else.
     """
     if len(body) > SMALL:
-        _check_shape(body)
+        _check_shape(body, model.most_values)
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise invalid(error.errors(include_url=False, include_input=False, include_context=False)) from None
 
 
-def _check_shape(body: bytes) -> None:
+def _check_shape(body: bytes, most_values: int) -> None:
     """Checks that parsing takes no longer than its bytes are worth: the parser keeps all other threads from running meanwhile.
 
     Raises:
@@ -94,7 +93,7 @@ def _check_shape(body: bytes) -> None:
     """
     shape = json_shape(np.frombuffer(body, np.uint8))
     for count, most, what in (
-        (shape.values, MOST_VALUES, "values"),
+        (shape.values, most_values, "values"),
         (shape.members, MOST_MEMBERS, "members"),
         (shape.depth, MOST_DEPTH, "nested brackets"),
     ):

@@ -7,6 +7,7 @@ import uvicorn
 
 from nearkin.errors import NearkinError
 from nearkin.server.app import SHARED, create_app, prepare_process, require_tokens
+from nearkin.server.connections import BoundedConnection
 from nearkin.server.opening import Parts, require_protection
 from nearkin.server.settings import ServerSettings
 
@@ -42,6 +43,8 @@ def serve(settings: ServerSettings) -> None:
         "forwarded_allow_ips": settings.trusted_proxies,
         "timeout_keep_alive": KEEP_ALIVE,
         "timeout_graceful_shutdown": GRACE,
+        "http": BoundedConnection,
+        "ws": "none",
         "ssl_certfile": settings.tls_cert,
         "ssl_keyfile": settings.tls_key,
     }

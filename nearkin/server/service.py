@@ -69,10 +69,11 @@ class Service:
         self.calls_waiting = Pool("requests that wait for a thread", settings.requests, share)
         self.byte_rates = ByteRates(settings.byte_rate)
         threads = max(4, 2 * cores)
-        self.executor = ThreadPoolExecutor(threads, "nearkin")
+        # one thread more for streams than one caller may use, and a thread for each turn
+        self.executor = ThreadPoolExecutor(threads + cores + 1, "nearkin")
         self.overviews = ThreadPoolExecutor(OVERVIEWS, "nearkin-overview")
         self.turns = FairThreads(self.executor, threads, threads // 2)
-        self.stream_turns = FairThreads(self.executor, cores, cores)
+        self.stream_turns = FairThreads(self.executor, cores + 1, cores)
         self.overview_turns = FairThreads(self.overviews, OVERVIEWS, OVERVIEWS // 2)
         self.waiting = WaitingRoom(self.work, self.turns, settings.batch, self.places, self.memory)
         self.catalogue = Catalogue(lambda: self.index)
@@ -103,6 +104,8 @@ class Service:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            for turns in (service.turns, service.stream_turns, service.overview_turns):
+                turns.close()
             service.executor.shutdown()
             service.overviews.shutdown()
             await asyncio.to_thread(parts.close)

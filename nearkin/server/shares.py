@@ -255,9 +255,10 @@ class FairThreads:
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
         self._running: Counter[str] = Counter()
 
-    def waiting(self, caller: Caller) -> int:
-        """Returns how many calls of a caller wait for a thread."""
-        return len(self._waiting.get(caller.key, ()))
+    @property
+    def running(self) -> int:
+        """The number of calls that run."""
+        return sum(self._running.values())
 
     def submit(self, caller: Caller, work: Callable[[], Any]) -> "asyncio.Future[Any]":
         """Calls a function in a thread as soon as it is the caller's turn."""
@@ -265,6 +266,13 @@ class FairThreads:
         self._waiting.setdefault(caller.key, deque()).append(_Job(caller, work, done))
         self._start()
         return done
+
+    def close(self) -> None:
+        """Cancels the calls that wait."""
+        for jobs in self._waiting.values():
+            for job in jobs:
+                job.done.cancel()
+        self._waiting.clear()
 
     def _start(self) -> None:
         """Gives free threads to callers that are below their limit, one call each in turn."""

@@ -10,8 +10,8 @@ import io
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, aclosing, suppress
 from functools import partial
 from itertools import pairwise
 from typing import IO, Any, NamedTuple, Protocol
@@ -133,7 +133,7 @@ async def answer_stream(request: Request, service: Service, scope: str, who: Pri
         finally:
             spool.end()
 
-    async def read() -> AsyncIterator[bytes]:
+    async def read() -> AsyncGenerator[bytes, None]:
         task = asyncio.create_task(work())
         try:
             async for chunk in spool.chunks():
@@ -193,15 +193,17 @@ class Streamed(Response):
     Starlette's own streaming answer listens for a disconnect meanwhile, and so would swallow the body that is still to come.
     """
 
-    def __init__(self, content: AsyncIterator[bytes], media_type: str) -> None:
+    def __init__(self, content: AsyncGenerator[bytes, None], media_type: str) -> None:
         super().__init__(None, media_type=media_type)
         del self.headers["content-length"]
         self._content = content
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async for chunk in self._content:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        # closed at once if the client goes: what works for it must not go on until the garbage collector comes by
+        async with aclosing(self._content) as content:
+            async for chunk in content:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

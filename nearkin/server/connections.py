@@ -1,0 +1,190 @@
+"""Bounds on connections: how many there are, how long and how large the head of a request is, how long answers stay unread.
+
+Requests have bounds of their own (see guard.py). What is here concerns what comes before a request is one, from strangers.
+"""
+
+import ipaddress
+from asyncio import Transport
+from asyncio.events import TimerHandle
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from nearkin.server.settings import ServerSettings
+from nearkin.server.shares import network_of
+
+MOST_PIPELINED = 8
+"""Requests that a connection may send before earlier ones are answered."""
+
+
+@dataclass(frozen=True)
+class ConnectionBounds:
+    """What a connection may do.
+
+    Attributes:
+        head_timeout: Seconds in which the head of a request must be complete.
+        max_head: Bytes of the head of a request, and of trailers after its body.
+        connections: Maximum number of connections of this process.
+        source_connections: Maximum number of connections of one address or /64 network.
+        unread_timeout: Seconds after which a connection is closed that does not read its answers.
+        trusted: Addresses of proxies, whose connections are not counted by address.
+        counts: Open connections by address.
+    """
+
+    head_timeout: float = 10.0
+    max_head: int = 65_536
+    connections: int = 4096
+    source_connections: int = 256
+    unread_timeout: float = 60.0
+    trusted: str = "127.0.0.1"
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, settings: ServerSettings) -> "ConnectionBounds":
+        """Returns the bounds that the settings of a server say."""
+        return cls(
+            head_timeout=settings.head_timeout,
+            max_head=settings.max_head,
+            connections=settings.connections,
+            source_connections=settings.source_connections,
+            unread_timeout=settings.idle_timeout,
+            trusted=settings.trusted_proxies,
+        )
+
+    def trusts(self, address: str) -> bool:
+        """Returns whether an address is that of a proxy, behind which there are many clients."""
+        for known in self.trusted.split(","):
+            if known.strip() in ("*", address):
+                return True
+            try:
+                if ipaddress.ip_address(address) in ipaddress.ip_network(known.strip(), strict=False):
+                    return True
+            except ValueError:
+                continue
+        return False
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """A connection of uvicorn that keeps to the bounds of the process."""
+
+    bounds: ClassVar[ConnectionBounds] = ConnectionBounds()
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Closes the connection at once if there are too many."""
+        super().connection_made(transport)
+        self._head_timer: TimerHandle | None = None
+        self._unread_timer: TimerHandle | None = None
+        self._awaits_head = True
+        self._head_size = 0
+        self._named_size = 0
+        self._origin: str | None = None
+        bounds = self.bounds
+        address = None if self.client is None else self.client[0]
+        if len(self.connections) > bounds.connections:
+            transport.close()
+            return
+        if address is not None and not bounds.trusts(address):
+            origin = network_of(address)
+            if bounds.counts[origin] >= bounds.source_connections:
+                transport.close()
+                return
+            bounds.counts[origin] += 1
+            self._origin = origin
+        self._start_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets the connection."""
+        for timer in (self._head_timer, self._unread_timer):
+            if timer is not None:
+                timer.cancel()
+        self._head_timer = None
+        self._unread_timer = None
+        if self._origin is not None:
+            self.bounds.counts[self._origin] -= 1
+            if not self.bounds.counts[self._origin]:
+                del self.bounds.counts[self._origin]
+            self._origin = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Counts the bytes of a head until it is complete, whatever they are."""
+        began_in_head = self._awaits_head
+        if began_in_head:
+            self._start_head()
+        super().data_received(data)
+        if not self._awaits_head or self.transport.is_closing():
+            return
+        # of a chunk that begins with a body, nothing is counted: how much of it was the body is not known
+        self._head_size += len(data) if began_in_head else 0
+        if self._head_size > self.bounds.max_head:
+            self.send_400_response(f"The head of the request has more than {self.bounds.max_head} bytes.")
+
+    def on_message_begin(self) -> None:
+        """Starts the time of a head."""
+        super().on_message_begin()
+        self._named_size = 0
+        self._start_head()
+
+    def on_url(self, url: bytes) -> None:
+        """Counts the bytes of the address."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Counts the bytes of a header or a trailer."""
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Ends the time of the head."""
+        self._awaits_head = False
+        self._head_size = 0
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        if len(self.pipeline) >= MOST_PIPELINED:
+            raise ValueError(f"more than {MOST_PIPELINED} requests wait on one connection")
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """What comes next is the head of another request."""
+        super().on_message_complete()
+        self._awaits_head = True
+
+    def pause_writing(self) -> None:
+        """Starts the time in which the client must read."""
+        super().pause_writing()
+        if self._unread_timer is None:
+            self._unread_timer = self.loop.call_later(self.bounds.unread_timeout, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Ends that time."""
+        super().resume_writing()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+    def _unsupported_upgrade_warning(self) -> None:
+        # there is nothing to upgrade to; a stranger must not be able to fill the log with it
+        pass
+
+    def _count(self, size: int) -> None:
+        self._named_size += size
+        if self._named_size > self.bounds.max_head:
+            raise ValueError(f"the head of the request has more than {self.bounds.max_head} bytes")
+
+    def _start_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.bounds.head_timeout, self._head_timed_out)
+
+    def _head_timed_out(self) -> None:
+        self._head_timer = None
+        if self.transport.is_closing():
+            return
+        if self.flow.read_paused or (self.cycle is not None and not self.cycle.response_complete):
+            # the rest of the head may wait behind a request that is being answered
+            self._start_head()
+        else:
+            self.transport.close()

@@ -1,0 +1,196 @@
+"""Connections of strangers: each test does over a socket what should not be possible for long, or often."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from nearkin.server.connections import ConnectionBounds
+from tests.services import free_port, start_serving, wait_until
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /v1/scopes/a/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+UPGRADE = (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eHh4eHh4eHh4eHh4eHh4eA==\r\nSec-WebSocket-Version: 13"
+)
+CONNECTIONS = 12
+PATIENCE = 120.0
+"""Seconds after which a test gives up waiting for the server. It decides nothing."""
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A server with narrow bounds, for which this machine is an address as any other."""
+    found = free_port()
+    bounds = {"head-timeout": "1", "max-head": "4096", "source-connections": str(CONNECTIONS), "idle-timeout": "2"}
+    flags = [part for name, value in bounds.items() for part in (f"--{name}", value)]
+    folder: Path = tmp_path_factory.mktemp("connections")
+    process = start_serving(folder, found, "--trusted-proxies", "192.0.2.1", *flags)
+    yield found
+    process.terminate()
+    process.wait(60)
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), PATIENCE)
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    """What the server sends until it closes the connection."""
+    came = b""
+    try:
+        while some := connection.recv(1 << 16):
+            came += some
+    except ConnectionResetError:
+        pass
+    return came
+
+
+def is_served(port: int) -> bool:
+    """Whether another client of this address is answered."""
+    with connect(port) as connection:
+        try:
+            connection.sendall(GET)
+            return connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        except (ConnectionResetError, BrokenPipeError):
+            return False
+
+
+HALVES = {
+    "nothing": b"",
+    "half a line": b"GET /healthz HT",
+    "half a header": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
+    "empty lines": b"\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_a_head_that_does_not_end_is_closed(port: int, name: str) -> None:
+    with connect(port) as connection:
+        connection.sendall(HALVES[name])
+        assert rest_of(connection) == b""
+
+
+@pytest.mark.parametrize("second", [b"\r\n", b"GET /"])
+def test_a_second_head_that_does_not_end_is_closed(port: int, second: bytes) -> None:
+    with connect(port) as connection:
+        connection.sendall(GET)
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        connection.sendall(second)
+        assert b"HTTP/1.1" not in rest_of(connection)
+
+
+def test_a_head_that_comes_byte_by_byte_is_closed(port: int) -> None:
+    with connect(port) as connection:
+        connection.settimeout(0.2)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+        closed = False
+        for _ in range(1000):
+            try:
+                connection.sendall(b"x")
+                closed = not connection.recv(1 << 16)
+            except TimeoutError:
+                continue
+            except (ConnectionResetError, BrokenPipeError):
+                closed = True
+            if closed:
+                break
+        assert closed
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 100_000,
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"".join(b"X-%d: y\r\n" % at for at in range(2000)) + b"\r\n",
+        b"GET /healthz?" + b"&".join(b"a=%d" % at for at in range(2000)) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+    ids=["long path", "long header", "many headers", "many parameters"],
+)
+def test_a_head_that_is_too_large_is_refused(port: int, sent: bytes) -> None:
+    with connect(port) as connection:
+        with suppress(ConnectionResetError, BrokenPipeError):
+            connection.sendall(sent)
+        assert rest_of(connection)[:12] in (b"HTTP/1.1 400", b"")
+    assert is_served(port)
+
+
+def test_trailers_without_end_are_refused(port: int) -> None:
+    with connect(port) as connection:
+        try:
+            connection.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n")
+            for at in range(5000):
+                connection.sendall(b"X-Trailer-%d: %s\r\n" % (at, b"y" * 100))
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        rest_of(connection)
+    assert is_served(port)
+
+
+def test_many_requests_on_one_connection_are_not_kept_waiting(port: int) -> None:
+    """Beyond eight that wait, the connection is closed."""
+    with connect(port) as connection:
+        connection.sendall(GET * 5)
+        came = b""
+        while came.count(b"HTTP/1.1 200") < 5:
+            came += connection.recv(1 << 16)
+        with suppress(ConnectionResetError, BrokenPipeError):
+            connection.sendall(POST + b"Content-Length: 10\r\n\r\n" + b'{"text":1}' + GET * 5000)
+        assert rest_of(connection).count(b"HTTP/1.1 200") < 5000
+    assert is_served(port)
+
+
+def test_an_address_has_so_many_connections(port: int) -> None:
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            connection = stack.enter_context(connect(port))
+            connection.sendall(GET)
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        assert not is_served(port)
+    wait_until(lambda: is_served(port), "closed connections are not counted any more")
+
+
+def test_a_client_that_does_not_read_is_closed(port: int) -> None:
+    """Also one whose requests are so short that none of them takes long."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(PATIENCE)
+        connection.connect(("127.0.0.1", port))
+        closed = False
+        try:
+            for _ in range(1_000_000):
+                connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        except OSError:
+            closed = True
+        assert closed
+    assert is_served(port)
+
+
+def test_an_upgrade_is_answered_as_a_request(port: int) -> None:
+    with connect(port) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + b"\r\n\r\n")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+
+def test_a_request_body_that_stops_is_given_up(port: int) -> None:
+    with connect(port) as connection:
+        connection.sendall(POST + b"Content-Length: 100\r\n\r\n{")
+        came = b""
+        while b"}" not in came:
+            some = connection.recv(1 << 16)
+            assert some
+            came += some
+        assert came.startswith(b"HTTP/1.1 503")
+        assert json.loads(came[came.index(b"{") :])["code"] == "timeout"
+
+
+def test_proxies_are_trusted_by_address_and_network() -> None:
+    bounds = ConnectionBounds(trusted="192.0.2.1, 198.51.100.0/24")
+    assert bounds.trusts("192.0.2.1")
+    assert bounds.trusts("198.51.100.7")
+    assert not bounds.trusts("192.0.2.2")
+    assert ConnectionBounds(trusted="*").trusts("192.0.2.2")
