@@ -272,7 +272,7 @@ def pairs(
     asked = {"threshold": threshold, "distance": distance, **settings}
     finished = _start(data, columns, measure, spec, materials, asked, max_df, work, progress)
     run = finished.run
-    require_relation(relation)
+    require_relation(relation, run.settings, expand_exact)
     if relation == "similarity":
         run.to_pairs()
     else:
@@ -312,7 +312,7 @@ def _start(
         counting = Counting(corpus, columns, asked.spec, materials, asked.workers, Path(folder.name), shown)
         cut = count_cut(max_df, counting)
         materials, asked = replace(materials, cut=cut), asked.with_spec(replace(asked.spec, cut=cut.fingerprint))
-    work_folder = WorkFolder.create(Path(folder.name) / "work", {})
+    work_folder = WorkFolder.create(Path(folder.name) / "work", {}, durable=False)
     run = LocalRun(corpus, replace(columns, extra=asked.extra_columns), asked, work_folder, shown, materials)
     return _Finished(run, folder)
 

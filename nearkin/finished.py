@@ -141,7 +141,7 @@ def shadow_run(
         # Loading kernels takes a third of a second, which the first of two small runs would pay alone.
         warming = [("warm", live)] if record["stages"]["sketch"]["documents"] < WARM_BELOW else []
         for name, settings in (*warming, ("live", live), ("shadow", other)):
-            work = WorkFolder.create(Path(temporary) / name, {})
+            work = WorkFolder.create(Path(temporary) / name, {}, durable=False)
             (work.path / "sketch").symlink_to(signatures, target_is_directory=True)
             with work.stage("sketch") as facts:
                 facts.update(record["stages"]["sketch"])

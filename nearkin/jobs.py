@@ -1,9 +1,10 @@
 """Jobs: from input files to a finished output folder, resumable until then, there whole or not at all."""
 
 import json
+import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,14 +27,14 @@ from nearkin.corpus import (
 )
 from nearkin.corpus.discovery import Selection
 from nearkin.corpus.files import FileStatus
-from nearkin.corpus.signatures import SignatureWriter
+from nearkin.corpus.signatures import SignatureWriter, is_signature_file
 from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.containment import find_contained
+from nearkin.engine.local.containment import find_contained, require_containable
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.local.staged import second_pair_batches, to_final_clusters
-from nearkin.engine.local.work import MANIFEST, WorkFolder
+from nearkin.engine.local.staged import second_pair_batches, to_final_clusters, vector_columns
+from nearkin.engine.local.work import MANIFEST, WorkFolder, first_difference
 from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
@@ -45,7 +46,18 @@ from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.data import ReportData
 from nearkin.report.page import render
 from nearkin.runtime.files import disk_errors, to_json, write_durably
-from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.runtime.outputs import (
+    RESULT,
+    Claim,
+    claimed,
+    read_marker,
+    require_apart,
+    require_replaceable_file,
+    require_replaceable_folder,
+    require_work_folder,
+    work_folder_of,
+)
+from nearkin.sketch.materials import CUT, FREQUENCIES, NOTHING, Materials, is_frequencies_file
 from nearkin.sketch.sketcher import Sketches
 from nearkin.spec import Spec
 from nearkin.threads import Borrowed, ordered_map
@@ -54,6 +66,8 @@ RUN = "run.json"
 SIGNATURES = "signatures"
 SKIPPED_LISTED = 1000
 """Skipped files and folders that run.json names; the rest is counted."""
+ABOUT = b"nearkin.run"
+"""The entry of a pairs file's footer that says what was asked for, and of which inputs."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +113,17 @@ class Job:
     @property
     def partial(self) -> Path:
         """Where the run works until it is finished."""
-        return partial_of(self.out)
+        return work_folder_of(self.out)
 
-    def identity(self, command: str) -> dict[str, Any]:
-        """What a resumed run must share."""
+    def identity(self, command: str, **other: Any) -> dict[str, Any]:
+        """Returns the parameters that must be unchanged for a run to be resumed.
+
+        Args:
+            command: The name of the command.
+            **other: Its own options that decide the result.
+        """
         return {
+            **other,
             "command": command,
             "spec": json.loads(self.settings.spec.to_json()),
             "parameters": self.settings.parameters(),
@@ -144,30 +164,72 @@ class Saved:
 
 
 def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
-    """Deduplicates files into `job.out`; returns the summary that run.json holds."""
+    """Deduplicates files into `job.out`; returns the summary that run.json holds.
+
+    Raises:
+        UsageError: If the request is invalid. Nothing was written then.
+        RunError: If the run failed. It can be resumed if it got as far as a first result.
+    """
+    require_free(job.out, job.resume, job.overwrite)
     saved = Saved.find(job.inputs)
     if saved is not None:
         job = _over_saved(job, saved)
-    if (finished := finished_already(job)) is not None:
+    corpus = open_corpus(job, saved)
+    check_request(job, corpus)
+    identity = job.identity("dedup")
+    if (finished := finished_already(job, identity, corpus)) is not None:
         return finished
-    corpus = saved.corpus(job.on_error) if saved else job.corpus()
-    with PeakMemory() as memory:
-        work = _claim(job, "dedup", corpus)
+    with PeakMemory() as memory, _work_on(job, identity, corpus) as (claim, work):
         if saved is not None:
             _take_signatures(saved, work)
         run = LocalRun(corpus, job.columns, job.settings, work, progress, job.materials)
         result = to_final_clusters(run)
         wanted = Wanted(run, result, job.quoted)
-        staging = work.folder("result")
+        staging = work.path / RESULT
         _write_outputs(job, corpus, run, result, wanted, staging)
-    data = collect(run, result, wanted, count_reasons(staging / REJECTED), ", ".join(job.inputs), memory.peak)
-    summary = summary_of(job, run.work.manifest["inputs"], run.work.manifest["stages"], data, corpus)
-    return _finish(job, work, staging, summary, data)
+        data = collect(run, result, wanted, count_reasons(staging / REJECTED), ", ".join(job.inputs), memory.peak)
+        summary = summary_of(job, work.manifest["inputs"], work.manifest["stages"], data, corpus)
+        if job.save_signatures:
+            _keep_signatures(work, staging)
+        publish(job, claim, work.manifest["run"], identity, summary, data, _replaces(job, work))
+    return summary
+
+
+def open_corpus(job: Job, saved: Saved | None) -> FileCorpus:
+    """Opens the files that a job reads: the inputs, or those that a saved run was made from."""
+    if saved is not None:
+        return saved.corpus(job.on_error)
+    return job.corpus()
+
+
+def check_request(job: Job, corpus: FileCorpus) -> None:
+    """Checks what can be checked before anything is written.
+
+    Raises:
+        UsageError: If the output would replace an input, a column does not exist, or the Spec's key or tables are missing.
+    """
+    require_apart(job.out, [*job.inputs, *(file.path for file in corpus.files)])
+    corpus.check(job.columns)
+    if job.settings.second is not None:
+        corpus.check(vector_columns(job.columns, job.settings.second.column))
+    # a sketcher needs the key and the tables that the Spec names
+    measure_of(job.settings.spec, job.materials, job.settings.distance).sketcher()
 
 
 def _over_saved(job: Job, saved: Saved) -> Job:
-    """An existing artefact's Spec and columns win over defaults."""
+    """Returns the job over the saved run's Spec and columns.
+
+    Raises:
+        UsageError: If the job asks for another Spec or other columns than the saved run has.
+    """
     columns = Columns(**{**saved.record["columns"], "extra": job.columns.extra})
+    _require_same_columns(job.columns, columns, saved.folder)
+    if job.settings.spec not in (Spec(), saved.spec):
+        asked, kept = (json.loads(spec.to_json()) for spec in (job.settings.spec, saved.spec))
+        raise UsageError(
+            f"the request contradicts the saved run {saved.folder}: {first_difference(kept, asked, 'spec')}; leave it out, "
+            "or run on the inputs of the saved run"
+        )
     missing = sorted(set(columns.extra) - set(saved.record["columns"]["extra"]))
     if missing:
         raise UsageError(
@@ -178,33 +240,120 @@ def _over_saved(job: Job, saved: Saved) -> Job:
     return replace(job, settings=job.settings.with_spec(saved.spec), columns=columns)
 
 
+def _require_same_columns(asked: Columns, saved: Columns, folder: Path) -> None:
+    """Requires that columns which were named, and are not the default, are those of the saved run."""
+    default = Columns()
+    for name in ("text", "tokens", "vector", "id"):
+        value = getattr(asked, name)
+        if value not in (None, getattr(default, name), getattr(saved, name)):
+            raise UsageError(
+                f"--{name} {value} contradicts the saved run {folder}, which was made with {described_column(saved, name)}; "
+                "leave it out, or run on the inputs of the saved run"
+            )
+
+
+def described_column(columns: Columns, name: str) -> str:
+    """Returns how an option for a column was given."""
+    value = getattr(columns, name)
+    return f"no --{name}" if value is None else f"--{name} {value}"
+
+
 def _take_signatures(saved: Saved, work: WorkFolder) -> None:
     if work.done("sketch") is None:
         with work.stage("sketch") as facts:
-            shutil.copytree(saved.folder / SIGNATURES, work.path / "sketch", dirs_exist_ok=True)
+            _delete_folder(work.path / "sketch")
+            shutil.copytree(saved.folder / SIGNATURES, work.path / "sketch", ignore=_keys_of(saved.folder / SIGNATURES))
             facts.update(saved.record["stages"]["sketch"])
 
 
+def _keep_signatures(work: WorkFolder, staging: Path) -> None:
+    """Puts the signatures and band keys into the result. They stay in the work folder too, so that this may be repeated."""
+    with disk_errors(staging):
+        kept = staging / SIGNATURES
+        _delete_folder(kept)
+        sketch = work.path / "sketch"
+        shutil.copytree(sketch, kept, copy_function=_link, ignore=_keys_of(sketch))
+        if (work.path / "keys").is_dir():
+            shutil.copytree(work.path / "keys", kept / "keys", copy_function=_link)
+
+
+def _keys_of(folder: Path) -> Callable[[Any, list[str]], set[str]]:
+    """Returns a filter for copytree that leaves out the band keys, which belong to a banding and not to the signatures."""
+
+    def ignored(parent: Any, names: list[str]) -> set[str]:
+        return {"keys"} & set(names) if Path(parent) == folder else set()
+
+    return ignored
+
+
+def _link(source: str, target: str) -> None:
+    """Gives a file a second name, or copies it where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _delete_folder(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
 def require_free(out: Path, resume: bool, overwrite: bool) -> None:
-    """An output folder must not exist, nor what a killed run left of it, unless it may be continued or replaced."""
-    there = next((path for path in (out, partial_of(out)) if path.exists()), None)
-    if there is not None and not (resume or overwrite):
-        raise UsageError(f"{there} exists; continue it with --resume, replace it with --overwrite, or choose another --out")
+    """Requires that an output folder does not exist, nor what a killed run left of it, unless it may be continued or replaced.
+
+    Raises:
+        UsageError: If it exists and may not be replaced. The message says why.
+    """
+    partial = work_folder_of(out)
+    require_work_folder(partial)
+    if overwrite and os.path.lexists(out):
+        require_replaceable_folder(out)
+    if resume or overwrite:
+        return
+    for there, path in ((out, out), (partial, partial / MANIFEST)):
+        if os.path.lexists(path):
+            raise UsageError(f"{there} exists; continue it with --resume, replace it with --overwrite, or choose another --out")
 
 
-def partial_of(out: Path) -> Path:
-    """Where a run works until it is finished."""
-    return out.with_name(out.name + ".partial")
+def finished_already(job: Job, identity: dict[str, Any], corpus: FileCorpus) -> dict[str, Any] | None:
+    """Returns the summary of a finished output that a run is asked to resume, or None if there is something left to do.
 
+    Args:
+        job: The job.
+        identity: What is asked for.
+        corpus: Its inputs.
 
-def finished_already(job: Job) -> dict[str, Any] | None:
-    """The summary of an output that is complete, when resuming; an error when it is in the way."""
-    require_free(job.out, job.resume, job.overwrite)
-    if job.overwrite or not job.out.exists():
+    Raises:
+        UsageError: If the output is the result of another request, or of inputs that have changed since.
+    """
+    if job.overwrite or not job.resume or not os.path.lexists(job.out):
         return None
-    if job.partial.exists():
+    marker = read_marker(job.out)
+    begun = _run_in(job.partial)
+    if begun is not None and (marker is None or marker["run"] != begun):
         return None
-    return read_run(job.out / RUN)
+    record = read_run(job.out / RUN)
+    if marker is None:
+        raise UsageError(f"{job.out} is not the output of a run that can be resumed; choose another --out")
+    if difference := first_difference(marker["identity"], json.loads(json.dumps(identity))):
+        raise UsageError(
+            f"{job.out} is finished and was made otherwise: {difference}; replace it with --overwrite, or choose another --out"
+        )
+    if change := first_change(record["inputs"], corpus):
+        raise UsageError(f"{job.out} is finished, but {change}; replace it with --overwrite, or choose another --out")
+    if os.path.lexists(job.partial):
+        # the run was killed while it was cleaning up
+        Claim.take(job.out, "nearkin dedup").remove()
+    return record
+
+
+def _run_in(partial: Path) -> str | None:
+    """Returns the id of the run whose work folder this is, or None if there is nothing to resume."""
+    try:
+        return str(json.loads((partial / MANIFEST).read_bytes())["run"])
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def read_run(path: Path) -> dict[str, Any]:
@@ -216,26 +365,56 @@ def read_run(path: Path) -> dict[str, Any]:
     return record
 
 
-def _claim(job: Job, command: str, corpus: FileCorpus) -> WorkFolder:
-    """A work folder of this run: the one a killed run left, or a new one."""
-    identity = job.identity(command)
-    with disk_errors(job.out.parent):
-        job.out.parent.mkdir(parents=True, exist_ok=True)
-    if job.resume and (job.partial / MANIFEST).exists():
-        work = WorkFolder.resume(job.partial, identity)
-        if change := first_change(work.manifest["inputs"], corpus):
-            raise UsageError(f"cannot resume {job.partial}: {change}. Run with --overwrite to start again")
-        return work
-    return WorkFolder.create(job.partial, identity, inputs=describe(corpus))
+@contextmanager
+def _work_on(job: Job, identity: dict[str, Any], corpus: FileCorpus) -> Iterator[tuple[Claim, WorkFolder]]:
+    """Holds the work folder of a run: the one that a killed run left, if it is resumed, or a new one.
+
+    The folder is deleted when the run is through. After a failure it stays if there is something to resume in it.
+    """
+    claim = Claim.take(job.out, f"nearkin {identity['command'].partition(' ')[0]}")
+    complete = False
+    work: WorkFolder | None = None
+    try:
+        work = _begin(job, claim, identity, corpus)
+        yield claim, work
+        complete = True
+    finally:
+        kept = (claim.path / MANIFEST).exists() if work is None else work.has_results
+        if kept and not complete:
+            claim.release()
+        else:
+            with disk_errors(claim.path):
+                claim.remove()
+
+
+def _begin(job: Job, claim: Claim, identity: dict[str, Any], corpus: FileCorpus) -> WorkFolder:
+    if not (job.resume and (claim.path / MANIFEST).exists()):
+        inputs = describe(corpus)
+        with disk_errors(claim.path):
+            claim.clear()
+        return WorkFolder.create(claim.path, identity, inputs=inputs, replaces=job.overwrite)
+    work = WorkFolder.resume(claim.path, identity)
+    if change := first_change(work.manifest["inputs"], corpus):
+        raise UsageError(f"cannot resume {job.partial}: {change}. Run with --overwrite to start again")
+    if os.path.lexists(job.out) and not _replaces(job, work):
+        raise UsageError(
+            f"{job.out} exists, and the run in {job.partial} was begun without --overwrite; resume it with --overwrite"
+        )
+    return work
+
+
+def _replaces(job: Job, work: WorkFolder) -> bool:
+    """Returns whether the run may replace an output: asked for now, or when it was begun."""
+    return job.overwrite or bool(work.manifest["replaces"])
 
 
 def _write_outputs(job: Job, corpus: FileCorpus, run: LocalRun, result: Clustering, wanted: Wanted, staging: Path) -> None:
     """kept/ and the tables."""
     run.progress.stage("write", len(result.kept))
     with run.work.stage("write"):
-        shutil.rmtree(staging / "kept", ignore_errors=True)
+        _delete_folder(staging)
         kept = staging / "kept"
-        kept.mkdir()
+        kept.mkdir(parents=True)
         rows = _annotations(run, result) if job.annotate else None
         write_kept(corpus, run.columns, np.asarray(result.kept), kept, rows, wanted.observe, run.progress.advance)
         _write_tables(run, result, staging)
@@ -254,11 +433,21 @@ def _write_tables(run: LocalRun, result: Clustering, folder: Path) -> None:
 
 def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Path) -> Path:
     """The outputs of a run that the library made, into a new folder; a table's kept rows as kept/documents.parquet."""
-    if folder.exists():
+    if os.path.lexists(folder):
         raise UsageError(f"{folder} exists; choose another folder")
-    staging = folder.with_name(folder.name + ".partial")
-    with disk_errors(folder.parent):
-        shutil.rmtree(staging, ignore_errors=True)
+    if isinstance(run.corpus, FileCorpus):
+        require_apart(folder, [file.path for file in run.corpus.files])
+    facts = {
+        "nearkin": VERSION,
+        "spec": json.loads(run.settings.spec.to_json()),
+        "parameters": run.settings.parameters(),
+        "counts": statistics(data),
+        "stages": run.work.manifest["stages"],
+        "metrics": FleetMetrics.of_stages(run.work.manifest["stages"]).to_dict(),
+        "report": data.to_dict(),
+    }
+    with claimed(folder, "write") as claim, disk_errors(folder.parent):
+        staging = claim.path / RESULT
         (staging / "kept").mkdir(parents=True)
         if isinstance(run.corpus, TableCorpus):
             rows = np.asarray(run.documents().rows)[np.asarray(result.kept)]
@@ -267,17 +456,9 @@ def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Pa
             write_kept(run.corpus, run.columns, np.asarray(result.kept), staging / "kept")
         _write_tables(run, result, staging)
         (staging / "report.html").write_text(render(data), "utf-8")
-        facts = {
-            "nearkin": VERSION,
-            "spec": json.loads(run.settings.spec.to_json()),
-            "parameters": run.settings.parameters(),
-            "counts": statistics(data),
-            "stages": run.work.manifest["stages"],
-            "metrics": FleetMetrics.of_stages(run.work.manifest["stages"]).to_dict(),
-            "report": data.to_dict(),
-        }
         write_durably(staging / RUN, to_json(facts))
-        staging.rename(folder)
+        identity = {"command": "write", "spec": facts["spec"], "parameters": facts["parameters"]}
+        claim.publish_folder(staging, run.work.manifest["run"], identity, replaces=False)
     return folder
 
 
@@ -324,86 +505,140 @@ def summary_of(
     }
 
 
-def _finish(job: Job, work: WorkFolder, staging: Path, summary: dict[str, Any], data: ReportData) -> dict[str, Any]:
-    if job.save_signatures:
-        with disk_errors(staging):
-            (work.path / "sketch").replace(staging / SIGNATURES)
-            if (work.path / "keys").exists():
-                (work.path / "keys").replace(staging / SIGNATURES / "keys")
-    publish(job, staging, summary, data)
-    work.remove()
-    return summary
+def publish(
+    job: Job, claim: Claim, run: str, identity: dict[str, Any], summary: dict[str, Any], data: ReportData, replaces: bool
+) -> None:
+    """Completes the result in the work folder and gives it its name; what was there before stays until then.
 
-
-def publish(job: Job, staging: Path, summary: dict[str, Any], data: ReportData) -> None:
-    """run.json and the report, then one rename."""
+    Args:
+        job: The job.
+        claim: Its work folder.
+        run: The id of the run.
+        identity: What was asked for.
+        summary: The content of run.json.
+        data: The content of the report.
+        replaces: Whether a result that is there is replaced.
+    """
+    staging = claim.path / RESULT
     with disk_errors(staging):
         (staging / "report.html").write_text(render(data), "utf-8")
         write_durably(staging / RUN, to_json(summary))
         job.materials.write(staging, job.settings.spec)
-        if job.out.exists():
-            _remove(job.out)
-        staging.replace(job.out)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+    claim.publish_folder(staging, run, identity, replaces=replaces)
 
 
 RELATIONS = ("similarity", "containment")
 
 
-def require_relation(relation: str) -> None:
-    """It is one that `pairs` knows."""
+def require_relation(relation: str, settings: Settings, expand_exact: bool) -> None:
+    """Requires a relation that `pairs` knows, with settings that go with it.
+
+    Raises:
+        UsageError: If there is no such relation, or another option contradicts it.
+    """
     if relation not in RELATIONS:
         raise UsageError(f"relation={relation!r} is not one of {', '.join(RELATIONS)}")
-
-
-@contextmanager
-def pairs_run(job: Job, progress: Progress, relation: str = "similarity") -> Iterator[LocalRun]:
-    """A run up to what pairs are found from; its work folder goes away at the end, or stays for --resume after a failure."""
-    require_relation(relation)
-    saved = Saved.find(job.inputs)
-    if saved is not None:
-        job = _over_saved(job, saved)
-    claim_file(job.out, job.overwrite)
-    if job.partial.exists() and not (job.resume or job.overwrite):
-        raise UsageError(f"{job.partial} was left by a run; continue it with --resume, or start again with --overwrite")
-    corpus = saved.corpus(job.on_error) if saved else job.corpus()
-    work = _claim(job, f"pairs by {relation}", corpus)
-    if saved is not None:
-        _take_signatures(saved, work)
-    run = LocalRun(corpus, job.columns, job.settings, work, progress, job.materials)
-    if relation == "similarity":
-        run.to_pairs()
-    else:
-        run.to_exact_groups()
-    yield run
-    work.remove()
+    if relation == "containment":
+        require_containable(settings.spec)
+        if expand_exact:
+            raise UsageError("relation containment lists exact groups by one member; leave out --expand-exact")
 
 
 def pair_table(run: LocalRun, relation: str, expand_exact: bool) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The table that `pairs` makes of a run."""
     if relation == "containment":
-        if expand_exact:
-            raise UsageError("relation containment lists exact groups by one member; leave out --expand-exact")
         return tables.CONTAINED, tables.contained_batches(find_contained(run), run.documents().ids)
     return tables.pairs_schema(run), tables.expanded_pair_batches(run) if expand_exact else tables.pair_batches(run)
 
 
 def pairs_job(job: Job, expand_exact: bool, progress: Progress, relation: str = "similarity") -> dict[str, Any]:
-    """Writes all verified pairs into `job.out` (parquet); exact groups by one member unless expanded."""
-    with PeakMemory() as memory, pairs_run(job, progress, relation) as run:
+    """Writes all verified pairs into `job.out` (parquet); exact groups by one member unless expanded.
+
+    Raises:
+        UsageError: If the request is invalid. Nothing was written then.
+    """
+    require_relation(relation, job.settings, expand_exact)
+    check_pairs(job.out, job.resume, job.overwrite, job.inputs)
+    saved = Saved.find(job.inputs)
+    if saved is not None:
+        job = _over_saved(job, saved)
+        require_relation(relation, job.settings, expand_exact)
+    corpus = open_corpus(job, saved)
+    check_request(job, corpus)
+    identity = job.identity(f"pairs by {relation}", expand_exact=expand_exact)
+    shown = {"out": str(job.out), **job.identity("pairs")}
+    if (rows := _pairs_already(job, identity, corpus)) is not None:
+        return {"pairs": rows, "stages": {}, **shown}
+    with PeakMemory() as memory, _work_on(job, identity, corpus) as (claim, work):
+        if saved is not None:
+            _take_signatures(saved, work)
+        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.materials)
+        if relation == "similarity":
+            run.to_pairs()
+        else:
+            run.to_exact_groups()
         schema, batches = pair_table(run, relation, expand_exact)
-        staged = run.work.path / "pairs.parquet"
+        about = {"identity": identity, "inputs": _contents(work.manifest["inputs"])}
+        staged = claim.path / RESULT
         with disk_errors(job.out.parent):
-            rows = tables.write_batches(staged, schema, batches)
-            staged.replace(job.out)
-        stages = run.work.manifest["stages"]
-    return {"out": str(job.out), "pairs": rows, "stages": stages, "peak_memory": memory.peak, **job.identity("pairs")}
+            rows = tables.write_batches(staged, schema.with_metadata({ABOUT: to_json(about)}), batches)
+        if os.path.lexists(job.out) and not _replaces(job, work):
+            raise UsageError(f"{job.out} has appeared while the run was working; resume it with --overwrite to replace it")
+        claim.publish_file(staged)
+        stages = work.manifest["stages"]
+    return {"pairs": rows, "stages": stages, "peak_memory": memory.peak, **shown}
+
+
+def check_pairs(out: Path, resume: bool, overwrite: bool, inputs: tuple[str, ...]) -> None:
+    """Requires that a file of pairs may be written; with `resume` one that is finished or was begun is accepted.
+
+    Raises:
+        UsageError: If it must not be written. The message says why.
+    """
+    partial = work_folder_of(out)
+    require_file_output(out, overwrite or resume, is_pairs_file, "a file of pairs", inputs)
+    if (partial / MANIFEST).exists() and not (resume or overwrite):
+        raise UsageError(f"{partial} was left by a run; continue it with --resume, or start again with --overwrite")
+
+
+def _pairs_already(job: Job, identity: dict[str, Any], corpus: FileCorpus) -> int | None:
+    """Returns the number of pairs in a finished file that a run is asked to resume, or None if there is work left."""
+    if job.overwrite or not job.resume or not job.out.exists():
+        return None
+    about = _about_pairs(job.out)
+    difference = first_difference(about["identity"], json.loads(json.dumps(identity)))
+    change = None if difference else first_change(about["inputs"], corpus)
+    if difference or change:
+        if (job.partial / MANIFEST).exists():
+            return None
+        what = f"was made otherwise: {difference}" if difference else str(change)
+        raise UsageError(f"{job.out} is finished and {what}; replace it with --overwrite, or choose another --out")
+    if os.path.lexists(job.partial):
+        # the run was killed while it was cleaning up
+        Claim.take(job.out, "nearkin pairs").remove()
+    return int(pq.read_metadata(job.out).num_rows)
+
+
+def _contents(inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns what the inputs were, without where and when: equal inputs make equal files."""
+    return [{"path": entry["name"], **{name: entry[name] for name in ("name", "size", "sha256")}} for entry in inputs]
+
+
+def is_pairs_file(path: Path) -> bool:
+    """Returns whether a file was written by `nearkin pairs`."""
+    return ABOUT in _footer(path)
+
+
+def _about_pairs(path: Path) -> dict[str, Any]:
+    about: dict[str, Any] = json.loads(_footer(path)[ABOUT])
+    return about
+
+
+def _footer(path: Path) -> dict[bytes, bytes]:
+    try:
+        return dict(pq.read_schema(path).metadata or {})
+    except pa.ArrowException:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -425,23 +660,34 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
     """Writes signatures of files; rejected rows are counted by reason."""
     if (Path(job.inputs[0]) / RUN).is_file():
         raise UsageError(f"{job.inputs[0]} is the output of a run; sketch the inputs that it was made from")
-    claim_file(job.out, job.overwrite)
+    tables_beside = _tables_beside(job)
     corpus = FileCorpus.open(job.inputs, job.on_error, selection=job.selection)
+    inputs = [*job.inputs, *(file.path for file in corpus.files)]
+    require_file_output(job.out, job.overwrite, is_signature_file, "a signature file", inputs)
+    for path in tables_beside.values():
+        require_file_output(path, job.overwrite, is_frequencies_file, "a table of shingles", inputs)
     corpus.check(job.columns)
     sketchers = Borrowed(measure_of(job.spec, job.materials).sketcher)
+    # a sketcher needs the key and the tables that the Spec names
+    sketchers.use(lambda tool: None)
 
     def sketch(batch: Batch) -> tuple[Batch, Sketches]:
         return batch, sketchers.use(lambda tool: tool.sketch(batch.documents[job.columns.content]))
 
     documents, rejected = 0, Counter[str]()
     progress.stage("sketch", None)
-    with disk_errors(job.out.parent), SignatureWriter(job.out, job.spec) as writer:
-        for batch, sketches in ordered_map(sketch, corpus.batches(job.columns), job.workers):
-            writer.add(make_ids(batch, job.columns, corpus.names), sketches.signatures, sketches.shingles)
-            documents += len(batch.rows)
-            rejected.update(entry.reason.partition(":")[0] for entry in batch.rejected)
-            progress.advance(len(batch.rows))
-        job.materials.write(job.out.parent, job.spec, f"{job.out.name}.")
+    with claimed(job.out, "nearkin sketch") as claim, disk_errors(job.out.parent):
+        staged = claim.path / RESULT
+        with SignatureWriter(staged, job.spec) as writer:
+            for batch, sketches in ordered_map(sketch, corpus.batches(job.columns), job.workers):
+                writer.add(make_ids(batch, job.columns, corpus.names), sketches.signatures, sketches.shingles)
+                documents += len(batch.rows)
+                rejected.update(entry.reason.partition(":")[0] for entry in batch.rejected)
+                progress.advance(len(batch.rows))
+        job.materials.write(claim.path, job.spec)
+        for name, path in tables_beside.items():
+            claim.publish_file(claim.path / name, path)
+        claim.publish_file(staged)
     return {
         "out": str(job.out),
         "documents": documents,
@@ -452,11 +698,33 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
     }
 
 
-def claim_file(out: Path, overwrite: bool) -> None:
-    """An output file must not exist, unless it may be replaced; its folder is made."""
+def _tables_beside(job: SketchJob) -> dict[str, Path]:
+    """Returns the files beside the signature file for the tables that the Spec names, by their names in the work folder."""
+    given = {FREQUENCIES: job.materials.frequencies, CUT: job.materials.cut}
+    return {name: job.out.with_name(f"{job.out.name}.{name}") for name, table in given.items() if table is not None}
+
+
+def require_file_output(
+    out: Path, overwrite: bool, recognise: Callable[[Path], bool], what: str, inputs: Iterable[Path | str] = ()
+) -> None:
+    """Requires that an output file may be written: it does not exist, or may be replaced.
+
+    Args:
+        out: The file.
+        overwrite: Whether a file that exists is replaced, if it is one that the command wrote.
+        recognise: Returns whether an existing file is of the kind that the command writes.
+        what: That kind, for the message.
+        inputs: The inputs of the command, which the file must not replace.
+
+    Raises:
+        UsageError: If it must not be written. The message says why.
+    """
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file with --out")
-    if out.exists() and not overwrite:
+    require_apart(out, inputs, marked=False)
+    require_work_folder(work_folder_of(out))
+    if not os.path.lexists(out):
+        return
+    if not overwrite:
         raise UsageError(f"{out} exists; replace it with --overwrite, or choose another --out")
-    with disk_errors(out.parent):
-        out.parent.mkdir(parents=True, exist_ok=True)
+    require_replaceable_file(out, recognise, what)

@@ -1,6 +1,7 @@
 """From what is asked to a Spec: what only the corpus can tell (the length of its vectors, how often its shingles occur)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -10,10 +11,12 @@ from nearkin.corpus import Columns, FileCorpus, with_dimensions
 from nearkin.corpus.discovery import Selection
 from nearkin.corpus.files import FileStatus
 from nearkin.engine.local.frequencies import Counting, count_frequencies
+from nearkin.engine.local.work import MANIFEST
 from nearkin.engine.progress import Progress
 from nearkin.errors import UsageError
 from nearkin.jobs import Saved
 from nearkin.keys import HashKey
+from nearkin.runtime.outputs import Claim, require_apart, work_folder_of
 from nearkin.sketch.materials import DocumentFrequencies, Materials
 from nearkin.spec import KEYED, Spec
 
@@ -86,9 +89,10 @@ def prepare(
     asked: Asked,
     on_error: str,
     workers: int,
-    folder: Path,
+    out: Path,
     progress: Progress,
     count: Count = count_frequencies,
+    check: Callable[[Spec], object] = lambda spec: None,
     selection: Selection | None = None,
 ) -> Prepared:
     """Looks at the files as far as needed; of a saved run, its own Spec and document frequencies are taken.
@@ -99,25 +103,54 @@ def prepare(
         asked: What the Spec is made from.
         on_error: For rows that cannot be read.
         workers: Threads.
-        folder: Takes what counting needs, for the time being.
+        out: The output of the run; shingles are counted in its work folder.
         progress: Who is told.
         count: Counts shingles: the local engine's way, or another one's.
+        check: Raises UsageError if the rest of the request is invalid with a Spec. It is called before shingles are counted.
         selection: Which files of input folders are read.
+
+    Raises:
+        UsageError: If the request is invalid. Nothing was written then.
     """
     if (saved := Saved.find(inputs)) is not None:
         if asked.max_df is not None or asked.cut_list is not None:
             raise UsageError(f"{saved.folder} is sketched already; a frequency cut is made when its inputs are sketched")
+        if asked.secret is not None and saved.spec.base_hash != KEYED:
+            raise UsageError(
+                f"--key-file contradicts the saved run {saved.folder}, which was hashed without a key; leave it out"
+            )
+        check(saved.spec)
         return Prepared(columns, saved.spec, Materials.read(saved.folder, saved.spec, asked.secret))
     if any("://" in given for given in inputs):
         progress.stage("list inputs", None)
     corpus = FileCorpus.open(inputs, on_error, selection=selection)
     corpus.check(columns)
     columns = with_dimensions(corpus, columns)
-    counting = Counting(corpus, columns, asked.spec(columns), Materials(asked.secret), workers, folder, progress)
+    require_apart(out, [*inputs, *(file.path for file in corpus.files)])
+    counting = Counting(corpus, columns, asked.spec(columns), Materials(asked.secret), workers, work_folder_of(out), progress)
     _check_weights(asked, counting.spec)
-    spec, cut = _cut(asked, counting, count)
-    spec, frequencies = _weights(asked, counting, spec, count)
+    check(counting.spec)
+
+    def count_in_work_folder(counting: Counting, share: float) -> DocumentFrequencies:
+        with _room_for_counting(out):
+            return count(counting, share)
+
+    spec, cut = _cut(asked, counting, count_in_work_folder)
+    spec, frequencies = _weights(asked, counting, spec, count_in_work_folder)
     return Prepared(columns, spec, Materials(asked.secret, frequencies, cut), corpus.statuses)
+
+
+@contextmanager
+def _room_for_counting(out: Path) -> Iterator[None]:
+    """Holds the work folder of an output while shingles are counted in it; a run that was left there stays."""
+    claim = Claim.take(out, "nearkin, which is counting shingles")
+    try:
+        yield
+    finally:
+        if (claim.path / MANIFEST).exists():
+            claim.release()
+        else:
+            claim.remove()
 
 
 def _cut(asked: Asked, counting: Counting, count: Count) -> tuple[Spec, DocumentFrequencies | None]:

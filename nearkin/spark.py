@@ -3,9 +3,8 @@
 Needs the extra: pip install 'nearkin[spark]', and Java 17 or 21.
 """
 
-import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,13 +32,14 @@ from nearkin.engine.spark.tables import Tables
 from nearkin.engine.spark.writing import write_clusters, write_kept_files, write_pairs, write_rejected
 from nearkin.errors import UsageError
 from nearkin.index.streaming import StreamUpserts
-from nearkin.jobs import RUN, Job, finished_already, publish, summary_of
+from nearkin.jobs import RUN, Job, check_request, finished_already, publish, require_free, summary_of
 from nearkin.keys import HashKey
 from nearkin.prepare import Asked, Prepared, cut_of, prepare, require_cut, spec_for
 from nearkin.report.collect import statistics
 from nearkin.report.data import ReportData
 from nearkin.report.distributed import collect_distributed
 from nearkin.runtime.files import disk_errors
+from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.sketch.materials import DocumentFrequencies, Materials
 from nearkin.spec import Spec
 
@@ -298,26 +298,35 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
     Raises:
         UsageError: Something was asked that only the local engine does.
     """
-    if (finished := finished_already(job)) is not None:
-        return finished
+    require_free(job.out, job.resume, job.overwrite)
     _require_files(job, merge_parts)
     corpus = job.corpus()
-    corpus.check(job.columns)
-    staging = job.partial
-    with ExitStack() as done, _session(master, conf) as spark, PeakMemory() as memory, told():
-        # Also after a failure: there is nothing in it that a run could go on from.
-        done.callback(shutil.rmtree, staging, ignore_errors=True)
-        shutil.rmtree(staging, ignore_errors=True)
-        (staging / "result").mkdir(parents=True)
+    check_request(job, corpus)
+    identity = job.identity("dedup", engine="spark", merge_parts=merge_parts)
+    if (finished := finished_already(job, identity, corpus)) is not None:
+        return finished
+    if job.resume:
+        raise UsageError("a run over Spark is not resumed; start it again with --overwrite")
+    # the work folder goes after a failure too: there is nothing in it that a run could go on from
+    with (
+        claimed(job.out, "nearkin dedup --engine spark") as claim,
+        _session(master, conf) as spark,
+        PeakMemory() as memory,
+        told(),
+    ):
+        staging = claim.path
+        # workers may be processes of another user
+        staging.chmod(0o755)
+        (staging / RESULT).mkdir()
         inputs = describe(corpus)
         request = Request(job.columns, job.settings, job.materials, job.on_error, merge_parts)
         run = _run_of(request, corpus, spark, staging, progress)
         run.to_clusters()
-        _write(job, run, staging / "result")
+        _write(job, run, staging / RESULT)
         corpus.require_all_unchanged()
         data = collect_distributed(run, ", ".join(job.inputs), memory.peak, job.quoted)
         summary = {**summary_of(job, inputs, run.stages, data, corpus), "engine": "spark", "master": spark.sparkContext.master}
-        publish(job, staging / "result", summary, data)
+        publish(job, claim, uuid4().hex, identity, summary, data, job.overwrite)
     return summary
 
 
@@ -329,8 +338,9 @@ def prepare_files(
     asked: Asked,
     on_error: str,
     workers: int,
-    folder: Path,
+    out: Path,
     progress: Progress,
+    check: Callable[[Spec], object] = lambda spec: None,
     selection: Selection | None = None,
 ) -> Prepared:
     """As `nearkin.prepare.prepare`, shingles counted over Spark where document frequencies are wanted."""
@@ -348,7 +358,7 @@ def prepare_files(
             size = sum(file.status().size for file in corpus.files)
             return count_over_spark(spark, source.hashes, request, tables, size, share)
 
-    return prepare(inputs, columns, asked, on_error, workers, folder, progress, count, selection)
+    return prepare(inputs, columns, asked, on_error, workers, out, progress, count, check, selection)
 
 
 @contextmanager
@@ -373,8 +383,6 @@ def _require_files(job: Job, merge_parts: bool) -> None:
         raise UsageError(
             "save_signatures is of the local engine; over Spark, nearkin.spark.save keeps signatures and band keys"
         )
-    if job.resume:
-        raise UsageError("a run over Spark is not resumed; start it again with --overwrite")
 
 
 @contextmanager

@@ -27,9 +27,10 @@ def backup(
         nearkin backup sqlite:///nearkin.db --out backups/monday.db
     """
     from nearkin.index.backup import backup as copy
-    from nearkin.jobs import claim_file
+    from nearkin.index.backup import is_index_file
+    from nearkin.jobs import require_file_output
 
-    claim_file(out, overwrite)
+    require_file_output(out, overwrite, is_index_file, "a backup of an index")
     _tell(copy(url, out), json)
 
 

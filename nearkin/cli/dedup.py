@@ -110,18 +110,26 @@ def dedup(
     asked, policy = options.asked(), KeepPolicy.parse(keep)
     columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source, split))
     require_free(out, resume, overwrite)
+    o.require_apart_from_files(context, out)
+    o.require_as_saved(context, inputs)
     run, prepare = engine_of(engine, master, conf or [], merge_parts)
     selection = Selection(hidden, follow_links)
     shown, threads = o.progress(), o.workers_or_cores(workers)
-    try:
-        prepared = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown, selection=selection)
-        columns, spec, materials = prepared.columns, prepared.spec, prepared.materials
-        settings = Settings(
+
+    def settings_with(spec: Any) -> Settings:
+        return Settings(
             spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
             probes=probes, verify=verify, cluster=cluster, floor=floor, keep=keep, empty=empty, block_by=block_by,
             source=source, split=split, then=then, max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory),
             workers=threads,
         )  # fmt: skip
+
+    try:
+        prepared = prepare(
+            tuple(inputs), columns, asked, on_error, threads, out, shown, check=settings_with, selection=selection
+        )
+        columns, materials = prepared.columns, prepared.materials
+        settings = settings_with(prepared.spec)
         flags = (annotate, save_signatures, resume, overwrite, on_error)
         job = Job(
             tuple(inputs), out, columns, settings, *flags,

@@ -94,6 +94,7 @@ def build(
     options = o.SpecOptions.of(context.params)
     saved = Saved.find(tuple(inputs))
     if saved is not None:
+        o.require_as_saved(context, inputs)
         say(load_run(saved, store, scope, options.asked().secret, postings), json)
         return
     columns = o.columns(text, tokens, vector, id_column, ())
@@ -245,9 +246,13 @@ def export(
     json: o.Json = False,
 ) -> None:
     """All documents of an index as parquet, to be looked at, or loaded elsewhere with migrate."""
-    from nearkin.jobs import claim_file
+    from nearkin.index.exports import is_export
+    from nearkin.jobs import require_file_output
+    from nearkin.runtime.files import disk_errors
 
-    claim_file(out, overwrite)
+    require_file_output(out, overwrite, is_export, "an exported index")
+    with disk_errors(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
     with existing(url, key_file, tables=tables) as found:
         say({"documents": found.export(out), "out": str(out)}, json)
 

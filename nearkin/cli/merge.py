@@ -21,13 +21,15 @@ def merge(
 
         nearkin merge monday.arrow tuesday.arrow --out week.arrow
     """
-    from nearkin.corpus.signatures import merge_signatures
-    from nearkin.jobs import claim_file
+    from nearkin.corpus.signatures import is_signature_file, merge_signatures
+    from nearkin.jobs import require_file_output
     from nearkin.runtime.files import disk_errors
+    from nearkin.runtime.outputs import RESULT, claimed
 
-    claim_file(out, overwrite)
-    with disk_errors(out.parent):
-        documents = merge_signatures(files, out)
+    require_file_output(out, overwrite, is_signature_file, "a signature file", files)
+    with claimed(out, "nearkin merge") as claim, disk_errors(out.parent):
+        documents = merge_signatures(files, claim.path / RESULT)
+        claim.publish_file(claim.path / RESULT)
     if json:
         o.print_json({"out": str(out), "documents": documents})
     else:

@@ -171,6 +171,77 @@ def seconds(text: str | None, option: str) -> float | None:
     return float(found["number"]) * SECONDS_OF[found["unit"]]
 
 
+SIDE_FILES = ("plan", "key_file", "frequencies", "cut_list")
+"""Options that name files which a command reads beside its inputs."""
+
+
+def require_apart_from_files(context: typer.Context, out: Path) -> None:
+    """Requires that an output does not replace a file that an option names.
+
+    Raises:
+        UsageError: If it would.
+    """
+    from nearkin.runtime.outputs import require_apart
+
+    named = [context.params.get(name) for name in SIDE_FILES]
+    require_apart(out, [str(path) for path in named if path is not None and not str(path).startswith("env:")])
+
+
+def require_as_saved(context: typer.Context, inputs: list[str]) -> None:
+    """Requires that options which were given do not contradict the saved run that is the input, if it is one.
+
+    Raises:
+        UsageError: If one does. The message names the option and what the saved run was made with.
+    """
+    from nearkin.errors import UsageError
+    from nearkin.jobs import Saved
+
+    if (saved := Saved.find(tuple(inputs))) is None:
+        return
+    made = as_options(saved.spec, saved.record["columns"])
+    for name, value in made.items():
+        source = context.get_parameter_source(name)
+        given = context.params.get(name)
+        if source is None or source.name != "COMMANDLINE" or as_text(name, given) == as_text(name, value):
+            continue
+        option = f"--{name.removesuffix('_column').replace('_', '-')}"
+        kept = f"{option} {value}" if value is not None else f"no {option}"
+        raise UsageError(
+            f"{option} {given} contradicts the saved run {saved.folder}, which was made with {kept}; leave it out, or "
+            "run on the inputs of the saved run"
+        )
+
+
+def as_options(spec: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of the options that a saved run's Spec and columns stand for, by parameter name."""
+    from nearkin.spec import KEYED
+
+    return {
+        "text": columns["text"],
+        "tokens": columns["tokens"],
+        "vector": columns["vector"],
+        "id_column": columns["id"],
+        "measure": spec.measure,
+        "shingle": spec.shingle,
+        "normalise": ",".join(spec.normalise),
+        "stem": spec.stem,
+        "scheme": spec.scheme,
+        "k": spec.k,
+        "slot_bits": spec.slot_bits,
+        "seed": spec.seed,
+        "base_hash": None if spec.base_hash == KEYED else spec.base_hash,
+        "weights": spec.weights,
+        "frequencies": None,
+    }
+
+
+def as_text(name: str, value: Any) -> str:
+    """Returns the value of an option such that equal requests are equal: the order of normalisation steps does not matter."""
+    if name == "normalise":
+        return ",".join(sorted(step.strip() for step in str(value).split(",") if step.strip()))
+    return str(value)
+
+
 def planned(context: typer.Context, path: Path) -> dict[str, Any]:
     """The options of a plan's file; one that was given too must say the same.
 

@@ -1,7 +1,7 @@
 """`nearkin pairs`."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -68,23 +68,33 @@ def pairs(
     """
     from nearkin.corpus.discovery import Selection
     from nearkin.engine.settings import Settings, parse_size
-    from nearkin.jobs import Job, claim_file, pairs_job
+    from nearkin.jobs import Job, check_pairs, pairs_job, require_relation
     from nearkin.prepare import prepare
 
     options = o.SpecOptions.of(context.params)
     asked = options.asked()
     columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,))
-    claim_file(out, overwrite)
+    check_pairs(out, resume, overwrite, tuple(inputs))
+    o.require_apart_from_files(context, out)
+    o.require_as_saved(context, inputs)
     selection = Selection(hidden, follow_links)
     shown, threads = o.progress(), o.workers_or_cores(workers)
-    try:
-        prepared = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown, selection=selection)
-        columns, spec, materials = prepared.columns, prepared.spec, prepared.materials
+
+    def settings_with(spec: Any) -> Settings:
         settings = Settings(
             spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
             probes=probes, verify=verify, block_by=block_by, max_bucket=max_bucket, fanout=fanout,
             memory=parse_size(memory), workers=threads,
         )  # fmt: skip
+        require_relation(relation, settings, expand_exact)
+        return settings
+
+    try:
+        prepared = prepare(
+            tuple(inputs), columns, asked, on_error, threads, out, shown, check=settings_with, selection=selection
+        )
+        columns, materials = prepared.columns, prepared.materials
+        settings = settings_with(prepared.spec)
         flags = (False, False, resume, overwrite, on_error)
         job = Job(
             tuple(inputs), out, columns, settings, *flags,

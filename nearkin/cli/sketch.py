@@ -45,16 +45,18 @@ def sketch(
         nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow
     """
     from nearkin.corpus.discovery import Selection
-    from nearkin.jobs import SketchJob, claim_file, sketch_job
+    from nearkin.corpus.signatures import is_signature_file
+    from nearkin.jobs import SketchJob, require_file_output, sketch_job
     from nearkin.prepare import prepare
 
     options = o.SpecOptions.of(context.params)
     asked, columns = options.asked(), o.columns(text, tokens, vector, id_column, ())
-    claim_file(out, overwrite)
+    require_file_output(out, overwrite, is_signature_file, "a signature file", inputs)
+    o.require_apart_from_files(context, out)
     selection = Selection(hidden, follow_links)
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
-        prepared = prepare(tuple(inputs), columns, asked, on_error, threads, out.parent, shown, selection=selection)
+        prepared = prepare(tuple(inputs), columns, asked, on_error, threads, out, shown, selection=selection)
         columns, spec, materials = prepared.columns, prepared.spec, prepared.materials
         job = SketchJob(tuple(inputs), out, columns, spec, threads, overwrite, on_error, materials, selection)
         summary = sketch_job(job, shown)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from nearkin.errors import UsageError
+from nearkin.runtime.files import replace_durably, sync_file
 from nearkin.shingle import text_buffers
 from nearkin.sketch.wire import ChecksumError, ForeignError, TruncatedError, UnknownVersionError, checksum
 from nearkin.spec import FORMAT_VERSION, Spec
@@ -71,7 +72,8 @@ class SignatureWriter:
         self._writer.close()
         self._sink.close()
         if kind is None:
-            self._temporary.replace(self.path)
+            sync_file(self._temporary)
+            replace_durably(self._temporary, self.path)
         else:
             self._temporary.unlink(missing_ok=True)
 
@@ -112,6 +114,15 @@ def read_signatures(path: Path, spec: Spec | None = None) -> Signatures:
         if _begins_like_one(path):
             raise TruncatedError(f"{path} is damaged or not whole ({_one_line(error)}); sketch it again") from error
         raise UsageError(f"{path} is not a signature file ({_one_line(error)})") from error
+
+
+def is_signature_file(path: Path) -> bool:
+    """Returns whether a file begins as one that `nearkin sketch` or `nearkin merge` wrote; it may be damaged."""
+    try:
+        with pa.memory_map(str(path)) as source:
+            return SPEC in (pa.ipc.open_file(source).schema.metadata or {})
+    except pa.ArrowException:
+        return False
 
 
 def _begins_like_one(path: Path) -> bool:

@@ -146,6 +146,19 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quote(str(path))}?mode={mode}", uri=True, timeout=30.0, isolation_level=None)
 
 
+def is_index_file(path: Path) -> bool:
+    """Returns whether a file is an index, or a copy of one."""
+    with path.open("rb") as file:
+        if not file.read(16).startswith(b"SQLite format 3"):
+            return False
+    with closing(_connect(path, "ro")) as db:
+        try:
+            _require_index(db, path)
+        except (UsageError, sqlite3.DatabaseError):
+            return False
+    return True
+
+
 def _require_index(db: sqlite3.Connection, path: Path) -> None:
     """Opening a file as a store would make one of what is none."""
     try:

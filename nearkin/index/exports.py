@@ -70,6 +70,14 @@ def _once(entries: Iterator[Entry], seen: set[bytes]) -> Iterator[Entry]:
             yield entry
 
 
+def is_export(path: Path) -> bool:
+    """Returns whether a file is an exported index."""
+    try:
+        return HEADER in (pq.read_schema(path).metadata or {})
+    except pa.ArrowException:
+        return False
+
+
 def read_header(path: Path) -> dict[str, Any]:
     """What an exported index was.
 

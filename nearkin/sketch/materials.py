@@ -107,6 +107,15 @@ class DocumentFrequencies:
         return cls(documents, table["hash"].to_numpy(), table["documents"].to_numpy())
 
 
+def is_frequencies_file(path: Path) -> bool:
+    """Returns whether a file was written by `DocumentFrequencies.write`."""
+    try:
+        with pa.memory_map(str(path)) as source:
+            return DOCUMENTS in (pa.ipc.open_file(source).schema.metadata or {})
+    except pa.ArrowException:
+        return False
+
+
 def shingle_facts(spec: Spec) -> str:
     """Everything of a Spec that decides what a shingle's hash is, as text."""
     names = ("unit", "n", "normalise", "stem", "base_hash", "hash_seed", "key_id", "unicode", "version")
@@ -132,11 +141,11 @@ class Materials:
         frequencies = DocumentFrequencies.read(folder / FREQUENCIES, spec) if spec.frequencies else None
         return cls(secret, frequencies, DocumentFrequencies.read(folder / CUT, spec) if spec.cut else None)
 
-    def write(self, folder: Path, spec: Spec, prefix: str = "") -> None:
+    def write(self, folder: Path, spec: Spec) -> None:
         """The tables that the Spec names; never the key."""
         for table, name in ((self.frequencies, FREQUENCIES), (self.cut, CUT)):
             if table is not None:
-                table.write(folder / f"{prefix}{name}", spec)
+                table.write(folder / name, spec)
 
     def weights(self, spec: Spec) -> DocumentFrequencies | None:
         """The document frequencies, if they are those that the Spec names; None where it names none.

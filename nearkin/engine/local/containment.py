@@ -19,6 +19,7 @@ from nearkin.errors import UsageError
 from nearkin.hashing.prefixes import PrefixIndex
 from nearkin.lsh.curve import margin_for
 from nearkin.measures.base import PayloadBuilder
+from nearkin.spec import Spec
 from nearkin.threads import Borrowed, ordered_map
 from nearkin.verify import kernels
 from nearkin.verify.exact import distinct, reaches
@@ -56,10 +57,19 @@ class Contained(NamedTuple):
         return np.asarray(self.shared / self.union)
 
 
+def require_containable(spec: Spec) -> None:
+    """Requires a Spec of shingle sets.
+
+    Raises:
+        UsageError: If the Spec has another measure.
+    """
+    if spec.measure != "jaccard":
+        raise UsageError(f"relation containment compares shingle sets: measure jaccard, not {spec.measure}")
+
+
 def find_contained(run: LocalRun) -> Contained:
     """The stage: searched and verified, or read back if it is done; exact duplicates by one of them."""
-    if run.settings.spec.measure != "jaccard":
-        raise UsageError(f"relation containment compares shingle sets: measure jaccard, not {run.settings.spec.measure}")
+    require_containable(run.settings.spec)
     folder = run.work.path / "contained"
     if run.work.done("containment") is None:
         with run.work.stage("containment") as facts:

@@ -1,10 +1,13 @@
 """Stage 1: the corpus, read once, to signatures, stream fingerprints, lengths, ids and the columns that ride along.
 
 Files of the stage only grow; a checkpoint says how much of each is valid and where reading goes on, so a killed run loses
-at most one segment of work.
+at most one segment of work. What a checkpoint describes is synced before it is written. Files that are shorter than the
+checkpoint says, as after a disk that lost what it had confirmed, are not used: the stage then starts again.
 """
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,11 +20,11 @@ import pyarrow.ipc
 
 from nearkin.corpus import Batch, Columns, Corpus, Quarantine, make_ids
 from nearkin.corpus.batches import ID, RIDING
-from nearkin.engine.local.documents import KEYS, arrays_of
+from nearkin.engine.local.documents import KEYS, UNIQUE, arrays_of
 from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Progress
 from nearkin.measures import Measure
-from nearkin.runtime.files import disk_errors, to_json, write_durably
+from nearkin.runtime.files import disk_errors, sync_file, sync_folder, to_json, write_durably
 from nearkin.sketch.sketcher import Keyer, Sketches
 from nearkin.threads import Borrowed, ordered_map
 
@@ -76,7 +79,11 @@ def sketch_corpus(
     """
     folder = work.folder("sketch")
     (folder / "columns").mkdir(exist_ok=True)
+    arrays = arrays_of(measure.spec, keyer.columns if keyer else 0)
     position = read_checkpoint(folder)
+    if not _is_intact(folder, arrays, position):
+        position = Position()
+    _remove_later_columns(folder, position)
     sketchers = Borrowed(lambda: measure.sketcher(keyer))
 
     def sketch(batch: Batch) -> Sketched:
@@ -87,7 +94,6 @@ def sketch_corpus(
 
     progress.advance(position.documents)
     batches = corpus.batches(columns, (position.file, position.row), position.documents)
-    arrays = arrays_of(measure.spec, keyer.columns if keyer else 0)
     taken: list[tuple[float, int]] = []
     with SketchWriter(folder, arrays, position, corpus.names) as writer:
         for done in ordered_map(sketch, batches, workers):
@@ -120,6 +126,40 @@ def read_checkpoint(folder: Path) -> Position:
     return Position(**json.loads(path.read_bytes())) if path.exists() else Position()
 
 
+def _is_intact(folder: Path, arrays: Arrays, position: Position) -> bool:
+    """Returns whether the files of the stage hold at least what the checkpoint says."""
+    least = {name: width * position.documents for name, width in _widths(arrays).items()}
+    least[REJECTED] = position.rejected_bytes
+    for name, size in least.items():
+        if size and (not (folder / name).is_file() or (folder / name).stat().st_size < size):
+            return False
+    rows = 0
+    for number in range(position.segments):
+        try:
+            with pa.memory_map(str(_segment_path(folder, number))) as source:
+                rows += pa.ipc.open_file(source).read_all().num_rows
+        except (OSError, pa.ArrowException):
+            return False
+    return rows == position.documents
+
+
+def _remove_later_columns(folder: Path, position: Position) -> None:
+    """Deletes columns that were written after the checkpoint, which would count as documents."""
+    for path in (folder / "columns").glob("*.arrow"):
+        if path >= _segment_path(folder, position.segments):
+            path.unlink()
+    shutil.rmtree(folder / UNIQUE, ignore_errors=True)
+
+
+def _segment_path(folder: Path, number: int) -> Path:
+    return folder / "columns" / f"{number:06d}.arrow"
+
+
+def _widths(arrays: Arrays) -> dict[str, int]:
+    """Returns the bytes of a document in each array."""
+    return {name: np.dtype(dtype).itemsize * (1 if width is None else width) for name, (dtype, width) in arrays.items()}
+
+
 class SketchWriter:
     """Appends batches to the stage's files and writes a checkpoint every few seconds and at the end."""
 
@@ -130,8 +170,7 @@ class SketchWriter:
         self._last = time.monotonic()
         self._files = ExitStack()
         self._types = {name: dtype for name, (dtype, _) in arrays.items()}
-        widths = {name: np.dtype(dtype).itemsize * (1 if width is None else width) for name, (dtype, width) in arrays.items()}
-        self._arrays = {name: self._open(name, width * position.documents) for name, width in widths.items()}
+        self._arrays = {name: self._open(name, width * position.documents) for name, width in _widths(arrays).items()}
         self._quarantine = Quarantine(self._open(REJECTED, position.rejected_bytes), names)
 
     def __enter__(self) -> "SketchWriter":
@@ -169,16 +208,23 @@ class SketchWriter:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Makes all that was added so far survive a kill."""
-        for file in self._arrays.values():
-            file.flush()
+        """Makes all that was added so far survive a kill and a power cut: the data is synced first, then the checkpoint."""
         segments = self.position.segments
-        if self._pending:
-            _write_segment(self.folder / "columns" / f"{segments:06d}.arrow", self._pending)
-            segments += 1
-        self._pending = []
-        self.position = self.position._replace(segments=segments, rejected_bytes=self._quarantine.flush())
         with disk_errors(self.folder):
+            for file in self._arrays.values():
+                file.flush()
+                os.fsync(file.fileno())
+            if self._pending:
+                path = _segment_path(self.folder, segments)
+                _write_segment(path, self._pending)
+                sync_file(path)
+                sync_folder(path.parent)
+                segments += 1
+            self._pending = []
+            rejected_bytes = self._quarantine.flush()
+            sync_file(self.folder / REJECTED)
+            sync_folder(self.folder)
+            self.position = self.position._replace(segments=segments, rejected_bytes=rejected_bytes)
             write_durably(self.folder / CHECKPOINT, to_json(self.position._asdict()))
         self._last = time.monotonic()
 

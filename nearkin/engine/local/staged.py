@@ -83,7 +83,7 @@ def to_final_clusters(run: LocalRun) -> Clustering:
     """All stages of a run, the second measure's too if one is asked for."""
     second = run.settings.second
     if second is not None:
-        run.corpus.check(vector_columns(run, second.column))
+        run.corpus.check(vector_columns(run.columns, second.column))
     run.to_clusters()
     if second is None:
         return run.clustering()
@@ -140,11 +140,14 @@ def _run_second(run: LocalRun, first: Clustering) -> Second:
     survivors = np.flatnonzero(np.asarray(first.kept) & (np.asarray(first.kind) != EMPTY))
     places = places_of(documents.files, documents.rows)
     corpus = Subset(run.corpus, places[survivors])
-    columns = with_dimensions(corpus, vector_columns(run, then.column))
+    columns = with_dimensions(corpus, vector_columns(run.columns, then.column))
     spec = Spec(measure="cosine", unit="vector", n=columns.dimensions or 1)
     settings = replace(run.settings, **SECOND, spec=spec, threshold=then.threshold)
     folder = run.work.path / "then"
-    work = WorkFolder.resume(folder, {}) if (folder / MANIFEST).exists() else WorkFolder.create(folder, {})
+    if (folder / MANIFEST).exists():
+        work = WorkFolder.resume(folder, {})
+    else:
+        work = WorkFolder.create(folder, {}, durable=run.work.durable)
     rank = np.asarray(run.work.load("rank"))
 
     def order_of(own: Documents) -> np.ndarray:
@@ -162,9 +165,9 @@ SECOND: dict[str, Any] = {"then": None, "distance": None, "bands": None, "rows":
 """What of the first measure's request does not concern the second."""
 
 
-def vector_columns(run: LocalRun, column: str) -> Columns:
+def vector_columns(columns: Columns, column: str) -> Columns:
     """What the second measure reads."""
-    return replace(run.columns, text=None, tokens=None, vector=column, dimensions=None)
+    return replace(columns, text=None, tokens=None, vector=column, dimensions=None)
 
 
 def _follow(

@@ -1,55 +1,98 @@
 """The work folder of a run: stage results written atomically, and the manifest that says what is done."""
 
 import json
-import shutil
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from nearkin.errors import UsageError
-from nearkin.runtime.files import disk_errors, to_json, write_durably
+from nearkin.release import VERSION
+from nearkin.runtime.files import PRIVATE_FILE, disk_errors, sync_files, sync_folder, to_json, write_durably
+from nearkin.runtime.outputs import LOCK, PREVIOUS, RESULT
 
 MANIFEST = "manifest.json"
+UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, "spool", "then"})
+"""Entries that no stage relies on after it is done, or that look after themselves (`then` is a work folder of its own)."""
 
 
 class WorkFolder:
-    """A folder of stage results; a stage is done when the manifest says so, and its files are then complete."""
+    """A folder of stage results; a stage is done when the manifest says so, and its files are then complete.
 
-    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+    The files of a stage are synced before the manifest says that it is done, and the manifest lists their sizes. So after a
+    power cut a stage is either not done, or all that it wrote is there.
+    """
+
+    def __init__(self, path: Path, manifest: dict[str, Any], durable: bool = True) -> None:
         self.path = path
         self.manifest = manifest
+        self.durable = durable
+        self._seen: dict[str, FileState] = {}
 
     @classmethod
-    def create(cls, path: Path, identity: dict[str, Any], **other: Any) -> "WorkFolder":
-        """An empty one; `identity` is what a resumed run must share, `other` goes into the manifest beside it."""
+    def create(cls, path: Path, identity: dict[str, Any], *, durable: bool = True, **other: Any) -> "WorkFolder":
+        """Makes a work folder without results.
+
+        Args:
+            path: The folder; it may exist, without a manifest.
+            identity: What a resumed run must share, as JSON values.
+            durable: Whether the folder shall survive a power cut; False for one that nobody resumes.
+            **other: Further entries of the manifest.
+        """
         with disk_errors(path.parent):
-            shutil.rmtree(path, ignore_errors=True)
-            path.mkdir(parents=True)
-        work = cls(path, {"identity": identity, "stages": {}, **other})
+            path.mkdir(parents=True, exist_ok=True)
+        facts = {"nearkin": VERSION, "run": uuid4().hex, "identity": identity, "stages": {}, "files": []}
+        work = cls(path, {**facts, **other}, durable)
         work._save()
         return work
 
     @classmethod
     def resume(cls, path: Path, identity: dict[str, Any]) -> "WorkFolder":
-        """What a killed run left, if it was asked the same; else an error that names the difference."""
+        """Opens what a killed run left.
+
+        A stage whose files are not as the manifest says counts as not done, and so do the stages after it.
+
+        Raises:
+            UsageError: If there is nothing to resume, or something else was asked for. The message names the difference.
+        """
         try:
             manifest = json.loads((path / MANIFEST).read_bytes())
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} holds no run to resume ({error}); run without --resume") from error
         difference = first_difference(manifest["identity"], json.loads(json.dumps(identity)))
+        if not difference and manifest.get("nearkin") != VERSION:
+            difference = f"it was begun by nearkin {manifest.get('nearkin')} and this is nearkin {VERSION}"
         if difference:
             raise UsageError(f"cannot resume {path}: {difference}. Run with --overwrite to start again")
-        return cls(path, manifest)
+        work = cls(path, manifest)
+        work._forget_damaged_stages()
+        return work
+
+    def _forget_damaged_stages(self) -> None:
+        sizes = {name: state.size for name, state in self._files().items()}
+        recorded = self.manifest["files"]
+        for number, entry in enumerate(recorded):
+            if any(sizes.get(name) != size for name, size in entry["files"].items()):
+                for later in recorded[number:]:
+                    self.manifest["stages"].pop(later["stage"], None)
+                del recorded[number:]
+                return
 
     def done(self, stage: str) -> dict[str, Any] | None:
         """The facts a finished stage recorded, or None."""
         found: dict[str, Any] | None = self.manifest["stages"].get(stage)
         return found
+
+    @property
+    def has_results(self) -> bool:
+        """Whether a run that is resumed would find something here that is worth more than starting again."""
+        return bool(self.manifest["stages"]) or (self.path / "sketch" / "checkpoint.json").exists()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[dict[str, Any]]:
@@ -58,9 +101,36 @@ class WorkFolder:
         began = time.perf_counter()
         with disk_errors(self.path):
             yield facts
+            written = self._sync_new_files() if self.durable else {}
         facts["seconds"] = round(time.perf_counter() - began, 3)
+        # what is written twice belongs to the stage that wrote it last
+        kept = [
+            {**entry, "files": _without(entry["files"], written)} for entry in self.manifest["files"] if entry["stage"] != name
+        ]
+        self.manifest["files"] = [*kept, {"stage": name, "files": written}]
         self.manifest["stages"][name] = facts
         self._save()
+
+    def _sync_new_files(self) -> dict[str, int]:
+        """Syncs the files that were written since the last call, and the folders; returns their sizes."""
+        before, now = self._seen, self._files()
+        new = [name for name, state in now.items() if before.get(name) != state]
+        sync_files([self.path / name for name in new])
+        for folder in {self.path, *((self.path / name).parent for name in new)}:
+            sync_folder(folder)
+        self._seen = now
+        return {name: now[name].size for name in sorted(new)}
+
+    def _files(self) -> dict[str, "FileState"]:
+        found: dict[str, FileState] = {}
+        for entry in os.scandir(self.path):
+            if entry.name in UNRECORDED:
+                continue
+            below = Path(entry.path).rglob("*") if entry.is_dir(follow_symlinks=False) else [Path(entry.path)]
+            for path in below:
+                if path.is_file() and not path.is_symlink():
+                    found[path.relative_to(self.path).as_posix()] = FileState.of(path)
+        return found
 
     def folder(self, name: str) -> Path:
         """A folder for a stage's files, made if needed."""
@@ -79,13 +149,30 @@ class WorkFolder:
         """An array as a mapped file."""
         return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r"))
 
-    def remove(self) -> None:
-        """Takes the folder away."""
-        shutil.rmtree(self.path, ignore_errors=True)
-
     def _save(self) -> None:
         with disk_errors(self.path):
-            write_durably(self.path / MANIFEST, to_json(self.manifest))
+            if self.durable:
+                write_durably(self.path / MANIFEST, to_json(self.manifest), PRIVATE_FILE)
+            else:
+                (self.path / MANIFEST).write_bytes(to_json(self.manifest))
+
+
+class FileState(NamedTuple):
+    """What tells whether a file was written again."""
+
+    inode: int
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, path: Path) -> "FileState":
+        """Reads the state of a file."""
+        found = path.stat()
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _without(files: dict[str, int], names: Container[str]) -> dict[str, int]:
+    return {name: size for name, size in files.items() if name not in names}
 
 
 def first_difference(before: Any, now: Any, where: str = "") -> str | None:

@@ -1,0 +1,409 @@
+"""Output folders and files: what may be replaced, who is writing, and how a new result takes the place of the old one.
+
+The output OUT is made in the work folder OUT.partial beside it. One process at a time holds that folder, by a lock that the
+system releases when the process ends, however it ends. A finished result folder carries a marker that lists its files: only a
+folder that carries the marker and holds nothing else is ever replaced. Before the new result takes its name, the old one moves
+into the work folder; a process that finds it there, and nothing at OUT, moves it back.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nearkin.errors import UsageError
+from nearkin.runtime.files import PRIVATE_FILE, PRIVATE_FOLDER, disk_errors, replace_durably, sync_file, sync_tree, to_json
+
+MARKER = ".nearkin-output.json"
+"""The file that says that a folder is a result, and which files belong to it."""
+LOCK = ".nearkin-lock"
+"""The file of a work folder that its holder locks; it says who that is."""
+TEMPORARY = re.compile(r"^((?:.*/)?)\.([^/]+)\.\d+\.tmp$")
+PREVIOUS = "previous"
+"""The old result, inside the work folder, while the new one takes its place."""
+RESULT = "result"
+"""The new result, inside the work folder, until it is complete."""
+
+
+def is_output(folder: Path) -> bool:
+    """Returns whether a folder is the finished result of a run."""
+    return (folder / MARKER).is_file()
+
+
+def is_work_folder(folder: Path) -> bool:
+    """Returns whether a folder is the work folder of a run, running or killed."""
+    return (folder / LOCK).is_file()
+
+
+def work_folder_of(out: Path) -> Path:
+    """Returns the folder in which an output is made until it is complete.
+
+    Raises:
+        UsageError: If `out` is the root of the file system, or names the current folder or one above it.
+    """
+    place = _absolute(out)
+    if not place.name:
+        raise UsageError(f"{out} cannot be an output: it is the root of the file system; choose another --out")
+    return place.with_name(place.name + ".partial")
+
+
+def _absolute(path: Path) -> Path:
+    """Returns an absolute path without `.` and `..`; unlike `resolve` it does not follow the last link."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 (Path.absolute keeps `..`)
+
+
+# What may be replaced
+
+
+def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = True) -> None:
+    """Requires that writing an output cannot replace an input, and that the output is not read as an input next time.
+
+    Args:
+        out: The output folder or file.
+        inputs: The inputs of this run: files and folders, local paths. URLs are ignored.
+        marked: Whether the output is a folder with a marker, which input folders leave out when they are read.
+
+    Raises:
+        UsageError: If the output or its work folder is an input or contains one, or the output is inside an input folder and
+                would be read as one of its files.
+    """
+    local = [Path(path) for path in map(str, inputs) if "://" not in path]
+    real = _resolved(local)
+    for place in (_absolute(out), work_folder_of(out)):
+        for given, path in zip(local, real, strict=True):
+            if path == place.resolve():
+                raise UsageError(f"{out} cannot be the output: {place} is an input; choose another --out")
+            if place.resolve() in path.parents:
+                raise UsageError(f"{out} cannot be the output: {place} contains the input {given}; choose another --out")
+        _require_other_inodes(out, place, local)
+    for given, path in zip(local, real, strict=True):
+        inside = path in _absolute(out).resolve().parents and path.is_dir()
+        if inside and is_output(path):
+            raise UsageError(
+                f"{out} cannot be the output: it is inside {given}, which is the result of a run; choose another --out"
+            )
+        if inside and not marked:
+            raise UsageError(
+                f"{out} cannot be the output: it is inside the input folder {given}, so the next run would read it; "
+                "choose an --out outside of the inputs"
+            )
+
+
+def _resolved(paths: list[Path]) -> list[Path]:
+    """Returns paths without links. A corpus may be a hundred thousand files, so each folder is looked up once."""
+    folders = {folder: folder.resolve() for folder in {path.parent for path in paths}}
+    return [path.resolve() if path.is_symlink() or path.name == ".." else folders[path.parent] / path.name for path in paths]
+
+
+def _require_other_inodes(out: Path, place: Path, inputs: list[Path]) -> None:
+    """Requires that no input is or is in a folder by another name: bind mounts and letter case give one folder two names."""
+    if (folder := _identity(place)) is None:
+        return
+    above = {parent for path in inputs for parent in path.absolute().parents}
+    for path in (*inputs, *above):
+        if _identity(path) == folder:
+            raise UsageError(f"{out} cannot be the output: {place} is or contains an input ({path}); choose another --out")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Returns the device and inode of a path, or None if nothing is there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def require_replaceable_folder(out: Path) -> None:
+    """Requires that an existing folder is the result of a run and holds nothing else. An empty folder is replaceable too.
+
+    Raises:
+        UsageError: If it is not. The message says why.
+    """
+    advice = "move or delete it, or choose another --out"
+    if out.is_symlink():
+        raise UsageError(f"{out} is a symbolic link; give the folder that it points to with --out")
+    if not out.is_dir():
+        raise UsageError(f"{out} is a file, which is never replaced by a folder; {advice}")
+    place = _absolute(out)
+    if place.resolve() in (Path.cwd(), *Path.cwd().parents):
+        raise UsageError(f"{out} is the current folder or contains it, which is never replaced; choose another --out")
+    if next(out.iterdir(), None) is None:
+        return
+    marker = read_marker(out)
+    if marker is None:
+        raise UsageError(
+            f"{out} is not the result of a nearkin run (it has no {MARKER}), so --overwrite leaves it alone; {advice}"
+        )
+    own = set(marker["files"])
+    stranger = next((name for name in files_below(out) if name not in own and _written_for(name) not in own), None)
+    if stranger is not None:
+        raise UsageError(
+            f"{out} holds {stranger!r}, which no nearkin run wrote, so --overwrite leaves it alone; move it elsewhere first"
+        )
+
+
+def _written_for(name: str) -> str:
+    """Returns the file that a half-written file, as `write_durably` leaves it when it is killed, was to become."""
+    return TEMPORARY.sub(r"\1\2", name)
+
+
+def require_replaceable_file(out: Path, recognise: Callable[[Path], bool], what: str) -> None:
+    """Requires that an existing file is of the kind that a command writes.
+
+    Args:
+        out: The file.
+        recognise: Returns whether a file is of that kind. It may raise OSError or ValueError for what it cannot read.
+        what: The kind, for the message, for example "a file of pairs".
+
+    Raises:
+        UsageError: If it is not.
+    """
+    try:
+        same = out.is_file() and not out.is_symlink() and recognise(out)
+    except (OSError, ValueError):
+        same = False
+    if not same:
+        raise UsageError(
+            f"{out} exists and is not {what} that nearkin wrote, so it is never replaced; move or delete it, or "
+            "choose another --out"
+        )
+
+
+def files_below(folder: Path) -> Iterator[str]:
+    """Yields the files and links in a folder and below, relative, with slashes, but not the marker."""
+    for parent, folders, names in os.walk(folder):
+        links = [name for name in folders if Path(parent, name).is_symlink()]
+        for name in (*names, *links):
+            found = Path(parent, name).relative_to(folder).as_posix()
+            if found != MARKER:
+                yield found
+
+
+def read_marker(folder: Path) -> dict[str, Any] | None:
+    """Returns what the marker of a result says: `run`, `identity` and `files`; None if there is no marker that can be read."""
+    try:
+        marker: dict[str, Any] = json.loads((folder / MARKER).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return marker if isinstance(marker, dict) and isinstance(marker.get("files"), list) else None
+
+
+# Who is writing
+
+
+@dataclass
+class Claim:
+    """A work folder that this process holds alone, until `remove` or `release`.
+
+    Attributes:
+        out: The output that is made in it.
+        path: The work folder.
+    """
+
+    out: Path
+    path: Path
+    _handle: int
+    _made: list[Path] = field(default_factory=list)
+
+    @classmethod
+    def take(cls, out: Path, command: str) -> "Claim":
+        """Makes the work folder of an output if needed, and locks it.
+
+        A result that a killed process had moved aside, without putting the new one in its place, is moved back.
+
+        Args:
+            out: The output folder or file.
+            command: The name of the command, which another process that wants the folder is told.
+
+        Raises:
+            UsageError: If another process holds the folder, or it is not the work folder of a run.
+            RunError: If the folder cannot be made.
+        """
+        place, path = _absolute(out), work_folder_of(out)
+        with disk_errors(path.parent):
+            made = _make_folders(path.parent)
+            try:
+                handle = _lock(path, out)
+            except BaseException:
+                _remove_folders(made)
+                raise
+            claim = cls(place, path, handle, made)
+            try:
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, to_json(_holder(command)), 0)
+                claim._recover()
+            except BaseException:
+                claim.release()
+                raise
+        return claim
+
+    def _recover(self) -> None:
+        previous = self.path / PREVIOUS
+        if previous.is_dir() and not os.path.lexists(self.out):
+            replace_durably(previous, self.out)
+
+    def clear(self) -> None:
+        """Deletes what the work folder holds, but for the lock."""
+        # the manifest first: without it there is nothing to resume, whatever else is left
+        paths = sorted(self.path.iterdir(), key=lambda path: (path.name != "manifest.json", path.name))
+        for path in paths:
+            if path.name != LOCK:
+                _delete(path)
+
+    def remove(self) -> None:
+        """Deletes the work folder, and the folders above it that were made for it and are empty."""
+        self.clear()
+        with suppress(OSError):
+            # another process may take the folder between the two steps, and then keeps it
+            (self.path / LOCK).unlink()
+            self.path.rmdir()
+        self.release()
+        _remove_folders(self._made)
+
+    def release(self) -> None:
+        """Unlocks the work folder and leaves it as it is, for a run that resumes."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def publish_folder(self, staged: Path, run: str, identity: dict[str, Any], *, replaces: bool) -> None:
+        """Gives a complete result its name. The old result, if any, stays until then.
+
+        Args:
+            staged: The result, a folder inside the work folder.
+            run: The id of the run, by which a process that resumes it knows its own result.
+            identity: What was asked for, which a later `--resume` is compared with.
+            replaces: Whether a result that is there is replaced.
+
+        Raises:
+            UsageError: If what is at the output's name is not the result of a run, or must not be replaced.
+            RunError: If the file system refuses a step.
+        """
+        with disk_errors(self.out.parent):
+            marker = {"nearkin": 1, "run": run, "identity": identity, "files": sorted(files_below(staged))}
+            (staged / MARKER).write_text(json.dumps(marker, indent=1), "ascii")
+            sync_tree(staged)
+            if os.path.lexists(self.out):
+                if not replaces:
+                    raise UsageError(
+                        f"{self.out} has appeared while the run was working; resume it with --overwrite to replace it"
+                    )
+                require_replaceable_folder(self.out)
+                _delete(self.path / PREVIOUS)
+                replace_durably(self.out, self.path / PREVIOUS)
+            replace_durably(staged, self.out)
+
+    def publish_file(self, staged: Path, out: Path | None = None) -> None:
+        """Gives a complete file its name, over the old one if there is one.
+
+        Args:
+            staged: The file, inside the work folder.
+            out: Its name, if it is not the output itself but a file beside it.
+        """
+        with disk_errors(self.out.parent):
+            sync_file(staged)
+            replace_durably(staged, self.out if out is None else out)
+
+
+@contextmanager
+def claimed(out: Path, command: str) -> Iterator[Claim]:
+    """Holds the work folder of an output that is not resumed; it is cleared first, and deleted afterwards in any case."""
+    claim = Claim.take(out, command)
+    try:
+        with disk_errors(claim.path):
+            claim.clear()
+        yield claim
+    finally:
+        claim.remove()
+
+
+def _lock(path: Path, out: Path) -> int:
+    """Returns the handle of the locked lock file."""
+    while True:
+        require_work_folder(path)
+        with suppress(FileExistsError):
+            path.mkdir(PRIVATE_FOLDER)
+        try:
+            handle = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
+        except FileNotFoundError:
+            continue  # the holder has just finished and removed the folder
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = _identity(path / LOCK)
+            if held is not None and held == (os.fstat(handle).st_dev, os.fstat(handle).st_ino):
+                return handle
+        except BlockingIOError:
+            said = _said(handle)
+            os.close(handle)
+            raise UsageError(
+                f"{out} is being written by {said}; wait until it has ended, or stop it, or choose another --out"
+            ) from None
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def require_work_folder(path: Path) -> None:
+    """Requires that nothing is at a path, or the work folder of a run.
+
+    Raises:
+        UsageError: If something else is there.
+    """
+    if not os.path.lexists(path):
+        return
+    own = path.is_dir() and not path.is_symlink() and (is_work_folder(path) or next(path.iterdir(), None) is None)
+    # it may have been removed by its holder between the two looks
+    if not own and os.path.lexists(path):
+        raise UsageError(
+            f"{path} exists and is not the work folder of a nearkin run, so it is left alone; move or delete it, or "
+            "choose another --out"
+        )
+
+
+def _holder(command: str) -> dict[str, Any]:
+    since = time.strftime("%Y-%m-%d %H:%M:%S %z")
+    return {"command": command, "pid": os.getpid(), "host": socket.gethostname(), "since": since}
+
+
+def _said(handle: int) -> str:
+    try:
+        holder = json.loads(os.pread(handle, 4096, 0))
+        return f"{holder['command']} (pid {holder['pid']} on {holder['host']}, since {holder['since']})"
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _make_folders(folder: Path) -> list[Path]:
+    """Makes a folder and those above it; returns those that were made, the deepest first."""
+    missing = []
+    for parent in (folder, *folder.parents):
+        if os.path.lexists(parent):
+            break
+        missing.append(parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def _remove_folders(made: list[Path]) -> None:
+    for folder in made:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

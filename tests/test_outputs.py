@@ -1,0 +1,389 @@
+"""What may be replaced, who may write, and what a failure leaves: the promises of docs/files.md about outputs."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from nearkin.corpus import Columns
+from nearkin.engine.progress import Silent
+from nearkin.engine.settings import Settings
+from nearkin.errors import NearkinError, UsageError
+from nearkin.jobs import Job, SketchJob, dedup_job, pairs_job, sketch_job
+from nearkin.runtime.outputs import LOCK, MARKER, Claim, is_output, is_work_folder, work_folder_of
+from nearkin.spec import Spec
+
+TEXTS = ["one two three four five", "one two three four five", "six seven eight nine ten", "eleven twelve thirteen fourteen"]
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    path = tmp_path / "in" / "docs.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"id": list("abcd"), "text": TEXTS}), path)
+    return path
+
+
+def everything_below(folder: Path) -> dict[str, bytes | None]:
+    """Every file below a folder with its content, and every folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+
+
+def job(inputs: Path, out: Path, **other: Any) -> Job:
+    settings = {name: other.pop(name) for name in list(other) if name in Settings.__dataclass_fields__}
+    return Job((str(inputs),), out, other.pop("columns", Columns()), Settings(**settings), **other)
+
+
+def dedup(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
+    return dedup_job(job(inputs, out, **other), Silent())
+
+
+def pairs(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
+    return pairs_job(job(inputs, out, **other), False, Silent())
+
+
+def sketch(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
+    return sketch_job(SketchJob((str(inputs),), out, Columns(), Spec(), **other), Silent())
+
+
+COMMANDS: list[Callable[..., dict[str, Any]]] = [dedup, pairs, sketch]
+
+
+@pytest.mark.parametrize("run", COMMANDS)
+@pytest.mark.parametrize("out", ["in", "in/docs.parquet", ".", "..", "/", "link", "in/../in"])
+def test_an_output_never_replaces_or_contains_an_input(
+    run: Callable[..., dict[str, Any]], out: str, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("in")
+    before = everything_below(tmp_path)
+    for overwrite in (False, True):
+        with pytest.raises(UsageError):
+            run(Path("in"), Path(out), overwrite=overwrite)
+        assert everything_below(tmp_path) == before
+
+
+@pytest.mark.parametrize("run", [pairs, sketch])
+def test_a_file_inside_an_input_folder_is_refused(run: Callable[..., dict[str, Any]], docs: Path, tmp_path: Path) -> None:
+    """The next run would read it."""
+    with pytest.raises(UsageError, match="inside the input folder"):
+        run(docs.parent, docs.parent / "out.parquet")
+    assert sorted(everything_below(tmp_path)) == ["in", "in/docs.parquet"]
+
+
+def test_an_output_inside_an_input_folder_is_not_read(docs: Path) -> None:
+    out = docs.parent / "out"
+    first = dedup(docs.parent, out)
+    assert dedup(docs.parent, out, resume=True)["counts"] == first["counts"]
+    assert dedup(docs.parent, out, overwrite=True)["counts"] == first["counts"]
+    Claim.take(docs.parent / "other", "killed").release()
+    assert dedup(docs.parent, docs.parent / "third")["counts"] == first["counts"]
+
+
+def test_an_output_inside_a_result_is_refused(docs: Path, tmp_path: Path) -> None:
+    dedup(docs, tmp_path / "saved", save_signatures=True)
+    with pytest.raises(UsageError, match="which is the result of a run"):
+        dedup(tmp_path / "saved", tmp_path / "saved" / "again")
+
+
+def test_an_input_in_the_work_folder_is_not_deleted(docs: Path, tmp_path: Path) -> None:
+    inside = tmp_path / "out.partial" / "docs.parquet"
+    inside.parent.mkdir()
+    shutil.copy(docs, inside)
+    with pytest.raises(UsageError, match="not the work folder of a nearkin run"):
+        dedup(inside, tmp_path / "out", overwrite=True)
+    (inside.parent / LOCK).touch()
+    with pytest.raises(UsageError, match="contains the input"):
+        dedup(inside, tmp_path / "out", overwrite=True)
+    assert inside.exists()
+
+
+def test_an_output_that_is_an_input_under_another_name_is_refused(docs: Path, tmp_path: Path) -> None:
+    """A hard link has another path and the same inode."""
+    other = tmp_path / "other.parquet"
+    os.link(docs, other)
+    with pytest.raises(UsageError, match="is or contains an input"):
+        pairs(docs, other, overwrite=True)
+
+
+@pytest.mark.parametrize("run", COMMANDS)
+def test_overwrite_leaves_what_no_run_wrote(run: Callable[..., dict[str, Any]], docs: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "thesis.txt").write_text("years of work")
+    (tmp_path / "file").write_text("more of it")
+    pq.write_table(pa.table({"id_a": ["a"], "id_b": ["b"], "label": [1]}), tmp_path / "labels.parquet")
+    (tmp_path / "work.partial").mkdir()
+    (tmp_path / "work.partial" / "draft").touch()
+    before = everything_below(tmp_path)
+    for name in ("folder", "file", "labels.parquet", "work"):
+        with pytest.raises(UsageError, match="out"):
+            run(docs, tmp_path / name, overwrite=True)
+        assert everything_below(tmp_path) == before
+
+
+@pytest.mark.parametrize("stranger", ["notes.txt", "kept/notes.txt", "link"])
+def test_overwrite_leaves_a_result_that_holds_something_else(stranger: str, docs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    dedup(docs, out)
+    if stranger == "link":
+        (out / stranger).symlink_to(docs)
+    else:
+        (out / stranger).write_text("mine")
+    before = everything_below(tmp_path)
+    with pytest.raises(UsageError, match=f"holds '{stranger}', which no nearkin run wrote"):
+        dedup(docs, out, overwrite=True)
+    assert everything_below(tmp_path) == before
+    (out / stranger).unlink()
+    dedup(docs, out, overwrite=True)
+
+
+def test_overwrite_replaces_a_result(docs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    dedup(docs, out, save_signatures=True)
+    assert is_output(out)
+    dedup(docs, out, overwrite=True, annotate=True)
+    assert len(pq.read_table(out / "kept")) == 4
+    assert not (out / "signatures").exists()
+    nk.report(out)
+    dedup(docs, out, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir() if path.name != "in"] == ["out"]
+
+
+def test_the_old_result_stays_until_the_new_one_is_complete(docs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    dedup(docs, out)
+    before = everything_below(out)
+    bad = tmp_path / "in" / "bad.jsonl"
+    bad.write_text('{"text": 1\n')
+    with pytest.raises(NearkinError):
+        dedup(docs.parent, out, overwrite=True, on_error="fail")
+    assert everything_below(out) == before
+    assert not work_folder_of(out).exists()
+
+
+@pytest.mark.parametrize("run", [pairs, sketch])
+def test_overwrite_replaces_the_file_that_the_command_wrote(
+    run: Callable[..., dict[str, Any]], docs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "file"
+    run(docs, out)
+    with pytest.raises(UsageError, match="file exists"):
+        run(docs, out)
+    run(docs, out, overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "in"]
+
+
+def test_a_failure_before_the_first_stage_leaves_nothing(docs: Path, tmp_path: Path) -> None:
+    before = everything_below(tmp_path)
+    requests: list[dict[str, Any]] = [
+        {"columns": Columns(text="body")},
+        {"columns": Columns(id="number")},
+        {"columns": Columns(extra=("quality",)), "keep": "quality desc"},
+        {"then": "cosine:embedding:0.9"},
+        {"spec": Spec(base_hash="siphash", key_id="0123456789abcdef")},
+    ]
+    for request in requests:
+        for run in (dedup, pairs):
+            with pytest.raises(UsageError):
+                run(docs, tmp_path / "deep/er/out", **request)
+            assert everything_below(tmp_path) == before
+    with pytest.raises(UsageError, match="measure jaccard"):
+        pairs_job(job(docs, tmp_path / "deep/out", spec=Spec(measure="simhash")), False, Silent(), "containment")
+    with pytest.raises(UsageError, match="leave out --expand-exact"):
+        pairs_job(job(docs, tmp_path / "deep/out"), True, Silent(), "containment")
+    assert everything_below(tmp_path) == before
+
+
+def test_a_failure_in_the_first_stage_leaves_nothing_when_nothing_was_done(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": 1\n')
+    with pytest.raises(NearkinError):
+        dedup(path, tmp_path / "deep/er/out", on_error="fail")
+    assert sorted(everything_below(tmp_path)) == ["a.jsonl"]
+    path.write_text('{"text": "one"}\n')
+    dedup(path, tmp_path / "deep/er/out")
+
+
+def test_a_failed_count_of_shingles_leaves_nothing(docs: Path, tmp_path: Path) -> None:
+    before = everything_below(tmp_path)
+    commands = (["dedup", "--threshold", "1.5"], ["pairs", "--relation", "nearness"], ["sketch", "--k", "7"])
+    for name, *wrong in commands:
+        line = [name, str(docs), "--max-df", "0.5", "--out", str(tmp_path / "deep/out"), *wrong]
+        ended = subprocess.run([sys.executable, "-m", "nearkin", *line], capture_output=True, text=True, check=False)
+        assert (ended.returncode, "Traceback" in ended.stderr) == (2, False), ended.stderr
+        assert everything_below(tmp_path) == before
+
+
+def test_resume_of_a_finished_output_compares_what_is_asked(docs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = dedup(docs, out)
+    assert dedup(docs, out, resume=True) == json.loads(json.dumps(first))
+    assert dedup(docs, out, resume=True, workers=1, memory=1 << 30)["counts"] == first["counts"]
+    requests: list[tuple[dict[str, Any], str]] = [
+        ({"threshold": 0.5}, r"parameters\.threshold was 0\.8 and is 0\.5"),
+        ({"spec": Spec(measure="simhash")}, "spec"),
+        ({"columns": Columns(id="id")}, r"columns\.id was None and is 'id'"),
+        ({"annotate": True}, "annotate was False and is True"),
+        ({"save_signatures": True}, "save_signatures was False and is True"),
+    ]
+    for request, message in requests:
+        with pytest.raises(UsageError, match=message):
+            dedup(docs, out, resume=True, **request)
+    other = tmp_path / "in" / "other.jsonl"
+    other.write_text('{"text": "one"}\n')
+    with pytest.raises(UsageError, match=r"other\.jsonl was not there before"):
+        dedup(other, out, resume=True)
+    pq.write_table(pa.table({"id": ["a"], "text": ["changed"]}), docs)
+    with pytest.raises(UsageError, match=r"docs\.parquet has changed"):
+        dedup(docs, out, resume=True)
+
+
+def test_resume_of_finished_pairs_compares_what_is_asked(docs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pairs.parquet"
+    assert pairs(docs, out, threshold=0.5)["pairs"] == pairs(docs, out, threshold=0.5, resume=True)["pairs"]
+    with pytest.raises(UsageError, match=r"parameters\.threshold was 0\.5 and is 0\.8"):
+        pairs(docs, out, resume=True)
+    with pytest.raises(UsageError, match="expand_exact was False and is True"):
+        pairs_job(job(docs, out, threshold=0.5, resume=True), True, Silent())
+    pq.write_table(pa.table({"text": ["changed"]}), docs)
+    with pytest.raises(UsageError, match=r"docs\.parquet has changed"):
+        pairs(docs, out, threshold=0.5, resume=True)
+
+
+def test_equal_pairs_are_equal_files(docs: Path, tmp_path: Path) -> None:
+    pairs(docs, tmp_path / "a.parquet")
+    shutil.copytree(docs.parent, tmp_path / "copy")
+    pairs(tmp_path / "copy" / "docs.parquet", tmp_path / "b.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[Path]:
+    """An output that another process is writing."""
+    out = tmp_path / "out"
+    code = (
+        "import sys; from pathlib import Path; from nearkin.runtime.outputs import Claim;"
+        "Claim.take(Path(sys.argv[1]), 'nearkin dedup'); print('held', flush=True); sys.stdin.read()"
+    )
+    line = [sys.executable, "-c", code, str(out)]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        yield out
+        holder.kill()
+
+
+def write(inputs: Path, out: Path, **_: Any) -> Path:
+    return nk.dedup([inputs]).write(out)
+
+
+@pytest.mark.parametrize("run", [*COMMANDS, write])
+def test_a_second_run_into_the_same_output_fails_at_once(run: Any, held: Path, docs: Path) -> None:
+    """The message names the holder; --overwrite and --resume do not wait for it either."""
+    before = everything_below(held.parent)
+    for option in ({}, {"overwrite": True}):
+        with pytest.raises(UsageError, match=r"is being written by nearkin dedup \(pid \d+ on .+, since \d{4}-.+\)"):
+            run(docs, held, **option)
+    assert everything_below(held.parent) == before
+
+
+def test_a_killed_holder_frees_the_output(held: Path, docs: Path) -> None:
+    holder = json.loads((work_folder_of(held) / LOCK).read_bytes())
+    os.kill(holder["pid"], 9)
+    os.waitpid(holder["pid"], 0)
+    assert is_work_folder(work_folder_of(held))
+    dedup(docs, held)
+    assert not work_folder_of(held).exists()
+
+
+def test_a_lock_is_not_shared_inside_a_process(tmp_path: Path) -> None:
+    first = Claim.take(tmp_path / "out", "first")
+    with pytest.raises(UsageError, match="is being written by first"):
+        Claim.take(tmp_path / "out", "second")
+    first.remove()
+    Claim.take(tmp_path / "out", "second").remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_written_results_leave_foreign_folders_alone(tmp_path: Path) -> None:
+    foreign = tmp_path / "out.partial"
+    foreign.mkdir()
+    (foreign / "mine").touch()
+    with pytest.raises(UsageError, match="not the work folder of a nearkin run"):
+        nk.dedup(TEXTS).write(tmp_path / "out")
+    assert (foreign / "mine").exists()
+    nk.dedup(TEXTS).write(tmp_path / "other")
+    assert (tmp_path / "other" / MARKER).is_file()
+
+
+def test_an_old_result_that_was_moved_aside_comes_back(docs: Path, tmp_path: Path) -> None:
+    """As a kill between the two renames leaves it."""
+    out = tmp_path / "out"
+    dedup(docs, out)
+    before = everything_below(out)
+    claim = Claim.take(out, "killed")
+    out.rename(claim.path / "previous")
+    claim.release()
+    Claim.take(out, "another").remove()
+    assert everything_below(out) == before
+
+
+@pytest.fixture
+def saved(docs: Path, tmp_path: Path) -> Path:
+    dedup(docs, tmp_path / "saved", save_signatures=True)
+    return tmp_path / "saved"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--text", "body"], ["--tokens", "words"], ["--vector", "embedding"], ["--id", "id"], ["--measure", "simhash"],
+        ["--shingle", "chars:5"], ["--k", "64"], ["--seed", "3"], ["--slot-bits", "8"], ["--scheme", "classic"],
+        ["--base-hash", "murmur3"], ["--stem", "english"], ["--normalise", "nfkc"], ["--key-file", "env:NEARKIN_TEST_KEY"],
+    ],
+    ids=lambda option: option[0],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["dedup", "pairs"])
+def test_options_that_contradict_a_saved_run_are_refused(
+    command: str, option: list[str], saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nearkin.cli.app import run
+
+    monkeypatch.setenv("NEARKIN_TEST_KEY", "00112233445566778899aabbccddeeff")
+    assert run([command, str(saved), "--out", str(saved.with_name("out")), *option]) == 2
+    assert f"{option[0]}" in capsys.readouterr().err
+    assert not saved.with_name("out").exists()
+
+
+def test_options_that_agree_with_a_saved_run_are_accepted(saved: Path) -> None:
+    from nearkin.cli.app import run
+
+    line = [
+        "--text",
+        "text",
+        "--shingle",
+        "words:3",
+        "--measure",
+        "jaccard",
+        "--normalise",
+        "lower, nfkc",
+        "--threshold",
+        "0.5",
+    ]
+    assert run(["dedup", str(saved), "--out", str(saved.with_name("out")), *line]) == 0
+
+
+def test_a_saved_run_may_keep_its_signatures_again(saved: Path) -> None:
+    again = saved.with_name("again")
+    dedup(saved, again, save_signatures=True, bands=20, rows=4)
+    dedup(again, saved.with_name("third"), save_signatures=True, bands=10, rows=4)
+    assert (saved.with_name("third") / "signatures" / "signatures").stat().st_size > 0
