@@ -328,3 +328,33 @@ def rebuild(
         raise UsageError(f"give the URL of an empty store beside {source}, or --cut-back")
     new_secret = None if new_key_file is None else HashKey.read(new_key_file)
     say(anew(source, target, changes, threshold, secret, tables, cut_over, new_secret), json)
+
+
+@index.command("rotate-key")
+def rotate_key(
+    source: Annotated[str, typer.Argument(help="URL of the index.")],
+    target: Annotated[str, typer.Argument(help="URL of an empty store beside it, or of an unfinished copy.")],
+    new_key_file: Annotated[str, typer.Option(help="Secret key of the new index: a FILE, or env:NAME.", metavar="FILE")],
+    skip_without_text: Annotated[
+        bool, typer.Option("--skip-without-text", help="Leave out documents whose text was not kept.  [default: an error]")
+    ] = False,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Do not open the new index: the same command again brings what came since.")
+    ] = False,
+    json: o.Json = False,
+) -> None:
+    """Copy an index, every scope of it, into one with another secret key. The old key is not needed.
+
+    An interrupted copy continues when the same command is given again.
+
+    Examples:
+
+        nearkin index rotate-key sqlite:///kin.db sqlite:///next.db --new-key-file new.key --unfinished
+
+        nearkin index rotate-key sqlite:///kin.db sqlite:///next.db --new-key-file new.key
+    """
+    from nearkin.index.rebuilding import rotate_key as rotate
+    from nearkin.keys import HashKey
+
+    secret = HashKey.read(new_key_file)
+    say(rotate(source, target, secret, skip_without_text=skip_without_text, finish=not unfinished), json)

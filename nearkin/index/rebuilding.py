@@ -8,6 +8,7 @@ anybody writes to it.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain, takewhile
 from pathlib import Path
@@ -20,11 +21,13 @@ from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import TOUCHED, Changes, Entry, Written, batches
 from nearkin.index.index import INTERVAL, Index
 from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
+from nearkin.index.opening import open_index
 from nearkin.index.partial import of_pieces
 from nearkin.index.preparing import Checked, Shingled
+from nearkin.index.settings import IndexSettings
 from nearkin.index.store import Store
 from nearkin.index.stores.memory import MemoryStore
-from nearkin.index.stores.urls import with_passwords
+from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.keys import HashKey
 from nearkin.sketch.materials import Materials, shingle_facts
 from nearkin.spec import KEYED
@@ -93,6 +96,77 @@ def rebuild(
             # before the move: then the live one is the other
             specs = {"spec_before": live.spec.fingerprint, "spec_after": anew.spec.fingerprint}
             return {**(cut_over(live, anew) if cuts_over else beside(live, anew)), **specs}
+
+
+class Origin(NamedTuple):
+    """The store that documents are copied from, where its index cannot or need not be opened."""
+
+    store: Store
+    place: tuple[str, ...]
+
+
+def rotate_key(
+    source: str | Sequence[str], target: str, new_secret: HashKey, *, skip_without_text: bool = False, finish: bool = True
+) -> dict[str, Any]:
+    """Copies an index, every scope of it, into one with another secret key, from its texts.
+
+    The old key is not needed, so it may be lost. A copy that was interrupted continues when it is asked for again.
+
+    Args:
+        source: URL of the index.
+        target: URL of an empty store, or of an unfinished copy of this index.
+        new_secret: The key of the new index.
+        skip_without_text: Whether documents whose text was not kept are left out. By default they are an error.
+        finish: Whether the new index is opened. If not, nobody else may write to it, and the next call brings what has changed
+            since, and deletes what was deleted since.
+
+    Raises:
+        UsageError: If the target has documents of its own, the key is the same, a text was not kept, or the index has tables
+            that are hashed with the old key.
+    """
+    origin_index = open_index(source, IndexSettings(), True)
+    spec = origin_index.settings.spec
+    assert spec is not None
+    origin = Origin(origin_index.store, tuple(map(lasting, origin_index.urls)))
+    with closing(origin.store):
+        if spec.key_id == new_secret.id:
+            raise UsageError(f"{origin.store.url} has this key already (key id {spec.key_id}); generate a new one")
+        if spec.cut is not None or spec.frequencies is not None:
+            raise UsageError(f"the tables of {origin.store.url} are hashed with its old key; build an index from its inputs")
+        spec = replace(spec, base_hash=KEYED, hash_seed=0, key_id=new_secret.id)
+        kept: dict[str, Any] = {
+            name: getattr(origin_index.settings, name) for name in ("recall", "postings", "store_text", "documents")
+        }
+        with Index.open(
+            target,
+            spec,
+            origin_index.settings.threshold,
+            materials=Materials(new_secret),
+            follow=False,
+            cache=1,
+            max_document=ANY_SIZE,
+            **kept,
+        ) as anew:
+            accept(origin, anew)
+            left_out = _copy_texts(origin.store, anew, skip_without_text)
+            compared = _compared(origin.store, anew)
+            if finish:
+                _settle(anew)
+    return {**compared, "left_out": left_out, "key_id": new_secret.id, "finished": finish}
+
+
+def _copy_texts(source: Store, anew: Index, skip_without_text: bool) -> int:
+    """Makes a copy the same as its source; returns how many documents were left out because their text was not kept."""
+    left_out = 0
+    for scope, some in batches(chain(source.scan(), anew.store.scan())):
+        names = [entry.id for entry in some]
+        wanted = dict(zip(names, source.entries(scope, names), strict=True))
+        if skip_without_text and not anew.preparer.vectors:
+            missing = [name for name, entry in wanted.items() if entry is not None and entry.text is None]
+            left_out += len(missing)
+            wanted = {name: entry for name, entry in wanted.items() if name not in missing}
+        _bring(anew, scope, wanted, False)
+    return left_out
 
 
 def beside(live: Index, anew: Index) -> dict[str, Any]:
@@ -244,7 +318,7 @@ def _follow(log: Log, anew: Index) -> Brought:
     return total
 
 
-def accept(live: Index, anew: Index, *never: str) -> None:
+def accept(live: Index | Origin, anew: Index, *never: str) -> None:
     """Marks the target as being filled, so that nobody writes to it who takes it for an index of its own.
 
     Raises:
@@ -264,7 +338,7 @@ def accept(live: Index, anew: Index, *never: str) -> None:
     anew.look()
 
 
-def _carry_protection(live: Index, anew: Index) -> None:
+def _carry_protection(live: Index | Origin, anew: Index) -> None:
     """Keeps a copy from being served to everybody where the original was not."""
     if live.store.is_protected():
         anew.store.protect()

@@ -85,7 +85,7 @@ def keyed(tmp_path: Path) -> str:
     spec = Spec(base_hash=KEYED, key_id=secret.id)
     url = f"sqlite:///{tmp_path / 'kin.db'}"
     with nk.Index.open(url, spec, 0.8, materials=Materials(secret)) as index:
-        for scope in ("a b", "shop"):
+        for scope in (" a b ", "shop", "shop "):
             index.upsert_many(scope, [f"{WORDS} {number}" for number in range(3)], [str(number) for number in range(3)])
     return url
 
@@ -98,8 +98,8 @@ def test_a_new_key(keyed: str, tmp_path: Path) -> None:
     secret = HashKey.read(str(tmp_path / "new.key"))
     spec = Spec(base_hash=KEYED, hash_seed=0, key_id=secret.id)
     with nk.Index.open(following, spec, 0.8, materials=Materials(secret)) as index:
-        assert index.scopes() == ["a b", "shop"]
-        assert [match.id for match in index.query("a b", f"{WORDS} 0")] == ["0"]
+        assert index.scopes() == [" a b ", "shop", "shop "]
+        assert [match.id for match in index.query(" a b ", f"{WORDS} 0")] == ["0"]
         entry = index.get("shop", "2")
         assert entry is not None
         assert entry.text == f"{WORDS} 2"

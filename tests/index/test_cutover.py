@@ -17,7 +17,8 @@ from nearkin.errors import IncompatibleError, MovedError, RacedError, StoreError
 from nearkin.index.entry import TOUCHED, Changes, Written
 from nearkin.index.index import INTERVAL
 from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
-from nearkin.index.rebuilding import beside, cut_back, cut_over, rebuild
+from nearkin.index.partial import fold, seal
+from nearkin.index.rebuilding import beside, cut_back, cut_over, rebuild, rotate_key
 from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.index.upkeep import check
 from tests.index.conftest import STORES, Clock, Opener, corpus, empty_store
@@ -485,3 +486,97 @@ def test_a_new_key(tmp_path: Path) -> None:
         assert index.spec.key_id == new.id
         assert [entry.leader for entry in index.store.scan()] == before
         assert check(index).sound
+
+
+SCOPES = ["acme", "acme ", " acme", "a\tb", "line\nbreak", "trailing\\", "caf\u00e9", "cafe\u0301", ""]
+
+
+def of_a_lost_key(url: Any) -> tuple[nk.HashKey, dict[str, list[str]]]:
+    """An index of many scopes with names that a shell changes; returns its new key, and the texts of each scope."""
+    old = nk.HashKey(bytes(16))
+    texts = {scope: corpus(12, seed=3 + at) for at, scope in enumerate(SCOPES)}
+    with nk.Index.open(url, nk.Spec(base_hash="siphash", key_id=old.id), 0.7, materials=nk.Materials(old)) as index:
+        for scope, some in texts.items():
+            index.upsert_many(scope, some, [f"d{at}" for at in range(12)])
+    return nk.HashKey(bytes(range(16))), texts
+
+
+def standing(url: Any, key: nk.HashKey) -> dict[tuple[str, str], tuple[str | None, str, str]]:
+    with nk.Index.open(url, materials=nk.Materials(key)) as index:
+        assert check(index).sound
+        return {(e.scope, e.id): (e.text, e.leader, e.cluster) for e in index.store.scan()}
+
+
+def test_a_key_rotation_keeps_every_scope(url: Any, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if url == "memory://":
+        pytest.skip("memory is gone with its process")
+    target = str(empty_store("sqlite", request, tmp_path))
+    new, texts = of_a_lost_key(url)
+    found = rotate_key(url, target, new)
+    assert (found["documents"], found["finished"], found["key_id"]) == (12 * len(SCOPES), True, new.id)
+    kept = standing(target, new)
+    assert {key: text for key, (text, _, _) in kept.items()} == {
+        (scope, f"d{at}"): text for scope, some in texts.items() for at, text in enumerate(some)
+    }
+    assert kept == standing(url, nk.HashKey(bytes(16)))
+
+
+def test_a_key_rotation_is_resumed_and_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
+    new, _ = of_a_lost_key(source)
+    old = nk.HashKey(bytes(16))
+    calls = iter(range(100))
+    whole = nk.Index.upsert_many
+
+    def breaking(self: nk.Index, *given: Any) -> Any:
+        if next(calls) == 4:
+            raise StoreError("interrupted")
+        return whole(self, *given)
+
+    monkeypatch.setattr(nk.Index, "upsert_many", breaking)
+    with pytest.raises(StoreError, match="interrupted"):
+        rotate_key(source, target, new, finish=False)
+    monkeypatch.undo()
+    with nk.Index.open(target, materials=nk.Materials(new)) as index:
+        monkeypatch.setattr("nearkin.index.index.CLOSED", 0.0)
+        with pytest.raises(StoreError, match="is being made from"):
+            index.upsert("acme", "somebody else writes")
+    assert rotate_key(source, target, new, finish=False)["documents"] == 12 * len(SCOPES)
+    with nk.Index.open(source, materials=nk.Materials(old)) as index:
+        index.upsert("acme ", "a document that comes meanwhile, while the copy is not finished", "late")
+        assert index.remove("acme", "d0")
+        index.upsert("", "another text under an id that was copied already", "d1")
+    assert rotate_key(source, target, new)["documents"] == 12 * len(SCOPES)
+    assert standing(target, new).keys() == standing(source, old).keys()
+    assert ("acme", "d0") not in standing(target, new)
+    with pytest.raises(UsageError, match="has documents already"):
+        rotate_key(source, target, new)
+
+
+def test_a_key_rotation_says_what_has_no_text(tmp_path: Path) -> None:
+    source, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
+    new = nk.HashKey(bytes(range(16)))
+    with nk.Index.open(source, threshold=0.7) as index:
+        index.upsert_many("a", corpus(5), [f"d{at}" for at in range(5)])
+        for name in ("open", "closed"):
+            fold(index, "a", name, f"parts of {name} that come one by one")
+        seal(index, "a", "closed")
+    with pytest.raises(UsageError, match="not kept"):
+        rotate_key(source, target, new)
+    found = rotate_key(source, target, new, skip_without_text=True)
+    assert (found["documents"], found["left_out"]) == (5, 2)
+    with pytest.raises(UsageError, match="has this key already"):
+        rotate_key(target, source, new)
+
+
+def test_a_key_rotation_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
+    new, _ = of_a_lost_key(source)
+    path = tmp_path / "new.key"
+    path.write_text(bytes(range(16)).hex())
+    line = ["index", "rotate-key", source, target, "--new-key-file", str(path), "--json"]
+    assert command([*line, "--unfinished"]) == 0
+    assert not json.loads(capsys.readouterr().out)["finished"]
+    assert command(line) == 0
+    assert json.loads(capsys.readouterr().out)["documents"] == 12 * len(SCOPES)
+    assert sorted({scope for scope, _ in standing(target, new)}) == sorted(SCOPES)
