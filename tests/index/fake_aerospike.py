@@ -3,6 +3,10 @@
 It takes what the official client's helpers make (operations, batch records, compiled expressions) and refuses what the client
 or the server would: unknown policies, operations, types of values and keys, names too long, records over a megabyte. Batches
 run in an order of their own, and each of their records alone is atomic. Time passes when the test says so.
+
+What was seen of servers 8.1 and 6.4 is enforced: linearizable reads need a strongly consistent namespace; the Community Edition
+has no durable deletes, and where data is kept in a file it brings deleted records back at a cold start; a killed server loses
+the writes of the last second; records have a largest size; times to live need a namespace that expires records.
 """
 
 import random
@@ -18,7 +22,9 @@ from aerospike_helpers.batch.records import BatchRecord, BatchRecords, Read, Rem
 
 LIMIT = 1 << 20
 NEVER = int(aerospike.TTL_NEVER_EXPIRE)
-OK, NOT_FOUND, GENERATION, INVALID, EXISTS, TOO_BIG, FILTERED = 0, 2, 3, 4, 5, 13, 27
+OK, NOT_FOUND, GENERATION, INVALID, EXISTS, TOO_BIG = 0, 2, 3, 4, 5, 13
+FORBIDDEN, ENTERPRISE_ONLY, FILTERED = 22, 25, 27
+MOST_INDEXES = 256
 TIMES = {"total_timeout", "socket_timeout", "max_retries"}
 BATCH_POLICY = TIMES | {"replica", "read_mode_sc"}
 WRITE_POLICY = {"gen", "exists", "ttl", "expressions", "durable_delete"}
@@ -53,7 +59,16 @@ class Fault:
 @dataclass
 class Cluster:
     namespace: str = "test"
+    edition: str = "Community"
+    strong: bool = False
+    persistent: bool = False
+    record_size: int = LIMIT
+    expires: bool = True
     now: float = 0.0
+    deleted: dict[tuple[str, Any], Record] = field(default_factory=dict)
+    """The last version of each record that was deleted without a tombstone, as it is on the device still."""
+    history: list[tuple[float, tuple[str, Any], Record | None]] = field(default_factory=list)
+    """Time, place and earlier version of each write, oldest first."""
     records: dict[tuple[str, Any], Record] = field(default_factory=dict)
     indexes: set[tuple[str, str]] = field(default_factory=set)
     fault: Fault | None = None
@@ -77,6 +92,24 @@ class Cluster:
             del self.records[place]
             return None
         return held
+
+    def cold_start(self) -> None:
+        """The server starts again and reads its device; one that keeps its data in memory has lost it."""
+        if not self.persistent:
+            self.records.clear()
+            self.indexes.clear()
+        for place, held in self.deleted.items():
+            self.records.setdefault(place, held)
+        self.deleted.clear()
+
+    def kill(self, flushed: float = 1.0) -> None:
+        """The server is killed and starts again: the writes of the last second were not on the device yet."""
+        while self.history and self.history[-1][0] > self.now - flushed:
+            _, place, before = self.history.pop()
+            self.records.pop(place, None)
+            if before is not None:
+                self.records[place] = before
+        self.cold_start()
 
     def kind(self, kind: str) -> list[Record]:
         """All records of a set whose name ends so."""
@@ -104,6 +137,7 @@ class Client:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.linearizes = False
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -125,7 +159,7 @@ class Client:
             return done
 
     def batch_write(self, batch: BatchRecords, policy: dict[str, Any]) -> BatchRecords:
-        _known(policy, BATCH_POLICY)
+        self._require_mode(policy)
         assert isinstance(batch, BatchRecords)
         order = list(range(len(batch.batch_records)))
 
@@ -136,6 +170,10 @@ class Client:
             return batch
 
         return self._batch("batch_write", batch, batch.batch_records, policy, work)
+
+    def _require_mode(self, policy: dict[str, Any]) -> None:
+        _known(policy, BATCH_POLICY)
+        self.linearizes = policy.get("read_mode_sc") == aerospike.POLICY_READ_MODE_SC_LINEARIZE
 
     def _batch(self, name: str, batch: BatchRecords, what: Any, policy: Any, work: Callable[[int], Any]) -> BatchRecords:
         """One that is lost raises nothing: it has a code, and its records look as if they had never been sent."""
@@ -153,7 +191,7 @@ class Client:
         return batch
 
     def batch_read(self, keys: list[tuple[str, str, Any]], policy: dict[str, Any]) -> BatchRecords:
-        _known(policy, BATCH_POLICY)
+        self._require_mode(policy)
         batch = BatchRecords([Read(key, None, read_all_bins=True) for key in keys])
 
         def work(_: int) -> BatchRecords:
@@ -190,6 +228,8 @@ class Client:
         return kind, name
 
     def _read(self, place: tuple[str, Any], record: Any) -> dict[str, Any]:
+        if self.linearizes and not self.cluster.strong:
+            raise RefusedError(ENTERPRISE_ONLY)
         held = self.cluster.live(place)
         if held is None:
             raise RefusedError(NOT_FOUND)
@@ -218,12 +258,16 @@ class Client:
         out: dict[str, Any] = {}
         for operation in record.ops:
             _operate(operation, bins, out)
-        if sum(len(name) + _size(value) for name, value in bins.items()) > LIMIT:
+        if sum(len(name) + _size(value) for name, value in bins.items()) > self.cluster.record_size:
             raise RefusedError(TOO_BIG)
         ttl = policy["ttl"]
+        if ttl != NEVER and not self.cluster.expires:
+            raise RefusedError(FORBIDDEN)
         until = float("inf") if ttl == NEVER else self.cluster.now + ttl
         assert ttl == NEVER or 0 < ttl <= 10 * 365 * 86400
         generation = 1 if held is None else held.generation + 1
+        self.cluster.history.append((self.cluster.now, place, held))
+        self.cluster.deleted.pop(place, None)
         self.cluster.records[place] = Record(bins, generation, until, self.cluster.now)
         return out
 
@@ -250,6 +294,11 @@ class Client:
             raise RefusedError(NOT_FOUND)
         if policy.get("gen") == aerospike.POLICY_GEN_EQ and policy["generation"] != held.generation:
             raise RefusedError(GENERATION)
+        if policy.get("durable_delete") and self.cluster.edition == "Community":
+            raise RefusedError(ENTERPRISE_ONLY)
+        if self.cluster.persistent and not policy.get("durable_delete"):
+            self.cluster.deleted[place] = held
+        self.cluster.history.append((self.cluster.now, place, held))
         del self.cluster.records[place]
         return {}
 
@@ -263,13 +312,33 @@ class Client:
         assert datatype == aerospike.INDEX_NUMERIC
         if (kind, bin_) in self.cluster.indexes:
             raise exception.IndexFoundError()
+        if len(self.cluster.indexes) == MOST_INDEXES:
+            raise exception.IndexFoundMaxCount()
         self.cluster.indexes.add((kind, bin_))
 
     def info_all(self, command: str) -> dict[str, tuple[None, str]]:
+        if not command.startswith("sets/"):
+            return {"node": (None, f"{command}\t{self._described(command)}\n")}
         _, namespace, kind = command.split("/")
         held = [record for place, record in self.cluster.records.items() if place[0] == kind]
         used = sum(_size(record.bins) for record in held)
         return {"node": (None, f"{command}\tns={namespace}:set={kind}:objects={len(held)}:data_used_bytes={used};\n")}
+
+
+    def _described(self, command: str) -> str:
+        """What a node says of itself, its namespace and its indexes."""
+        cluster = self.cluster
+        if command == "edition":
+            return f"Aerospike {cluster.edition} Edition"
+        if command == f"sindex-list:namespace={cluster.namespace}":
+            return "".join(f"ns={cluster.namespace}:indexname={kind}_{bin_}:set={kind};" for kind, bin_ in cluster.indexes)
+        if command.startswith("get-config:") and "namespace=" in command.rpartition(";")[2]:
+            period = 120 if cluster.expires else 0
+            return f"nsup-period={period};max-record-size={cluster.record_size};strong-consistency={cluster.strong}".lower()
+        if command.startswith("get-config:"):
+            return "ERROR:4:bad parameter"
+        assert command == f"namespace/{cluster.namespace}"
+        return f"objects={len(cluster.records)};storage-engine={'device' if cluster.persistent else 'memory'}"
 
 
 class Query:
@@ -289,7 +358,8 @@ class Query:
             raise exception.IndexNotFound()
         self._where = predicate[2], predicate[3]
 
-    def results(self) -> list[tuple[Any, dict[str, int], dict[str, Any]]]:
+    def results(self, policy: dict[str, Any]) -> list[tuple[Any, dict[str, int], dict[str, Any]]]:
+        _known(policy, {"expressions"})
         cluster, kind = self._client.cluster, self._kind
 
         def work(_: int) -> list[tuple[Any, dict[str, int], dict[str, Any]]]:
@@ -297,6 +367,8 @@ class Query:
             for place in [place for place in cluster.records if place[0] == kind]:
                 held = cluster.live(place)
                 if held is None or (self._where is not None and held.bins.get(self._where[0]) != self._where[1]):
+                    continue
+                if policy and not self._client._evaluate(policy["expressions"], held):
                     continue
                 bins = {name: held.bins[name] for name in self._bins if name in held.bins}
                 found.append(((cluster.namespace, kind, None, b""), {"gen": held.generation, "ttl": 0}, bins))

@@ -62,9 +62,10 @@ from nearkin.index.stores.aerospike_steps import (
 )
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry
 
-MOST_POSTINGS = 20_000
-MOST_BYTES = 480_000
-"""Of a document: while it is changed, its record holds it twice."""
+POSTING_SHARE = 52
+"""Bytes of a record's limit for each posting that a bucket may hold: 20,000 in a record of 1 MiB."""
+DOCUMENT_SHARE = 0.457
+"""Share of a record's limit that a document may take: while it is changed, its record holds it twice."""
 AT_ONCE = 1000
 LEADER_LIVES, MEMBER_LIVES = 4, 2
 """Times to live after which the server drops what `expire` did not."""
@@ -84,10 +85,14 @@ class AerospikeStore:
     def __init__(
         self, records: Records, most: int, expected: int, record_ttl: float | None = None, bucket_ttl: float | None = None
     ) -> None:
-        if most > MOST_POSTINGS:
+        largest = records.namespace.record_size // POSTING_SHARE
+        if most > largest:
             raise UsageError(
-                f"max_bucket={most:,} is more than a record of {records.url} has room for; give at most {MOST_POSTINGS:,}"
+                f"max_bucket={most:,} is more than a record of {records.url} has room for; give at most {largest:,}"
             )
+        if record_ttl is not None or bucket_ttl is not None:
+            records.namespace.require_expiry()
+        self._most_bytes = int(DOCUMENT_SHARE * records.namespace.record_size)
         self._records = records
         self._keeps_keys = record_ttl is not None or bucket_ttl is not None
         lives = [None if record_ttl is None else times * record_ttl for times in (LEADER_LIVES, MEMBER_LIVES)]
@@ -270,16 +275,16 @@ class AerospikeStore:
     def _keep(self, plan: Plan, entry: Entry, keys: np.ndarray | None) -> None:
         """A document as it is to be; one that stays where it stands keeps its keys, whose groups are renewed."""
         packed, name = pack_entry(entry), _field(entry.scope, entry.id)
-        if len(packed) > MOST_BYTES:
+        if len(packed) > self._most_bytes:
             raise UsageError(
-                f"the document {entry.id[:60]!r} takes {len(packed):,} bytes, more than the {MOST_BYTES:,} that a record of "
-                f"{self.url} has room for; lower max_document, or keep no texts (store_text=False)"
+                f"the document {entry.id[:60]!r} takes {len(packed):,} bytes, more than the {self._most_bytes:,} that a record "
+                f"of {self.url} has room for; lower max_document, or keep no texts (store_text=False)"
             )
         known = b""
         if self._keeps_keys and entry.posted:
             known = plan.held[name].now.keys if keys is None else keys.astype("<u8").tobytes()
             if keys is None:
-                plan.touched.append(np.frombuffer(known, "<u8"))
+                plan.renewed.append((entry.word, np.frombuffer(known, "<u8")))
         if self._keeps_keys or not plan.held[name].now.ref or plan.held[name].now.ref != entry.ref:
             plan.numbered.append((entry.ref, name))
         leader = 0 if entry.is_leader else _number(entry.scope, entry.leader)
@@ -296,7 +301,8 @@ class AerospikeStore:
                 raise RacedError("a representative is not there any more")
             then = held[name].then
             if name not in plan.documents and held[name].step and (then.ref != entry.ref or then.leader):
-                raise BusyError("another step takes a representative out; try again")
+                self._steps.free([name])
+                raise BusyError("another step removes a representative; try again")
         for standing in changes.stood:
             self._make_sure_it_stands(standing, plan)
 
@@ -307,9 +313,10 @@ class AerospikeStore:
         seen = self._steps.visible(joined).values()
         now = _entry(plan.held[_field(entry.scope, entry.id)].now)
         standing.hold(now and now.leader, (version.ref for version in seen if version.ref and version.leader == number))
-        for one in held.values():
-            if one.step and one.then.leader == number:
-                raise BusyError("another document is being resolved to one that goes; try again")
+        joining = [name for name, one in held.items() if one.step and one.then.leader == number]
+        if joining:
+            self._steps.free(joining)
+            raise BusyError("another document is being resolved to a representative that is removed; try again")
 
     def close(self) -> None:
         self._records.close()

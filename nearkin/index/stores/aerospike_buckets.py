@@ -23,7 +23,9 @@ GROUP = 16
 LEAST_BITS, MOST_BITS = 16, 32
 """Even an index expected to be tiny gets 65,536 groups, which take two thousand million postings before they are full."""
 ROOM = 30_000
-"""Postings of a group, about two thirds of the record limit of 1 MB; the rest is for what one batch may bring."""
+"""Postings of a group, at most."""
+POSTING_COST = 35
+"""Bytes of a record's limit for each posting of a full group: two thirds of them, the rest is for what one batch may bring."""
 
 
 class Span(NamedTuple):
@@ -46,6 +48,7 @@ class Buckets:
 
     def __init__(self, records: Records, bits: int, most: int, ttl: int) -> None:
         self._records, self._bits, self._most, self._ttl = records, bits, most, ttl
+        self._room = min(ROOM, records.namespace.record_size // POSTING_COST)
         self._api, self._maps = records.library.aerospike, records.library.maps
         expressions = records.library.expressions
         size = expressions.MapSize(None, expressions.MapBin("m")).compile()
@@ -78,7 +81,7 @@ class Buckets:
             for group, items in groups.items()
         ]
         answers = self._records.run(writes)
-        limit = min(self._most, ROOM)
+        limit = min(self._most, self._room)
         return [group for group, answer in zip(groups, answers, strict=True) if answer.bins["m"] > limit]
 
     def remove(self, spans: Iterable[Span]) -> None:
@@ -93,13 +96,6 @@ class Buckets:
             self._records.change(KIND, group, [*operations, self._count], self._ttl, there=True)
             for group, operations in groups.items()
         )
-        self._records.run(writes, (NOT_FOUND,))
-
-    def touch(self, keys: np.ndarray) -> None:
-        """Renews the time that the groups of keys live."""
-        operation = self._records.library.operations.touch()
-        groups = sorted({self._group(key) for key in keys.tolist()})
-        writes = (self._records.change(KIND, group, [operation], self._ttl, there=True) for group in groups)
         self._records.run(writes, (NOT_FOUND,))
 
     def trim(self, groups: list[int]) -> None:
@@ -123,9 +119,13 @@ class Buckets:
         for key, word in sorted(postings):
             buckets[key].append(word)
         most = self._most
-        while sum(min(len(words), most) for words in buckets.values()) > ROOM:
-            most = max(most // 2, 1)
-        return [POSTING.pack(key, word) for key, words in buckets.items() for word in words[: max(len(words) - most, 0)]]
+        while most > 1 and sum(min(len(words), most) for words in buckets.values()) > self._room:
+            most //= 2
+        over = [(word, key) for key, words in buckets.items() for word in words[: max(len(words) - most, 0)]]
+        kept = [(word, key) for key, words in buckets.items() for word in words[max(len(words) - most, 0) :]]
+        # more buckets than the group has room for: those of the oldest documents go
+        over += sorted(kept)[: max(len(kept) - self._room, 0)]
+        return [POSTING.pack(key, word) for word, key in over]
 
     def counts(self) -> dict[str, int]:
         """Postings that are there, and that were evicted."""

@@ -17,6 +17,8 @@ from nearkin.index.move import Move, News
 from nearkin.index.stores.aerospike_records import EXISTS, GENERATION, NOT_FOUND, Found, Records
 
 META, MOVE, GENERATIONS = "meta", "move", "generation"
+FINISHED = "finished"
+"""Name of the record that says below which number every step has ended: `v`, and `n` while it is being raised."""
 Refuse = Callable[[int], None]
 """Refuses every step that is under way and was made under another epoch than this."""
 
@@ -71,16 +73,25 @@ class Moves:
         settled = self._records.replacement(META, MOVE, {"v": held.bins["n"]}, self._never, held.generation)
         self._records.run([settled], (GENERATION, NOT_FOUND))
 
-    def look(self, epoch: int | None) -> None:
-        """Whether a step of this epoch may go on; to be asked when its plan is written.
+    def look(self, epoch: int | None, step: int) -> None:
+        """Checks whether a step may go on; to be called when its plan is written.
+
+        Args:
+            epoch: Epoch that the step was made under; None for any.
+            step: Number of the step.
 
         Raises:
-            MovedError: It was made under another one.
+            MovedError: If the store is in another epoch.
+            RacedError: If the step took so long to begin that its number counts as finished; it needs a new one.
         """
-        if epoch is not None:
-            (held,) = self._records.read(META, [MOVE])
-            if _announced(held) is not None or _move(held).epoch != epoch:
-                raise MovedError(f"{self._records.url} is being moved")
+        names = [MOVE, FINISHED] if epoch is not None else [FINISHED]
+        if self._records.keeps_deletions:
+            names.remove(FINISHED)
+        found = dict(zip(names, self._records.read(META, names), strict=True)) if names else {}
+        if epoch is not None and (_announced(found[MOVE]) is not None or _move(found[MOVE]).epoch != epoch):
+            raise MovedError(f"{self._records.url} is being moved")
+        if (finished := found.get(FINISHED)) is not None and step < max(finished.bins.values()):
+            raise RacedError(f"{self._records.url}: the step took too long to begin; try again")
 
     def count(self) -> Any:
         """A write that raises the generation."""

@@ -1,18 +1,24 @@
 """Records of Aerospike through the official client: batches of reads and writes, one query, and its errors as ours."""
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import islice
+from itertools import count, islice
 from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from nearkin.errors import MissingExtraError, StoreError, UsageError
+from nearkin.index.stores.aerospike_namespace import Namespace
 
 NOT_FOUND, GENERATION, EXISTS, FILTERED = 2, 3, 5, 27
 """Codes of single records that a caller may expect."""
+UNAVAILABLE, TOO_BIG = 11, 13
+"""Codes of a partition that no node owns at the moment (the cluster migrates), and of a record that is too large."""
 SOME_FAILED = -16
 """Code of a batch some of whose records have another code than success."""
 PORT, TIMEOUT, CONNECTING = 3000, 30.0, 5.0
+SCAN_TRIES, SCAN_PAUSE = 6, 0.25
+"""Attempts of a query while partitions change their owner, and seconds before the second one; the pause doubles."""
 AT_ONCE = 2000
 """Records of a batch: below the server's own bound (`batch-max-requests`)."""
 LONGEST_LIFE = 10 * 365 * 86400
@@ -63,17 +69,25 @@ class Records:
     """Sets of one namespace; a record is named by its kind (the set) and a key, text or number.
 
     Args:
-        client: Connected.
-        library: Of it.
-        namespace: That must exist.
-        prefix: Of the sets' names.
-        url: To be shown.
-        durable: Whether deletes leave tombstones, as strongly consistent namespaces want (Enterprise servers).
+        client: A connected client of the library.
+        library: The modules of the client.
+        namespace: The namespace, which must exist.
+        prefix: First part of the sets' names.
+        url: The store's URL without a password.
+        durable: Whether deletions are durable (Enterprise Edition).
+
+    Attributes:
+        keeps_deletions: Whether a deleted record stays deleted when the server starts again.
     """
 
-    def __init__(self, client: Any, library: Library, namespace: str, prefix: str, url: str, durable: bool) -> None:
-        self.library, self.url = library, url
-        self._client, self._namespace, self._prefix, self._durable = client, namespace, prefix, durable
+    def __init__(self, client: Any, library: Library, namespace: Namespace, prefix: str, url: str, durable: bool) -> None:
+        self.library = library
+        self.url = url
+        self.namespace = namespace
+        self.keeps_deletions = durable or not namespace.persistent
+        self._client = client
+        self._prefix = prefix
+        self._durable = durable
         api, milliseconds = library.aerospike, int(1000 * TIMEOUT)
         times = {"total_timeout": milliseconds, "socket_timeout": milliseconds}
         # what one process has written another one must see: from the master, and in order where the namespace keeps order
@@ -81,8 +95,10 @@ class Records:
             **times,
             "max_retries": 2,
             "replica": api.POLICY_REPLICA_MASTER,
-            "read_mode_sc": api.POLICY_READ_MODE_SC_LINEARIZE,
         }
+        if namespace.strong:
+            # other namespaces refuse the mode
+            self._reading["read_mode_sc"] = api.POLICY_READ_MODE_SC_LINEARIZE
         # a write that is sent twice would find its own generation changed
         self._writing = {**times, "max_retries": 0}
 
@@ -97,17 +113,19 @@ class Records:
         library = Library.load()
         parts = urlsplit(url)
         namespace = parts.path.strip("/")
-        shown = f"aerospike://{parts.netloc.rpartition('@')[2]}/{namespace}"
+        place = f"aerospike://{parts.netloc.rpartition('@')[2]}/{namespace}"
         if not parts.hostname or not namespace or "/" in namespace:
-            raise UsageError(f"{shown} names no namespace: aerospike://host:port/namespace")
+            raise UsageError(f"{place} names no namespace: aerospike://host:port/namespace")
         options = parse_qs(parts.query)
         if unknown := sorted(set(options) - {"set", "durable_delete"}):
-            raise UsageError(f"{shown} has the unknown option {unknown[0]!r}; there are set and durable_delete")
-        prefix, durable = options.get("set", ["nearkin"])[0], options.get("durable_delete", ["false"])[0]
+            raise UsageError(f"{place} has the unknown option {unknown[0]!r}; there are set and durable_delete")
+        prefix = options.get("set", ["nearkin"])[0]
+        durable = options.get("durable_delete", ["auto"])[0]
         if not prefix.isidentifier() or len(prefix) > 40:
             raise UsageError(f"set={prefix!r} is no plain name of at most 40 letters")
-        if durable not in ("true", "false"):
-            raise UsageError(f"durable_delete={durable!r} is neither true nor false")
+        if durable not in ("auto", "true", "false"):
+            raise UsageError(f"durable_delete={durable!r} is not one of auto, true, false")
+        shown = f"{place}?set={prefix}"
         known = {"user": parts.username, "password": parts.password}
         config = {
             "hosts": [(parts.hostname, parts.port or PORT)],
@@ -116,14 +134,22 @@ class Records:
         }
         with _failing(library, shown):
             client = library.aerospike.client(config)
-        return cls(client, library, namespace, prefix, shown, durable == "true")
+            try:
+                edition = _answers(client, "edition")
+                if not edition:
+                    raise StoreError(f"{shown}: no node of the cluster answers")
+                described = Namespace.read(namespace, lambda command: _fields(_answers(client, command)), edition[0])
+                return cls(client, library, described, prefix, shown, described.deletes_durably(durable))
+            except BaseException:
+                client.close()
+                raise
 
     def _failing(self) -> AbstractContextManager[None]:
         return _failing(self.library, self.url)
 
     def key(self, kind: str, name: str | int) -> tuple[str, str, str | int]:
         """As the client names a record."""
-        return self._namespace, f"{self._prefix}_{kind}", name
+        return self.namespace.name, f"{self._prefix}_{kind}", name
 
     def life(self, seconds: float | None) -> int:
         """A time to live as a record carries it: never the namespace's default, which would drop what should stay."""
@@ -159,6 +185,11 @@ class Records:
         """As `exchange`, of all bins; those that are not named go."""
         replaces = self.library.aerospike.POLICY_EXISTS_REPLACE
         return self.exchange(kind, name, self.put(bins), ttl, generation, exists=replaces)
+
+    def overwriting(self, kind: str, name: str | int, bins: dict[str, Any], ttl: int) -> Any:
+        """Returns a write of all bins of a record that exists, whatever it is; other bins are deleted."""
+        policy = {"exists": self.library.aerospike.POLICY_EXISTS_REPLACE, "ttl": ttl}
+        return self.library.batch.Write(self.key(kind, name), self.put(bins), policy=policy)
 
     def removal(self, kind: str, name: str | int, generation: int | None = None) -> Any:
         """Of a record, or only of one that is as it was read."""
@@ -215,32 +246,57 @@ class Records:
 
     def _judge(self, record: Any, expected: Sequence[int]) -> None:
         if record.result != 0 and record.result not in expected:
-            about = record.message or f"the record {record.key[2]!r} of {record.key[1]} was refused"
+            if record.result == TOO_BIG:
+                raise UsageError(
+                    f"{self.url}: a record of {record.key[1]} is larger than the {self.namespace.record_size:,} bytes that the "
+                    "namespace takes; lower max_document or max_bucket, or keep no texts (store_text=False)"
+                )
+            about = record.message or f"a record of {record.key[1]} was refused"
             raise _failed(self.url, f"{about}: {_named(self.library, record.result)}")
 
     def scan(self, kind: str, *bins: str) -> list[dict[str, Any]]:
-        """Bins of every record of a kind, in no order."""
-        return self._queried(kind, bins, None)
+        """Returns bins of every record of a kind, in no order."""
+        return self._queried(kind, bins, None, {})
+
+    def scan_older(self, kind: str, seconds: float, *bins: str) -> list[dict[str, Any]]:
+        """Returns bins of the records of a kind that were not written for so long, by the server's clock."""
+        return self._queried(kind, bins, None, {"expressions": self.older(seconds)})
+
+    def older(self, seconds: float) -> Any:
+        """Returns a filter for records that were not written for so long, by the server's clock."""
+        expressions = self.library.expressions
+        return expressions.GE(expressions.SinceUpdateTime(), int(1000 * seconds)).compile()
 
     def where(self, kind: str, bin_: str, value: int, *bins: str) -> list[dict[str, Any]]:
         """Bins of the records of a kind that hold a number in an indexed bin."""
-        return self._queried(kind, bins, self.library.predicates.equals(bin_, value))
+        return self._queried(kind, bins, self.library.predicates.equals(bin_, value), {})
 
-    def _queried(self, kind: str, bins: Sequence[str], predicate: Any) -> list[dict[str, Any]]:
+    def _queried(self, kind: str, bins: Sequence[str], predicate: Any, policy: dict[str, Any]) -> list[dict[str, Any]]:
         with self._failing():
-            query = self._client.query(*self.key(kind, 0)[:2])
-            query.select(*bins)
-            if predicate is not None:
-                query.where(predicate)
-            return [record[2] for record in query.results()]
+            for attempt in count():
+                query = self._client.query(*self.key(kind, 0)[:2])
+                query.select(*bins)
+                if predicate is not None:
+                    query.where(predicate)
+                try:
+                    return [record[2] for record in query.results(policy)]
+                except self.library.errors.AerospikeError as error:
+                    if error.code != UNAVAILABLE or attempt + 1 == SCAN_TRIES:
+                        raise
+                time.sleep(SCAN_PAUSE * 2**attempt)
+        raise AssertionError("unreachable")
 
     def index(self, kind: str, bin_: str) -> None:
-        """A secondary index over a bin of numbers."""
+        """Makes a secondary index over a bin of numbers, unless it exists."""
         namespace, named, _ = self.key(kind, 0)
+        name = f"{named}_{bin_}"
         with self._failing():
+            # the client polls for seconds for an index that exists already, so look first
+            if all(f"indexname={name}:" in f"{text}:" for text in _answers(self._client, f"sindex-list:namespace={namespace}")):
+                return
             try:
                 numbers = self.library.aerospike.INDEX_NUMERIC
-                self._client.index_single_value_create(namespace, named, bin_, numbers, f"{named}_{bin_}")
+                self._client.index_single_value_create(namespace, named, bin_, numbers, name)
             except self.library.errors.IndexFoundError:
                 return
 
@@ -248,10 +304,10 @@ class Records:
         """Bytes of a kind, as the nodes count them, replicas included."""
         namespace, named, _ = self.key(kind, 0)
         with self._failing():
-            answers = self._client.info_all(f"sets/{namespace}/{named}")
+            answers = _answers(self._client, f"sets/{namespace}/{named}")
         total = 0
-        for _, text in answers.values():
-            fields = dict(part.split("=", 1) for part in (text or "").strip().strip(";").split(":") if "=" in part)
+        for text in answers:
+            fields = _fields([text.replace(":", ";")])
             # servers before 7 count memory and device apart
             names = ("data_used_bytes",) if "data_used_bytes" in fields else ("memory_data_bytes", "device_data_bytes")
             total += sum(int(fields.get(name, 0)) for name in names)
@@ -260,6 +316,18 @@ class Records:
     def close(self) -> None:
         """The connection."""
         self._client.close()
+
+
+def _answers(client: Any, command: str) -> list[str]:
+    """Returns what the nodes answer to an info command, without the command."""
+    answers = client.info_all(command).values()
+    return [(text or "").removeprefix(command).strip() for _, text in answers]
+
+
+def _fields(answers: list[str]) -> dict[str, str]:
+    """Returns the fields name=value; of the first node's answer."""
+    parts = answers[0].split(";") if answers else []
+    return dict(part.split("=", 1) for part in parts if "=" in part)
 
 
 @contextmanager

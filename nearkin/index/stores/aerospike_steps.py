@@ -10,17 +10,20 @@ import numpy as np
 
 from nearkin.errors import RacedError, StoreError
 from nearkin.index.stores.aerospike_buckets import Buckets, Span
-from nearkin.index.stores.aerospike_moves import Moves
+from nearkin.index.stores.aerospike_moves import FINISHED, META, Moves
 from nearkin.index.stores.aerospike_records import EXISTS, FILTERED, GENERATION, NOT_FOUND, Records
 
 DOCUMENTS, REFS, STEPS, EVENTS = "documents", "refs", "steps", "events"
-PENDING, COMMITTED, ABORTED = 1, 2, 3
+PENDING, COMMITTED, ABORTED, DONE = 1, 2, 3, 4
+"""States of a plan. One that is done says in `d` how it ended, where the server would bring a deleted plan back."""
 LEASE = 20.0
 """Seconds of the server's clock without a sign of life after which a step is taken over."""
 WAIT = 60.0
 """Seconds that a step waits for others in its way."""
-PART = 400_000
-"""Bytes of a plan that go into one record."""
+PART = 0.38
+"""Share of a record's limit that a part of a plan fills."""
+PURGED = 500
+"""Steps of this process after which plans that are done are deleted."""
 ROUNDS = 50
 
 
@@ -81,8 +84,8 @@ class Plan:
         numbered: (number, field) of documents that are new or renewed.
         fresh: Numbers among these that are new.
         gone: Numbers of documents that go.
-        touched: Keys whose groups are renewed.
         events: As JSON.
+        renewed: (word, keys) of postings that are there, whose groups get their whole time to live again.
         resolves: Whether the generation rises.
         epoch: That the step was made under; None for any.
     """
@@ -94,8 +97,8 @@ class Plan:
     numbered: list[tuple[int, str]] = field(default_factory=list)
     fresh: list[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
-    touched: list[np.ndarray] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
+    renewed: list[tuple[int, np.ndarray]] = field(default_factory=list)
     resolves: bool = False
     epoch: int | None = None
 
@@ -109,13 +112,13 @@ class Plan:
         yield from (["event", text] for text in self.events)
         yield from (["resolves"] for _ in range(self.resolves))
 
-    def parts(self) -> Parts:
-        """In pieces that records have room for; at least one."""
+    def parts(self, most: int) -> Parts:
+        """Returns the items in pieces of at most so many bytes, about; at least one piece."""
         parts: Parts = [[]]
         size = 0
         for item in self.items():
             cost = sum(len(value) if isinstance(value, (bytes, str)) else 9 for value in item) + 8
-            if size + cost > PART and parts[-1]:
+            if size + cost > most and parts[-1]:
                 parts.append([])
                 size = 0
             parts[-1].append(item)
@@ -146,6 +149,9 @@ class Steps:
         self._never = records.life(None)
         self._left: set[int] = set()
         """Steps of this process that it could not end."""
+        self._part_bytes = int(PART * records.namespace.record_size)
+        self._flushed = max(LEASE, 2 * records.namespace.flush_seconds)
+        self._until_purge = PURGED
 
     # -- reading
 
@@ -177,7 +183,7 @@ class Steps:
     def _states(self, steps: Iterable[int]) -> dict[int, int | None]:
         names = sorted(steps)
         found = self._records.read(STEPS, names) if names else []
-        return {name: None if one is None else one.bins["t"] for name, one in zip(names, found, strict=True)}
+        return {name: None if one is None else _state(one.bins) for name, one in zip(names, found, strict=True)}
 
     def free(self, fields: Sequence[str]) -> dict[str, Held]:
         """Documents' records that no step holds; those that were cut off are ended.
@@ -187,10 +193,12 @@ class Steps:
         """
         held = self.held(fields)
         for step in {one.step for one in held.values() if one.step}:
-            if not self.end(step, step in self._left):
+            state = self.end(step, step in self._left)
+            if not state:
                 raise BusyError(f"{self._records.url}: a document is being changed by another step; try again")
-            # a lock that came after its step had been taken back: nobody else knows of it
-            self._settle(step, [name for name, one in held.items() if one.step == step], committed=False)
+            # a lock that came after its step had been taken back, or whose release a killed server lost
+            locked = [name for name, one in held.items() if one.step == step]
+            self._settle(step, locked, committed=state == COMMITTED)
         return self.held(fields) if any(one.step for one in held.values()) else held
 
     # -- running
@@ -203,10 +211,11 @@ class Steps:
             plan: What it does.
             sure: Raises RacedError if what the step relies on does not hold, now that it holds its documents.
         """
-        parts, crowded = plan.parts(), list[int]()
+        parts = plan.parts(self._part_bytes)
+        crowded: list[int] = []
         try:
             self._begin(step, parts, plan.epoch)
-            self._moves.look(plan.epoch)
+            self._moves.look(plan.epoch, step)
             if plan.documents:
                 self._lock(step, plan)
                 crowded = self._enter(plan)
@@ -223,16 +232,19 @@ class Steps:
             self._try_to_complete(step, parts)
         try:
             self._buckets.trim(crowded)
+            self._purge_if_due()
         except StoreError:
-            # the step is done; what is too full is looked at again with the next posting
+            # the step is done; what is too full, or done, is looked at again with the next one
             return
 
     def _begin(self, step: int, parts: Parts, epoch: int | None) -> None:
         bins = {"q": step, "t": PENDING, "c": len(parts), "p": parts[0], **({} if epoch is None else {"m": epoch})}
         self._records.run([self._records.creation(STEPS, step, self._records.put(bins), self._never)])
-        others = zip(_part_names(step, len(parts)), parts[1:], strict=True)
         self._records.run(
-            self._records.creation(STEPS, name, self._records.put({"p": part}), self._never) for name, part in others
+            self._records.creation(
+                STEPS, _part_name(step, at), self._records.put({"p": part, "w": step, "a": at}), self._never
+            )
+            for at, part in enumerate(parts[1:], 1)
         )
 
     def _lock(self, step: int, plan: Plan) -> None:
@@ -255,9 +267,8 @@ class Steps:
         """What nobody sees before the documents it is of; returns groups that may be too full."""
         life, put = self._lives[0], self._records.put
         self._records.run(self._records.change(REFS, ref, put({"f": name}), life) for ref, name in plan.numbered)
-        if plan.touched:
-            self._buckets.touch(np.concatenate(plan.touched))
-        return self._buckets.put((word, keys) for word, keys, _ in plan.entering)
+        # a group may have expired while a document in it was alive, so its postings are put again, which renews the group
+        return self._buckets.put([*plan.renewed, *((word, keys) for word, keys, _ in plan.entering)])
 
     def _commit(self, step: int) -> None:
         operations = self._records.put({"t": COMMITTED})
@@ -297,8 +308,11 @@ class Steps:
             How it ended; 0 if it is under way; ABORTED, too, if nothing is known of it any more.
         """
         while (found := self._records.read(STEPS, [step])[0]) is not None:
+            if found.bins["t"] == DONE:
+                self._left.discard(step)
+                return _state(found.bins)
             state = COMMITTED if found.bins["t"] == COMMITTED else ABORTED
-            more: dict[str, Any] = {} if mine else {"expressions": self._old()}
+            more: dict[str, Any] = {} if mine else {"expressions": self._records.older(LEASE)}
             operations = self._records.put({"t": state})
             claim = self._records.exchange(STEPS, step, operations, self._never, found.generation, **more)
             (answer,) = self._records.run([claim], (GENERATION, NOT_FOUND, FILTERED))
@@ -318,10 +332,6 @@ class Steps:
         others = self._records.read(STEPS, _part_names(step, header["c"]))
         return [header["p"], *(found.bins["p"] if found is not None else [] for found in others)]
 
-    def _old(self) -> Any:
-        expressions = self._records.library.expressions
-        return expressions.GE(expressions.SinceUpdateTime(), int(1000 * LEASE)).compile()
-
     def _carry_out(self, step: int, parts: Parts, state: int) -> None:
         """All of it can be done twice; the documents come last, for nobody else changes them before, and then the plan."""
         items: dict[str, list[list[Any]]] = {}
@@ -336,10 +346,18 @@ class Steps:
         elif fields:
             self._take_back(items)
         self._settle(step, fields, state == COMMITTED)
-        removals = (self._records.removal(STEPS, name) for name in _part_names(step, len(parts)))
-        self._records.run(removals, (NOT_FOUND,))
-        self._records.run([self._records.removal(STEPS, step)], (NOT_FOUND,))
+        self._finish(step, len(parts), state)
         self._left.discard(step)
+
+    def _finish(self, step: int, parts: int, state: int) -> None:
+        """Deletes a plan, or where the server would bring it back marks it as done, until `purge`."""
+        removals = (self._records.removal(STEPS, name) for name in _part_names(step, parts))
+        self._records.run(removals, (NOT_FOUND,))
+        if self._records.keeps_deletions:
+            self._records.run([self._records.removal(STEPS, step)], (NOT_FOUND,))
+        else:
+            done = {"q": step, "t": DONE, "d": state}
+            self._records.run([self._records.overwriting(STEPS, step, done, self._never)], (NOT_FOUND,))
 
     def _complete(self, step: int, items: dict[str, list[list[Any]]], again: bool) -> None:
         if again:
@@ -374,9 +392,61 @@ class Steps:
                 life = self._life(version)
                 bins = {"f": name, **version.bins()}
                 writes.append(self._records.replacement(DOCUMENTS, name, bins, life, one.generation))
+            elif not self._records.keeps_deletions:
+                # a deleted record would come back with the document in it; this one says that there is none
+                bins = {"f": name, "r": 0}
+                writes.append(self._records.replacement(DOCUMENTS, name, bins, self._never, one.generation))
             else:
                 writes.append(self._records.removal(DOCUMENTS, name, one.generation))
         self._records.run(writes, (GENERATION, NOT_FOUND))
+
+    # -- plans that are done
+
+    def _purge_if_due(self) -> None:
+        self._until_purge -= 1
+        if self._until_purge <= 0:
+            self._until_purge = PURGED
+            self.purge()
+
+    def purge(self) -> None:
+        """Deletes the plans that are done, where they had to be kept.
+
+        A deleted plan comes back when the server starts again, and must not be carried out then. So before plans are deleted, a
+        record says below which number every step has ended. That number is first announced: a step whose plan is written later
+        finds the announcement and takes a new number, and a plan that was written before is found by the second look.
+        """
+        if self._records.keeps_deletions:
+            return
+        old = {bins["q"] for bins in self._records.scan_older(STEPS, self._flushed, "q", "t") if bins.get("t") == DONE}
+        if not old:
+            return
+        wanted = min([max(old) + 1, *(number for number in self._numbers() if number not in old)])
+        self._raise_finished({"n": wanted})
+        reached = min([wanted, *(number for number in self._numbers() if number not in old)])
+        self._raise_finished({"v": reached})
+        self._records.run((self._records.removal(STEPS, step) for step in sorted(old) if step < reached), (NOT_FOUND,))
+
+    def _numbers(self) -> list[int]:
+        return [bins["q"] for bins in self._records.scan(STEPS, "q") if "q" in bins]
+
+    def _raise_finished(self, bins: dict[str, int]) -> None:
+        """Writes a number, unless a larger one is there."""
+        while True:
+            (held,) = self._records.read(META, [FINISHED])
+            if held is None:
+                write = self._records.creation(META, FINISHED, self._records.put(bins), self._never)
+            elif any(held.bins.get(name, 0) < value for name, value in bins.items()):
+                write = self._records.exchange(META, FINISHED, self._records.put(bins), self._never, held.generation)
+            else:
+                return
+            (answer,) = self._records.run([write], (EXISTS, GENERATION, NOT_FOUND))
+            if answer.code == 0:
+                return
+
+    def _finished(self) -> int:
+        """The number below which every step has ended; 0 where plans that are done are deleted at once."""
+        (held,) = [None] if self._records.keeps_deletions else self._records.read(META, [FINISHED])
+        return 0 if held is None else int(held.bins.get("v", 0))
 
     def refuse(self, epoch: int) -> None:
         """No step that is under way, and was made under another epoch, can commit any more; who runs it takes it back."""
@@ -392,18 +462,26 @@ class Steps:
     def promised(self) -> list[dict[str, Any]]:
         """Lines for the log of steps that are committed and may not have written them yet, as their records will be."""
         lines: list[dict[str, Any]] = []
+        finished = self._finished()
         for bins in self._records.scan(STEPS, "q", "t", "c", "p"):
-            if bins.get("t") == COMMITTED:
+            if bins.get("t") == COMMITTED and bins["q"] >= finished:
                 items = [item for part in self._parts(bins["q"], bins) for item in part]
                 texts = [text for kind, *rest in items if kind == "event" for text in rest]
                 lines += [{"o": bins["q"], "i": at, "j": text} for at, text in enumerate(texts)]
         return lines
 
     def repair(self) -> None:
-        """Ends every step that was cut off."""
-        for bins in self._records.scan(STEPS, "t", "q"):
-            if "q" in bins:
+        """Ends every step that was cut off, and deletes plans of finished steps that a restart of the server brought back."""
+        finished = self._finished()
+        ghosts: list[int | str] = []
+        for bins in self._records.scan(STEPS, "t", "q", "w", "a"):
+            if "w" in bins and bins["w"] < finished:
+                ghosts.append(_part_name(bins["w"], bins["a"]))
+            elif "q" in bins and bins["q"] < finished:
+                ghosts.append(bins["q"])
+            elif "q" in bins and bins["t"] != DONE:
                 self.end(bins["q"], bins["q"] in self._left)
+        self._records.run((self._records.removal(STEPS, name) for name in ghosts), (NOT_FOUND,))
 
 
 def pause(attempt: int) -> None:
@@ -417,10 +495,19 @@ def _held(found: Any) -> Held:
     return Held(found.generation, found.bins.get("s", 0), Version.of(found.bins), Version.of(found.bins, "n"))
 
 
+def _state(bins: dict[str, Any]) -> int:
+    """Returns the state of a plan; of one that is done, how it ended."""
+    return int(bins["d"] if bins["t"] == DONE else bins["t"])
+
+
 def _keys(packed: bytes) -> np.ndarray:
     return np.frombuffer(bytes(packed), "<u8")
 
 
 def _part_names(step: int, parts: int) -> list[str]:
     """Of the records of a plan after the first, which is in the step's own."""
-    return [f"{step}/{at}" for at in range(1, parts)]
+    return [_part_name(step, at) for at in range(1, parts)]
+
+
+def _part_name(step: int, at: int) -> str:
+    return f"{step}/{at}"
