@@ -13,7 +13,19 @@ import nearkin as nk
 from tests.index.fake_aerospike import Cluster
 from tests.services import postgres_server, redis_server
 
-STORES = ["memory", "sqlite", "redis", "postgres", "sharded", "aerospike", "aerospike-server"]
+STORES = [
+    "memory",
+    "sqlite",
+    "redis",
+    "postgres",
+    "sharded",
+    "aerospike",
+    "aerospike-file",
+    "aerospike-strong",
+    "aerospike-server",
+]
+"""Of Aerospike: the Community Edition with data in memory, the same with data in a file and a cold start before each opening,
+the Enterprise Edition with a strongly consistent namespace, all three in this process; and a real server."""
 AEROSPIKE = "NEARKIN_AEROSPIKE"
 Opener = Callable[..., nk.Index]
 
@@ -63,8 +75,12 @@ def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> "str
     if kind == "sharded":
         kinds = ("sqlite", "redis", "postgres")
         return [str(empty_store(one, request, folder)) for one in kinds]
-    if kind == "aerospike":
-        request.getfixturevalue("aerospike_cluster")
+    if kind in ("aerospike", "aerospike-file", "aerospike-strong"):
+        cluster: Cluster = request.getfixturevalue("aerospike_cluster")
+        cluster.persistent = kind != "aerospike"
+        cluster.restarts = kind == "aerospike-file"
+        if kind == "aerospike-strong":
+            cluster.edition, cluster.strong = "Enterprise", True
         return f"aerospike://127.0.0.1:3000/test?set=test{number}"
     if kind == "aerospike-server":
         if AEROSPIKE not in os.environ:

@@ -9,6 +9,7 @@ has no durable deletes, and where data is kept in a file it brings deleted recor
 the writes of the last second; records have a largest size; times to live need a namespace that expires records.
 """
 
+import copy
 import random
 import threading
 import time
@@ -64,9 +65,11 @@ class Cluster:
     persistent: bool = False
     record_size: int = LIMIT
     expires: bool = True
+    restarts: bool = False
+    """Whether the server is restarted before each client connects."""
     now: float = 0.0
-    deleted: dict[tuple[str, Any], Record] = field(default_factory=dict)
-    """The last version of each record that was deleted without a tombstone, as it is on the device still."""
+    deleted: dict[tuple[str, Any], list[Record]] = field(default_factory=dict)
+    """Versions of each record deleted without a tombstone; any of them may be the newest that is still on the device."""
     history: list[tuple[float, tuple[str, Any], Record | None]] = field(default_factory=list)
     """Time, place and earlier version of each write, oldest first."""
     records: dict[tuple[str, Any], Record] = field(default_factory=dict)
@@ -84,6 +87,8 @@ class Cluster:
         """As `aerospike.client`."""
         assert set(config) <= {"hosts", "connect_timeout", "user", "password"}
         assert ("user" in config) == ("password" in config)
+        if self.restarts:
+            self.cold_start()
         return Client(self)
 
     def live(self, place: tuple[str, Any]) -> Record | None:
@@ -98,8 +103,8 @@ class Cluster:
         if not self.persistent:
             self.records.clear()
             self.indexes.clear()
-        for place, held in self.deleted.items():
-            self.records.setdefault(place, held)
+        for place, versions in self.deleted.items():
+            self.records.setdefault(place, copy.deepcopy(self.order.choice(versions)))
         self.deleted.clear()
 
     def kill(self, flushed: float = 1.0) -> None:
@@ -297,7 +302,8 @@ class Client:
         if policy.get("durable_delete") and self.cluster.edition == "Community":
             raise RefusedError(ENTERPRISE_ONLY)
         if self.cluster.persistent and not policy.get("durable_delete"):
-            self.cluster.deleted[place] = held
+            earlier = [before for _, written, before in self.cluster.history if written == place and before is not None]
+            self.cluster.deleted[place] = [*earlier, held]
         self.cluster.history.append((self.cluster.now, place, held))
         del self.cluster.records[place]
         return {}
@@ -324,7 +330,6 @@ class Client:
         used = sum(_size(record.bins) for record in held)
         return {"node": (None, f"{command}\tns={namespace}:set={kind}:objects={len(held)}:data_used_bytes={used};\n")}
 
-
     def _described(self, command: str) -> str:
         """What a node says of itself, its namespace and its indexes."""
         cluster = self.cluster
@@ -337,7 +342,8 @@ class Client:
             return f"nsup-period={period};max-record-size={cluster.record_size};strong-consistency={cluster.strong}".lower()
         if command.startswith("get-config:"):
             return "ERROR:4:bad parameter"
-        assert command == f"namespace/{cluster.namespace}"
+        if command != f"namespace/{cluster.namespace}":
+            return "type=unknown"
         return f"objects={len(cluster.records)};storage-engine={'device' if cluster.persistent else 'memory'}"
 
 

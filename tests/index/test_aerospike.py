@@ -16,11 +16,12 @@ import nearkin as nk
 from nearkin.errors import MissingExtraError, RacedError, StoreError, UsageError
 from nearkin.index.entry import TOUCHED, Changes, Written
 from nearkin.index.move import COPYING, Move
-from nearkin.index.stores import aerospike_buckets
+from nearkin.index.stores import aerospike_buckets, aerospike_records, aerospike_steps
+from nearkin.index.stores.aerospike_namespace import Namespace
 from nearkin.index.stores.aerospike_steps import LEASE
 from nearkin.index.upkeep import check, compact
 from tests.index.conftest import corpus
-from tests.index.fake_aerospike import Cluster, Fault
+from tests.index.fake_aerospike import Cluster, Fault, Query, Record
 from tests.services import free_port
 
 URL = "aerospike://127.0.0.1:3000/test"
@@ -542,8 +543,8 @@ def test_a_group_keeps_below_the_record_limit(cluster: Cluster, monkeypatch: pyt
 
 
 def test_bounds_of_a_record(cluster: Cluster) -> None:
-    with pytest.raises(UsageError, match="max_bucket=20,001"):
-        opened(max_bucket=20_001)
+    with pytest.raises(UsageError, match=r"max_bucket=20,200 .* at most 20,164"):
+        opened(max_bucket=20_200)
     with opened() as index:
         with pytest.raises(UsageError, match="store_text=False"):
             index.upsert("a", " ".join(corpus(2000, share=0.0)), "long")
@@ -556,12 +557,15 @@ def test_urls(cluster: Cluster) -> None:
     for url in (*bad, f"{URL}?durable_delete=yes"):
         with pytest.raises(UsageError):
             nk.Index.open(url)
+    with pytest.raises(UsageError, match="Community Edition"):
+        nk.Index.open(f"{URL}?durable_delete=true")
+    cluster.edition = "Enterprise"
     with nk.Index.open("aerospike://user:secret@h:3001/test?set=other&durable_delete=true", threshold=0.7) as index:
-        assert index.store.url == "aerospike://h:3001/test"
+        assert index.store.url == "aerospike://h:3001/test?set=other"
         cluster.log.clear()
         index.upsert("a", TEXT, "x")
         assert writes_of(cluster, "other_steps")[-1].policy == {"durable_delete": True}
-    with pytest.raises(StoreError, match="NamespaceNotFound"):
+    with pytest.raises(StoreError, match="no namespace 'other'"):
         nk.Index.open("aerospike://h/other")
 
 
@@ -574,3 +578,220 @@ def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "aerospike", None)
     with pytest.raises(MissingExtraError, match=r"nearkin\[aerospike\]"):
         nk.Index.open(URL)
+
+
+# -- what servers were seen to do
+
+
+@pytest.fixture
+def device(cluster: Cluster) -> Cluster:
+    """A server of the Community Edition that keeps its data in a file."""
+    cluster.persistent = True
+    return cluster
+
+
+def test_community_edition_is_never_asked_for_linearizable_reads(cluster: Cluster) -> None:
+    with opened() as index:
+        assert index.upsert("a", TEXT, "x").kind == "new"
+        assert index.query("a", NEAR)[0].id == "x"
+
+
+def test_strongly_consistent_namespaces_are_read_linearizably(cluster: Cluster) -> None:
+    cluster.edition, cluster.strong = "Enterprise", True
+    with opened() as index:
+        index.upsert("a", TEXT, "x")
+        cluster.log.clear()
+        index.get("a", "x")
+    modes = {policy["read_mode_sc"] for name, _, policy in cluster.log if name == "batch_read"}
+    assert modes == {aerospike.POLICY_READ_MODE_SC_LINEARIZE}
+
+
+def test_enterprise_edition_deletes_durably_without_being_told(cluster: Cluster) -> None:
+    cluster.edition, cluster.persistent = "Enterprise", True
+    with opened() as index:
+        index.upsert("a", TEXT, "x")
+        index.remove("a", "x")
+    assert not cluster.deleted
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_a_cold_start_brings_nothing_back(device: Cluster, name: str) -> None:
+    """Plans and documents that were deleted come back on the device, and nothing changes by it, however often."""
+    with opened() as index:
+        two_clusters(index)
+        WORKS[name](index)
+        for entry in list(index.store.scan()):
+            index.upsert("a", f"{TEXT} changed again {entry.id}", entry.id)
+        index.remove("a", "y")
+        before = contents(index)
+        postings = index.store.counts()["postings"]
+    for _ in range(5):
+        device.cold_start()
+        device.now += LEASE
+        with opened() as index:
+            index.store.counts()
+            assert contents(index) == before
+            assert index.get("a", "y") is None
+            assert check(index).sound
+            assert index.store.counts()["postings"] == postings
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_a_process_that_dies_before_a_cold_start(device: Cluster, name: str) -> None:
+    """At every call: the step is done or not after the restart, and what comes back is harmless."""
+    before, after, calls = outcomes(device, WORKS[name])
+    saved = copy.deepcopy(device.records)
+    for at in range(1, calls + 1):
+        device.records = copy.deepcopy(saved)
+        device.deleted.clear()
+        dying = opened()
+        device.fault = Fault(at, "half", forever=True)
+        with suppress(StoreError):
+            WORKS[name](dying)
+        device.fault = None
+        device.cold_start()
+        device.now += LEASE
+        with opened() as index:
+            assert contents(index) in (before, after), at
+            assert check(index).sound, (at, check(index))
+        device.cold_start()
+        with opened() as index:
+            assert contents(index) in (before, after), at
+            assert check(index).sound, (at, check(index))
+
+
+def test_finished_plans_are_deleted_in_the_end_and_ignored_when_they_come_back(
+    device: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aerospike_steps, "PURGED", 10)
+    with opened() as index:
+        for number in range(35):
+            index.upsert("a", f"{TEXT} {number}", str(number % 5))
+            device.now += 3
+        assert len(device.kind("steps")) < 20
+        before = contents(index)
+    states = {held.bins.get("t") for versions in device.deleted.values() for held in versions}
+    assert {aerospike_steps.PENDING, aerospike_steps.COMMITTED} <= states
+    for _ in range(5):
+        device.cold_start()
+        device.now += LEASE
+        with opened() as index:
+            index.store.counts()
+            assert contents(index) == before
+            assert check(index).sound
+
+
+def test_a_step_whose_number_counts_as_finished_takes_a_new_one(device: Cluster) -> None:
+    with opened() as index:
+        index.upsert("a", TEXT, "x")
+        (number,) = index.store.reserve(1)
+        device.records[("nearkin_meta", "finished")] = Record({"v": number + 3}, 1, float("inf"), 0.0)
+        assert index.upsert("a", corpus(1)[0], "y").kind == "new"
+        assert check(index).sound
+
+
+def test_a_killed_server_loses_its_last_second_and_the_index_is_sound(device: Cluster) -> None:
+    with opened() as index:
+        for number, text in enumerate(corpus(20, seed=3)):
+            index.upsert("a", text, str(number))
+            device.now += 0.3
+        index.remove("a", "19")
+    device.kill()
+    device.now += LEASE
+    with opened() as index:
+        index.store.counts()
+        assert {str(number) for number in range(16)} <= {entry.id for entry in index.store.scan()}
+        assert check(index).sound
+
+
+def test_a_namespace_with_small_records_takes_batches(cluster: Cluster) -> None:
+    cluster.record_size = 128 << 10
+    with pytest.raises(UsageError, match="max_bucket=10,000"):
+        opened()
+    with opened(max_bucket=2000) as index:
+        texts = corpus(1000, seed=4)
+        kinds = [outcome.kind for outcome in index.upsert_many("a", texts)]
+        assert kinds.count("new") > 500
+        assert check(index).sound
+
+
+def test_a_namespace_with_tiny_records_is_refused(cluster: Cluster) -> None:
+    cluster.record_size = 16 << 10
+    with pytest.raises(UsageError, match=r"write-block-size .* max-record-size"):
+        opened()
+
+
+def test_times_to_live_need_a_namespace_that_expires_records(cluster: Cluster) -> None:
+    cluster.expires = False
+    with pytest.raises(UsageError, match="nsup-period"):
+        opened(record_ttl=100.0)
+    opened().close()
+
+
+def test_a_hit_restores_postings_of_expired_groups(cluster: Cluster) -> None:
+    now = [1e6]
+    with opened(record_ttl=1000.0, bucket_ttl=50.0, clock=lambda: now[0]) as index:
+        index.upsert("a", TEXT, "x")
+        places = [place for place in cluster.records if place[0].endswith("_buckets")]
+        for place in places[::2]:
+            del cluster.records[place]
+        now[0] += 20
+        cluster.now += 20
+        assert index.upsert("a", TEXT, "x").kind == "exact"
+        assert check(index).sound
+
+
+def test_more_buckets_than_a_group_has_room_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every bucket of the group has one posting, and still some must go: the oldest."""
+    monkeypatch.setattr(aerospike_buckets, "ROOM", 40)
+    with opened(documents=1000) as index:
+        for number in range(1, 61):
+            index.store.apply(Changes(entering=[(number << 24, np.array([(7 << 48) + number], np.uint64))]))
+        index.store.apply(Changes(entering=[(61 << 24, np.arange(100, 200).astype(np.uint64) + np.uint64(7 << 48))]))
+        counts = index.store.counts()
+        assert counts["postings"] <= 40
+        assert counts["postings"] + counts["evicted"] == 160
+
+
+def test_an_existing_secondary_index_is_not_created_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened().close()
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("created again, for which the client waits for seconds")
+
+    monkeypatch.setattr("tests.index.fake_aerospike.Client.index_single_value_create", refuse)
+    opened().close()
+
+
+def test_scans_wait_for_partitions_that_change_their_owner(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aerospike_records, "SCAN_PAUSE", 0.0)
+    migrating = [3]
+    really = Query.results
+
+    def results(query: Query, policy: dict[str, Any]) -> Any:
+        if migrating[0]:
+            migrating[0] -= 1
+            error = aerospike.exception.ClusterError()
+            error.code = aerospike_records.UNAVAILABLE
+            raise error
+        return really(query, policy)
+
+    with opened() as index:
+        index.upsert("a", TEXT, "x")
+        monkeypatch.setattr(Query, "results", results)
+        assert [entry.id for entry in index.store.scan()] == ["x"]
+        migrating[0] = 100
+        with pytest.raises(StoreError, match="code 11"):
+            list(index.store.scan())
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({}, "memory"),
+        ({"persistent": True}, "within 1 s"),
+        ({"persistent": True, "commits": True}, "before it is acknowledged"),
+    ],
+)
+def test_durability_is_said(facts: dict[str, bool], words: str) -> None:
+    assert words in Namespace("test", **facts).durability  # type: ignore[arg-type]

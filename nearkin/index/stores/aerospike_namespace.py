@@ -8,7 +8,7 @@ Edition has durable deletes, which leave a tombstone on the device.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from nearkin.errors import UsageError
+from nearkin.errors import StoreError, UsageError
 
 RECORD_LIMIT = 1 << 20
 """Bytes of the largest record that the store makes, on servers that take larger ones, too."""
@@ -53,13 +53,17 @@ class Namespace:
             edition: The server's answer to the info command `edition`.
 
         Raises:
+            StoreError: If the server has no such namespace.
             UsageError: If records of the namespace are too small for the store.
         """
+        described = ask(f"namespace/{name}")
+        if "storage-engine" not in described and "objects" not in described:
+            raise StoreError(f"the server has no namespace {name!r}; name one of its configuration in the URL")
         # servers before 7.2 name the namespace by id; both forms are asked, and the one that is unknown answers no fields
         facts = {
             **ask(f"get-config:context=namespace;id={name}"),
             **ask(f"get-config:context=namespace;namespace={name}"),
-            **ask(f"namespace/{name}"),
+            **described,
         }
         sizes = [int(facts[field]) for field in RECORD_SIZES if int(facts.get(field) or 0) > 0]
         record_size = min([RECORD_LIMIT, *sizes])

@@ -241,9 +241,7 @@ class Steps:
         bins = {"q": step, "t": PENDING, "c": len(parts), "p": parts[0], **({} if epoch is None else {"m": epoch})}
         self._records.run([self._records.creation(STEPS, step, self._records.put(bins), self._never)])
         self._records.run(
-            self._records.creation(
-                STEPS, _part_name(step, at), self._records.put({"p": part, "w": step, "a": at}), self._never
-            )
+            self._records.creation(STEPS, _part_name(step, at), self._records.put({"p": part, "w": step, "a": at}), self._never)
             for at, part in enumerate(parts[1:], 1)
         )
 
