@@ -182,7 +182,7 @@ def remove(
 def info(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """What an index is, and how much is in it."""
     with existing(url, key_file, tables=tables) as found:
-        say(found.stats(), json)
+        say({**found.stats(), "durability": found.store.durability}, json)
 
 
 @index.command()

@@ -20,6 +20,10 @@ class Store(Protocol):
     def url(self) -> str:
         """Where it is, without a password."""
 
+    @property
+    def durability(self) -> str:
+        """What an acknowledged step survives, in words, as far as the store's server tells."""
+
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         """Writes the header if there is none; returns the one that is there."""
 

@@ -46,6 +46,18 @@ def integrity(index: Index) -> None:
     assert index.stats()["postings"] == len(expected)
 
 
+def test_what_an_acknowledged_step_survives_is_said(opened: Opener, url: "str | list[str]") -> None:
+    said = opened().store.durability
+    if str(url).startswith("sqlite"):
+        assert said == "written to the disk before it is acknowledged: survives a power cut"
+    elif str(url).startswith(("memory", "redis")):
+        assert "memory" in said
+    elif str(url).startswith("postgres"):
+        assert "fsync is off" in said
+    else:
+        assert said
+
+
 def test_new_exact_match_resolved(opened: Opener) -> None:
     index = opened()
     first = index.upsert("a", TEXT)

@@ -318,6 +318,10 @@ class AerospikeStore:
             self._steps.free(joining)
             raise BusyError("another document is being resolved to a representative that is removed; try again")
 
+    @property
+    def durability(self) -> str:
+        return self._records.namespace.durability
+
     def close(self) -> None:
         self._records.close()
 

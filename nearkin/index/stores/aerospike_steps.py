@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nearkin.errors import RacedError, StoreError
+from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
 from nearkin.index.stores.aerospike_buckets import Buckets, Span
 from nearkin.index.stores.aerospike_moves import FINISHED, META, Moves
 from nearkin.index.stores.aerospike_records import EXISTS, FILTERED, GENERATION, NOT_FOUND, Records
 
 DOCUMENTS, REFS, STEPS, EVENTS = "documents", "refs", "steps", "events"
-PENDING, COMMITTED, ABORTED, DONE = 1, 2, 3, 4
-"""States of a plan. One that is done says in `d` how it ended, where the server would bring a deleted plan back."""
+PENDING, COMMITTED, ABORTED, DONE, VANISHED = 1, 2, 3, 4, 5
+"""States of a plan. VANISHED is never written: another process has ended the step and deleted its plan.
+
+One that is done says in `d` how it ended, where the server would bring a deleted plan back."""
 LEASE = 20.0
 """Seconds of the server's clock without a sign of life after which a step is taken over."""
 WAIT = 60.0
@@ -213,6 +215,7 @@ class Steps:
         """
         parts = plan.parts(self._part_bytes)
         crowded: list[int] = []
+        may_be_committed = False
         try:
             self._begin(step, parts, plan.epoch)
             self._moves.look(plan.epoch, step)
@@ -220,13 +223,21 @@ class Steps:
                 self._lock(step, plan)
                 crowded = self._enter(plan)
                 sure()
+                may_be_committed = True
                 self._commit(step)
             else:
                 # postings of documents that are elsewhere have no moment at which they become visible: the plan is the promise
+                may_be_committed = True
                 self._commit(step)
                 crowded = self._enter(plan)
-        except StoreError:
-            if self._try_to_end(step, parts) != COMMITTED:
+        except StoreError as error:
+            state = self._try_to_end(step, parts)
+            if may_be_committed and state in (0, VANISHED) and not isinstance(error, RacedError):
+                raise OutcomeUnknownError(
+                    f"{self._records.url}: the answer to the write that commits a step was lost, and whether it was done "
+                    f"cannot be found out ({error}); the call may be repeated safely"
+                ) from error
+            if state != COMMITTED:
                 raise
         else:
             self._try_to_complete(step, parts)
@@ -303,7 +314,7 @@ class Steps:
             parts: Its plan, where that is known.
 
         Returns:
-            How it ended; 0 if it is under way; ABORTED, too, if nothing is known of it any more.
+            How it ended; 0 if it is under way; VANISHED if nothing is known of it any more.
         """
         while (found := self._records.read(STEPS, [step])[0]) is not None:
             if found.bins["t"] == DONE:
@@ -323,7 +334,7 @@ class Steps:
             # taken back by another process, which cannot know what was done after that
             self._carry_out(step, parts, ABORTED)
         self._left.discard(step)
-        return ABORTED
+        return VANISHED
 
     def _parts(self, step: int, header: dict[str, Any]) -> Parts:
         """Of a step that was cut off: before the last one was written nothing else was."""

@@ -207,6 +207,10 @@ class MemoryStore:
                 "bytes": self.nbytes,
             }
 
+    @property
+    def durability(self) -> str:
+        return "kept in this process's memory: lost when the process ends"
+
     def close(self) -> None:
         """Nothing to give back."""
 

@@ -436,6 +436,18 @@ class PostgresStore:
         counted = {"records": records, "leaders": leaders, "postings": postings, "evicted": last + 1 if called else 0}
         return {**counted, "bytes": int(used)}
 
+    @property
+    def durability(self) -> str:
+        with self._reading() as run:
+            found = [
+                run.execute("SELECT current_setting(%s)", (name,)).fetchone()[0] for name in ("fsync", "synchronous_commit")
+            ]
+        if found[0] == "off":
+            return "fsync is off: survives a killed server, and a power cut may damage the database"
+        if found[1] == "off":
+            return "synchronous_commit is off: a killed server loses what was acknowledged last"
+        return "written to the disk before it is acknowledged: survives a power cut"
+
     def close(self) -> None:
         self._pool.close()
 

@@ -417,6 +417,20 @@ class RedisStore:
             used = int(self._client.info("memory")["used_memory"])
         return {"records": 0, "leaders": 0, "postings": 0, "evicted": 0, **counted, "bytes": used}
 
+    @property
+    def durability(self) -> str:
+        try:
+            facts: dict[str, str] = self._client.config_get("appendonly", "appendfsync", "save")
+        except self._errors:
+            return "unknown: the server does not tell its configuration (CONFIG GET)"
+        if facts.get("appendonly") == "yes":
+            synced = {"always": "before it is acknowledged", "everysec": "within a second"}
+            when = synced.get(facts.get("appendfsync", ""), "when the operating system decides")
+            return f"appended to a file and synced {when}: a power cut loses what was not synced"
+        if facts.get("save"):
+            return f"in snapshots (save {facts['save']}): a killed server loses what came after the last one"
+        return "kept in the server's memory: a restart of the server loses the index"
+
     def close(self) -> None:
         self._client.close()
 

@@ -342,6 +342,10 @@ class ShardedStore:
                 total[name] = total.get(name, 0) + value
         return total
 
+    @property
+    def durability(self) -> str:
+        return "; ".join(dict.fromkeys(shard.durability for shard in self.shards))
+
     def close(self) -> None:
         for shard in self.shards:
             shard.close()

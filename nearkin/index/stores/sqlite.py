@@ -22,6 +22,8 @@ from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry, Ev
 from nearkin.index.move import Move, News
 from nearkin.index.table import BucketTable, enter
 
+FULL_SYNC = 2
+"""Value of `PRAGMA synchronous` from which each commit is synced."""
 SCHEMA = 1
 AT_ONCE = 500
 """Values of one statement."""
@@ -440,6 +442,14 @@ class SqliteStore:
                 "bytes": pages * size,
                 "bucket_bytes": self.table.nbytes,
             }
+
+    @property
+    def durability(self) -> str:
+        with self._lock, self._failing():
+            full = int(self._db.execute("PRAGMA synchronous").fetchone()[0]) >= FULL_SYNC
+        if full:
+            return "written to the disk before it is acknowledged: survives a power cut"
+        return "survives a killed process; a power cut may lose what was acknowledged last"
 
     def close(self) -> None:
         with self._lock:
