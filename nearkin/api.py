@@ -22,13 +22,15 @@ from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Progress, Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.jobs import RUN, pair_table, read_run, require_relation, write_result
+from nearkin.jobs import pair_table, require_relation, write_result
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
 from nearkin.prepare import count_cut, spec_for
 from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.data import ReportData
 from nearkin.report.page import render
+from nearkin.report.saved import read_report
+from nearkin.runtime.files import Readers
 from nearkin.sketch.materials import NOTHING, DocumentFrequencies, Materials
 from nearkin.spec import Spec
 from nearkin.threads import Borrowed, ordered_map
@@ -151,9 +153,17 @@ class DedupResult:
         run = self._run.at(threshold)
         return DedupResult(_Finished(run, self._finished._folder), run.elect())
 
-    def write(self, folder: str | Path) -> Path:
-        """The files that `nearkin dedup` writes, into a new folder; of a table, kept/documents.parquet."""
-        return write_result(self._run, self._clustering, self.report_data, Path(folder))
+    def write(self, folder: str | Path, readable_by: str = "owner") -> Path:
+        """Writes the files that `nearkin dedup` writes; the kept rows of a table go to kept/documents.parquet.
+
+        Args:
+            folder: A new folder.
+            readable_by: Who may read it: `owner`, `group` or `everyone`.
+
+        Raises:
+            UsageError: If the folder exists, or `readable_by` is unknown.
+        """
+        return write_result(self._run, self._clustering, self.report_data, Path(folder), Readers.parse(readable_by))
 
     def __repr__(self) -> str:
         counts = self._clustering.counts()
@@ -396,6 +406,6 @@ def report(source: DedupResult | str | Path, out: str | Path | None = None) -> P
     if isinstance(source, DedupResult):
         data, target = source.report_data, Path(out or "report.html")
     else:
-        data, target = ReportData.from_dict(read_run(Path(source) / RUN)["report"]), Path(out or Path(source) / "report.html")
+        data, target = read_report(Path(source)), Path(out or Path(source) / "report.html")
     target.write_text(render(data), "utf-8")
     return target

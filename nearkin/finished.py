@@ -1,5 +1,6 @@
 """Looking back at a finished run: its documents explained, its result audited, other settings tried over its signatures."""
 
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,12 +21,11 @@ from nearkin.evaluate.scan import Finished
 from nearkin.evaluate.shadow import Shadow, compare
 from nearkin.jobs import RUN, SIGNATURES, Saved, read_run
 from nearkin.keys import HashKey
-from nearkin.report.data import ReportData
-from nearkin.report.page import render
+from nearkin.report.saved import read_report, write_report
 from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.sketch.materials import Materials
 
-CLUSTERS, REPORT = "clusters.parquet", "report.html"
+CLUSTERS = "clusters.parquet"
 WARM_BELOW = 100_000
 
 
@@ -80,7 +80,7 @@ def audit_run(
     workers: int = 2,
     golden: Path | None = None,
 ) -> Audited:
-    """Audits a finished run, and writes the result into its run.json and report.html.
+    """Audits a finished run, and writes the result into its run.json, report.json and report.html.
 
     Args:
         folder: Of the run.
@@ -99,10 +99,10 @@ def audit_run(
     recall = found.recall if labels is None else score(labels, clusters_of(folder / CLUSTERS)).recall
     metrics = FleetMetrics.of_stages(record["stages"], recall.value if recall.total else None)
     record["audit"], record["metrics"] = found.to_dict(), metrics.to_dict()
-    record["report"]["audit"] = found.to_dict()
+    mode = stat.S_IMODE((folder / RUN).stat().st_mode)
     with disk_errors(folder):
-        write_durably(folder / RUN, to_json(record))
-        write_durably(folder / REPORT, render(ReportData.from_dict(record["report"])).encode())
+        write_durably(folder / RUN, to_json(record), mode)
+        write_report(folder, replace(read_report(folder), audit=found), mode)
     return Audited(found, metrics)
 
 

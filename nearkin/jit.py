@@ -23,6 +23,10 @@ import numba
 from numba import njit
 from numba.core import caching, config
 
+from nearkin.runtime.environment import check_numba_settings
+
+check_numba_settings()
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 KERNEL_FILES = ("kernels.py", "jit.py")

@@ -44,8 +44,8 @@ from nearkin.measures import measure_of
 from nearkin.release import VERSION
 from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.data import ReportData
-from nearkin.report.page import render
-from nearkin.runtime.files import disk_errors, to_json, write_durably
+from nearkin.report.saved import write_report
+from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, write_durably
 from nearkin.runtime.outputs import (
     RESULT,
     Claim,
@@ -88,6 +88,7 @@ class Job:
         materials: The key and the tables that the Spec names; the key is in no record.
         selection: Which files of input folders are read.
         statuses: The statuses of files that were read before the run, by path: the run must find the same.
+        readers: Who may read the output.
     """
 
     inputs: tuple[str, ...]
@@ -103,6 +104,7 @@ class Job:
     materials: Materials = NOTHING
     selection: Selection = field(default_factory=Selection)
     statuses: Mapping[str, FileStatus] = field(default_factory=dict)
+    readers: Readers = Readers.OWNER
 
     def corpus(self) -> FileCorpus:
         """Finds the input files."""
@@ -431,7 +433,7 @@ def _write_tables(run: LocalRun, result: Clustering, folder: Path) -> None:
         tables.write_batches(path, tables.PAIRS, second_pair_batches(run))
 
 
-def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Path) -> Path:
+def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Path, readers: Readers = Readers.OWNER) -> Path:
     """The outputs of a run that the library made, into a new folder; a table's kept rows as kept/documents.parquet."""
     if os.path.lexists(folder):
         raise UsageError(f"{folder} exists; choose another folder")
@@ -444,7 +446,6 @@ def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Pa
         "counts": statistics(data),
         "stages": run.work.manifest["stages"],
         "metrics": FleetMetrics.of_stages(run.work.manifest["stages"]).to_dict(),
-        "report": data.to_dict(),
     }
     with claimed(folder, "write") as claim, disk_errors(folder.parent):
         staging = claim.path / RESULT
@@ -455,8 +456,9 @@ def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Pa
         elif isinstance(run.corpus, FileCorpus):
             write_kept(run.corpus, run.columns, np.asarray(result.kept), staging / "kept")
         _write_tables(run, result, staging)
-        (staging / "report.html").write_text(render(data), "utf-8")
+        write_report(staging, data)
         write_durably(staging / RUN, to_json(facts))
+        set_readers(staging, readers)
         identity = {"command": "write", "spec": facts["spec"], "parameters": facts["parameters"]}
         claim.publish_folder(staging, run.work.manifest["run"], identity, replaces=False)
     return folder
@@ -501,7 +503,6 @@ def summary_of(
         "peak_memory": data.peak_memory,
         "out": str(job.out),
         "warnings": list(data.all_warnings),
-        "report": data.to_dict(),
     }
 
 
@@ -521,9 +522,10 @@ def publish(
     """
     staging = claim.path / RESULT
     with disk_errors(staging):
-        (staging / "report.html").write_text(render(data), "utf-8")
+        write_report(staging, data)
         write_durably(staging / RUN, to_json(summary))
         job.materials.write(staging, job.settings.spec)
+        set_readers(staging, job.readers)
     claim.publish_folder(staging, run, identity, replaces=replaces)
 
 
@@ -584,6 +586,7 @@ def pairs_job(job: Job, expand_exact: bool, progress: Progress, relation: str = 
             rows = tables.write_batches(staged, schema.with_metadata({ABOUT: to_json(about)}), batches)
         if os.path.lexists(job.out) and not _replaces(job, work):
             raise UsageError(f"{job.out} has appeared while the run was working; resume it with --overwrite to replace it")
+        set_readers(staged, job.readers)
         claim.publish_file(staged)
         stages = work.manifest["stages"]
     return {"pairs": rows, "stages": stages, "peak_memory": memory.peak, **shown}
@@ -654,6 +657,7 @@ class SketchJob:
     on_error: str = "quarantine"
     materials: Materials = NOTHING
     selection: Selection = field(default_factory=Selection)
+    readers: Readers = Readers.OWNER
 
 
 def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
@@ -686,7 +690,9 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
                 progress.advance(len(batch.rows))
         job.materials.write(claim.path, job.spec)
         for name, path in tables_beside.items():
+            set_readers(claim.path / name, job.readers)
             claim.publish_file(claim.path / name, path)
+        set_readers(staged, job.readers)
         claim.publish_file(staged)
     return {
         "out": str(job.out),

@@ -315,8 +315,8 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
         told(),
     ):
         staging = claim.path
-        # workers may be processes of another user
-        staging.chmod(0o755)
+        # workers that are processes of another user need --readable-by
+        staging.chmod(job.readers.folder_mode)
         (staging / RESULT).mkdir()
         inputs = describe(corpus)
         request = Request(job.columns, job.settings, job.materials, job.on_error, merge_parts)

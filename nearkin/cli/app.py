@@ -1,8 +1,12 @@
 """The command line: one command a file, errors as one clear sentence, exit codes 0, 1 and 2."""
 
+import os
 import sys
+import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
+from inspect import signature
 from typing import Annotated, Any
 
 import typer
@@ -30,10 +34,17 @@ from nearkin.cli import (
     token,
     tune,
 )
+from nearkin.cli import options as o
+from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
+from nearkin.cli.streams import prepare_streams
 from nearkin.errors import NearkinError, UsageError
 from nearkin.release import VERSION
+from nearkin.runtime.environment import check_numba_settings
+from nearkin.runtime.files import Readers
 
-DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+DONE = 0
+FAILED = 1
+USAGE = 2
 
 app = typer.Typer(
     name="nearkin",
@@ -46,12 +57,17 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point: runs a command and turns its errors into messages and exit codes."""
+    prepare_streams()
+    warnings.showwarning = show_warning
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """Runs a command line; returns the exit code."""
+    umask = os.umask(Readers.OWNER.umask)
     try:
+        o.restrict_new_files(os.environ.get(o.READABLE_BY) or Readers.OWNER.value)
+        check_numba_settings()
         app(arguments)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else DONE
@@ -61,26 +77,43 @@ def run(arguments: list[str]) -> int:
         return say(str(error), FAILED)
     except MemoryError:
         return say("out of memory; give less with --memory, or fewer --workers", FAILED)
+    finally:
+        os.umask(umask)
     return DONE
 
 
 def say(message: str, code: int) -> int:
-    """One line on standard error."""
+    """Writes one line on standard error; returns the exit code."""
     sys.stderr.write(f"nearkin: {message}\n")
     return code
 
 
-def interruptible(command: Callable[..., None]) -> Callable[..., None]:
-    """Ends a command that the user interrupts with a sentence instead of a traceback."""
+def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Shows the first line of a warning. Numba's warnings about environment variables go on with a traceback."""
+    say(f"warning: {str(message).partition(chr(10))[0]}", DONE)
+
+
+def guarded(command: Callable[..., None], ends: bool = True) -> Callable[..., None]:
+    """Returns a command that ends with a sentence when it is interrupted, and whose output is written when it ends.
+
+    Args:
+        command: The command.
+        ends: Whether SIGTERM and SIGHUP interrupt it; False for a command that handles signals itself.
+    """
+    way = "; continue with the same command and --resume" if "resume" in signature(command).parameters else ""
 
     @wraps(command)
-    def guarded(*arguments: Any, **options: Any) -> None:
+    def run_guarded(*arguments: Any, **options: Any) -> None:
         try:
-            command(*arguments, **options)
+            with ending_signals() if ends else nullcontext():
+                command(*arguments, **options)
+            sys.stdout.flush()
+        except EndedBySignalError as ended:
+            sys.exit(say(f"interrupted by {ended.name}{way}", ended.code))
         except KeyboardInterrupt:
-            sys.exit(say("interrupted; a run goes on when the same command gets --resume", INTERRUPTED))
+            sys.exit(say(f"interrupted{way}", INTERRUPTED))
 
-    return guarded
+    return run_guarded
 
 
 def show_version(asked: bool) -> None:
@@ -119,12 +152,12 @@ COMMANDS = (
     stream.stream,
 )
 for command in COMMANDS:
-    app.command()(interruptible(command))
-app.command(context_settings=serve.ANY)(interruptible(serve.serve))
+    app.command()(guarded(command, ends=command is not stream.stream))
+app.command(context_settings=serve.ANY)(guarded(serve.serve, ends=False))
 for name, group in (("index", index.index), ("token", token.token)):
     for registered in group.registered_commands:
         if registered.callback is not None:
-            registered.callback = interruptible(registered.callback)
+            registered.callback = guarded(registered.callback)
     app.add_typer(group, name=name)
 
 

@@ -79,6 +79,7 @@ def dedup(
     on_error: o.OnError = "quarantine",
     hidden: o.Hidden = False,
     follow_links: o.FollowLinks = False,
+    readable_by: o.ReadableBy = "owner",
     json: o.Json = False,
 ) -> None:
     """Remove exact and near duplicates, each verified against the document that is kept.
@@ -103,6 +104,7 @@ def dedup(
     from nearkin.corpus.discovery import Selection
     from nearkin.engine.settings import Settings, parse_size, ride_along
     from nearkin.jobs import Job, require_free
+    from nearkin.runtime.files import Readers
 
     taken = {**context.params, **(o.planned(context, plan) if plan else {})}
     threshold, recall, bands, rows, memory = (taken[name] for name in ("threshold", "recall", "bands", "rows", "memory"))
@@ -134,6 +136,7 @@ def dedup(
         job = Job(
             tuple(inputs), out, columns, settings, *flags,
             materials=materials, selection=selection, statuses=prepared.statuses,
+            readers=Readers(readable_by),
         )  # fmt: skip
         summary = run(job, shown)
         if audit:
@@ -143,7 +146,7 @@ def dedup(
             summary["audit"], summary["metrics"] = audited.audit.to_dict(), audited.metrics.to_dict()
     finally:
         shown.close()
-    show(summary, json)
+    show(summary, out, json)
 
 
 def engine_of(
@@ -174,14 +177,14 @@ def engine_of(
     return dedup_job, prepare
 
 
-def show(summary: dict[str, Any], json: bool) -> None:
-    """The end of a run: JSON on standard output, or a short account on standard error."""
+def show(summary: dict[str, Any], out: Path, json: bool) -> None:
+    """Shows the end of a run: JSON on standard output, or a short account on standard error."""
     if json:
         o.print_json(summary)
         return
     from rich.console import Console
 
-    from nearkin.report.data import ReportData
+    from nearkin.report.saved import read_report
     from nearkin.report.terminal import print_summary
 
-    print_summary(ReportData.from_dict(summary["report"]), Console(stderr=True), Path(summary["out"]))
+    print_summary(read_report(out), Console(stderr=True), out)

@@ -18,6 +18,7 @@ def demo(
     top: Annotated[int, typer.Option(help="Clusters to show.")] = 10,
     workers: o.Workers = None,
     overwrite: o.Overwrite = False,
+    readable_by: o.ReadableBy = "owner",
     json: o.Json = False,
 ) -> None:
     """Deduplicate the source code of this Python installation, a document for each function and class; show what was cloned.
@@ -33,6 +34,7 @@ def demo(
     from nearkin.corpus.source_code import write_source_corpus
     from nearkin.engine.settings import Settings
     from nearkin.jobs import Job, dedup_job
+    from nearkin.runtime.files import Readers
 
     shown = o.progress()
     with TemporaryDirectory(prefix="nearkin-demo-") as folder:
@@ -42,18 +44,20 @@ def demo(
             write_source_corpus(source)
             settings = Settings(threshold=threshold, source="package", workers=o.workers_or_cores(workers))
             columns = Columns(id="id", extra=settings.extra_columns)
-            summary = dedup_job(Job((str(source),), out, columns, settings, overwrite=overwrite, quoted=WIDE_CHOICE), shown)
+            readers = Readers(readable_by)
+            job = Job((str(source),), out, columns, settings, overwrite=overwrite, quoted=WIDE_CHOICE, readers=readers)
+            summary = dedup_job(job, shown)
         finally:
             shown.close()
     if not json:
-        _show_clusters(summary["report"], top)
-    show(summary, json)
+        _show_clusters(out, top)
+    show(summary, out, json)
 
 
-def _show_clusters(report: dict[str, object], top: int) -> None:
+def _show_clusters(out: Path, top: int) -> None:
     from rich.console import Console
 
-    from nearkin.report.data import ReportData
+    from nearkin.report.saved import read_report
     from nearkin.report.terminal import print_clusters
 
-    print_clusters(ReportData.from_dict(report), Console(), top)
+    print_clusters(read_report(out), Console(), top)

@@ -13,6 +13,9 @@ import typer
 if TYPE_CHECKING:
     from nearkin.engine.progress import Progress
 
+READABLE_BY = "NEARKIN_READABLE_BY"
+"""The environment variable that says who may read what commands write."""
+
 Inputs = Annotated[
     list[str], typer.Argument(help="Files, globs, folders, URLs (s3://, gs://, file://), or a run saved with signatures.")
 ]
@@ -81,6 +84,15 @@ Hidden = Annotated[
 ]
 FollowLinks = Annotated[
     bool, typer.Option("--follow-links", help="Follow symbolic links to folders below an input folder; each is read once.")
+]
+ReadableBy = Annotated[
+    str,
+    typer.Option(
+        "--readable-by",
+        help="Who may read the output, which contains texts: owner, group or everyone.",
+        envvar=READABLE_BY,
+        callback=lambda value: restrict_new_files(value),
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, the only thing on standard output.")]
 Out = Annotated[Path, typer.Option("--out", help="Where the result goes.")]
@@ -286,8 +298,22 @@ def progress() -> "Progress":
     return TerminalProgress()
 
 
+def restrict_new_files(readable_by: str) -> str:
+    """Sets who may read the files that this process writes from now on; returns the name.
+
+    Raises:
+        UsageError: If the name is unknown.
+    """
+    from nearkin.runtime.files import Readers
+
+    os.umask(Readers.parse(readable_by).umask)
+    return readable_by
+
+
 def print_json(summary: dict[str, Any]) -> None:
     """The summary as the only thing on standard output."""
     import json
 
-    sys.stdout.write(json.dumps(summary, sort_keys=True, ensure_ascii=False) + "\n")
+    text = json.dumps(summary, sort_keys=True, ensure_ascii=False) + "\n"
+    # a path that is not UTF-8 becomes a JSON escape
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())

@@ -50,6 +50,7 @@ def pairs(
     on_error: o.OnError = "quarantine",
     hidden: o.Hidden = False,
     follow_links: o.FollowLinks = False,
+    readable_by: o.ReadableBy = "owner",
     json: o.Json = False,
 ) -> None:
     """All verified pairs of near-duplicates, as parquet: id_a, id_b, similarity, estimate (and distance).
@@ -70,6 +71,7 @@ def pairs(
     from nearkin.engine.settings import Settings, parse_size
     from nearkin.jobs import Job, check_pairs, pairs_job, require_relation
     from nearkin.prepare import prepare
+    from nearkin.runtime.files import Readers
 
     options = o.SpecOptions.of(context.params)
     asked = options.asked()
@@ -99,6 +101,7 @@ def pairs(
         job = Job(
             tuple(inputs), out, columns, settings, *flags,
             materials=materials, selection=selection, statuses=prepared.statuses,
+            readers=Readers(readable_by),
         )  # fmt: skip
         summary = pairs_job(job, expand_exact, shown, relation)
     finally:

@@ -34,6 +34,7 @@ def sketch(
     on_error: o.OnError = "quarantine",
     hidden: o.Hidden = False,
     follow_links: o.FollowLinks = False,
+    readable_by: o.ReadableBy = "owner",
     json: o.Json = False,
 ) -> None:
     """Signatures of documents as an Arrow file that carries its Spec: id, signature, shingles.
@@ -48,6 +49,7 @@ def sketch(
     from nearkin.corpus.signatures import is_signature_file
     from nearkin.jobs import SketchJob, require_file_output, sketch_job
     from nearkin.prepare import prepare
+    from nearkin.runtime.files import Readers
 
     options = o.SpecOptions.of(context.params)
     asked, columns = options.asked(), o.columns(text, tokens, vector, id_column, ())
@@ -58,7 +60,9 @@ def sketch(
     try:
         prepared = prepare(tuple(inputs), columns, asked, on_error, threads, out, shown, selection=selection)
         columns, spec, materials = prepared.columns, prepared.spec, prepared.materials
-        job = SketchJob(tuple(inputs), out, columns, spec, threads, overwrite, on_error, materials, selection)
+        job = SketchJob(
+            tuple(inputs), out, columns, spec, threads, overwrite, on_error, materials, selection, Readers(readable_by)
+        )
         summary = sketch_job(job, shown)
     finally:
         shown.close()

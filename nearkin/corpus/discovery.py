@@ -12,6 +12,7 @@ from nearkin.corpus.files import InputFile
 from nearkin.corpus.names import distinct_names, safe_name, shown_path
 from nearkin.corpus.remote import driver_errors, filesystem_of, list_error
 from nearkin.errors import UsageError
+from nearkin.runtime.outputs import LOCK, MARKER
 
 MAGIC = frozenset("*?[")
 LOCAL = ("file://", "local://")
@@ -23,8 +24,6 @@ SPECIAL = "it is not a regular file"
 OUTPUT = "it is the output of a nearkin run"
 MATCHED_FOLDER = "it is a folder; name it without a pattern, or end the pattern with /**"
 UNREADABLE = "it cannot be read"
-OUTPUT_MARKS = (".nearkin-output.json", ".nearkin-lock")
-"""Files in a finished output, and in the work folder of a run."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def is_hidden(parts: Sequence[str]) -> bool:
 
 def is_output(folder: str) -> bool:
     """Whether a folder is the output of a nearkin run, or where one is being made."""
-    return any(os.path.exists(f"{folder}/{mark}") for mark in OUTPUT_MARKS)  # noqa: PTH110
+    return any(os.path.exists(f"{folder}/{mark}") for mark in (MARKER, LOCK))  # noqa: PTH110
 
 
 def _relative(paths: Sequence[str]) -> list[str]:

@@ -9,15 +9,64 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from nearkin.errors import RunError
+from nearkin.errors import RunError, UsageError
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 SHARED_FILE = 0o644
 SYNCED_AT_ONCE = 8
+
+
+class Readers(Enum):
+    """Who may read what a run writes. The work folder of a run is its owner's in any case."""
+
+    OWNER = "owner"
+    GROUP = "group"
+    EVERYONE = "everyone"
+
+    @classmethod
+    def parse(cls, name: str) -> "Readers":
+        """Returns the readers of a name.
+
+        Raises:
+            UsageError: If the name is unknown.
+        """
+        try:
+            return cls(name)
+        except ValueError as error:
+            raise UsageError(f"unknown readers {name!r}; choose owner, group or everyone") from error
+
+    @property
+    def umask(self) -> int:
+        """The umask under which new files have these readers."""
+        return {Readers.OWNER: 0o077, Readers.GROUP: 0o027, Readers.EVERYONE: 0o022}[self]
+
+    @property
+    def file_mode(self) -> int:
+        """Permissions of a file."""
+        return 0o666 & ~self.umask
+
+    @property
+    def folder_mode(self) -> int:
+        """Permissions of a folder."""
+        return 0o777 & ~self.umask
+
+
+def set_readers(path: Path, readers: Readers) -> None:
+    """Sets the permissions of a file, or of a folder and all that is below it."""
+    if not path.is_dir():
+        path.chmod(readers.file_mode)
+        return
+    for parent, _, names in os.walk(path):
+        for name in names:
+            file = Path(parent, name)
+            if not file.is_symlink():
+                file.chmod(readers.file_mode)
+        Path(parent).chmod(readers.folder_mode)
 
 
 @contextmanager

@@ -71,4 +71,4 @@ def test_a_split_that_leaks_is_warned_about(tmp_path: Path) -> None:
     warned = "66.7% of the documents of split test have a duplicate in train (2 of 3)"
     assert warned in result.report_data.all_warnings
     result.write(tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "run.json").read_bytes())["report"]["leakage"]["column"] == "split"
+    assert json.loads((tmp_path / "out" / "report.json").read_bytes())["leakage"]["column"] == "split"

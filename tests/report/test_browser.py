@@ -81,7 +81,7 @@ def test_the_dark_form_is_dark_and_its_marks_are_seen(page: Page) -> None:
 
 
 def test_the_slider_tells_what_a_higher_threshold_keeps(page: Page, run: Path) -> None:
-    steps = json.loads((run / "run.json").read_bytes())["report"]["what_if"]
+    steps = json.loads((run / "report.json").read_bytes())["what_if"]
     slider, kept = page.get_by_label("Threshold", exact=True), page.locator("#what-if-kept")
     assert kept.text_content() == f"{steps[0][1]:,}"
     assert page.locator("#what-if-more").text_content() == "as this run"
@@ -104,7 +104,7 @@ def test_the_slider_tells_what_a_higher_threshold_keeps(page: Page, run: Path) -
 
 def test_what_the_slider_says_is_what_another_run_does(run: Path, tmp_path: Path) -> None:
     record = json.loads((run / "run.json").read_bytes())
-    threshold, kept, pairs = record["report"]["what_if"][10]
+    threshold, kept, pairs = json.loads((run / "report.json").read_bytes())["what_if"][10]
     line = ["dedup", str(run.parent / "s" / "documents"), "--id", "id", "--out", str(tmp_path / "d")]
     assert command([*line, "--threshold", str(threshold), "--bands", str(record["bands"]), "--rows", str(record["rows"])]) == 0
     other = json.loads((tmp_path / "d" / "run.json").read_bytes())

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 
 from nearkin.errors import UsageError
 from nearkin.release import VERSION
-from nearkin.runtime.files import PRIVATE_FILE, disk_errors, sync_files, sync_folder, to_json, write_durably
+from nearkin.runtime.files import PRIVATE_FILE, PRIVATE_FOLDER, disk_errors, sync_files, sync_folder, to_json, write_durably
 from nearkin.runtime.outputs import LOCK, PREVIOUS, RESULT
 
 MANIFEST = "manifest.json"
@@ -46,7 +46,7 @@ class WorkFolder:
             **other: Further entries of the manifest.
         """
         with disk_errors(path.parent):
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         facts = {"nearkin": VERSION, "run": uuid4().hex, "identity": identity, "stages": {}, "files": []}
         work = cls(path, {**facts, **other}, durable)
         work._save()

@@ -66,8 +66,10 @@ def same_outputs(a: Path, b: Path) -> dict[str, Any]:
     facts = [json.loads((x / "run.json").read_bytes()) for x in (a, b)]
     for name in ("counts", "spec", "bands", "rows", "inputs", "parameters"):
         assert facts[0][name] == facts[1][name], name
+    reports = [json.loads((x / "report.json").read_bytes()) for x in (a, b)]
     for name in ("counts", "cluster_sizes", "verified", "sources", "rejected", "clusters", "parameters", "warnings"):
-        assert facts[0]["report"][name] == facts[1]["report"][name], name
+        assert reports[0][name] == reports[1][name], name
+    assert not [p for p in (b, *b.rglob("*")) if p.stat().st_mode & 0o077]
     assert "<svg" in (b / "report.html").read_text("utf-8")
     return dict(facts[1])
 

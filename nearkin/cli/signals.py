@@ -1,0 +1,47 @@
+"""Ending by a signal: SIGTERM and SIGHUP end a command as an interruption by the user does, with a word on how to resume."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+INTERRUPTED = 130
+"""The exit code after SIGINT: 128 and the number of the signal, as shells have it."""
+ENDING = ("SIGTERM", "SIGHUP")
+
+
+class EndedBySignalError(KeyboardInterrupt):
+    """The process received a signal that ends it.
+
+    Attributes:
+        name: The name of the signal, for example `SIGTERM`.
+        code: The exit code: 128 and the number of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.name = signal.Signals(number).name
+        self.code = 128 + number
+
+
+@contextmanager
+def ending_signals() -> Iterator[None]:
+    """Raises EndedBySignalError at SIGTERM and SIGHUP. A signal that the process was told to ignore (nohup) stays ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {}
+    for name in ENDING:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            before[number] = signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    raise EndedBySignalError(number)

@@ -1,0 +1,66 @@
+"""Standard streams that may be closed, and whose readers may go away, without a run coming to harm."""
+
+import os
+import sys
+from typing import Any, TextIO, cast
+
+from nearkin.errors import RunError
+
+
+class Output:
+    """A standard stream. What nobody reads any more is dropped; what cannot be written for another reason is an error.
+
+    Args:
+        stream: The stream.
+        needed: Whether failing to write is an error. Nobody can be told if standard error itself fails.
+    """
+
+    def __init__(self, stream: TextIO, needed: bool) -> None:
+        self._stream = stream
+        self._needed = needed
+
+    def write(self, text: str) -> int:
+        """Writes text."""
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            self._drop(error)
+            return len(text)
+
+    def flush(self) -> None:
+        """Writes what is buffered."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._drop(error)
+
+    def _drop(self, error: OSError) -> None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._stream.fileno())
+        os.close(null)
+        if self._needed and not isinstance(error, BrokenPipeError):
+            raise RunError(f"cannot write to standard output: {error.strerror or error}") from error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def prepare_streams() -> None:
+    """Makes the standard streams safe to use.
+
+    Where one is closed, the null device takes its place, so that no file that is opened later does.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # the system gives out the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, closefd=False)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
+    sys.stdout = cast(TextIO, Output(sys.stdout, needed=True))
+    sys.stderr = cast(TextIO, Output(sys.stderr, needed=False))

@@ -1,0 +1,42 @@
+"""The report of a finished run in its folder: report.json and report.html, the only files of facts that hold texts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nearkin.errors import UsageError
+from nearkin.report.data import ReportData
+from nearkin.report.page import render
+from nearkin.runtime.files import PRIVATE_FILE, to_json, write_durably
+
+REPORT_DATA = "report.json"
+REPORT_PAGE = "report.html"
+
+
+def write_report(folder: Path, data: ReportData, mode: int = PRIVATE_FILE) -> None:
+    """Writes the data of a report and its page. Both quote documents.
+
+    Args:
+        folder: The output of the run.
+        data: The report.
+        mode: Permissions of the two files.
+    """
+    write_durably(folder / REPORT_DATA, to_json(data.to_dict()), mode)
+    write_durably(folder / REPORT_PAGE, render(data).encode("utf-8", "backslashreplace"), mode)
+
+
+def read_report(folder: Path) -> ReportData:
+    """Reads the data of a report.
+
+    Raises:
+        UsageError: If the folder holds no report that can be read.
+    """
+    try:
+        if (folder / REPORT_DATA).exists():
+            values: Any = json.loads((folder / REPORT_DATA).read_bytes())
+        else:
+            # nearkin 0.1 kept the report in run.json
+            values = json.loads((folder / "run.json").read_bytes())["report"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"{folder} is not the output of a run with a report ({error}); run nearkin dedup again") from error
+    return ReportData.from_dict(values)
