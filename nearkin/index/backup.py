@@ -19,7 +19,7 @@ from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.sqlite import SqliteStore, failing, file_of
 from nearkin.index.stores.urls import SCHEMES
 from nearkin.index.upkeep import check_quickly
-from nearkin.runtime.files import replace_durably, sync_file
+from nearkin.runtime.files import create_exclusively, replace_durably, sync_file
 
 OWN_TOOLS = {
     "memory": "it is gone with its process",
@@ -132,7 +132,7 @@ def _staged(path: Path) -> Iterator[Path]:
 
 def _copied(source: Path, staging: Path, path: Path) -> Copied:
     """Copies, and looks through the copy."""
-    os.close(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, source.stat().st_mode & 0o777))
+    os.close(create_exclusively(staging, source.stat().st_mode & 0o777))
     with closing(_connect(source, "ro")) as there, closing(_connect(staging, "rw")) as copy:
         _require_index(there, source)
         there.backup(copy)

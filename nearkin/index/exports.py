@@ -13,6 +13,7 @@ from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Entry
 from nearkin.index.store import Store
 from nearkin.index.stores.packing import id_key
+from nearkin.runtime.files import PRIVATE_FILE, replacing_durably
 
 AT_ONCE = 10_000
 """Rows of an export."""
@@ -39,26 +40,22 @@ EXPORTED = pa.schema(
 def write_export(store: Store, path: Path) -> int:
     """All documents of a store; returns how many.
 
-    The file is there when it is whole. A document that was written again while its store was read is in it once, as it was
-    read first.
+    The file is there when it is whole and synced. Only its owner may read it, because it contains texts. A document that was
+    written again while its store was read is in it once, as it was read first.
 
     Raises:
         StoreError: The store failed, or the file cannot be written; what was at the path before is there still.
     """
     schema = EXPORTED.with_metadata({HEADER: json.dumps(store.claim({}), sort_keys=True)})
-    staged = path.with_name(f"{path.name}.partial")
     seen: set[bytes] = set()
     try:
-        with pq.ParquetWriter(staged, schema, compression="zstd") as writer:
+        with replacing_durably(path, PRIVATE_FILE) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             entries = _once(store.scan(), seen)
             while some := list(islice(entries, AT_ONCE)):
                 columns = {name: [getattr(entry, name) for entry in some] for name in EXPORTED.names}
                 writer.write_table(pa.table(columns, schema))
-        staged.replace(path)
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
-    finally:
-        staged.unlink(missing_ok=True)
     return len(seen)
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from nearkin.errors import RunError, UsageError
 
@@ -139,6 +139,43 @@ def replace_durably(staged: Path, target: Path) -> None:
         sync_folder(staged.parent)
 
 
+def create_exclusively(path: Path, mode: int) -> int:
+    """Returns a handle to a new file, which replaces what a killed process left there, and never follows a link.
+
+    Raises:
+        OSError: If the file cannot be created.
+    """
+    with suppress(FileNotFoundError):
+        # left by a killed process that had the same number
+        path.unlink()
+    # O_EXCL: never follow a link, never write into a file that somebody else has made
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+
+
+@contextmanager
+def replacing_durably(path: Path, mode: int = SHARED_FILE) -> Iterator[BinaryIO]:
+    """Yields a file to write to, which takes the place of `path`, synced, if the body ends without an error.
+
+    Args:
+        path: The file; it is replaced if it exists.
+        mode: Permissions of the file, before the process's umask. Use PRIVATE_FILE for texts and secrets.
+
+    Raises:
+        OSError: If the file cannot be written. What stood at `path` is unchanged.
+    """
+    staged = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    handle = create_exclusively(staged, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        replace_durably(staged, path)
+    except BaseException:
+        staged.unlink(missing_ok=True)
+        raise
+
+
 def write_durably(path: Path, data: bytes, mode: int = SHARED_FILE) -> None:
     """Writes a file that is complete or absent after a kill and after a power cut.
 
@@ -150,18 +187,5 @@ def write_durably(path: Path, data: bytes, mode: int = SHARED_FILE) -> None:
     Raises:
         OSError: If the file cannot be written. What stood at `path` is unchanged.
     """
-    staged = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with suppress(FileNotFoundError):
-        # left by a killed process that had the same number
-        staged.unlink()
-    # O_EXCL: never follow a link, never write into a file that somebody else has made
-    handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        replace_durably(staged, path)
-    except BaseException:
-        staged.unlink(missing_ok=True)
-        raise
+    with replacing_durably(path, mode) as file:
+        file.write(data)

@@ -21,6 +21,7 @@ from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, R
 from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry, Event, Postings, Written
 from nearkin.index.move import Move, News
 from nearkin.index.table import BucketTable, enter
+from nearkin.runtime.files import sync_folder
 
 FULL_SYNC = 2
 """Value of `PRAGMA synchronous` from which each commit is synced."""
@@ -98,12 +99,15 @@ class SqliteStore:
         """The last news, and the version of other connections' writes under which they were read; None after own writes."""
         with self._failing():
             path.parent.mkdir(parents=True, exist_ok=True)
+            is_new = not path.exists()
             self._db = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute(f"PRAGMA synchronous = {synchronous}")
             self._db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
             self._migrate()
+            if is_new:
+                sync_folder(path.parent)
             self._load()
 
     @classmethod
