@@ -293,15 +293,17 @@ class ReadingCluster:
         members = dict((*(before.members if before else ()), *part.cluster.members))
         self.found = replace(part.cluster, members=tuple(members.items()))
         if part.cluster.members and part.end < part.size:
-            self.call = self._part(part.end)
+            self.call = self._part(part.end, part.cluster.members[-1][0])
 
-    def _part(self, start: int) -> "Call[ClusterPart | None]":
+    def _part(self, start: int, after: str | None = None) -> "Call[ClusterPart | None]":
         def read(answer: httpx.Response) -> ClusterPart:
             told = _json(answer)
             members = tuple((member["id"], member["similarity"]) for member in told["members"])
             return ClusterPart(Cluster(told["id"], told["representative"], members), start + len(members), told["size"])
 
-        return Call("GET", self._path, _or_none(read), params={"start": str(start), "limit": str(PAGE)})
+        # a server that does not know `after`, or whose document of that id has gone, goes by `start`
+        known = {} if after is None else {"after": after}
+        return Call("GET", self._path, _or_none(read), params={"start": str(start), "limit": str(PAGE), **known})
 
 
 class ClusterPart(NamedTuple):

@@ -56,6 +56,20 @@ class RacedError(StoreError):
     """Another process changed what a step was about to change; the index looks again and tries once more."""
 
 
+class LargeClusterError(StoreError):
+    """A step would have to resolve more documents at once than it may; some of them must be resolved in steps before it.
+
+    Attributes:
+        leader: Id of the representative whose members are too many.
+        into: Id of the representative that it is merged into; None where it goes.
+        inherits: Whether the first document that then stands for itself inherits the cluster's id.
+    """
+
+    def __init__(self, leader: str, into: str | None, inherits: bool) -> None:
+        super().__init__("a representative has too many members for one step")
+        self.leader, self.into, self.inherits = leader, into, inherits
+
+
 class ServiceError(NearkinError, RuntimeError):
     """A server refused a request, or gave no answer.
 

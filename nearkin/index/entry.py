@@ -78,6 +78,11 @@ class Entry(NamedTuple):
         return self.ref << REF_SHIFT | (0 if self.is_leader else MEMBER) | min(self.size, MOST_SIZE)
 
 
+def without_content(entry: Entry) -> Entry:
+    """Returns an entry as listings have it: without signature, text and payload, which are nearly all of its bytes."""
+    return entry._replace(signature=b"", text=None, payload=b"")
+
+
 class Postings(NamedTuple):
     """Buckets, one after the other."""
 
@@ -146,6 +151,7 @@ class Changes:
         posted: Documents that are there and go into buckets (out of them first, if they stand there as something else).
         needs: Representatives that must be there before, and be that.
         stood: Documents that go, or are representatives no more, as they must still stand; each among the present ones.
+        resolved: Documents among `changed` as they were read: each must still be resolved to the same representative.
         entering: (posting, keys) of documents that are on other shards.
         leaving: (number, keys) of such documents; before `entering`.
         crowded: Whether a bucket may get more postings than it takes: only then a store has to count them.
@@ -161,6 +167,7 @@ class Changes:
     posted: list[Written] = field(default_factory=list)
     needs: list[Entry] = field(default_factory=list)
     stood: list[Standing] = field(default_factory=list)
+    resolved: list[Entry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     entering: list[tuple[int, np.ndarray]] = field(default_factory=list)
     leaving: list[tuple[int, np.ndarray]] = field(default_factory=list)
@@ -236,6 +243,25 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
         return {**self.__dict__, "seconds": dict(self.seconds), "duplicate": self.duplicate}
+
+
+@dataclass(frozen=True)
+class ClusterPart:
+    """Some of the documents of a cluster.
+
+    Attributes:
+        id: Of the cluster.
+        representative: Id of the document that stands for it.
+        size: The number of its documents, the representative included.
+        members: (id, similarity to the representative), the representative first, then in the order in which they came.
+        created: When the representative came, in seconds.
+    """
+
+    id: str
+    representative: str
+    size: int
+    members: tuple[tuple[str, float], ...]
+    created: float
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,25 @@ from weakref import finalize
 import numpy as np
 
 from nearkin.engine.settings import Settings
-from nearkin.errors import MovedError, RacedError, StoreError, UsageError
+from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError, UsageError
 from nearkin.evaluate.explain import Explanation, explain
 from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.index.cache import Resolution, ResolvedCache
 from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
-from nearkin.index.entry import REF_SHIFT, TOUCHED, Changes, Cluster, Entry, Event, Match, Outcome, Standing, Written, batches
+from nearkin.index.entry import (
+    REF_SHIFT,
+    TOUCHED,
+    Changes,
+    Cluster,
+    ClusterPart,
+    Entry,
+    Event,
+    Match,
+    Outcome,
+    Standing,
+    Written,
+    batches,
+)
 from nearkin.index.exports import write_export
 from nearkin.index.making import Maker
 from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, Move, News
@@ -32,7 +45,7 @@ from nearkin.index.opening import Opened, open_index, unasked
 from nearkin.index.preparing import Checked, Document, Prepared, Preparer, default_id
 from nearkin.index.searching import Decision, Searcher
 from nearkin.index.settings import IndexSettings
-from nearkin.index.store import Store
+from nearkin.index.store import PORTION, Store
 from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.measures import Measure, Request, measure_of
@@ -47,6 +60,11 @@ INTERVAL = 5.0
 """Seconds of the clock after which a store is asked for news again."""
 CLOSED, PAUSE = 30.0, 0.02
 """Seconds that a writer waits for a cut-over to end, and between looks."""
+REASSIGNED = 256
+"""Members of a representative that find another one in one step. Of more, portions go first, each in a step of its own, between
+which other requests pass: the representative stays until its last portion."""
+AT_ONCE = 200
+"""Documents that leave their buckets in one step, when their time is over."""
 FRESH = 0.01
 """Of a time to live: a hit within so much of the last one writes nothing."""
 
@@ -90,6 +108,8 @@ class Index:
         self._watch = RLock()
         self._cache = ResolvedCache(opened.settings.cache, opened.settings.cache_bytes)
         self._evicted_cold = 0
+        self._inherited: set[tuple[str, str, str]] = set()
+        """(scope, representative, cluster) of clusters whose id went to an heir while the representative is there still."""
         self._enter(opened, materials)
 
     def _enter(self, opened: Opened, materials: Materials) -> None:
@@ -252,6 +272,7 @@ class Index:
         for attempt in range(1, TRIES + 1):
             self._look_around()
             self._await_opening()
+            moved, drained = False, None
             try:
                 with self._locked(scope):
                     return step()
@@ -262,8 +283,13 @@ class Index:
             except RacedError:
                 if attempt == TRIES:
                     raise
-                moved = False
-            if moved:
+            except LargeClusterError as error:
+                if attempt == TRIES:
+                    raise
+                drained = (error.leader, error.into, error.inherits)
+            if drained is not None:
+                self._drain(scope, *drained)
+            elif moved:
                 self.look()
             else:
                 self._cache.clear()
@@ -319,7 +345,7 @@ class Index:
             sketched = time.perf_counter()
             gone = next((one.entry for one in known if one.entry is not None and one.resolution is None), None)
             if gone is not None:
-                self._take_out(gone, changes, now, heir=False)
+                self._take_out(gone, changes, heir=False)
             without = frozenset() if gone is None else frozenset((gone.ref,))
             decisions = self.searcher.decide(prepared, without, changes)
             compared = sum(decision.compared for decision in decisions)
@@ -368,7 +394,7 @@ class Index:
         if move.phase == COPYING:
             now = self.clock()
             changes.events += [Event(TOUCHED, e.scope, e.id, "", now) for e, _ in (*changes.dropped, *changes.new)]
-        changes.resolves = bool(changes.dropped or changes.posted or changes.unposted)
+        changes.resolves = bool(changes.dropped or changes.posted or changes.unposted or changes.resolved)
         done = False
         if changes.resolves:
             self._cache.begin_step()
@@ -560,8 +586,45 @@ class Index:
         entry = store.entries(checked_name(scope, "scope", 0), [checked_name(id, "id", 1)])[0]
         if entry is None:
             return None
-        members = ((one.id, one.similarity) for one in store.members(scope, entry.leader))
-        return Cluster(entry.cluster, entry.leader, ((entry.leader, 1.0), *members))
+        members = [(entry.leader, 1.0)]
+        last = 0
+        while some := store.member_page(scope, entry.leader, last, 0, PORTION):
+            members += [(one.id, one.similarity) for one in some]
+            last = some[-1].ref
+        return Cluster(entry.cluster, entry.leader, tuple(members))
+
+    def cluster_part(
+        self, scope: str, id: str, start: int = 0, limit: int = 100, after: str | None = None
+    ) -> ClusterPart | None:
+        """Returns some of the documents of a cluster, or None if there is no such document; no text is read.
+
+        Args:
+            scope: Tenant or group.
+            id: Id of any document of the cluster.
+            start: Number of the first one; 0 is the representative.
+            limit: Maximum number of documents.
+            after: Id of the last one that is known. If it is there still, this is a look-up by key, and `start` has no meaning;
+                with `start` alone all members before it are passed over.
+        """
+        self._look_around()
+        store = self.searcher.store
+        wanted = [checked_name(id, "id", 1)] if after is None else [checked_name(id, "id", 1), checked_name(after, "id", 1)]
+        entry, *known = store.entries(checked_name(scope, "scope", 0), wanted)
+        if entry is None:
+            return None
+        leader = entry if entry.is_leader else store.entries(scope, [entry.leader])[0]
+        if leader is None:
+            return None
+        last = known[0] if known and known[0] is not None and known[0].leader == leader.id else None
+        begins = start == 0 and last is None
+        skip = 0 if last is not None else max(0, start - 1)
+        after_ref = 0 if last is None or last.is_leader else last.ref
+        rest = limit - begins
+        found = store.member_page(scope, leader.id, after_ref, skip, rest) if rest else []
+        members = [(leader.id, 1.0)] if begins else []
+        members += [(one.id, one.similarity) for one in found]
+        size = 1 + store.member_count(scope, leader.id)
+        return ClusterPart(leader.cluster, leader.id, size, tuple(members), leader.created)
 
     def explain(self, scope: str, a: str, b: str) -> Explanation:
         """Why two stored documents were matched, or were not.
@@ -622,12 +685,13 @@ class Index:
         if entry is None:
             return False
         changes, now = Changes(), self.clock()
-        self._take_out(entry, changes, now)
+        self._take_out(entry, changes)
         changes.events.append(Event("erased", scope, id, "", now))
         self.apply(changes)
+        self._inherited.discard((scope, id, entry.cluster))
         return True
 
-    def _take_out(self, entry: Entry, changes: Changes, now: float, heir: bool = True) -> None:
+    def _take_out(self, entry: Entry, changes: Changes, heir: bool = True) -> None:
         """The steps by which a document goes, and those that it stood for find another representative.
 
         The first that then stands for itself inherits the cluster's id: not from one that comes back at once as another text,
@@ -635,17 +699,73 @@ class Index:
         """
         keys = self.preparer.keys_of(entry.scope, [entry])[0] if entry.posted else None
         changes.dropped.append(Written(entry, keys))
-        members = self.store.members(entry.scope, entry.id) if entry.is_leader else []
+        members = self._members_for_step(entry, None, heir) if entry.is_leader else []
         changes.stood.append(_standing(entry, members))
         if members:
-            self._settle(entry, members, changes, now, heir)
+            self._settle(entry, members, changes, heir)
 
-    def _settle(self, gone: Entry, members: list[Entry], changes: Changes, now: float, heir: bool) -> None:
+    def _members_for_step(self, entry: Entry, into: str | None, heir: bool) -> list[Entry]:
+        """Returns the members of a representative that goes.
+
+        Raises:
+            LargeClusterError: If they are too many for one step; `step` then resolves some of them and tries again.
+        """
+        members = self.store.members(entry.scope, entry.id, REASSIGNED + 1)
+        if len(members) > REASSIGNED:
+            raise LargeClusterError(entry.id, into, heir)
+        return members
+
+    def _drain(self, scope: str, leader: str, into: str | None, heir: bool) -> None:
+        """Resolves members of a representative that will go, in portions, until one step can do the rest.
+
+        After each portion the index is sound: the representative stands for the other members still. So a process that is
+        killed in between leaves nothing to repair, and who asks again goes on where it stopped.
+        """
+        while self.step(scope, partial(self._drain_portion, scope, leader, into, heir)):
+            pass
+
+    def _drain_portion(self, scope: str, leader: str, into: str | None, heir: bool) -> bool:
+        """Resolves one portion; returns False if there are few enough members left."""
+        entry = self._get(scope, leader)
+        if entry is None or not entry.is_leader:
+            return False
+        members = self.store.members(scope, leader, REASSIGNED + 1)
+        if len(members) <= REASSIGNED:
+            return False
+        members = members[:REASSIGNED]
+        changes = Changes(needs=[entry], resolved=members)
+        if into is not None:
+            older = self._get(scope, into)
+            if older is None or not older.is_leader:
+                return False
+            members = self._move_near(members, older, changes)
+        if members:
+            self._settle(entry, members, changes, heir)
+        self.apply(changes)
+        if any(one.is_leader and one.cluster == entry.cluster for one in changes.changed):
+            self._inherited.add((scope, leader, entry.cluster))
+        return True
+
+    def _move_near(self, members: list[Entry], older: Entry, changes: Changes) -> list[Entry]:
+        """Resolves the members that are similar enough to another representative to that one; returns the others."""
+        stored = stored_of(self.preparer.payload_of([older, *members]))
+        scored = self.measure.compare(np.arange(1, len(members) + 1, dtype=np.uint64), stored)
+        near = scored.at_least(self.threshold).tolist()
+        changes.needs.append(older)
+        for member, one, is_near in zip(members, scored.similarity.tolist(), near, strict=True):
+            if is_near:
+                changes.changed.append(member._replace(leader=older.id, cluster=older.cluster, similarity=one))
+        return [member for member, is_near in zip(members, near, strict=True) if not is_near]
+
+    def _settle(self, gone: Entry, members: list[Entry], changes: Changes, heir: bool) -> None:
         """Documents whose representative goes are searched for anew, in the order of their numbers, and verified again."""
         scope, every = gone.scope, self.settings.postings == "all"
         prepared = self.preparer.restored(scope, members)
         without = frozenset((gone.ref, *(member.ref for member in members)))
         decisions = self.searcher.decide(prepared, without, changes)
+        # an earlier portion may have had the heir, of this process or of one that was killed
+        heir = heir and (scope, gone.id, gone.cluster) not in self._inherited
+        heir = heir and not any(one.entry is not None and one.entry.cluster == gone.cluster for one in decisions)
         clusters: dict[int, str] = {}
         for at, (member, decision) in enumerate(zip(members, decisions, strict=True)):
             if decision.entry is not None:
@@ -705,18 +825,10 @@ class Index:
         )
         changes.changed.append(moved)
         (changes.posted if every else changes.unposted).append(Written(moved if every else entry, keys))
-        members = self.store.members(entry.scope, entry.id)
+        members = self._members_for_step(entry, older.id, heir=False)
         changes.stood.append(_standing(entry, members))
-        if members:
-            stored = stored_of(self.preparer.payload_of([older, *members]))
-            scored = self.measure.compare(np.arange(1, len(members) + 1, dtype=np.uint64), stored)
-            near = scored.at_least(self.threshold).tolist()
-            for member, one, is_near in zip(members, scored.similarity.tolist(), near, strict=True):
-                if is_near:
-                    changes.changed.append(member._replace(leader=older.id, cluster=older.cluster, similarity=one))
-            rest = [member for member, is_near in zip(members, near, strict=True) if not is_near]
-            if rest:
-                self._settle(entry, rest, changes, now, heir=False)
+        if members and (rest := self._move_near(members, older, changes)):
+            self._settle(entry, rest, changes, heir=False)
         return changes
 
     def expire(self, trust_clock: bool = False) -> dict[str, int]:
@@ -735,19 +847,23 @@ class Index:
             self._clocks.require_plausible(min(times), trust_clock)
         now, gone, store = self.clock(), {"records": 0, "postings": 0}, self.store
         if self.settings.bucket_ttl is not None:
-            for scope, batch in batches(store.due(now - self.settings.bucket_ttl, posted=True)):
+            before = now - self.settings.bucket_ttl
+            for scope, batch in batches(store.due(before, posted=True), AT_ONCE):
                 gone["postings"] += self.step(scope, partial(self._unpost, store, scope, batch))
         if self.settings.record_ttl is not None:
             before = now - self.settings.record_ttl
-            for entry in sorted(store.due(before, posted=False), key=lambda entry: entry.is_leader):
-                gone["records"] += self.step(entry.scope, partial(self._expire, entry, before))
+            # members first: a representative stays for as long as others are resolved to it
+            for leads in (False, True):
+                for entry in store.due(before, posted=False):
+                    if entry.is_leader == leads:
+                        gone["records"] += self.step(entry.scope, partial(self._expire, entry, before))
         return gone
 
     def _expire(self, entry: Entry, before: float) -> bool:
         held = self._get(entry.scope, entry.id)
         if held is None or held.seen >= before:
             return False
-        if held.is_leader and self.store.members(held.scope, held.id):
+        if held.is_leader and self.store.member_page(held.scope, held.id, 0, 0, 1):
             # it stays for as long as others are resolved to it
             return False
         keys = self.preparer.keys_of(held.scope, [held])[0] if held.posted else None
@@ -758,6 +874,12 @@ class Index:
         """Out of their buckets: they stay, but nothing new is resolved to them. Returns how many there are."""
         if store is not self.store:
             # their numbers say nothing in the store that the index has moved to
+            return 0
+        # what was found is without content, and some of it may have changed since
+        seen = {entry.ref: entry.seen for entry in entries}
+        found = store.by_refs(list(seen))
+        entries = [one for one in found if one is not None and one.posted and one.scope == scope and one.seen == seen[one.ref]]
+        if not entries:
             return 0
         keys = self.preparer.keys_of(scope, entries)
         unposted = [Written(entry, keys[at]) for at, entry in enumerate(entries)]
@@ -781,7 +903,7 @@ class Index:
         if most is None or (counts := self.store.counts())["bytes"] <= most:
             return
         cold = islice(self.store.due(np.inf, posted=True), max(1, counts["leaders"] // 10))
-        self._evicted_cold += sum(self._unpost(self.store, scope, batch) for scope, batch in batches(cold))
+        self._evicted_cold += sum(self._unpost(self.store, scope, batch) for scope, batch in batches(cold, AT_ONCE))
 
     def export(self, path: str | Path) -> int:
         """Writes all documents as parquet, to be looked at or loaded elsewhere (`nearkin index migrate`); returns how many."""
@@ -789,7 +911,7 @@ class Index:
 
     def scopes(self) -> list[str]:
         """The scopes that have documents."""
-        return sorted({entry.scope for entry in self.store.scan()})
+        return sorted(self.store.scopes())
 
     @contextmanager
     def _locked(self, scope: str) -> Iterator[None]:

@@ -7,10 +7,10 @@ anybody writes to it.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -25,7 +25,7 @@ from nearkin.index.opening import open_index
 from nearkin.index.partial import of_pieces
 from nearkin.index.preparing import Checked, Shingled
 from nearkin.index.settings import IndexSettings
-from nearkin.index.store import Store
+from nearkin.index.store import PORTION, Store
 from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.keys import HashKey
@@ -277,21 +277,37 @@ class Phases:
 
 
 class Log:
-    """The documents that steps touched while an index was copied; counted, for the lines of shards come in no order."""
+    """The documents that steps touched while an index was copied.
+
+    Each reading begins where the log ended before the reading before it, so that only what is new is read while the index is
+    closed. A line that is read twice does no harm.
+    """
 
     def __init__(self, live: Index) -> None:
         self._live, self._source = live, live.store
-        self._seen = self._touches()
+        self._place = self._source.log_end()
+        self._seen: Counter[tuple[str, str]] = Counter()
+        if self._place is None:
+            self._seen = Counter(self._touches())
 
-    def _touches(self) -> Counter[tuple[str, str]]:
-        return Counter((event.scope, event.id) for event in self._source.events() if event.kind == TOUCHED)
+    def _touches(self) -> Iterator[tuple[str, str]]:
+        return ((event.scope, event.id) for event in self._source.events(self._place) if event.kind == TOUCHED)
 
     def bring(self, anew: Index) -> Brought:
         """Carries over those since the last time."""
-        touches = self._touches()
-        fresh = touches - self._seen
-        self._seen = touches
-        return bring(self._live, anew, fresh)
+        if self._place is None:
+            # a store whose log has no places: its lines are counted, for they come in no order
+            touches = Counter(self._touches())
+            fresh = touches - self._seen
+            self._seen = touches
+            return bring(self._live, anew, fresh)
+        end = self._source.log_end()
+        touched = self._touches()
+        total = Brought(0, 0)
+        while some := dict.fromkeys(islice(touched, AT_ONCE)):
+            total = _total((total, bring(self._live, anew, some)))
+        self._place = end
+        return total
 
 
 def bring(live: Index, anew: Index, touched: Iterable[tuple[str, str]]) -> Brought:
@@ -372,9 +388,9 @@ def fill(live: Index, anew: Index, still: Callable[[], bool] = lambda: True) -> 
         still: Asked before each batch; once it says no, nothing more is done.
     """
     source, same = live.store, alike(live, anew)
-    looks = [source.scan()]
+    looks = [source.scan(content=False)]
     if anew.store.counts()["records"]:
-        looks.append(anew.store.scan())
+        looks.append(anew.store.scan(content=False))
     return _total(
         _bring(anew, scope, dict(zip(names, source.entries(scope, names), strict=True)), same)
         for scope, some in takewhile(lambda _: still(), batches(chain(*looks)))
@@ -447,10 +463,10 @@ def _parts(names: list[str]) -> list[list[str]]:
 
 def _compared(source: Store, anew: Index) -> dict[str, Any]:
     """Gives clusters the ids that they had, then counts what agrees."""
-    was = {(entry.scope, entry.id): (entry.cluster, entry.is_leader) for entry in source.scan()}
+    was = {(entry.scope, entry.id): (entry.cluster, entry.is_leader) for entry in source.scan(content=False)}
     _keep_cluster_ids(was, anew.store)
     before, after = source.counts(), anew.store.counts()
-    found = [(was.get((entry.scope, entry.id)), entry.cluster, entry.is_leader) for entry in anew.store.scan()]
+    found = [(was.get((entry.scope, entry.id)), entry.cluster, entry.is_leader) for entry in anew.store.scan(content=False)]
     return {
         "documents": after["records"],
         "clusters_before": before["leaders"],
@@ -462,7 +478,7 @@ def _compared(source: Store, anew: Index) -> dict[str, Any]:
 
 def _keep_cluster_ids(was: Mapping[tuple[str, str], tuple[str, bool]], store: Store) -> None:
     """A cluster gets the id that its representative's had; of several, the one whose representative it was before."""
-    heads = [entry for entry in store.scan() if entry.is_leader]
+    heads = [entry for entry in store.scan(content=False) if entry.is_leader]
     heads.sort(key=lambda head: not was.get((head.scope, head.id), ("", False))[1])
     taken: set[tuple[str, str]] = set()
     for head in heads:
@@ -470,5 +486,15 @@ def _keep_cluster_ids(was: Mapping[tuple[str, str], tuple[str, bool]], store: St
         name = next((name for name in (old, head.cluster, head.id) if (head.scope, name) not in taken), head.cluster)
         taken.add((head.scope, name))
         if name != head.cluster:
-            some = (head, *store.members(head.scope, head.id))
-            store.apply(Changes(changed=[entry._replace(cluster=name) for entry in some], resolves=True))
+            _rename_cluster(store, head, name)
+
+
+def _rename_cluster(store: Store, head: Entry, name: str) -> None:
+    """Gives a cluster another id, a portion at a time; the representative is last, so that a repetition does the rest."""
+    last = 0
+    while some := store.member_page(head.scope, head.id, last, 0, PORTION):
+        last = some[-1].ref
+        whole = [entry for entry in store.by_refs([one.ref for one in some]) if entry is not None]
+        store.apply(Changes(changed=[entry._replace(cluster=name) for entry in whole], resolves=True))
+    whole = [entry for entry in store.by_refs([head.ref]) if entry is not None]
+    store.apply(Changes(changed=[entry._replace(cluster=name) for entry in whole], resolves=True))

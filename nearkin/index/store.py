@@ -8,6 +8,13 @@ import numpy as np
 from nearkin.index.entry import Changes, Entry, Event, Postings
 from nearkin.index.move import Move, News
 
+LOG_KEPT = 100_000
+"""Lines of the log that a store keeps at least."""
+LOG_PORTION = 1_000
+"""Lines of the log that are dropped, or read, at once."""
+PORTION = 500
+"""Documents that a listing or a sweep reads at once."""
+
 
 class Store(Protocol):
     """Entries by id and by number, buckets of postings by key, one atomic step at a time.
@@ -65,14 +72,47 @@ class Store(Protocol):
                 asked, it is: then the step was done once, and is not reported as a failure.
         """
 
-    def members(self, scope: str, leader: str) -> list[Entry]:
-        """Documents resolved to a representative, itself apart, in the order of their numbers."""
+    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
+        """Returns the documents resolved to a representative, itself apart, in the order of their numbers.
 
-    def scan(self, scope: str | None = None) -> Iterator[Entry]:
-        """All documents, or those of a scope, in the order of their numbers."""
+        Args:
+            scope: Tenant or group.
+            leader: Id of the representative.
+            limit: Maximum number of documents; None for all.
+        """
+
+    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+        """Returns some members of a cluster without their content, in the order of their numbers.
+
+        Args:
+            scope: Tenant or group.
+            leader: Id of the representative, which itself is not among the members.
+            after: Number of the last member that is known; 0 for the beginning.
+            skip: Members behind that one that are passed over.
+            limit: Maximum number of members.
+        """
+
+    def member_count(self, scope: str, leader: str) -> int:
+        """Returns the number of documents resolved to a representative, itself apart."""
+
+    def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
+        """Yields all documents, or those of a scope, in the order of their numbers; reads a bounded portion at a time.
+
+        Args:
+            scope: Tenant or group; None for all.
+            content: Whether signatures, texts and payloads are read; without them listings read a small part of the bytes.
+        """
+
+    def scopes(self) -> Iterator[str]:
+        """Yields the scopes that have documents, each once, in no particular order; no document is read for it."""
 
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
-        """Documents last seen before a time: all of them, or those that are posted."""
+        """Yields documents last seen before a time, oldest first, without their content; reads a bounded portion at a time.
+
+        Args:
+            before: Seconds of the clock.
+            posted: Whether only documents that stand in buckets are yielded.
+        """
 
     def times(self) -> list[float]:
         """Returns what the clocks of its servers say now, in seconds; nothing if it has no clock of its own."""
@@ -83,11 +123,21 @@ class Store(Protocol):
         None if it has no documents, or has a clock of its own and needs no other measure of time.
         """
 
-    def events(self) -> Iterator[Event]:
-        """The log, oldest first."""
+    def log_end(self) -> Any:
+        """Returns the place where the log ends now, for `events`; None if the store reads its log as a whole."""
+
+    def events(self, after: Any = None) -> Iterator[Event]:
+        """Yields the lines of the log, oldest first; reads a bounded portion at a time.
+
+        A line that was written after `log_end` was asked is among those after it; a line from before may be, too. The log keeps
+        the last LOG_KEPT lines; none are dropped while the index is copied.
+
+        Args:
+            after: A place of `log_end`; None for the beginning.
+        """
 
     def counts(self) -> dict[str, int]:
-        """records, leaders, postings, evicted, bytes, …"""
+        """Returns records, leaders, postings, evicted, bytes, …; these are kept by the steps, so nothing is counted for it."""
 
     def close(self) -> None:
         """Gives back what it holds."""

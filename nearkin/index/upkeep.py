@@ -77,7 +77,7 @@ def check_quickly(store: Store, most: int = 100) -> Checked:
     Every document is resolved to a representative that is there, and there are as many documents as the store counts.
     """
     records, problems = 0, list[Problem]()
-    for scope, entries in batches(store.scan()):
+    for scope, entries in batches(store.scan(content=False)):
         records += len(entries)
         problems += _resolved(store, scope, entries)[0]
     counts = store.counts()
@@ -138,10 +138,12 @@ def compact(index: Index) -> dict[str, int]:
         How many clusters were merged, and how many documents moved.
     """
     merged, moved = 0, 0
-    leaders = [(entry.ref, entry.scope, entry.id) for entry in index.store.scan() if entry.is_leader and entry.posted]
-    for _, scope, name in sorted(leaders):
-        done = index.merge_into_older(scope, name)
-        merged, moved = merged + (done > 0), moved + done
+    # documents come in the order of their numbers: the older representative is there before the younger one
+    for entry in index.store.scan(content=False):
+        if entry.is_leader and entry.posted:
+            done = index.merge_into_older(entry.scope, entry.id)
+            merged += done > 0
+            moved += done
     return {"merged": merged, "moved": moved}
 
 

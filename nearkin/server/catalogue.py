@@ -167,7 +167,7 @@ class Catalogue:
         return distribution_of(index.preparer.payload_of(entries), index.measure, listing.documents)
 
     def scopes(self) -> tuple[str, ...]:
-        """Some scopes, by name: those that a look of GLANCE seconds at the oldest documents finds."""
+        """Returns scopes by name: all that the store says within GLANCE seconds."""
         return self._scopes.get()
 
     def counts(self) -> dict[str, int]:
@@ -175,9 +175,9 @@ class Catalogue:
         return self._counts.get()
 
     def _first_scopes(self) -> tuple[str, ...]:
-        began, found = self._clock(), set[str]()
-        for entry in self._index().store.scan():
-            found.add(entry.scope)
+        began, found = self._clock(), list[str]()
+        for scope in self._index().store.scopes():
+            found.append(scope)
             if self._clock() - began > GLANCE:
                 break
         return tuple(sorted(found))
@@ -188,7 +188,7 @@ class Catalogue:
         heads: dict[str, tuple[str, float]] = {}
         resolved = [0] * BINS
         sample: list[tuple[int, int]] = []
-        for entry in self._index().store.scan(scope):
+        for entry in self._index().store.scan(scope, content=False):
             sizes[entry.leader] = sizes.get(entry.leader, 0) + 1
             if entry.is_leader:
                 heads[entry.id] = (entry.cluster, entry.created)

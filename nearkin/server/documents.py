@@ -149,14 +149,21 @@ async def cluster(
     who: Reader,
     start: Annotated[int, Query(ge=0, le=10**9, description="First member.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="Members.")] = PAGE,
+    after: Annotated[
+        str | None,
+        Query(
+            min_length=1, max_length=1024, description="Id of the last member known: faster than start, which is then unused."
+        ),
+    ] = None,
 ) -> m.ClusterAnswer:
     """By the id of any document in it; every answer names the representative. (A cluster keeps its own id, the one of its first
     document, when that document is erased.)"""
     service = service_of(request)
-    found = await service.run(service.index.cluster, scope, named(id, "id"))
+    last = None if after is None else named(after, "after")
+    found = await service.run(service.index.cluster_part, scope, named(id, "id"), start, limit, last)
     if found is None:
         raise ProblemError("not-found", "this scope has no such cluster")
-    return m.ClusterAnswer.of(found, start, limit)
+    return m.ClusterAnswer.of(found)
 
 
 @router.get("/clusters", summary="Clusters, largest or newest first")

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nearkin.index.entry import Cluster, Entry, Match
+from nearkin.index.entry import ClusterPart, Entry, Match
 
 Id = Annotated[str, Field(min_length=1, max_length=1024, description="Of the document; of its content by default.")]
 Scope = Annotated[str, Field(min_length=1, max_length=1024, description="Tenant or group.")]
@@ -157,11 +157,10 @@ class ClusterAnswer(Model):
     members: list[Member] = Field(description="The representative first; a page of them.")
 
     @classmethod
-    def of(cls, cluster: Cluster, start: int, most: int) -> Self:
-        """A page of its members."""
-        some = cluster.members[start : start + most]
-        members = [Member(id=name, similarity=similarity) for name, similarity in some]
-        return cls(id=cluster.id, representative=cluster.representative, size=len(cluster.members), members=members)
+    def of(cls, part: ClusterPart) -> Self:
+        """Returns the answer for some documents of a cluster."""
+        members = [Member(id=name, similarity=similarity) for name, similarity in part.members]
+        return cls(id=part.id, representative=part.representative, size=part.size, members=members)
 
 
 class ClusterHead(Model):

@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from nearkin.errors import RacedError, StoreError, UsageError
-from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings, Standing
+from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings, Standing, without_content
 from nearkin.index.move import Move, News
 from nearkin.index.stores.aerospike_buckets import KIND, Buckets, Span, bits_for
 from nearkin.index.stores.aerospike_moves import META, Moves
@@ -152,7 +152,17 @@ class AerospikeStore:
     def postings(self, keys: np.ndarray) -> Postings:
         return self._buckets.look_up(keys)
 
-    def members(self, scope: str, leader: str) -> list[Entry]:
+    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
+        return self._members(scope, leader)[:limit]
+
+    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+        found = [without_content(entry) for entry in self._members(scope, leader) if entry.ref > after]
+        return found[skip : skip + limit]
+
+    def member_count(self, scope: str, leader: str) -> int:
+        return len(self._members(scope, leader))
+
+    def _members(self, scope: str, leader: str) -> list[Entry]:
         seen = (_entry(version) for version in self._steps.visible(self._joined(scope, leader)).values())
         found = [entry for entry in seen if entry is not None and (entry.scope, entry.leader) == (scope, leader)]
         return sorted((entry for entry in found if not entry.is_leader), key=lambda entry: entry.ref)
@@ -163,16 +173,20 @@ class AerospikeStore:
         # those that are about to be come first: by the second look they may have become so
         return [bins["f"] for bin_ in ("nl", "l") for bins in self._records.where(DOCUMENTS, bin_, number, "f")]
 
-    def scan(self, scope: str | None = None) -> Iterator[Entry]:
+    def scopes(self) -> Iterator[str]:
+        yield from {entry.scope: None for entry in self.scan(content=False)}
+
+    def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         held = self._records.scan(DOCUMENTS, "r", "nr")
         refs = sorted({bins[name] for bins in held for name in ("r", "nr") if bins.get(name)})
         for start in range(0, len(refs), AT_ONCE):
             for entry in self.by_refs(refs[start : start + AT_ONCE]):
                 if entry is not None and scope in (None, entry.scope):
-                    yield entry
+                    yield entry if content else without_content(entry)
 
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
-        found = [entry for entry in self.scan() if entry.seen < before and (entry.posted or not posted)]
+        there = self.scan(content=False)
+        found = [entry for entry in there if entry.seen < before and (entry.posted or not posted)]
         yield from sorted(found, key=lambda entry: (entry.seen, entry.ref))
 
     def times(self) -> list[float]:
@@ -181,7 +195,10 @@ class AerospikeStore:
     def median_seen(self) -> float | None:
         return None
 
-    def events(self) -> Iterator[Event]:
+    def log_end(self) -> None:
+        """The log is read as a whole."""
+
+    def events(self, after: None = None) -> Iterator[Event]:
         self._steps.repair()
         # those of steps that are just being completed first: by the second look they may be in the log
         found = [*self._steps.promised(), *self._records.scan(EVENTS, "o", "i", "j")]
@@ -235,6 +252,9 @@ class AerospikeStore:
         for entry, _ in changes.new:
             if held[_field(entry.scope, entry.id)].now.ref and (entry.scope, entry.id) not in going:
                 raise RacedError("a document is there already")
+        for entry in changes.resolved:
+            if held[_field(entry.scope, entry.id)].now.leader != _number(entry.scope, entry.leader):
+                raise RacedError("a document has been resolved to another one meanwhile")
         for entry in changes.present:
             if held[_field(entry.scope, entry.id)].now.ref != entry.ref:
                 raise RacedError("a document is not there any more")

@@ -5,17 +5,20 @@ collection took a third of the time of all upserts.
 """
 
 from array import array
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from threading import RLock
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from nearkin.errors import MovedError, RacedError
 from nearkin.index.entry import Changes, Entry, Event, Postings
-from nearkin.index.move import Move, News
-from nearkin.index.stores.packing import pack_entry, unpack_entry
+from nearkin.index.move import CLOSING, COPYING, Move, News
+from nearkin.index.store import LOG_KEPT, PORTION
+from nearkin.index.stores.packing import pack_entry, sighted, unpack_entry, unpack_head
 from nearkin.index.table import BucketTable, enter
 
 ENTRY_BYTES = 300
@@ -38,8 +41,11 @@ class MemoryStore:
         self._rows: dict[int, bytes] = {}
         self._refs: dict[str, int] = {}
         self._members: dict[str, array[int]] = {}
+        self._scopes: dict[str, array[int]] = {}
+        """Numbers of each scope's documents, ascending."""
         self._header: dict[str, Any] | None = None
-        self._events: list[Event] = []
+        self._events: deque[Event] = deque()
+        self._dropped_events = 0
         self._numbers = count(1)
         self._lock = RLock()
         self._bytes, self._leaders = 0, 0
@@ -110,6 +116,9 @@ class MemoryStore:
                     self.table.remove(keys, entry.ref)
                     self.table.append(keys, entry.word)
             self._events += changes.events
+            while len(self._events) > LOG_KEPT and self._move.phase not in (COPYING, CLOSING):
+                self._events.popleft()
+                self._dropped_events += 1
             self._generation += changes.resolves
             return [entry.ref for entry in stored]
 
@@ -134,6 +143,10 @@ class MemoryStore:
             held = self._get(entry.ref)
             if held is None or not held.is_leader:
                 raise RacedError("a representative is not there any more")
+        for entry in changes.resolved:
+            held = self._get(entry.ref)
+            if held is None or held.leader != entry.leader:
+                raise RacedError("a document has been resolved to another one meanwhile")
         for standing in changes.stood:
             gone = standing.entry
             held = self._get(gone.ref)
@@ -145,15 +158,14 @@ class MemoryStore:
         self._leaders += entry.is_leader
         self._rows[entry.ref] = packed
         self._refs[_key(entry.scope, entry.id)] = entry.ref
+        _insert(self._scopes, entry.scope, entry.ref)
         if not entry.is_leader:
-            self._members.setdefault(_key(entry.scope, entry.leader), array("q")).append(entry.ref)
+            _insert(self._members, _key(entry.scope, entry.leader), entry.ref)
 
     def _unlink(self, entry: Entry) -> None:
-        key = _key(entry.scope, entry.leader)
-        if not entry.is_leader and (held := self._members.get(key)) is not None and entry.ref in held:
-            held.remove(entry.ref)
-            if not held:
-                del self._members[key]
+        _delete(self._scopes, entry.scope, entry.ref)
+        if not entry.is_leader:
+            _delete(self._members, _key(entry.scope, entry.leader), entry.ref)
 
     def _take(self, ref: int) -> None:
         """Everything that leads to an entry goes, and it."""
@@ -169,23 +181,41 @@ class MemoryStore:
         """About what is held: postings as they are used, entries reckoned."""
         return self.table.postings * POSTING_BYTES + self._bytes + len(self._rows) * ENTRY_BYTES
 
-    def members(self, scope: str, leader: str) -> list[Entry]:
+    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         with self._lock:
-            return [unpack_entry(ref, self._rows[ref]) for ref in sorted(self._members.get(_key(scope, leader), ()))]
+            return [unpack_entry(ref, self._rows[ref]) for ref in self._members.get(_key(scope, leader), _NOBODY)[:limit]]
 
-    def scan(self, scope: str | None = None) -> Iterator[Entry]:
-        for ref in sorted(self._rows):
-            entry = self._get(ref)
-            if entry is not None and scope in (None, entry.scope):
-                yield entry
+    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+        with self._lock:
+            refs = self._members.get(_key(scope, leader), _NOBODY)
+            start = bisect_right(refs, after) + skip
+            return [unpack_head(ref, self._rows[ref]) for ref in refs[start : start + limit]]
 
-    def _all(self) -> Iterator[Entry]:
-        return (unpack_entry(ref, row) for ref, row in self._rows.items())
+    def member_count(self, scope: str, leader: str) -> int:
+        with self._lock:
+            return len(self._members.get(_key(scope, leader), _NOBODY))
+
+    def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
+        unpack = unpack_entry if content else unpack_head
+        with self._lock:
+            refs = array("q", sorted(self._rows)) if scope is None else self._scopes.get(scope, _NOBODY)[:]
+        for ref in refs:
+            row = self._rows.get(ref)
+            if row is not None:
+                yield unpack(ref, row)
+
+    def scopes(self) -> Iterator[str]:
+        with self._lock:
+            names = list(self._scopes)
+        yield from names
 
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
-        with self._lock:
-            found = [entry for entry in self._all() if entry.seen < before and (entry.posted or not posted)]
-        yield from sorted(found, key=lambda entry: (entry.seen, entry.ref))
+        refs, seen = self._due(before, posted)
+        for place in np.lexsort((refs, seen)).tolist():
+            ref = int(refs[place])
+            row = self._rows.get(ref)
+            if row is not None:
+                yield unpack_head(ref, row)
 
     def times(self) -> list[float]:
         return []
@@ -194,8 +224,32 @@ class MemoryStore:
         # it begins with its process, so what is in it was seen by the same clock
         return None
 
-    def events(self) -> Iterator[Event]:
-        yield from list(self._events)
+    def _due(self, before: float, posted: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Returns number and time, int64 (n,) and float64 (n,), of the documents that are due; steps pass in between."""
+        refs, seen = array("q"), array("d")
+        with self._lock:
+            everything = array("q", self._rows)
+        for start in range(0, len(everything), PORTION):
+            with self._lock:
+                for ref in everything[start : start + PORTION]:
+                    row = self._rows.get(ref)
+                    if row is None:
+                        continue
+                    at, is_posted = sighted(row)
+                    if at < before and (is_posted or not posted):
+                        refs.append(ref)
+                        seen.append(at)
+        return np.array(refs, np.int64), np.array(seen, np.float64)
+
+    def log_end(self) -> int:
+        with self._lock:
+            return self._dropped_events + len(self._events)
+
+    def events(self, after: int | None = None) -> Iterator[Event]:
+        with self._lock:
+            start = max(0, (after or 0) - self._dropped_events)
+            lines = list(islice(self._events, start, None))
+        yield from lines
 
     def counts(self) -> dict[str, int]:
         with self._lock:
@@ -213,6 +267,28 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+Refs: TypeAlias = "array[int]"
+
+_NOBODY: Refs = array("q")
+
+
+def _insert(held: "dict[str, Refs]", key: str, ref: int) -> None:
+    refs = held.setdefault(key, array("q"))
+    if refs and refs[-1] > ref:
+        insort(refs, ref)
+    else:
+        refs.append(ref)
+
+
+def _delete(held: "dict[str, Refs]", key: str, ref: int) -> None:
+    refs = held.get(key, _NOBODY)
+    place = bisect_left(refs, ref)
+    if place < len(refs) and refs[place] == ref:
+        del refs[place]
+        if not refs:
+            del held[key]
 
 
 def _key(scope: str, name: str) -> str:

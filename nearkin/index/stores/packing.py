@@ -10,6 +10,8 @@ VERSION = 1
 HEAD = struct.Struct("<BB16sdIddHHHHII")
 """Version, flags, digest, similarity, size, times; lengths of scope, id, leader, cluster, signature, content."""
 POSTED, LEADS, OWN_CLUSTER, TEXT = 1, 2, 4, 8
+SEEN, SEEN_AT = struct.Struct("<d"), 38
+"""The time at which the document was last seen, and its place in the head."""
 
 
 def pack_entry(entry: Entry) -> bytes:
@@ -61,6 +63,32 @@ def unpack_entry(ref: int, packed: bytes) -> Entry:
         raise StoreError(f"the entry {ref} of the store is damaged ({error})") from error
     about = (scope, name, ref, digest, leader, cluster, similarity, size, created, seen, bool(flags & POSTED))
     return Entry(*about, signature, text, payload)
+
+
+def unpack_head(ref: int, packed: bytes) -> Entry:
+    """Returns an entry without signature, text and payload; `packed` may end where its names do.
+
+    Examples:
+        >>> entry = Entry("a", "x", 7, bytes(16), "x", "x", 1.0, 3, 1.0, 2.0, True, b"sig", "text", b"")
+        >>> unpack_head(7, pack_entry(entry)) == entry._replace(signature=b"", text=None)
+        True
+    """
+    try:
+        head = HEAD.unpack_from(packed)
+    except struct.error as error:
+        raise StoreError(f"the entry {ref} of the store is damaged ({error})") from error
+    size = HEAD.size + sum(head[7:11])
+    return unpack_entry(ref, HEAD.pack(*head[:11], 0, 0) + packed[HEAD.size : size])._replace(text=None)
+
+
+def sighted(packed: bytes) -> tuple[float, bool]:
+    """Returns when a packed entry was last seen, and whether it stands in buckets.
+
+    Examples:
+        >>> sighted(pack_entry(Entry("a", "x", 7, bytes(16), "x", "x", 1.0, 3, 1.0, 2.0, True, b"", "text", b"")))
+        (2.0, True)
+    """
+    return SEEN.unpack_from(packed, SEEN_AT)[0], bool(packed[1] & POSTED)
 
 
 def id_key(scope: str, name: str) -> bytes:

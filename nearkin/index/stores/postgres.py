@@ -1,6 +1,7 @@
 """`postgresql://user@host/db?schema=name`: set-based statements, a connection pool, one transaction a step."""
 
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,12 +20,15 @@ from nearkin.errors import (
     UsageError,
 )
 from nearkin.index.entry import Changes, Entry, Event, Postings
-from nearkin.index.move import Move, News
+from nearkin.index.move import CLOSING, COPYING, Move, News
+from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION
 
-SCHEMA = 1
+SCHEMA = 2
 CONNECTIONS = 8
 TIMEOUT = 30.0
 AT_ONCE = 1000
+HEADS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, ''::bytea, NULL::text, ''::bytea"
+"""COLUMNS of an entry without its content."""
 COLUMNS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload"
 TYPES = (
     "int8",
@@ -63,6 +67,28 @@ LOST = ("08", "57")
 """Classes of errors of a connection that ends: a broken connection, and a server that shuts down."""
 STATUS_SECONDS, STATUS_PAUSE = 10.0, 0.05
 """Seconds in which a transaction whose answer was lost must have ended, and between looks."""
+TO_SECOND = """
+CREATE INDEX entries_by_scope ON {s}.entries (scope, ref);
+CREATE INDEX entries_members ON {s}.entries (scope, leader, ref) WHERE leader <> id;
+DROP INDEX {s}.entries_by_leader;
+CREATE INDEX entries_in_order ON {s}.entries (seen, ref);
+DROP INDEX {s}.entries_by_seen;
+CREATE INDEX entries_posted ON {s}.entries (seen, ref) WHERE posted;
+ALTER TABLE {s}.events ADD COLUMN step bigint NOT NULL DEFAULT 0;
+ALTER TABLE {s}.events ALTER COLUMN step SET DEFAULT pg_current_xact_id()::text::bigint;
+CREATE INDEX events_by_step ON {s}.events (step, number);
+CREATE TABLE {s}.tallies (records bigint NOT NULL, leaders bigint NOT NULL, postings bigint NOT NULL);
+INSERT INTO {s}.tallies SELECT count(*), count(*) FILTER (WHERE leader = id), (SELECT count(*) FROM {s}.postings)
+  FROM {s}.entries;
+UPDATE {s}.meta SET value = '2' WHERE name = 'schema';
+"""
+"""From schema 1: listings and sweeps by keyed ranges, lines of the log by the transaction of their step, counts that are kept.
+
+Each step adds a row of tallies, so that no two steps wait for each other's; `counts` folds them into one.
+"""
+FOLDED_AFTER = 1000
+"""Steps of this process after which tallies are folded."""
+RESOLVED_TO = "scope = %(scope)s AND leader = %(leader)s AND leader <> id"
 LOCK = 0x6E6B
 """Of the advisory lock under which a schema is made."""
 
@@ -87,6 +113,7 @@ class PostgresStore:
         self._s = options.pop("schema", "nearkin")
         if not self._s.isidentifier():
             raise UsageError(f"schema={self._s!r} is no plain name")
+        self._applied = 0
         self._most, self._url = most, urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
         self._psycopg, self._pool_errors = psycopg, (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed)
         self._pool: Any = psycopg_pool.ConnectionPool(
@@ -169,12 +196,17 @@ class PostgresStore:
                 version = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'schema'").fetchone()[0]
                 if version > SCHEMA:
                     raise IncompatibleError(f"{self._url} has schema {version}, this nearkin knows {SCHEMA}: upgrade nearkin")
-                self._state(run)
-                return
-            for statement in CREATE.format(s=self._s).split(";"):
-                if statement.strip():
-                    run.execute(statement)
+            else:
+                version = 1
+                self._run_all(run, CREATE)
+            if version < SCHEMA:
+                self._run_all(run, TO_SECOND)
             self._state(run)
+
+    def _run_all(self, run: Any, script: str) -> None:
+        for statement in script.format(s=self._s).split(";"):
+            if statement.strip():
+                run.execute(statement)
 
     def _state(self, run: Any) -> None:
         """Rows that steps look at or count up."""
@@ -253,7 +285,39 @@ class PostgresStore:
         except OutcomeUnknownError:
             if not self._committed(transaction):
                 raise
+        self._applied += 1
+        if self._applied % FOLDED_AFTER == 0:
+            with self._transaction() as run:
+                self._fold(run)
         return numbers
+
+    def _tally(self, run: Any, changes: Changes, leaders: dict[int, str], postings: int) -> None:
+        """Adds what a step changes of the counts; `leaders` are those of present documents before it."""
+        gained = sum(entry.is_leader for entry, _ in changes.new)
+        last = {entry.ref: entry for entry in changes.changed}
+        gained += sum(entry.is_leader - (leaders[entry.ref] == entry.id) for entry in last.values())
+        gained -= sum(leaders[entry.ref] == entry.id for entry, _ in changes.dropped)
+        tally = (len(changes.new) - len(changes.dropped), gained, postings)
+        if any(tally):
+            run.execute(f"INSERT INTO {self._s}.tallies VALUES (%s, %s, %s)", tally)
+
+    def _fold(self, run: Any) -> None:
+        """Makes one row of the tallies; of two processes at once, the second finds nothing to fold."""
+        rows = run.execute(f"DELETE FROM {self._s}.tallies RETURNING records, leaders, postings").fetchall()
+        if rows:
+            total = [sum(column) for column in zip(*rows, strict=True)]
+            run.execute(f"INSERT INTO {self._s}.tallies VALUES (%s, %s, %s)", total)
+
+    def _trim_log(self, run: Any) -> None:
+        """Drops the oldest lines of the log, a portion at most, and never while the index is copied."""
+        bounds = f"SELECT min(number), max(number) FROM {self._s}.events"
+        first, last = run.execute(bounds).fetchone()
+        if last - first < LOG_KEPT + LOG_PORTION:
+            return
+        move = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'move'").fetchone()[0]
+        if move[1] not in (COPYING, CLOSING):
+            until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
+            run.execute(f"DELETE FROM {self._s}.events WHERE number <= %s", (until,))
 
     def _committed(self, transaction: int | None) -> bool:
         """Asks the server whether a transaction was committed whose answer was lost.
@@ -289,16 +353,18 @@ class PostgresStore:
         return bool(status == "committed")
 
     def _apply(self, run: Any, changes: Changes) -> list[int]:
-        self._check(run, changes)
-        self._leave(run, changes)
+        leaders = self._check(run, changes)
+        left = self._leave(run, changes)
         self._change(run, changes.changed)
         numbers = self._insert(run, changes)
         entering = [(entry._replace(ref=number), keys) for (entry, keys), number in zip(changes.new, numbers, strict=True)]
         pairs = [(entry.word, keys) for entry, keys in (*entering, *changes.posted) if keys is not None]
-        self._enter(run, [*pairs, *changes.entering], changes.crowded)
+        entered = self._enter(run, [*pairs, *changes.entering], changes.crowded)
+        self._tally(run, changes, leaders, entered - left)
         if changes.events:
             query = f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, %s, %s, %s)"
             run.executemany(query, [tuple(event) for event in changes.events])
+            self._trim_log(run)
         if changes.resolves:
             # the last statement: who waits for this row holds up nobody whom its holder waits for
             run.execute(f"UPDATE {self._s}.meta SET value = to_jsonb(value::bigint + 1) WHERE name = 'generation'")
@@ -319,8 +385,11 @@ class PostgresStore:
             raise MovedError(f"{self._url} is being moved")
         return number
 
-    def _check(self, run: Any, changes: Changes) -> None:
-        """Rows are locked in the order of their numbers, so that two steps do not wait for each other."""
+    def _check(self, run: Any, changes: Changes) -> dict[int, str]:
+        """Returns the leaders of the documents that must be there, by number.
+
+        Rows are locked in the order of their numbers, so that two steps do not wait for each other.
+        """
         there = {entry.ref: entry.id for entry in changes.present}
         leaders: dict[int, str] = {}
         if there:
@@ -329,27 +398,33 @@ class PostgresStore:
             if {ref: name for ref, name, _ in rows} != there:
                 raise RacedError("a document is not there any more")
             leaders = {ref: leader for ref, _, leader in rows}
+        if any(leaders.get(entry.ref) != entry.leader for entry in changes.resolved):
+            raise RacedError("a document has been resolved to another one meanwhile")
         for standing in changes.stood:
             # a statement of its own, that sees what was committed until its document's row was locked by the one above; who is
             # resolved to that document meanwhile needs it, and waits for the row
-            query = f"SELECT ref FROM {self._s}.entries WHERE scope = %s AND leader = %s AND leader <> id"
-            found = run.execute(query, (standing.entry.scope, standing.entry.id)).fetchall()
+            query = f"SELECT ref FROM {self._s}.entries WHERE scope = %s AND leader = %s AND leader <> id LIMIT %s"
+            found = run.execute(query, (standing.entry.scope, standing.entry.id, len(standing.members) + 1)).fetchall()
             standing.hold(leaders.get(standing.entry.ref), (ref for (ref,) in found))
         needed = sorted({entry.ref for entry in changes.needs})
         if needed:
             query = f"SELECT ref FROM {self._s}.entries WHERE ref = ANY(%s::bigint[]) AND leader = id ORDER BY ref FOR SHARE"
             if len(run.execute(query, (_array(needed),)).fetchall()) < len(needed):
                 raise RacedError("a representative is not there any more")
+        return leaders
 
-    def _leave(self, run: Any, changes: Changes) -> None:
+    def _leave(self, run: Any, changes: Changes) -> int:
+        """Returns the number of postings that went."""
+        left = 0
         again = [(entry, keys) for entry, keys in changes.posted if keys is not None]
         leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted, *again) if keys is not None]
         for ref, keys in (*leaving, *changes.leaving):
             query = f"DELETE FROM {self._s}.postings WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
-            run.execute(query, (_array(keys.view(np.int64).tolist()), ref))
+            left += run.execute(query, (_array(keys.view(np.int64).tolist()), ref)).rowcount
         if changes.dropped:
             refs = [entry.ref for entry, _ in changes.dropped]
             run.execute(f"DELETE FROM {self._s}.entries WHERE ref = ANY(%s::bigint[])", (_array(refs),))
+        return left
 
     def _change(self, run: Any, entries: list[Entry]) -> None:
         if not entries:
@@ -373,9 +448,10 @@ class PostgresStore:
                 copy.write_row(row)
         return numbers
 
-    def _enter(self, run: Any, pairs: list[tuple[int, np.ndarray]], crowded: bool) -> None:
+    def _enter(self, run: Any, pairs: list[tuple[int, np.ndarray]], crowded: bool) -> int:
+        """Returns the number of postings that came, less those that had to go for them."""
         if not pairs:
-            return
+            return 0
         keys = np.concatenate([keys for _, keys in pairs]).view(np.int64)
         words = np.repeat(np.array([word for word, _ in pairs], np.int64), [len(keys) for _, keys in pairs])
         order = np.lexsort((words, keys))
@@ -390,28 +466,49 @@ class PostgresStore:
             run.execute(query, (_array(sorted(set(keys.tolist()))), self._most))
             if gone := run.rowcount:
                 run.execute(f"SELECT nextval('{self._s}.evicted') FROM generate_series(1, %s)", (gone,))
+            return len(keys) - gone
+        return len(keys)
 
-    def members(self, scope: str, leader: str) -> list[Entry]:
+    def _portion(self, query: str, values: dict[str, Any]) -> list[Any]:
         with self._reading() as run:
-            query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE scope = %s AND leader = %s AND leader <> id ORDER BY ref"
-            return [_entry(row) for row in run.execute(query, (scope, leader))]
+            rows: list[Any] = run.execute(query, values).fetchall()
+            return rows
 
-    def scan(self, scope: str | None = None) -> Iterator[Entry]:
+    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
+        query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE {RESOLVED_TO} ORDER BY ref LIMIT %(limit)s"
+        return [_entry(row) for row in self._portion(query, {"scope": scope, "leader": leader, "limit": limit})]
+
+    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+        query = (
+            f"SELECT {HEADS} FROM {self._s}.entries WHERE {RESOLVED_TO} AND ref > %(after)s "
+            "ORDER BY ref LIMIT %(limit)s OFFSET %(skip)s"
+        )
+        values = {"scope": scope, "leader": leader, "after": after, "skip": skip, "limit": limit}
+        return [_entry(row) for row in self._portion(query, values)]
+
+    def member_count(self, scope: str, leader: str) -> int:
+        query = f"SELECT count(*) FROM {self._s}.entries WHERE {RESOLVED_TO}"
+        return int(self._portion(query, {"scope": scope, "leader": leader})[0][0])
+
+    def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         last, inside = 0, "" if scope is None else "AND scope = %(scope)s"
-        query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE ref > %(last)s {inside} ORDER BY ref LIMIT {AT_ONCE}"
-        while True:
-            with self._transaction() as run:
-                rows = run.execute(query, {"last": last, "scope": scope}).fetchall()
-            if not rows:
-                return
+        columns = COLUMNS if content else HEADS
+        order = "ref" if scope is None else "scope, ref"
+        query = f"SELECT {columns} FROM {self._s}.entries WHERE ref > %(last)s {inside} ORDER BY {order} LIMIT {PORTION}"
+        while rows := self._portion(query, {"last": last, "scope": scope}):
             last = rows[-1][0]
             yield from map(_entry, rows)
 
-    def due(self, before: float, posted: bool) -> Iterator[Entry]:
-        with self._reading() as run:
-            query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE seen < %s AND (posted OR NOT %s) ORDER BY seen, ref"
-            rows = run.execute(query, (before, posted)).fetchall()
-        yield from map(_entry, rows)
+    def scopes(self) -> Iterator[str]:
+        s, last = self._s, None
+        query = f"""WITH RECURSIVE found AS (
+            (SELECT scope FROM {s}.entries WHERE %(last)s::text IS NULL OR scope > %(last)s ORDER BY scope LIMIT 1)
+            UNION ALL SELECT (SELECT e.scope FROM {s}.entries e WHERE e.scope > found.scope ORDER BY e.scope LIMIT 1)
+              FROM found WHERE found.scope IS NOT NULL)
+            SELECT scope FROM found WHERE scope IS NOT NULL LIMIT {PORTION}"""
+        while rows := self._portion(query, {"last": last}):
+            last = rows[-1][0]
+            yield from (name for (name,) in rows)
 
     def times(self) -> list[float]:
         with self._reading() as run:
@@ -420,16 +517,40 @@ class PostgresStore:
     def median_seen(self) -> float | None:
         return None
 
-    def events(self) -> Iterator[Event]:
-        with self._reading() as run:
-            rows = run.execute(f"SELECT kind, scope, id, into_id, at FROM {self._s}.events ORDER BY number").fetchall()
-        yield from (Event(*row) for row in rows)
+    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+        only = "AND posted" if posted else ""
+        query = (
+            f"SELECT {HEADS} FROM {self._s}.entries WHERE (seen, ref) > (%(seen)s, %(ref)s) AND seen < %(before)s {only} "
+            f"ORDER BY seen, ref LIMIT {PORTION}"
+        )
+        values: dict[str, float] = {"seen": -math.inf, "ref": 0, "before": float(before)}
+        while rows := self._portion(query, values):
+            found = [_entry(row) for row in rows]
+            values["seen"], values["ref"] = found[-1].seen, found[-1].ref
+            yield from found
+
+    def log_end(self) -> int:
+        """Returns the oldest transaction that may still write: those before it have written all their lines."""
+        return int(self._portion("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})[0][0])
+
+    def events(self, after: int | None = None) -> Iterator[Event]:
+        order = "number" if after is None else "step, number"
+        behind = "number > %(number)s" if after is None else "(step, number) > (%(step)s, %(number)s)"
+        columns = "kind, scope, id, into_id, at, step, number"
+        query = f"SELECT {columns} FROM {self._s}.events WHERE {behind} ORDER BY {order} LIMIT {LOG_PORTION}"
+        values = {"step": after or 0, "number": -1}
+        while rows := self._portion(query, values):
+            values["step"], values["number"] = rows[-1][-2:]
+            yield from (Event(*row[:-2]) for row in rows)
 
     def counts(self) -> dict[str, int]:
         s = self._s
         with self._transaction() as run:
-            records, leaders = run.execute(f"SELECT count(*), count(*) FILTER (WHERE leader = id) FROM {s}.entries").fetchone()
-            postings = run.execute(f"SELECT count(*) FROM {s}.postings").fetchone()[0]
+            sums = "coalesce(sum(records), 0)::bigint, coalesce(sum(leaders), 0)::bigint, coalesce(sum(postings), 0)::bigint"
+            kept = f"SELECT count(*), {sums} FROM {s}.tallies"
+            rows, records, leaders, postings = run.execute(kept).fetchone()
+            if rows > FOLDED_AFTER:
+                self._fold(run)
             last, called = run.execute(f"SELECT last_value, is_called FROM {s}.evicted").fetchone()
             size = f"SELECT pg_total_relation_size('{s}.entries') + pg_total_relation_size('{s}.postings')"
             (used,) = run.execute(size).fetchone()

@@ -8,6 +8,7 @@ import json
 import re
 import secrets
 import struct
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,11 +17,20 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import numpy as np
 
-from nearkin.errors import MissingExtraError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
+from nearkin.errors import (
+    IncompatibleError,
+    MissingExtraError,
+    MovedError,
+    OutcomeUnknownError,
+    RacedError,
+    StoreError,
+    UsageError,
+)
 from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings
 from nearkin.index.move import Move, News
+from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION
 from nearkin.index.stores.eviction import require_no_eviction
-from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry
+from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry, unpack_head
 
 GROUP = 64
 """Fields of a hash, about."""
@@ -31,11 +41,83 @@ RETRIES = 3
 """How often a command is sent again after its connection was lost."""
 NOTE_SECONDS = 3600
 """Seconds for which the store remembers the last step of a writer, so that one that is sent twice is done once."""
+LAYOUT = 2
+"""Of the keys: 2 has members, and documents by scope and by time, in sorted sets. Older ones are converted at the opening."""
+CONVERTING, WAIT = 60, 0.05
+"""Seconds after which the conversion of a process that died is taken over, and between two looks at one that is under way."""
 COMMON = """
 local P = ARGV[1]
 local mask = tonumber(ARGV[2])
 local function bucket(key) return P .. 'b:' .. string.sub(key, 1, 2) .. string.char(bit.band(string.byte(key, 3), mask)) end
 """
+KEEPING = """
+local function words(held)
+  local a, b, c, d = struct.unpack('<HHHH', held, 47)
+  return a, 62 + a + b + c + d
+end
+local function enter(ref, packed)
+  local a = words(packed)
+  local member = string.format('%016d', ref)
+  local scope, seen = string.sub(packed, 63, 62 + a), struct.unpack('<d', packed, 39)
+  redis.call('ZADD', P .. 's:' .. scope, ref, member)
+  redis.call('SADD', P .. 'scopes', scope)
+  redis.call('ZADD', P .. 'seen', seen, member)
+  if string.byte(packed, 2) % 2 == 1 then redis.call('ZADD', P .. 'posted', seen, member)
+  else redis.call('ZREM', P .. 'posted', member) end
+end
+local function leave(ref, packed)
+  local a = words(packed)
+  local member, scope = string.format('%016d', ref), string.sub(packed, 63, 62 + a)
+  redis.call('ZREM', P .. 's:' .. scope, member)
+  if redis.call('EXISTS', P .. 's:' .. scope) == 0 then redis.call('SREM', P .. 'scopes', scope) end
+  redis.call('ZREM', P .. 'seen', member)
+  redis.call('ZREM', P .. 'posted', member)
+end
+"""
+"""What leads to a document beside its id: its scope, and when it was seen. Places are those of packing.HEAD, from 1."""
+HEADS = (
+    COMMON
+    + KEEPING
+    + """
+local out = {}
+for at = 3, #ARGV, 2 do
+  local held = redis.call('HGET', P .. 'e:' .. ARGV[at], ARGV[at + 1])
+  if held then
+    local _, size = words(held)
+    held = string.sub(held, 1, size)
+  end
+  out[#out + 1] = held or ''
+end
+return out
+"""
+)
+DUE = """
+local key, seen, member, most = ARGV[1] .. ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local rank = 0
+if member ~= '' then
+  local mark = member .. '!'
+  redis.call('ZADD', key, seen, mark)
+  rank = redis.call('ZRANK', key, mark)
+  redis.call('ZREM', key, mark)
+end
+return redis.call('ZRANGE', key, rank, rank + most - 1, 'WITHSCORES')
+"""
+"""Documents behind a time and a number, in the order of both; a mark that is set for a moment says where that is."""
+CONVERT = (
+    COMMON
+    + KEEPING
+    + """
+local group = ARGV[3]
+for at = 4, #ARGV, 2 do
+  local held = redis.call('HGET', P .. 'e:' .. group, ARGV[at])
+  if held then
+    local ref = tonumber(group) * 64 + tonumber(ARGV[at])
+    enter(ref, held)
+    if ARGV[at + 1] ~= '' then redis.call('ZADD', P .. 'n:' .. ARGV[at + 1], ref, string.format('%016d', ref)) end
+  end
+end
+"""
+)
 LOOK_UP = (
     COMMON
     + """
@@ -64,6 +146,7 @@ return table.concat(out)
 """
 APPLY = (
     COMMON
+    + KEEPING
     + """
 local most = tonumber(ARGV[3])
 local note, step = P .. 'step:' .. ARGV[4], ARGV[5]
@@ -83,11 +166,11 @@ while ARGV[i] ~= 'W' do
   if op == 'A' and held then return 'there already' end
   if op == 'R' and (not held or string.sub(held, 1, 8) ~= ARGV[i + 2]) then return 'not there any more' end
   if op == 'L' and held ~= ARGV[i + 2] then return 'a representative is not there any more' end
-  if op == 'B' and redis.call('SISMEMBER', P .. 'm:' .. field, ARGV[i + 2]) == 0 then return 'resolved anew meanwhile' end
+  if op == 'B' and not redis.call('ZSCORE', P .. 'n:' .. field, ARGV[i + 2]) then return 'resolved anew meanwhile' end
   if op == 'S' then
     local seen, count = {}, 0
     for ref in string.gmatch(ARGV[i + 2], '%d+') do seen[ref], count = true, count + 1 end
-    local members = redis.call('SMEMBERS', P .. 'm:' .. field)
+    local members = redis.call('ZRANGE', P .. 'n:' .. field, 0, count)
     if #members ~= count then return 'what is resolved to a document has changed meanwhile' end
     for _, ref in ipairs(members) do
       if not seen[ref] then return 'what is resolved to a document has changed meanwhile' end
@@ -98,13 +181,26 @@ end
 i = i + 1
 while i <= #ARGV do
   local op, a, b, c = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  if op == 'E' then redis.call('HSET', P .. 'e:' .. a, b, c)
-  elseif op == 'e' then redis.call('HDEL', P .. 'e:' .. a, b)
+  if op == 'E' then
+    redis.call('HSET', P .. 'e:' .. a, b, c)
+    enter(tonumber(a) * 64 + tonumber(b), c)
+  elseif op == 'e' then
+    local held = redis.call('HGET', P .. 'e:' .. a, b)
+    if held then leave(tonumber(a) * 64 + tonumber(b), held) end
+    redis.call('HDEL', P .. 'e:' .. a, b)
   elseif op == 'I' then redis.call('HSET', P .. 'i:' .. string.sub(a, 1, 2), a, b)
   elseif op == 'i' then redis.call('HDEL', P .. 'i:' .. string.sub(a, 1, 2), a)
-  elseif op == 'M' then redis.call('SADD', P .. 'm:' .. a, b)
-  elseif op == 'm' then redis.call('SREM', P .. 'm:' .. a, b)
-  elseif op == 'G' then redis.call('RPUSH', P .. 'log', a)
+  elseif op == 'M' then redis.call('ZADD', P .. 'n:' .. a, tonumber(b), b)
+  elseif op == 'm' then redis.call('ZREM', P .. 'n:' .. a, b)
+  elseif op == 'G' then
+    local kept = tonumber(b)
+    local phase = redis.call('HGET', P .. 'move', 'phase')
+    local over = redis.call('RPUSH', P .. 'log', a) - kept
+    if over >= tonumber(c) and phase ~= 'copying' and phase ~= 'closing' then
+      over = math.min(over, 2 * tonumber(c))
+      redis.call('LTRIM', P .. 'log', over, -1)
+      redis.call('INCRBY', P .. 'log-dropped', over)
+    end
   elseif op == 'V' then redis.call('HINCRBY', P .. 'move', 'generation', 1)
   elseif op == 'C' then redis.call('HINCRBY', P .. 'counts', a, b)
   elseif op == 'P' or op == 'p' then
@@ -135,6 +231,14 @@ redis.call('SET', note, step, 'EX', ARGV[6])
 return ''
 """
 )
+LINES = """
+local dropped = tonumber(redis.call('GET', ARGV[1] .. 'log-dropped') or '0')
+local start = math.max(tonumber(ARGV[2]), dropped)
+local lines = redis.call('LRANGE', ARGV[1] .. 'log', start - dropped, start - dropped + tonumber(ARGV[3]) - 1)
+table.insert(lines, 1, start)
+return lines
+"""
+"""Lines of the log by their number since the index was made; the first value is the number of the first line."""
 REDIRECT = """
 if redis.call('HGET', ARGV[1] .. 'move', 'writer') == ARGV[5] then return 1 end
 if tonumber(redis.call('HGET', ARGV[1] .. 'move', 'epoch') or '0') >= tonumber(ARGV[2]) then return 0 end
@@ -193,6 +297,10 @@ class RedisStore:
             self._find = self._client.register_script(FIND)
             self._apply = self._client.register_script(APPLY)
             self._redirect = self._client.register_script(REDIRECT)
+            self._heads_script = self._client.register_script(HEADS)
+            self._due_script = self._client.register_script(DUE)
+            self._lines_script = self._client.register_script(LINES)
+            self._convert()
 
     @property
     def url(self) -> str:
@@ -208,6 +316,46 @@ class RedisStore:
             yield
         except self._errors as error:
             raise StoreError(f"{self._url}: {error}; nothing was written by this step, and it may be tried again") from error
+
+    def _convert(self) -> None:
+        """Brings an index of an older layout to this one, once, a portion at a time; other processes that open it wait."""
+        layout = self._key("layout")
+        while (held := self._client.get(layout)) is None:
+            if self._client.set(self._key("converting"), b"1", nx=True, ex=CONVERTING):
+                if self._client.exists(self._key("header")):
+                    self._convert_all()
+                self._client.set(layout, LAYOUT)
+                self._client.delete(self._key("converting"))
+            else:
+                time.sleep(WAIT)
+        if int(held) > LAYOUT:
+            raise IncompatibleError(f"{self._url} has layout {int(held)}, this nearkin knows {LAYOUT}: upgrade nearkin")
+
+    def _convert_all(self) -> None:
+        convert = self._client.register_script(CONVERT)
+        for group in self._groups():
+            self._client.expire(self._key("converting"), CONVERTING)
+            fields = sorted(map(int, self._client.hkeys(self._key("e:") + b"%d" % group)))
+            refs = [group * ENTRIES + field for field in fields]
+            pairs: list[bytes] = []
+            for entry in self._heads(refs):
+                leader = b"" if entry.is_leader else id_key(entry.scope, entry.leader)
+                pairs += [_place(entry.ref)[1], leader]
+            convert(args=[self._prefix, self._mask, b"%d" % group, *pairs])
+        for key in self._client.scan_iter(_literal(self._key("m:")) + b"*", count=1_000):
+            self._client.unlink(key)
+
+    def _groups(self) -> list[int]:
+        start = len(self._key("e:"))
+        keys = self._client.scan_iter(_literal(self._key("e:")) + b"*", count=10_000)
+        return sorted({int(key[start:]) for key in keys})
+
+    def _heads(self, refs: Sequence[int]) -> list[Entry]:
+        """Returns the entries that are there, without their content, which does not leave the server."""
+        places = [part for ref in refs for part in _place(ref)]
+        with self._failing():
+            packed = self._heads_script(args=[self._prefix, self._mask, *places]) if refs else []
+        return [unpack_head(ref, held) for ref, held in zip(refs, packed, strict=True) if held]
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._failing():
@@ -331,8 +479,10 @@ class RedisStore:
             if entry.is_leader:
                 yield from (b"L", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
             else:
-                yield from (b"B", id_key(entry.scope, entry.leader), b"%d" % entry.ref)
-            yield from (b"S", id_key(entry.scope, entry.id), b" ".join(b"%d" % ref for ref in members))
+                yield from (b"B", id_key(entry.scope, entry.leader), b"%016d" % entry.ref)
+            yield from (b"S", id_key(entry.scope, entry.id), b" ".join(b"%016d" % ref for ref in members))
+        for entry in changes.resolved:
+            yield from (b"B", id_key(entry.scope, entry.leader), b"%016d" % entry.ref)
 
     def _steps(self, changes: Changes, numbers: list[int], before: list[Entry | None]) -> Iterator[bytes | int]:
         """Four arguments a step."""
@@ -349,11 +499,11 @@ class RedisStore:
             yield from (b"i", id_key(entry.scope, entry.id), b"", b"")
             counted["leaders"] -= entry.is_leader
             if not entry.is_leader:
-                yield from (b"m", id_key(entry.scope, entry.leader), b"%d" % entry.ref, b"")
+                yield from (b"m", id_key(entry.scope, entry.leader), b"%016d" % entry.ref, b"")
         for entry, old in zip(changes.changed, before, strict=True):
             if old is not None and old.leader != entry.leader:
                 counted["leaders"] += entry.is_leader - old.is_leader
-                yield from (b"m", id_key(old.scope, old.leader), b"%d" % old.ref, b"")
+                yield from (b"m", id_key(old.scope, old.leader), b"%016d" % old.ref, b"")
             yield from self._kept(entry)
         for (entry, keys), number in zip(changes.new, numbers, strict=True):
             stored = entry._replace(ref=number)
@@ -365,7 +515,7 @@ class RedisStore:
             if keys is not None:
                 yield from (b"P", keys.astype("<u8").tobytes(), WORD.pack(entry.word), b"again")
         for event in changes.events:
-            yield from (b"G", json.dumps(event).encode(), b"", b"")
+            yield from (b"G", json.dumps(event).encode(), LOG_KEPT, LOG_PORTION)
         if changes.resolves:
             yield from (b"V", b"", b"", b"")
         for name, value in counted.items():
@@ -375,28 +525,70 @@ class RedisStore:
         yield from (b"E", *_place(entry.ref), pack_entry(entry))
         yield from (b"I", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + (b"L" if entry.is_leader else b"M"), b"")
         if not entry.is_leader:
-            yield from (b"M", id_key(entry.scope, entry.leader), b"%d" % entry.ref, b"")
+            yield from (b"M", id_key(entry.scope, entry.leader), b"%016d" % entry.ref, b"")
 
-    def members(self, scope: str, leader: str) -> list[Entry]:
-        with self._failing():
-            refs = sorted(map(int, self._client.smembers(self._key("m:") + id_key(scope, leader))))
+    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
+        refs = self._member_refs(scope, leader, 0, 0, -1 if limit is None else limit)
         return [entry for entry in self.by_refs(refs) if entry is not None]
 
-    def scan(self, scope: str | None = None) -> Iterator[Entry]:
-        start = len(self._key("e:"))
+    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+        return self._heads(self._member_refs(scope, leader, after, skip, limit))
+
+    def _member_refs(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[int]:
+        return self._refs_behind(self._key("n:") + id_key(scope, leader), after, skip, limit)
+
+    def _refs_behind(self, key: bytes, after: int, skip: int, limit: int) -> list[int]:
+        """Returns numbers of a sorted set, ascending; a limit of -1 is none."""
         with self._failing():
-            groups = sorted(int(key[start:]) for key in self._client.scan_iter(_literal(self._key("e:")) + b"*", count=10_000))
+            return list(map(int, self._client.zrangebyscore(key, f"({after}", "+inf", start=skip, num=limit)))
+
+    def member_count(self, scope: str, leader: str) -> int:
+        with self._failing():
+            return int(self._client.zcard(self._key("n:") + id_key(scope, leader)))
+
+    def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
+        portions = self._all_refs() if scope is None else self._refs_of_scope(scope)
+        for refs in portions:
+            if content:
+                yield from (entry for entry in self.by_refs(refs) if entry is not None)
+            else:
+                yield from self._heads(refs)
+
+    def _refs_of_scope(self, scope: str) -> Iterator[list[int]]:
+        key, last = self._key("s:") + scope.encode(), 0
+        while refs := self._refs_behind(key, last, 0, PORTION):
+            last = refs[-1]
+            yield refs
+
+    def _all_refs(self) -> Iterator[list[int]]:
+        with self._failing():
+            groups = self._groups()
         for group in groups:
             with self._failing():
-                held = self._client.hgetall(self._key("e:") + b"%d" % group)
-            for ref in sorted(group * ENTRIES + int(field) for field in held):
-                entry = unpack_entry(ref, held[b"%d" % (ref % ENTRIES)])
-                if scope in (None, entry.scope):
-                    yield entry
+                fields = self._client.hkeys(self._key("e:") + b"%d" % group)
+            yield sorted(group * ENTRIES + int(field) for field in fields)
+
+    def scopes(self) -> Iterator[str]:
+        seen: set[bytes] = set()
+        with self._failing():
+            for name in self._client.sscan_iter(self._key("scopes"), count=PORTION):
+                if name not in seen:
+                    seen.add(name)
+                    yield name.decode()
 
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
-        found = [entry for entry in self.scan() if entry.seen < before and (entry.posted or not posted)]
-        yield from sorted(found, key=lambda entry: (entry.seen, entry.ref))
+        seen, member = b"", b""
+        name = b"posted" if posted else b"seen"
+        while True:
+            with self._failing():
+                rows = self._due_script(args=[self._prefix, name, seen, member, PORTION])
+            if not rows:
+                return
+            due = [(int(ref), float(at)) for ref, at in zip(rows[::2], rows[1::2], strict=True) if float(at) < before]
+            member, seen = rows[-2:]
+            yield from self._heads([ref for ref, _ in due])
+            if 2 * len(due) < len(rows):
+                return
 
     def times(self) -> list[float]:
         with self._failing():
@@ -406,10 +598,24 @@ class RedisStore:
     def median_seen(self) -> float | None:
         return None
 
-    def events(self) -> Iterator[Event]:
+    def log_end(self) -> int:
         with self._failing():
-            lines = self._client.lrange(self._key("log"), 0, -1)
-        yield from (Event(*json.loads(line)) for line in lines)
+            pipe = self._client.pipeline(transaction=True)
+            pipe.get(self._key("log-dropped"))
+            pipe.llen(self._key("log"))
+            dropped, there = pipe.execute()
+        return int(dropped or 0) + int(there)
+
+    def events(self, after: int | None = None) -> Iterator[Event]:
+        last = after or 0
+        while True:
+            with self._failing():
+                lines = self._lines_script(args=[self._prefix, last, LOG_PORTION])
+            start, *rows = lines
+            if not rows:
+                return
+            last = int(start) + len(rows)
+            yield from (Event(*json.loads(line)) for line in rows)
 
     def counts(self) -> dict[str, int]:
         with self._failing():

@@ -200,8 +200,10 @@ class ShardedStore:
             if entry is None or entry.id != wanted[ref] or (ref in leaders and not entry.is_leader):
                 raise RacedError("a document or a representative is not there any more")
             before[ref] = entry
+        if any(before[entry.ref].leader != entry.leader for entry in changes.resolved):
+            raise RacedError("a document has been resolved to another one meanwhile")
         for standing in changes.stood:
-            members = self.members(standing.entry.scope, standing.entry.id)
+            members = self.members(standing.entry.scope, standing.entry.id, len(standing.members) + 1)
             standing.hold(before[standing.entry.ref].leader, (member.ref for member in members))
         return before
 
@@ -248,7 +250,9 @@ class ShardedStore:
         # what is written with them relies on representatives, too
         relying = replaced or len(dropped) < len(changes.stood)
         unmet = relying and self._gone(changes.needs)
-        late = [standing.entry for standing in changes.stood if unmet or self.members(standing.entry.scope, standing.entry.id)]
+        late = [
+            standing.entry for standing in changes.stood if unmet or self.members(standing.entry.scope, standing.entry.id, 1)
+        ]
         for entry in late:
             old, other = before[entry.ref], instead.get((entry.scope, entry.id))
             if entry.ref in dropped:
@@ -314,12 +318,27 @@ class ShardedStore:
         except StoreError:
             return [NOBODY] * len(refs)
 
-    def members(self, scope: str, leader: str) -> list[Entry]:
-        found = self._all(lambda _, shard: shard.members(scope, leader))
-        return sorted((entry for part in found for entry in part), key=lambda entry: entry.ref)
+    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
+        found = self._all(lambda _, shard: shard.members(scope, leader, limit))
+        return _in_order(found)[:limit]
 
-    def scan(self, scope: str | None = None) -> Iterator[Entry]:
-        yield from heapq.merge(*(shard.scan(scope) for shard in self.shards), key=lambda entry: entry.ref)
+    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+        found = self._all(lambda _, shard: shard.member_page(scope, leader, after, 0, skip + limit))
+        return _in_order(found)[skip : skip + limit]
+
+    def member_count(self, scope: str, leader: str) -> int:
+        return sum(self._all(lambda _, shard: shard.member_count(scope, leader)))
+
+    def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
+        yield from heapq.merge(*(shard.scan(scope, content=content) for shard in self.shards), key=lambda entry: entry.ref)
+
+    def scopes(self) -> Iterator[str]:
+        seen: set[str] = set()
+        for shard in self.shards:
+            for scope in shard.scopes():
+                if scope not in seen:
+                    seen.add(scope)
+                    yield scope
 
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
         parts = (shard.due(before, posted) for shard in self.shards)
@@ -332,8 +351,13 @@ class ShardedStore:
         found = [one for one in self._all(lambda _, shard: shard.median_seen()) if one is not None]
         return min(found, default=None)
 
-    def events(self) -> Iterator[Event]:
-        yield from heapq.merge(*(shard.events() for shard in self.shards), key=lambda event: event.at)
+    def log_end(self) -> tuple[Any, ...]:
+        return tuple(self._all(lambda _, shard: shard.log_end()))
+
+    def events(self, after: tuple[Any, ...] | None = None) -> Iterator[Event]:
+        places = (None,) * len(self.shards) if after is None else after
+        parts = (shard.events(place) for shard, place in zip(self.shards, places, strict=True))
+        yield from heapq.merge(*parts, key=lambda event: event.at)
 
     def counts(self) -> dict[str, int]:
         total: dict[str, int] = {}
@@ -353,6 +377,10 @@ class ShardedStore:
 
 
 NOBODY = Entry("", "", 0, b"", "", "", 0.0, 0, 0.0, 0.0, False, b"", None, b"")
+
+
+def _in_order(parts: list[list[Entry]]) -> list[Entry]:
+    return sorted((entry for part in parts for entry in part), key=lambda entry: entry.ref)
 
 
 def _alone(entries: list[Entry]) -> list[Standing]:

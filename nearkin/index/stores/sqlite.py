@@ -6,6 +6,7 @@ sees another one's steps takes them over before its own.
 """
 
 import json
+import math
 import sqlite3
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -19,13 +20,14 @@ import numpy as np
 
 from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
 from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry, Event, Postings, Written
-from nearkin.index.move import Move, News
+from nearkin.index.move import CLOSING, COPYING, Move, News
+from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION
 from nearkin.index.table import BucketTable, enter
 from nearkin.runtime.files import sync_folder
 
 FULL_SYNC = 2
 """Value of `PRAGMA synchronous` from which each commit is synced."""
-SCHEMA = 1
+SCHEMA = 2
 AT_ONCE = 500
 """Values of one statement."""
 BLOCK = 10_000
@@ -35,8 +37,10 @@ GONE = 100_000
 BUSY = 30.0
 CACHE_KIB, LOG_PAGES = 256 << 10, 16_000
 """Of pages in memory; and pages of the log from which they go to the file: a page that many batches change goes once."""
+HEADS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, x'', NULL, x''"
+"""COLUMNS of an entry without its content, which follows in other pages of the file."""
 COLUMNS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload"
-CREATE = f"""
+CREATE = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
   ref INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL, id TEXT NOT NULL, digest BLOB NOT NULL, leader TEXT NOT NULL,
@@ -52,8 +56,18 @@ CREATE INDEX loose_by_step ON loose (step);
 CREATE TABLE events (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, scope TEXT NOT NULL, id TEXT NOT NULL,
   into_id TEXT NOT NULL, at REAL NOT NULL);
 INSERT INTO meta VALUES ('step', '0'), ('forgotten', '0'), ('reserved', '0');
-PRAGMA user_version = {SCHEMA};
 """
+TO_SECOND = """
+CREATE INDEX entries_by_scope ON entries (scope);
+CREATE INDEX entries_by_seen ON entries (seen);
+CREATE INDEX entries_posted_by_seen ON entries (seen) WHERE posted;
+INSERT INTO meta SELECT 'records', CAST(COUNT(*) AS TEXT) FROM entries;
+INSERT INTO meta SELECT 'leaders', CAST(COUNT(*) AS TEXT) FROM entries WHERE leader = id;
+PRAGMA user_version = 2
+"""
+"""From schema 1: listings of a scope and sweeps by index, counts that are kept. The number of a row follows in each index."""
+COUNT = "UPDATE meta SET value = CAST(CAST(value AS INT) + ? AS TEXT) WHERE name = ?"
+RESOLVED_TO = "scope = :scope AND leader = :leader AND leader <> id"
 UPDATE = """UPDATE entries SET leader = ?, cluster = ?, similarity = ?, seen = ?, posted = ?, signature = ?, step = ?
   WHERE ref = ?"""
 LOG = "INSERT INTO events (kind, scope, id, into_id, at) VALUES (?, ?, ?, ?, ?)"
@@ -130,11 +144,14 @@ class SqliteStore:
         version = self._rows("PRAGMA user_version")[0][0]
         if version > SCHEMA:
             raise IncompatibleError(f"{self.path} has schema {version}, this nearkin knows {SCHEMA}: upgrade nearkin")
-        if version == 0:
+        if version < SCHEMA:
             with self._writing():
-                if self._rows("PRAGMA user_version")[0][0] == 0:
-                    for statement in CREATE.split(";"):
-                        self._db.execute(statement)
+                # another process may have done it meanwhile
+                version = self._rows("PRAGMA user_version")[0][0]
+                for statement in (CREATE if version == 0 else "").split(";"):
+                    self._db.execute(statement)
+                for statement in (TO_SECOND if version < SCHEMA else "").split(";"):
+                    self._db.execute(statement)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -321,21 +338,28 @@ class SqliteStore:
         with self._lock, self._failing():
             with self._writing():
                 self._catch_up()
-                self._check(changes)
+                counted = self._check(changes)
                 step = self._step + 1
                 numbers = self._write(changes, step)
+                self._db.executemany(COUNT, counted)
             self._step = step
             self._post(changes, numbers)
             return numbers
 
-    def _check(self, changes: Changes) -> None:
+    def _check(self, changes: Changes) -> list[tuple[int, str]]:
+        """Verifies what a step relies on; returns by how much it changes the counts."""
         if changes.epoch not in (None, self._news().move.epoch):
             raise MovedError(f"{self.path} is being moved")
         there = [(entry.ref, entry.id) for entry in changes.present]
+        leaders: dict[int, str] = {}
         for some in _chunks(there):
-            query = f"SELECT ref, id FROM entries WHERE ref IN ({_marks(some)})"
-            if set(some) - set(self._rows(query, [ref for ref, _ in some])):
+            query = f"SELECT ref, id, leader FROM entries WHERE ref IN ({_marks(some)})"
+            rows = self._rows(query, [ref for ref, _ in some])
+            leaders |= {ref: leader for ref, _, leader in rows}
+            if set(some) - {(ref, name) for ref, name, _ in rows}:
                 raise RacedError("a document is not there any more")
+        if any(leaders.get(entry.ref) != entry.leader for entry in changes.resolved):
+            raise RacedError("a document has been resolved to another one meanwhile")
         for refs in _chunks(sorted({entry.ref for entry in changes.needs})):
             query = f"SELECT COUNT(*) FROM entries WHERE leader = id AND ref IN ({_marks(refs)})"
             if self._rows(query, refs)[0][0] < len(refs):
@@ -343,9 +367,20 @@ class SqliteStore:
         for standing in changes.stood:
             gone = standing.entry
             held = self._rows("SELECT leader FROM entries WHERE ref = ?", (gone.ref,))
-            query = "SELECT ref FROM entries WHERE scope = ? AND leader = ? AND leader <> id"
-            members = [ref for (ref,) in self._rows(query, (gone.scope, gone.id))]
+            query = "SELECT ref FROM entries WHERE scope = ? AND leader = ? AND leader <> id LIMIT ?"
+            members = [ref for (ref,) in self._rows(query, (gone.scope, gone.id, len(standing.members) + 1))]
             standing.hold(held[0][0] if held else None, members)
+        return self._counted(changes, leaders)
+
+    def _counted(self, changes: Changes, leaders: dict[int, str]) -> list[tuple[int, str]]:
+        """Returns by how much a step changes the counts; `leaders` are those of present documents before it."""
+        gained = sum(entry.is_leader for entry, _ in changes.new)
+        gained += sum(
+            entry.is_leader - (leaders[entry.ref] == entry.id) for entry in {e.ref: e for e in changes.changed}.values()
+        )
+        gained -= sum(leaders[entry.ref] == entry.id for entry, _ in changes.dropped)
+        counts = [(len(changes.new) - len(changes.dropped), "records"), (gained, "leaders")]
+        return [(change, name) for change, name in counts if change]
 
     def _write(self, changes: Changes, step: int) -> list[int]:
         run = self._db
@@ -373,6 +408,8 @@ class SqliteStore:
         except sqlite3.IntegrityError as error:
             raise RacedError("a document is there already") from error
         run.executemany(LOG, [tuple(event) for event in changes.events])
+        if changes.events:
+            self._trim_log()
         run.execute("UPDATE meta SET value = ? WHERE name = 'step'", (str(step),))
         if changes.resolves:
             run.execute("INSERT INTO meta VALUES ('generation', '1') ON CONFLICT DO UPDATE SET value = CAST(value AS INT) + 1")
@@ -380,6 +417,14 @@ class SqliteStore:
             run.execute("DELETE FROM gone WHERE step <= ?", (step - GONE,))
             run.execute("UPDATE meta SET value = ? WHERE name = 'forgotten'", (str(step - GONE),))
         return numbers
+
+    def _trim_log(self) -> None:
+        """Drops the oldest lines of the log, a portion at most, from time to time, and never while the index is copied."""
+        first, last = self._rows("SELECT (SELECT MIN(number) FROM events), (SELECT MAX(number) FROM events)")[0]
+        if last - first < LOG_KEPT + LOG_PORTION or self._news().move.phase in (COPYING, CLOSING):
+            return
+        until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
+        self._db.execute("DELETE FROM events WHERE number <= ?", (until,))
 
     def _post(self, changes: Changes, numbers: list[int]) -> None:
         """What was committed, into the buckets."""
@@ -397,46 +442,76 @@ class SqliteStore:
                 self.table.remove(keys, entry.ref)
                 self.table.append(keys, entry.word)
 
-    def members(self, scope: str, leader: str) -> list[Entry]:
-        query = f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND leader = ? AND leader <> id ORDER BY ref"
+    def _portion(self, query: str, values: dict[str, Any]) -> list[Any]:
+        """Returns the rows of one statement; the lock is held for no longer."""
         with self._lock, self._failing():
-            return [_entry(row) for row in self._rows(query, (scope, leader))]
+            return self._rows(query, values)
 
-    def scan(self, scope: str | None = None) -> Iterator[Entry]:
+    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
+        query = f"SELECT {COLUMNS} FROM entries WHERE {RESOLVED_TO} ORDER BY ref LIMIT :limit"
+        rows = self._portion(query, {"scope": scope, "leader": leader, "limit": -1 if limit is None else limit})
+        return [_entry(row) for row in rows]
+
+    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+        query = f"SELECT {HEADS} FROM entries WHERE {RESOLVED_TO} AND ref > :after ORDER BY ref LIMIT :limit OFFSET :skip"
+        values = {"scope": scope, "leader": leader, "after": after, "skip": skip, "limit": limit}
+        return [_entry(row) for row in self._portion(query, values)]
+
+    def member_count(self, scope: str, leader: str) -> int:
+        query = f"SELECT COUNT(*) FROM entries WHERE {RESOLVED_TO}"
+        return int(self._portion(query, {"scope": scope, "leader": leader})[0][0])
+
+    def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         last, inside = 0, "" if scope is None else "AND scope = :scope"
-        while True:
-            query = f"SELECT {COLUMNS} FROM entries WHERE ref > :last {inside} ORDER BY ref LIMIT {AT_ONCE}"
-            with self._lock, self._failing():
-                rows = self._rows(query, {"last": last, "scope": scope})
-            if not rows:
-                return
+        columns = COLUMNS if content else HEADS
+        query = f"SELECT {columns} FROM entries WHERE ref > :last {inside} ORDER BY ref LIMIT {PORTION}"
+        while rows := self._portion(query, {"last": last, "scope": scope}):
             last = rows[-1][0]
             yield from map(_entry, rows)
 
-    def due(self, before: float, posted: bool) -> Iterator[Entry]:
-        query = f"SELECT {COLUMNS} FROM entries WHERE seen < ? {'AND posted' if posted else ''} ORDER BY seen, ref"
-        with self._lock, self._failing():
-            rows = self._rows(query, (before,))
-        yield from map(_entry, rows)
+    def scopes(self) -> Iterator[str]:
+        rows = self._portion("SELECT MIN(scope) FROM entries", {})
+        while rows[0][0] is not None:
+            yield rows[0][0]
+            rows = self._portion("SELECT MIN(scope) FROM entries WHERE scope > :last", {"last": rows[0][0]})
 
     def times(self) -> list[float]:
         return []
 
     def median_seen(self) -> float | None:
-        query = "SELECT seen FROM entries ORDER BY seen LIMIT 1 OFFSET (SELECT COUNT(*) / 2 FROM entries)"
+        query = "SELECT seen FROM entries ORDER BY seen LIMIT 1 OFFSET ?"
         with self._lock, self._failing():
-            found = self._rows(query)
+            found = self._rows(query, (self._number("records") // 2,))
         return found[0][0] if found else None
 
-    def events(self) -> Iterator[Event]:
-        with self._lock, self._failing():
-            rows = self._rows("SELECT kind, scope, id, into_id, at FROM events ORDER BY number")
-        yield from (Event(*row) for row in rows)
+    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+        only = "AND posted" if posted else ""
+        query = (
+            f"SELECT {HEADS} FROM entries WHERE (seen, ref) > (:seen, :ref) AND seen < :before {only} "
+            f"ORDER BY seen, ref LIMIT {PORTION}"
+        )
+        values = {"seen": -math.inf, "ref": 0, "before": before}
+        while rows := self._portion(query, values):
+            found = [_entry(row) for row in rows]
+            values["seen"], values["ref"] = found[-1].seen, found[-1].ref
+            yield from found
+
+    def log_end(self) -> int:
+        return int(self._portion("SELECT COALESCE(MAX(number), 0) FROM events", {})[0][0])
+
+    def events(self, after: int | None = None) -> Iterator[Event]:
+        last = after or 0
+        query = (
+            f"SELECT kind, scope, id, into_id, at, number FROM events WHERE number > :last ORDER BY number LIMIT {LOG_PORTION}"
+        )
+        while rows := self._portion(query, {"last": last}):
+            last = rows[-1][-1]
+            yield from (Event(*row[:-1]) for row in rows)
 
     def counts(self) -> dict[str, int]:
         with self._lock, self._failing():
             self._catch_up()
-            records, leaders = self._rows("SELECT COUNT(*), COALESCE(SUM(leader = id), 0) FROM entries")[0]
+            records, leaders = self._number("records"), self._number("leaders")
             pages, size = (self._rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "page_size"))
             return {
                 "records": records,

@@ -8,7 +8,7 @@ from dash.development.base_component import Component
 
 from nearkin.errors import UsageError
 from nearkin.evaluate.explain import Explanation
-from nearkin.index.entry import Cluster, Entry
+from nearkin.index.entry import ClusterPart, Entry
 from nearkin.index.index import MOST_NAME, Index
 from nearkin.report.explained import facts
 from nearkin.report.page import similarity_text
@@ -153,12 +153,12 @@ def find(index: Index, scope: str, text: str) -> tuple[list[Entry], bool]:
 
 async def _one(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Component]:
     service, id = visit.service, named(query["id"], "id")
-    cluster = await service.run(service.index.cluster, scope, id)
+    start = whole(query.get("start"))
+    # the representative, which is the first, is on no page of members
+    cluster = await service.run(service.index.cluster_part, scope, id, 1 + start, ON_A_PAGE)
     if cluster is None:
         raise ProblemError("not-found", f"scope {scope} has no document {id!r}")
-    members = cluster.members[1:]
-    start = whole(query.get("start"))
-    chosen = _chosen(cluster, query.get("member") or id)
+    chosen = await service.run(_chosen, service.index, scope, cluster, named(query.get("member") or id, "member"))
     asked = [cluster.representative, *([chosen[0]] if chosen else [])]
     head, *others = await service.run(service.index.store.entries, scope, asked)
     back = html.A(f"Clusters of {visible(scope)}", href=address("clusters", scope=scope))
@@ -166,8 +166,8 @@ async def _one(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Compo
         html.P(back, className="back"),
         html.H1(shown.name_of(cluster.id)),
         shown.tiles(
-            ("Documents", f"{len(cluster.members):,}"),
-            ("Least similar", similarity_text(min(similarity for _, similarity in cluster.members))),
+            ("Documents", f"{cluster.size:,}"),
+            ("Least similar here", similarity_text(min((similarity for _, similarity in cluster.members), default=1.0))),
             ("Since", shown.at(head.created)[:10] if head else "–"),
         ),
     ]
@@ -175,22 +175,26 @@ async def _one(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Compo
         return [*page, *_alone(cluster, head)]
     why = await service.look_over(explained, service.index, scope, cluster.representative, chosen[0])
     beside = await service.look_over(_beside, head, others[0], why)
-    return [*page, beside, _members(scope, cluster, members, start, chosen[0])]
+    return [*page, beside, _members(scope, cluster, start, chosen[0])]
 
 
-def _chosen(cluster: Cluster, asked: str) -> tuple[str, float] | None:
-    """The member that is shown beside the representative: the one asked for, else the first that is not equal to it."""
-    members = cluster.members[1:]
+def _chosen(index: Index, scope: str, cluster: ClusterPart, asked: str) -> tuple[str, float] | None:
+    """Returns the member that is shown beside the representative: the one asked for, or the first that is not equal to it."""
+    entry = index.get(scope, asked)
+    if entry is not None and entry.leader == cluster.representative and not entry.is_leader:
+        return entry.id, entry.similarity
+    first = index.cluster_part(scope, cluster.representative, 1, ON_A_PAGE)
+    members = () if first is None else first.members
     near = (member for member in members if member[1] < 1)
-    return next((member for member in members if member[0] == asked), None) or next(near, members[0] if members else None)
+    return next(near, members[0] if members else None)
 
 
-def _alone(cluster: Cluster, head: Entry | None) -> list[Component]:
+def _alone(cluster: ClusterPart, head: Entry | None) -> list[Component]:
     text = head.text if head else None
     content = (
         html.Pre(shown.beginning(text), tabIndex="0", dir="auto") if text is not None else shown.note("Its text is not kept.")
     )
-    return [html.H2("Nothing else resembles it" if len(cluster.members) == 1 else "Its representative"), content]
+    return [html.H2("Nothing else resembles it" if cluster.size == 1 else "Its representative"), content]
 
 
 def _beside(head: Entry, other: Entry, why: Explanation | None) -> Component:
@@ -213,9 +217,9 @@ def explained(index: Index, scope: str, a: str, b: str) -> Explanation | None:
         return None
 
 
-def _members(scope: str, cluster: Cluster, members: Sequence[tuple[str, float]], start: int, shown_id: str) -> Component:
+def _members(scope: str, cluster: ClusterPart, start: int, shown_id: str) -> Component:
     rows = []
-    for name, similarity in members[start : start + ON_A_PAGE]:
+    for name, similarity in cluster.members:
         here = shown.aria(current="true") if name == shown_id else {}
         link = html.A(
             shown.name_of(name), href=address("clusters", scope=scope, id=cluster.representative, member=name), **here
@@ -223,9 +227,9 @@ def _members(scope: str, cluster: Cluster, members: Sequence[tuple[str, float]],
         rows.append((link, similarity_text(similarity)))
     steps = []
     for text, first in (("Before", start - ON_A_PAGE), ("Further", start + ON_A_PAGE)):
-        if 0 <= first < len(members):
+        if 0 <= first < cluster.size - 1:
             steps.append(html.A(text, href=address("clusters", scope=scope, id=cluster.representative, start=str(first))))
-    caption = f"{len(members):,} resolved to {visible(cluster.representative)}"
+    caption = f"{cluster.size - 1:,} resolved to {visible(cluster.representative)}"
     content = shown.table(caption, ("Member", "Similarity"), rows, numbers=(1,))
     return shown.section("Members", content, html.P(steps, className="steps"), id="members")
 

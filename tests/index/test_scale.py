@@ -1,0 +1,491 @@
+"""What an index reads and writes at once stays bounded, however many documents it has: entries and bytes are counted."""
+
+import itertools
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nearkin as nk
+from nearkin.index.entry import TOUCHED, Changes, Entry, Written
+from nearkin.index.move import COPYING, OPEN, Move
+from nearkin.index.stores import memory, postgres, redis, sqlite
+from nearkin.index.stores.sharded import ShardedStore
+from nearkin.index.upkeep import check
+from nearkin.measures.base import stored_of
+from tests.index.conftest import Clock, Opener, corpus, empty_store, near, words
+
+SQL = ("sqlite", "postgres")
+
+
+class Meter:
+    """Counts the entries that stores read, and the bytes of their content."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.content = 0
+
+    def counted(self, entry: Entry) -> Entry:
+        self.entries += 1
+        self.content += len(entry.signature) + len(entry.text or "") + len(entry.payload)
+        return entry
+
+    def reset(self) -> None:
+        self.entries = self.content = 0
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
+    found = Meter()
+
+    def count(module: Any, name: str) -> None:
+        made = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *values: found.counted(made(*values)))
+
+    for module, names in (
+        (sqlite, ["_entry"]),
+        (postgres, ["_entry"]),
+        (memory, ["unpack_entry", "unpack_head"]),
+        (redis, ["unpack_entry", "unpack_head"]),
+    ):
+        for name in names:
+            count(module, name)
+    return found
+
+
+@pytest.fixture
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Portions of seven entries, so that a hundred documents are many."""
+    for module in (sqlite, postgres, memory, redis):
+        monkeypatch.setattr(module, "PORTION", 7)
+    return 7
+
+
+def bounded(url: "str | list[str]") -> bool:
+    """Whether the store answers by index; Aerospike looks through its records."""
+    return not str(url).startswith("aerospike")
+
+
+def shards(url: "str | list[str]") -> int:
+    return 1 if isinstance(url, str) else len(url)
+
+
+def family(members: int, seed: int = 5) -> dict[str, str]:
+    """A representative, `base`, and documents that resemble it and each other."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    base = words(rng, 60)
+    texts = {"base": " ".join(base)}
+    return texts | {f"m{number:04d}": " ".join(near(base, rng, 1 + number % 3)) for number in range(members)}
+
+
+def fill(index: nk.Index, texts: dict[str, str], scope: str = "a") -> None:
+    for name in list(texts)[:1]:
+        index.upsert(scope, texts[name], name)
+    rest = list(texts)[1:]
+    for start in range(0, len(rest), 50):
+        some = rest[start : start + 50]
+        index.upsert_many(scope, [texts[name] for name in some], some)
+
+
+# -- clusters
+
+
+def test_one_page_of_a_cluster_reads_that_page(opened: Opener, url: Any, meter: Meter) -> None:
+    index = opened(threshold=0.6)
+    fill(index, family(60))
+    whole = index.cluster("a", "base")
+    assert whole is not None
+    assert len(whole.members) > 40
+    meter.reset()
+    part = index.cluster_part("a", "m0003", limit=1)
+    assert part is not None
+    assert (part.id, part.representative, part.size, part.members) == ("base", "base", len(whole.members), whole.members[:1])
+    if bounded(url):
+        assert meter.entries <= 2
+    meter.reset()
+    for start in (0, 1, 5, len(whole.members) - 2, len(whole.members)):
+        page = index.cluster_part("a", "base", start, 4)
+        assert page is not None
+        assert page.members == whole.members[start : start + 4]
+    meter.reset()
+    last, pages = None, [*whole.members[:1]]
+    while True:
+        page = index.cluster_part("a", "base", 1, 9, last if last is not None else "base")
+        assert page is not None
+        if not page.members:
+            break
+        pages += page.members
+        last = page.members[-1][0]
+    assert tuple(pages) == whole.members
+    if bounded(url):
+        # members come without content; only the documents that are named by the request have theirs read
+        size = len(family(60)["base"]) + 600
+        assert meter.content <= 2 * size * (len(whole.members) // 9 + 2)
+        assert meter.entries <= len(whole.members) + 2 * (len(whole.members) // 9 + 3) + 9 * shards(url) * 9
+    gone = index.cluster_part("a", "base", 3, 2, "not there")
+    assert gone is not None
+    assert gone.members == whole.members[3:5]
+    assert index.cluster_part("a", "unknown") is None
+
+
+# -- removal
+
+
+class Steps:
+    """Looks at every step of a store: how large it is, and what it leaves."""
+
+    def __init__(self, index: nk.Index, die_after: int | None = None) -> None:
+        self.index, self.sizes = index, list[int]()
+        self._die_after, self._apply = die_after, index.store.apply
+
+    def __enter__(self) -> "Steps":
+        self.index.store.apply = self.step  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.index.store.apply = self._apply  # type: ignore[method-assign]
+
+    def step(self, changes: Changes) -> list[int]:
+        if self._die_after is not None and len(self.sizes) == self._die_after:
+            raise KilledError
+        numbers = self._apply(changes)
+        self.sizes.append(sum(1 for _ in changes.present))
+        assert check(self.index).sound
+        return numbers
+
+
+class KilledError(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr("nearkin.index.index.REASSIGNED", 8)
+    return 8
+
+
+def cluster_ids(index: nk.Index) -> list[str]:
+    return sorted(entry.cluster for entry in index.store.scan("a", content=False) if entry.is_leader)
+
+
+@pytest.mark.parametrize("what", ["remove", "update"])
+def test_a_large_cluster_is_resolved_anew_in_portions(opened: Opener, few_at_once: int, what: str) -> None:
+    """Each step is bounded, and leaves a sound index."""
+    index = opened(threshold=0.6)
+    texts = family(40)
+    fill(index, texts)
+    members = index.store.member_count("a", "base")
+    assert members > 3 * few_at_once
+    with Steps(index) as steps:
+        if what == "remove":
+            assert index.remove("a", "base")
+        else:
+            assert index.upsert("a", " ".join(words(np.random.default_rng(1))), "base").kind == "updated"
+    assert len(steps.sizes) > members // few_at_once - 1
+    # a portion, the postings of those that stand for themselves, and the representative
+    assert max(steps.sizes) <= 3 * few_at_once + 2
+    assert index.stats()["records"] == len(texts) - (what == "remove")
+    if what == "remove":
+        assert cluster_ids(index).count("base") == 1
+    assert check(index).sound
+
+
+def test_a_large_cluster_is_merged_in_portions(opened: Opener, few_at_once: int) -> None:
+    index = opened(threshold=0.6)
+    texts = family(40)
+    fill(index, texts)
+    older = index.get("a", "base")
+    assert older is not None
+    # what two processes that did not see each other leave: a younger representative with most of the members
+    some = [entry for entry in index.store.scan("a") if entry.leader == "base" and entry.id != "base"]
+    head, rest = some[0], some[1:]
+    keys = index.preparer.restored("a", [head])
+    led = head._replace(leader=head.id, cluster=head.id, similarity=1.0, posted=True, signature=keys.signatures[0].tobytes())
+    stored = index.preparer.payload_of([head, *rest])
+    assert stored.sizes.size == len(some)
+    near_head = [entry for entry in rest if similar(index, head, entry) >= 0.6]
+    changed = [entry._replace(leader=head.id, cluster=head.id, similarity=similar(index, head, entry)) for entry in near_head]
+    index.store.apply(Changes(changed=[led, *changed], posted=[Written(led, keys.keys[0])], resolves=True))
+    assert check(index).sound
+    assert index.store.member_count("a", head.id) > 2 * few_at_once
+    with Steps(index) as steps:
+        assert index.merge_into_older("a", head.id)
+    assert max(steps.sizes) <= 3 * few_at_once + 2
+    assert index.store.member_count("a", head.id) == 0
+    assert check(index).sound
+
+
+def similar(index: nk.Index, a: Entry, b: Entry) -> float:
+    scored = index.measure.compare(np.array([1], np.uint64), stored_of(index.preparer.payload_of([a, b])))
+    return float(scored.similarity[0])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_a_removal_that_is_killed_is_finished_when_it_is_repeated(
+    opened: Opener, url: Any, few_at_once: int, steps: int
+) -> None:
+    index = opened(threshold=0.6)
+    texts = family(40)
+    fill(index, texts)
+    with Steps(index, die_after=steps), pytest.raises(KilledError):
+        index.remove("a", "base")
+    assert index.get("a", "base") is not None
+    assert check(index).sound
+    again = index if url == "memory://" else opened(threshold=0.6)
+    assert again.remove("a", "base")
+    assert check(again).sound
+    assert again.stats()["records"] == len(texts) - 1
+    assert cluster_ids(again).count("base") == 1
+
+
+# -- listings, sweeps, counts
+
+
+def test_a_listing_of_a_scope_reads_no_other_and_no_content(
+    opened: Opener, url: Any, meter: Meter, small_portions: int
+) -> None:
+    index = opened()
+    index.upsert_many("a", corpus(40, seed=1), [f"d{i}" for i in range(40)])
+    index.upsert_many("b", corpus(90, seed=2), [f"d{i}" for i in range(90)])
+    meter.reset()
+    listed = list(index.store.scan("a", content=False))
+    assert [entry.id for entry in listed] == [f"d{i}" for i in range(40)]
+    assert all(entry.text is None and not entry.payload and not entry.signature for entry in listed)
+    if bounded(url):
+        # memory:// makes an entry of a head by way of another
+        assert meter.entries <= 40 * 2
+        assert meter.content == 0
+    whole = list(index.store.scan("a"))
+    assert [entry._replace(signature=b"", text=None, payload=b"") for entry in whole] == listed
+    meter.reset()
+    next(index.store.scan("b", content=False))
+    if bounded(url):
+        assert meter.entries <= small_portions * shards(url)
+
+
+def test_scopes_are_told_without_reading_documents(opened: Opener, url: Any, meter: Meter, small_portions: int) -> None:
+    index = opened()
+    names = ["", *(f"scope {number:02d}" for number in range(20)), "é", "zz\x1f"]
+    for name in names:
+        index.upsert_many(name, corpus(3), ["x", "y", "z"])
+    meter.reset()
+    assert index.scopes() == sorted(names)
+    if bounded(url):
+        assert meter.entries == 0
+    for name in ("x", "y", "z"):
+        index.remove("scope 03", name)
+    assert index.scopes() == sorted(set(names) - {"scope 03"})
+
+
+@pytest.mark.parametrize("posted", [False, True])
+def test_what_is_due_comes_oldest_first_in_portions(
+    opened: Opener, url: Any, clock: Clock, meter: Meter, small_portions: int, posted: bool
+) -> None:
+    index = opened(record_ttl=1e6)
+    texts = corpus(60)
+    for start in range(0, 60, 20):
+        # twenty of one time: more than a portion
+        index.upsert_many("a", texts[start : start + 20], [f"d{i}" for i in range(start, start + 20)])
+        clock.now += 100.0
+    everything = list(index.store.scan("a", content=False))
+    wanted = sorted((entry.seen, entry.ref) for entry in everything if entry.posted or not posted)
+    assert [(entry.seen, entry.ref) for entry in index.store.due(np.inf, posted)] == wanted
+    until = clock.now - 150.0
+    early = [pair for pair in wanted if pair[0] < until]
+    assert 0 < len(early) < len(wanted)
+    meter.reset()
+    due = list(index.store.due(until, posted))
+    assert [(entry.seen, entry.ref) for entry in due] == early
+    if bounded(url):
+        assert meter.content == 0
+    meter.reset()
+    list(itertools.islice(index.store.due(np.inf, posted), 3))
+    if bounded(url):
+        assert meter.entries <= 2 * small_portions * shards(url)
+
+
+def test_a_sweep_goes_on_while_what_is_due_changes(opened: Opener, clock: Clock, small_portions: int) -> None:
+    index = opened(record_ttl=50.0)
+    index.upsert_many("a", corpus(60), [f"d{i}" for i in range(60)])
+    clock.now += 100.0
+    index.upsert_many("b", corpus(10), [f"d{i}" for i in range(10)])
+    assert index.expire()["records"] == 60
+    assert index.stats()["records"] == 10
+    assert check(index).sound
+
+
+def recounted(index: nk.Index) -> tuple[int, int]:
+    entries = list(index.store.scan(content=False))
+    return len(entries), sum(entry.is_leader for entry in entries)
+
+
+def test_counts_are_kept_exactly(opened: Opener, url: Any, clock: Clock, meter: Meter) -> None:
+    index = opened(threshold=0.6, record_ttl=1_000.0, max_bucket=20)
+    other = index if url == "memory://" else opened(threshold=0.6, record_ttl=1_000.0, max_bucket=20)
+    texts = corpus(120, seed=9, share=0.6)
+    rng = np.random.default_rng(4)
+    for at, text in enumerate(texts):
+        chosen = (index, other)[at % 2]
+        chosen.upsert("ab"[at % 2], text, f"d{rng.integers(0, 60)}")
+        if at % 7 == 0:
+            chosen.remove("ab"[at % 2], f"d{rng.integers(0, 60)}")
+        clock.now += 5.0
+    index.upsert_many("a", texts[:50], [f"e{at}" for at in range(50)])
+    index.expire()
+    meter.reset()
+    counts = [one.store.counts() for one in (index, other)]
+    if bounded(url):
+        assert meter.entries == 0
+    assert [(one["records"], one["leaders"]) for one in counts] == [recounted(index)] * 2
+    assert check(index).stray == 0
+    for entry in list(index.store.scan(content=False)):
+        index.remove(entry.scope, entry.id)
+    assert [index.store.counts()[name] for name in ("records", "leaders", "postings")] == [0, 0, 0]
+
+
+def test_counts_read_no_table(opened: Opener, url: Any) -> None:
+    """Whatever the index holds, the statements are the same, and none of them counts rows."""
+    if url == "memory://" or not isinstance(url, str) or url.split(":")[0] not in ("sqlite", "postgresql"):
+        pytest.skip("of stores that speak SQL")
+    index = opened()
+    index.upsert_many("a", corpus(30))
+    seen: list[str] = []
+    store: Any = index.store
+    if isinstance(store, sqlite.SqliteStore):
+        store._db.set_trace_callback(seen.append)
+        store.counts()
+        store._db.set_trace_callback(None)
+        assert seen
+    else:
+        explained = store._portion(f"EXPLAIN SELECT count(*) FROM {store._s}.tallies", {})
+        assert "entries" not in str(explained)
+    assert not any("COUNT(*)" in statement.upper() and "ENTRIES" in statement.upper() for statement in seen)
+
+
+# -- the log
+
+
+def test_the_log_of_erasures_is_bounded(opened: Opener, url: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not bounded(url):
+        pytest.skip("Aerospike keeps its log")
+    for module in (sqlite, postgres, memory, redis):
+        monkeypatch.setattr(module, "LOG_KEPT", 10)
+    for module in (sqlite, postgres, redis):
+        monkeypatch.setattr(module, "LOG_PORTION", 4)
+    index = opened()
+    names = [f"d{i}" for i in range(80)]
+    index.upsert_many("a", corpus(80, share=0.0), names)
+    most = (10 + 4 + 1) * shards(url)
+    for name in names[:50]:
+        index.remove("a", name)
+        assert len(list(index.store.events())) <= most
+    lines = [event.id for event in index.store.events()]
+    assert set(names[40:50]) <= set(lines)
+    # while an index is copied, nothing that the copy needs is dropped
+    index.store.redirect(Move(index.store.news().move.epoch + 1, COPYING, ("memory://",)))
+    index.look()
+    for name in names[50:]:
+        index.remove("a", name)
+    touched = [event.id for event in index.store.events() if event.kind == TOUCHED]
+    assert sorted(set(touched)) == names[50:]
+    index.store.redirect(Move(index.store.news().move.epoch + 1, OPEN))
+
+
+def test_the_log_is_read_from_a_place(opened: Opener, url: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not bounded(url):
+        pytest.skip("Aerospike reads its log as a whole")
+    for module in (sqlite, postgres, redis):
+        monkeypatch.setattr(module, "LOG_PORTION", 4)
+    index = opened()
+    names = [f"d{i:02d}" for i in range(40)]
+    index.upsert_many("a", corpus(40, share=0.0), names)
+    for name in names[:25]:
+        index.remove("a", name)
+    place = index.store.log_end()
+    assert list(index.store.events(place)) == []
+    for name in names[25:]:
+        index.remove("a", name)
+    assert sorted(event.id for event in index.store.events(place)) == names[25:]
+    assert sorted(event.id for event in index.store.events()) == names
+
+
+# -- stores that an older version made
+
+
+def downgraded_sqlite(path: Path) -> None:
+    """Takes from a file what schema 2 brought."""
+    with sqlite3.connect(path) as db:
+        for name in ("entries_by_scope", "entries_by_seen", "entries_posted_by_seen"):
+            db.execute(f"DROP INDEX {name}")
+        db.execute("DELETE FROM meta WHERE name IN ('records', 'leaders')")
+        db.execute("PRAGMA user_version = 1")
+
+
+def downgraded_postgres(store: Any) -> None:
+    s = store._s
+    with store._transaction() as run:
+        for statement in (
+            f"DROP INDEX {s}.entries_by_scope",
+            f"DROP INDEX {s}.entries_members",
+            f"CREATE INDEX entries_by_leader ON {s}.entries (scope, leader) WHERE leader <> id",
+            f"DROP INDEX {s}.entries_in_order",
+            f"CREATE INDEX entries_by_seen ON {s}.entries (seen)",
+            f"DROP INDEX {s}.entries_posted",
+            f"DROP INDEX {s}.events_by_step",
+            f"ALTER TABLE {s}.events DROP COLUMN step",
+            f"DROP TABLE {s}.tallies",
+            f"UPDATE {s}.meta SET value = '1' WHERE name = 'schema'",
+        ):
+            run.execute(statement)
+
+
+def downgraded_redis(store: Any) -> None:
+    client, prefix = store._client, store._prefix
+    for key in list(client.scan_iter(prefix + b"n:*")):
+        client.sadd(prefix + b"m:" + key[len(prefix) + 2 :], *(b"%d" % int(ref) for ref in client.zrange(key, 0, -1)))
+        client.delete(key)
+    for key in [*client.scan_iter(prefix + b"s:*"), *(prefix + name for name in (b"scopes", b"seen", b"posted", b"layout"))]:
+        client.delete(key)
+
+
+def downgrade(store: Any) -> None:
+    for one in store.shards if isinstance(store, ShardedStore) else [store]:
+        if isinstance(one, sqlite.SqliteStore):
+            downgraded_sqlite(one.path)
+        elif isinstance(one, postgres.PostgresStore):
+            downgraded_postgres(one)
+        else:
+            downgraded_redis(one)
+
+
+@pytest.fixture(params=["sqlite", "redis", "postgres", "sharded"])
+def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    return empty_store(request.param, request, tmp_path)  # type: ignore[return-value]
+
+
+def test_an_index_of_the_older_layout_is_brought_over(old_url: Any, clock: Clock) -> None:
+    texts = family(30)
+    with nk.Index.open(old_url, threshold=0.6, clock=clock) as index:
+        fill(index, texts)
+        index.upsert_many("b", corpus(20))
+        index.remove("b", next(iter(index.store.scan("b"))).id)
+        before = {(entry.scope, entry.id): entry for entry in index.store.scan()}
+        counts = index.store.counts()
+        whole = index.cluster("a", "base")
+        downgrade(index.store)
+    for _ in range(2):
+        with nk.Index.open(old_url, threshold=0.6, clock=clock) as index:
+            assert {(entry.scope, entry.id): entry for entry in index.store.scan()} == before
+            assert {**index.store.counts(), "bytes": 0} == {**counts, "bytes": 0}
+            assert index.cluster("a", "base") == whole
+            assert index.scopes() == ["a", "b"]
+            assert len(list(index.store.due(np.inf, posted=False))) == len(before)
+            assert [event.kind for event in index.store.events()] == ["erased"]
+            assert check(index).sound
+    with nk.Index.open(old_url, threshold=0.6, clock=clock) as index:
+        assert index.remove("a", "base")
+        assert check(index).sound
+        assert index.store.counts()["records"] == len(before) - 1
