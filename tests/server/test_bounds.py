@@ -1,5 +1,6 @@
 """What one caller may hold of the server: each test lets one token try to stop another one."""
 
+import asyncio
 import io
 import json
 import struct
@@ -8,11 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from nearkin.index.index import Index
+from nearkin.server import models
+from nearkin.server.catalogue import Catalogue
 from nearkin.server.kernels import json_shape
+from nearkin.server.settings import ServerSettings
+from scripts.server_tables import BOUNDS
 from tests.server.exchange import ARROW, NDJSON, App, Exchange, run, running, until
 
 MEGABYTE = 1_000_000
@@ -38,14 +44,14 @@ class Gate:
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """Holds up upserts and queries of scopes that begin with `greedy`."""
     held = Gate("greedy")
-    for name in ("upsert_many", "query"):
-        really = getattr(Index, name)
+    for owner, name in ((Index, "upsert_many"), (Index, "query"), (Catalogue, "listing")):
+        really = getattr(owner, name)
 
-        def waits(index: Index, scope: str, *arguments: Any, really: Any = really, **more: Any) -> Any:
+        def waits(this: Any, scope: str, *arguments: Any, really: Any = really, **more: Any) -> Any:
             held.wait(scope)
-            return really(index, scope, *arguments, **more)
+            return really(this, scope, *arguments, **more)
 
-        monkeypatch.setattr(Index, name, waits)
+        monkeypatch.setattr(owner, name, waits)
     yield held
     held.opened.set()
 
@@ -81,6 +87,19 @@ def problem_of(exchange: Exchange) -> tuple[int, str]:
     found = json.loads(exchange.body)
     assert int(exchange.headers["retry-after"]) >= 1
     return found["status"], found["code"]
+
+
+def test_every_bound_of_the_documentation_has_a_test() -> None:
+    """And each setting that bounds callers is documented as a bound."""
+    source = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    missing = [bound.test for bound in BOUNDS if f"def {bound.test}(" not in source]
+    assert not missing
+    listed = {bound.default for bound in BOUNDS}
+    names = {"streams", "requests", "queue", "batch", "spill", "timeout"}
+    names |= {
+        name for name in ServerSettings.model_fields if name.startswith("max_") or name.endswith(("_timeout", "connections"))
+    }
+    assert names - listed == {"max_top"}
 
 
 # -- streams
@@ -218,8 +237,6 @@ def test_a_line_that_takes_for_ever_ends_the_stream(tmp_path: Path, kind: str) -
 
 async def wait(seconds: float) -> None:
     """Lets time pass, as a slow client does."""
-    import asyncio
-
     await asyncio.sleep(seconds)
 
 
@@ -441,20 +458,22 @@ def test_bytes_have_a_rate(tmp_path: Path) -> None:
 # -- threads
 
 
-@pytest.mark.parametrize("path", ["documents", "query"])
+@pytest.mark.parametrize("path", ["documents", "query", "clusters"])
 def test_work_of_one_token_leaves_threads_to_others(tmp_path: Path, gate: Gate, path: str) -> None:
     """In as many scopes as it likes: batches of a scope go one after the other, those of scopes at the same time."""
 
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", scopes=("greedy*",)) as app:
             body = json.dumps({"text": TEXT}).encode()
-            some = [app.request("greedy", f"/v1/scopes/greedy{at}/{path}", length=len(body)) for at in range(50)]
+            method = "GET" if path == "clusters" else "POST"
+            some = [app.request("greedy", f"/v1/scopes/greedy{at}/{path}", length=len(body), method=method) for at in range(50)]
             for exchange in some:
                 exchange.send(body, more=False)
             await until(lambda: gate.entered)
             await upserts(app, "other")
-            answer = await app.post("other", "/v1/scopes/other/query", body)
-            assert await answer.status() == 200
+            for other, how in (("query", "POST"), ("clusters", "GET")):
+                answer = await app.post("other", f"/v1/scopes/other/{other}", body, method=how)
+                assert await answer.status() == 200
             gate.opened.set()
             assert {await one.status() for one in some} == {200}
 
@@ -491,8 +510,6 @@ def shape_by_hand(text: str) -> tuple[int, int, int]:
     ],
 )
 def test_the_shape_of_json_is_counted_outside_of_strings(text: str) -> None:
-    import numpy as np
-
     shape = json_shape(np.frombuffer(text.encode(), np.uint8))
     assert tuple(shape) == shape_by_hand(text)
 
@@ -509,8 +526,6 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_json_is_refused_before_it_is_parsed(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parser, during which no other thread runs, is given a bounded number of values whatever the body is."""
-    from nearkin.server import models
-
     parsed = list[int]()
     really = models.NewDocument.model_validate_json
 

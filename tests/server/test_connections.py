@@ -154,6 +154,23 @@ def test_an_address_has_so_many_connections(port: int) -> None:
     wait_until(lambda: is_served(port), "closed connections are not counted any more")
 
 
+def test_a_server_has_so_many_connections(tmp_path: Path) -> None:
+    """From all addresses together, those of proxies included."""
+    own = free_port()
+    process = start_serving(tmp_path, own, "--connections", str(CONNECTIONS))
+    try:
+        with ExitStack() as stack:
+            for _ in range(CONNECTIONS):
+                connection = stack.enter_context(connect(own))
+                connection.sendall(GET)
+                assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+            assert not is_served(own)
+        wait_until(lambda: is_served(own), "closed connections are not counted any more")
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
 def test_a_client_that_does_not_read_is_closed(port: int) -> None:
     """Also one whose requests are so short that none of them takes long."""
     with socket.socket() as connection:

@@ -1,0 +1,194 @@
+"""Promises of docs/security.md about documents and bodies: a test for each, named after it."""
+
+import asyncio
+import io
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nearkin.index.index import Index
+from nearkin.server.catalogue import Catalogue
+from tests.server.exchange import ARROW, JSON, NDJSON, App, Exchange, run, running, until
+
+TEXT = "a text of some words that is sent by one of two tokens and {}"
+
+
+def arrow(text: str) -> bytes:
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, pa.schema([("text", pa.string())])) as writer:
+        writer.write_batch(pa.record_batch({"text": [text]}))
+    return out.getvalue()
+
+
+def problems(body: bytes, kind: str) -> list[str]:
+    """The codes of the problems in an answer."""
+    if kind == JSON:
+        return [json.loads(body)["code"]]
+    if kind == NDJSON:
+        return [line["problem"]["code"] for line in map(json.loads, body.splitlines()) if "problem" in line]
+    rows = pa.ipc.open_stream(body).read_all().to_pylist()
+    return [json.loads(row["problem"])["code"] for row in rows if row["problem"] is not None]
+
+
+@pytest.mark.parametrize("kind", [JSON, NDJSON, ARROW])
+def test_huge_documents_are_bounded(tmp_path: Path, kind: str) -> None:
+    """By `max_body`, `max_line` and `max_message` before they are parsed, and by the index's `max_document`."""
+
+    async def test() -> None:
+        bounds = {"max_body": 20_000, "max_line": 20_000, "max_message": 40_000, "index": {"max_document": "10000"}}
+        async with running(tmp_path, "sender", **bounds) as app:
+            for words, expected in ((1000, []), (3000, ["invalid-request"]), (5000, ["too-large"]), (50_000, None)):
+                text = "word " * words
+                body = arrow(text) if kind == ARROW else json.dumps({"text": text}).encode()
+                answer = await app.post("sender", "/v1/scopes/sender/documents", body, kind=kind)
+                if expected:
+                    assert problems(answer.body, kind) == expected, words
+                elif expected is None:
+                    assert problems(answer.body, kind)[0] in ("too-large", "invalid-request")
+                else:
+                    assert b'"new"' in answer.body or kind == ARROW
+
+    run(test())
+
+
+def test_endless_bodies_are_bounded(tmp_path: Path) -> None:
+    """Whatever goes on and on ends with a reason, and takes no more memory than its bound meanwhile."""
+
+    async def endless(app: App, path: str, kind: str, chunk: bytes) -> tuple[bytes, int]:
+        exchange = app.request("sender", path, kind=kind)
+        most = 0
+        while not exchange.done.done():
+            before = exchange.asked
+            exchange.send(chunk)
+            await until(lambda before=before: exchange.asked > before or exchange.done.done())  # type: ignore[misc]
+            most = max(most, app.service.memory.used)
+        return await exchange.finish(), most
+
+    async def test() -> None:
+        bounds = {"max_body": 1_000_000, "max_line": 100_000, "max_message": 1_000_000, "max_stream": 5_000_000}
+        async with running(tmp_path, "sender", **bounds) as app:
+            chunk = 50_000
+            body, most = await endless(app, "/v1/scopes/sender/query", JSON, b" " * chunk)
+            assert json.loads(body)["code"] == "too-large"
+            assert most <= 1_000_000 + chunk
+            body, most = await endless(app, "/v1/scopes/sender/documents", NDJSON, b"x" * chunk)
+            assert json.loads(body.splitlines()[-1])["problem"]["code"] == "too-large"
+            assert most <= 100_000 + chunk
+            body, most = await endless(app, "/v1/scopes/sender/documents", NDJSON, (b"x" * 999 + b"\n") * 50)
+            assert json.loads(body.splitlines()[-1])["problem"]["code"] == "too-large"
+            assert most <= (4 << 20) + 2 * chunk
+            schema = arrow("")[: -len(arrow("")) // 2]
+            body, most = await endless(app, "/v1/scopes/sender/documents", ARROW, schema)
+            assert problems(body, ARROW)[-1] == "invalid-request"
+            assert app.service.memory.used == 0
+
+    run(test())
+
+
+class Hold:
+    """Holds up all work on the scopes of one token until the end of the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.opened = threading.Event()
+        self.entered = 0
+        for owner, name in ((Index, "upsert_many"), (Index, "query"), (Catalogue, "listing")):
+            self._hold(monkeypatch, owner, name)
+
+    def _hold(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+        really = getattr(owner, name)
+
+        def waits(this: Any, scope: str, *arguments: Any, **more: Any) -> Any:
+            if scope.startswith("greedy"):
+                self.entered += 1
+                assert self.opened.wait(200)
+            return really(this, scope, *arguments, **more)
+
+        monkeypatch.setattr(owner, name, waits)
+
+
+def test_other_scopes_are_not_slowed_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One token holds all that it can get of the server, and none of its work ends; every route still answers another one."""
+    hold = Hold(monkeypatch)
+
+    async def test() -> None:
+        async with running(tmp_path, "greedy", "other", scopes=("greedy*",), queue=400, requests=2000) as app:
+            held: list[Exchange] = []
+            body = json.dumps({"text": TEXT}).encode()
+            for at in range(100):
+                scope = f"/v1/scopes/greedy{at}"
+                for path in ("documents", "query"):
+                    held.append(app.request("greedy", f"{scope}/{path}", length=len(body)))
+                    held[-1].send(body, more=False)
+                held.append(app.request("greedy", f"{scope}/clusters", method="GET"))
+                held[-1].send(b"", more=False)
+                for kind in (NDJSON, ARROW):
+                    held.append(app.stream("greedy", kind, f"greedy{at}"))
+                    held[-1].send(body + b"\n" if kind == NDJSON else arrow(TEXT))
+                held.append(app.request("greedy", f"{scope}/documents", length=9_800_000))
+            await until(lambda: hold.entered >= 5)
+
+            documents = "/v1/scopes/other/documents"
+            for kind in (JSON, NDJSON, ARROW):
+                sent = arrow(TEXT) if kind == ARROW else json.dumps({"id": "one", "text": TEXT}).encode()
+                answer = await app.post("other", documents, sent, kind=kind)
+                assert await answer.status() == 200
+                assert kind == JSON or problems(answer.body, kind) == []
+            for path, method, status in (
+                ("query", "POST", 200),
+                ("documents/one", "GET", 200),
+                ("clusters/one", "GET", 200),
+                ("clusters", "GET", 200),
+                ("documents/one", "DELETE", 204),
+            ):
+                answer = await app.post("other", f"/v1/scopes/other/{path}", body, method=method)
+                assert await answer.status() == status, path
+            for path, sent in (("tune", b"{}"), ("explain", b'{"scope": "other", "a": "x", "b": "y"}')):
+                answer = await app.post("other", f"/v1/{path}", sent)
+                assert await answer.status() in (200, 404, 422), path
+            hold.opened.set()
+            await asyncio.gather(*(one.cancel() for one in held))
+
+    run(test())
+
+
+def test_a_body_without_a_token_is_not_read(tmp_path: Path) -> None:
+    """A stranger costs no more than a refusal, however much is announced or comes."""
+
+    async def test() -> None:
+        async with running(tmp_path, "owner") as app:
+            for path in ("scopes/owner/documents", "scopes/owner/query", "explain", "tune"):
+                for kind in (JSON, NDJSON, ARROW):
+                    exchange = app.request("stranger", f"/v1/{path}", kind=kind)
+                    exchange.send(b" " * 1_000_000)
+                    assert await exchange.status() == 401
+                    await exchange.finish()
+                    assert exchange.asked == 0
+            pools = (app.service.memory, app.service.requests, app.service.open_streams, app.service.places)
+            assert [pool.used for pool in pools] == [0, 0, 0, 0]
+
+    run(test())
+
+
+def test_a_million_copies_are_bounded(tmp_path: Path, full: bool) -> None:
+    """The same text again and again is one record without ids; with ids, one of its documents stands in buckets."""
+    count = 1_000_000 if full else 4000
+
+    async def test() -> None:
+        async with running(tmp_path, "copier") as app:
+            stats = []
+            for line in (lambda at: {"text": TEXT}, lambda at: {"id": str(at), "text": TEXT}):
+                for start in range(0, count, 4000):
+                    stream = app.stream("copier")
+                    for at in range(start, start + 4000):
+                        stream.send(json.dumps(line(at)).encode() + b"\n")
+                    stream.send(b"", more=False)
+                    assert b"problem" not in await stream.finish()
+                stats.append(app.service.index.store.counts())
+            assert stats[0]["records"] == 1
+            assert stats[1]["postings"] == stats[0]["postings"]
+
+    run(test())
