@@ -314,7 +314,7 @@ def _start(
     if unknown:
         raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(Settings.__dataclass_fields__)}")
     corpus = _corpus(data)
-    columns = with_dimensions(corpus, columns)
+    columns = with_dimensions(corpus, columns.within(settings.get("memory", Settings.memory)))
     asked = Settings(spec=spec_for(columns, measure, spec), **settings)
     folder = tempfile.TemporaryDirectory(prefix="nearkin-", dir=work)
     shown = progress or Silent()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nearkin.corpus import Columns
+from nearkin.corpus.batches import MAX_DOCUMENT
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Progress
@@ -40,7 +41,7 @@ def open_finished(folder: Path, secret: HashKey | None = None, workers: int = 2)
         raise UsageError(f"{folder} is not the output of nearkin dedup on files")
     saved = Saved(folder, record)
     settings = Settings(spec=saved.spec, workers=workers, **record["parameters"])
-    columns = Columns(**{**record["columns"], "extra": tuple(record["columns"]["extra"])})
+    columns = Columns(**{**record["columns"], "extra": tuple(record["columns"]["extra"]), **limit_of(record)})
     materials = Materials.read(folder, saved.spec, secret)
     settings.spec.require_key(secret)
     documents = record["stages"]["sketch"]["documents"]
@@ -59,6 +60,11 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
     about = {"settings": run.settings, "materials": run.materials, "documents": record["stages"]["sketch"]["documents"]}
     found = explain(first[0], second[0], names=(a, b), **about)
     return in_run(found, (first[1], second[1]), compared_all=run.banding is None)
+
+
+def limit_of(record: dict[str, Any]) -> dict[str, int]:
+    """Returns the field of `Columns` that says how large the documents of a finished run may be."""
+    return {"document_limit": record["stages"]["sketch"].get("document_limit", MAX_DOCUMENT)}
 
 
 class Audited(NamedTuple):

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,7 @@ class Job:
             "command": command,
             "spec": json.loads(self.settings.spec.to_json()),
             "parameters": self.settings.parameters(),
-            "columns": asdict(self.columns),
+            "columns": self.columns.identity(),
             "annotate": self.annotate,
             "save_signatures": self.save_signatures,
         }

@@ -168,7 +168,7 @@ def dedup(
     with told(), ExitStack() as failed:
         columns = _with_dimensions(frame, columns)
         asked = Settings(spec=spec_for(columns, measure, spec), threshold=threshold, distance=distance, **settings)
-        columns = replace(columns, extra=asked.extra_columns)
+        columns = replace(columns, extra=asked.extra_columns).within(asked.memory)
         require_supported(asked)
         _require_columns(frame, columns)
         request = Request(columns, asked, Materials(key, frequencies, cut), on_error, merge_parts)

@@ -110,7 +110,7 @@ def dedup(
     threshold, recall, bands, rows, memory = (taken[name] for name in ("threshold", "recall", "bands", "rows", "memory"))
     options = o.SpecOptions.of(taken)
     asked, policy = options.asked(), KeepPolicy.parse(keep)
-    columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source, split))
+    columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source, split)).within(parse_size(memory))
     require_free(out, resume, overwrite)
     o.require_apart_from_files(context, out)
     o.require_as_saved(context, inputs)

@@ -75,7 +75,7 @@ def pairs(
 
     options = o.SpecOptions.of(context.params)
     asked = options.asked()
-    columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,))
+    columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,)).within(parse_size(memory))
     check_pairs(out, resume, overwrite, tuple(inputs))
     o.require_apart_from_files(context, out)
     o.require_as_saved(context, inputs)

@@ -7,11 +7,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus.batches import ID, RAW_PREFIX, Columns, riding
-from nearkin.corpus.values import as_bytes, decoded, is_binary, is_list, is_text, readable_text, text_form, valid_text
+from nearkin.corpus.batches import ID, MAX_DOCUMENT, RAW_PREFIX, Columns, riding
+from nearkin.corpus.values import (
+    as_bytes,
+    decoded,
+    decoded_within,
+    is_binary,
+    is_list,
+    is_text,
+    readable_text,
+    text_form,
+    valid_text,
+)
 from nearkin.errors import UsageError
 
-MAX_DOCUMENT = 1 << 30
 TOKENS = pa.large_list(pa.large_string())
 
 
@@ -41,10 +50,13 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> Checked:
     reasons = dict(checked.reasons)
     values = {columns.content: checked.values}
     if columns.id is not None:
-        ids = as_id(rows[columns.id], columns.id)
+        ids = as_id(rows[columns.id], columns.id, columns.document_limit)
         reasons = {**ids.reasons, **reasons}
         values[ID] = ids.values
-    values.update({riding(name): readable_text(rows[name]) for name in columns.extra})
+    for name in columns.extra:
+        plain, large = decoded_within(rows[name], columns.document_limit)
+        reasons.update(dict.fromkeys(large, too_long(name, columns.document_limit)))
+        values[riding(name)] = readable_text(plain)
     documents = pa.record_batch(list(values.values()), list(values))
     if not reasons:
         return Checked(documents, np.arange(len(rows)), [], np.ones(len(rows), bool))
@@ -58,7 +70,9 @@ def content_of(values: pa.Array, columns: Columns) -> Column:
     """The documents' column as its kind wants it."""
     if columns.vector:
         return as_vectors(values, columns.vector, columns.dimensions)
-    return as_tokens(values, columns.source) if columns.tokens else as_text(values, columns.source)
+    if columns.tokens:
+        return as_tokens(values, columns.source, columns.document_limit)
+    return as_text(values, columns.source, columns.document_limit)
 
 
 def content_type(columns: Columns) -> pa.DataType:
@@ -79,16 +93,21 @@ def raw_prefix(value: object) -> str:
 
 def _python_value(values: pa.Array, at: int) -> object:
     """One value; of broken text its bytes."""
-    one = decoded(values.slice(at, 1))
+    one = decoded_within(values.slice(at, 1), MAX_DOCUMENT >> 8)[0]
     try:
         return one[0].as_py()
     except UnicodeDecodeError:
         return as_bytes(one)[0].as_py() if is_text(one.type) else "(invalid UTF-8)"
 
 
-def as_text(values: pa.Array, name: str) -> Column:
-    """large_string of any text column; binary ones are taken as UTF-8."""
-    values = decoded(values)
+def too_long(name: str, limit: int) -> str:
+    """Returns why a value with more bytes than the limit is rejected."""
+    return f"{name} is longer than {limit:,} bytes, the largest document that --memory leaves room for"
+
+
+def as_text(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
+    """large_string of any text column; binary ones are taken as UTF-8. Texts of more than `limit` bytes are rejected."""
+    values, large = decoded_within(values, limit)
     if pa.types.is_null(values.type):
         return Column(values.cast(pa.large_string()), _where(values.is_null(), f"null {name}"))
     if not (is_text(values.type) or is_binary(values.type)):
@@ -96,10 +115,8 @@ def as_text(values: pa.Array, name: str) -> Column:
     reasons = _where(values.is_null(), f"null {name}") if values.null_count else {}
     values, broken = valid_text(values)
     reasons.update(dict.fromkeys(broken, f"invalid UTF-8 in {name}"))
-    long = np.flatnonzero(
-        pc.fill_null(pc.greater(pc.binary_length(values), MAX_DOCUMENT), False).to_numpy(zero_copy_only=False)
-    )
-    reasons.update(dict.fromkeys(long.tolist(), f"{name} is longer than {MAX_DOCUMENT >> 20} MiB"))
+    long = np.flatnonzero(pc.fill_null(pc.greater(pc.binary_length(values), limit), False).to_numpy(zero_copy_only=False))
+    reasons.update(dict.fromkeys([*long.tolist(), *large], too_long(name, limit)))
     return Column(values, reasons)
 
 
@@ -111,8 +128,8 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def as_tokens(values: pa.Array, name: str) -> Column:
-    """large_list of large_string of any list-of-text column."""
+def as_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
+    """large_list of large_string of any list-of-text column. Tokens of more than `limit` bytes in all are rejected."""
     values = decoded(values)
     if not _is_list_of(values.type, is_text, pa.types.is_null):
         raise UsageError(
@@ -128,7 +145,20 @@ def as_tokens(values: pa.Array, name: str) -> Column:
     if bad:
         lists, broken = _without_bad_lists(lists)
         reasons.update(dict.fromkeys(broken, f"null or invalid UTF-8 among the tokens of {name}"))
+    reasons.update(dict.fromkeys(_long_lists(lists, limit), too_long(name, limit)))
     return Column(lists, reasons)
+
+
+def _long_lists(lists: pa.Array, limit: int) -> list[int]:
+    if lists.nbytes <= limit:
+        return []
+    starts = lists.offsets.to_numpy() - lists.offsets[0].as_py()
+    ends = np.concatenate([[0], np.cumsum(pc.binary_length(lists.flatten()).fill_null(0).to_numpy())])
+    # a null list refers to no tokens, whatever its offsets say
+    if lists.null_count:
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+    return list(np.flatnonzero(np.diff(ends[starts]) > limit).tolist())
 
 
 def _without_bad_lists(lists: pa.Array) -> tuple[pa.Array, list[int]]:
@@ -194,11 +224,13 @@ def _vector_faults(numbers: np.ndarray, which: np.ndarray, name: str) -> dict[in
     return {**faults, **dict.fromkeys(which[infinite].tolist(), f"NaN or infinite number in {name}")}
 
 
-def as_id(values: pa.Array, name: str) -> Column:
+def as_id(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
     """Returns ids as text, in the form of `text_form`."""
+    values, large = decoded_within(values, limit)
     text, broken = valid_text(text_form(values))
     reasons = dict.fromkeys(broken, f"invalid UTF-8 in id {name}")
-    return Column(text, {**reasons, **_where(decoded(values).is_null(), f"null id in {name}")})
+    reasons.update(_where(values.is_null(), f"null id in {name}"))
+    return Column(text, {**reasons, **dict.fromkeys(large, too_long(name, limit))})
 
 
 def _where(mask: pa.Array, reason: str) -> dict[int, str]:

@@ -1,8 +1,8 @@
 """What a corpus gives the pipeline: batches of documents in corpus order, and the rows that are none."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,27 @@ BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
 WHOLE_FILE = -1
 """Row of a rejection that concerns what could not be read of a file."""
+MAX_DOCUMENT = 1 << 30
+"""Bytes of the largest document with whatever memory."""
+DOCUMENT_SHARE = 32
+"""A document may have one part in so many of the memory bound: sketching takes a multiple of it, in several threads at once."""
+UNFOLDED_SHARE = 8
+"""What one row is unfolded into to be read, beside the document itself, may have so many times the bytes of a document."""
 ID = "id"
 """The name of the ids' column in a batch."""
 RIDING = "column "
 """Begins the name, in a batch, of each column that rides along. The names of the documents' and the ids' column do not begin
 so: whatever the columns of the inputs are called, they collide with nothing."""
+
+
+def document_limit(memory: int) -> int:
+    """Returns the bytes of the largest document of a run with a bound of memory.
+
+    Examples:
+        >>> document_limit(1_000_000_000), document_limit(10**12) == MAX_DOCUMENT
+        (31250000, True)
+    """
+    return min(MAX_DOCUMENT, memory // DOCUMENT_SHARE)
 
 
 def riding(name: str) -> str:
@@ -41,6 +57,9 @@ class Columns:
         dimensions: Numbers of a vector; None where they are yet to be found.
         id: Column with ids; without one an id is made of path and row.
         extra: Columns that ride along: of keep policy, block and source.
+        document_limit: Bytes of the largest document. A larger one is rejected, and so is a row that would take a multiple of
+            this to read. It stays what it was when a run is continued or its signatures are used again, for it decides which
+            rows are documents.
     """
 
     text: str | None = "text"
@@ -49,6 +68,15 @@ class Columns:
     dimensions: int | None = None
     id: str | None = None
     extra: tuple[str, ...] = ()
+    document_limit: int = MAX_DOCUMENT
+
+    def within(self, memory: int) -> "Columns":
+        """Returns these columns with the limit of documents that goes with a run's bound of memory."""
+        return replace(self, document_limit=document_limit(memory))
+
+    def identity(self) -> dict[str, Any]:
+        """Returns what must be the same when a run is continued: all but the limit, which the run keeps."""
+        return {name: value for name, value in asdict(self).items() if name != "document_limit"}
 
     @property
     def content(self) -> str:

@@ -12,6 +12,7 @@ from nearkin.corpus.accept import check_rows
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.files import InputFile
 from nearkin.corpus.formats import Piece, fresh_name
+from nearkin.corpus.values import unfolded_sizes
 from nearkin.threads import ordered_map
 
 LONG = 64
@@ -51,12 +52,28 @@ def _filtered(column: pa.Array, mask: np.ndarray) -> pa.Array:
 
 def split(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of a size that a thread works on at a time; one that is nearly so stays whole."""
+    unfolded = [sizes for column in batch.columns if (sizes := unfolded_sizes(column)) is not None]
+    if unfolded:
+        yield from _split_by_size(first, batch, np.sum(unfolded, axis=0))
+        return
     if len(batch) <= BATCH_ROWS and batch.nbytes <= 2 * BATCH_BYTES:
         yield first, batch
         return
     rows = max(1, min(BATCH_ROWS, int(len(batch) * BATCH_BYTES / max(batch.nbytes, 1))))
     for start in range(0, len(batch), rows):
         yield first + start, batch.slice(start, rows)
+
+
+def _split_by_size(first: int, batch: pa.RecordBatch, sizes: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of rows whose encoded values stand for about BATCH_BYTES."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(batch):
+        before = ends[start - 1] if start else 0
+        end = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
+        end = min(max(end, start + 1), start + BATCH_ROWS, len(batch))
+        yield first + start, batch.slice(start, end - start)
+        start = end
 
 
 class TableWriter:

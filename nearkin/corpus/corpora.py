@@ -1,6 +1,5 @@
 """Corpora: files of any format in the order of their names, or a table in memory."""
 
-import csv
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,7 +11,7 @@ from nearkin.corpus.columnar import AHEAD, ArrowIpc, Parquet, pieces, split
 from nearkin.corpus.delimited import Delimited
 from nearkin.corpus.discovery import Selection, Skipped, find_files
 from nearkin.corpus.files import FileStatus, InputFile
-from nearkin.corpus.formats import Format, Piece
+from nearkin.corpus.formats import UNREADABLE, Format, Piece
 from nearkin.corpus.lines import JsonLines
 from nearkin.corpus.names import shown_path
 from nearkin.corpus.plain import PlainText
@@ -33,8 +32,6 @@ FORMATS: dict[str, Format] = {
 """By suffix; and parquet."""
 HOLDS_VECTORS = (LINES, FORMATS[".arrow"], FORMATS[".arrows"], FORMATS[".feather"], FORMATS[".ipc"])
 ON_ERROR = ("quarantine", "fail")
-UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
-"""What reading a damaged file raises."""
 
 
 class FileCorpus:

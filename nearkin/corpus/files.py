@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from nearkin.corpus.compressed import DecompressedStream
 from nearkin.corpus.remote import filesystem_of, remote_errors
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
@@ -63,9 +64,8 @@ class InputFile:
             return pa.PythonFile(filesystem.open(path, "rb"), "r")
 
     def open_decompressed(self) -> Any:
-        """Returns the content as a stream."""
-        stream = self.open()
-        return pa.CompressedInputStream(stream, self.compression) if self.compression else stream
+        """Returns the content as a stream. Of a damaged file, all that is in front of the damage is read before the error."""
+        return DecompressedStream(self.open, self.compression) if self.compression else self.open()
 
     def status(self) -> FileStatus:
         """Returns the current size, time and identity.

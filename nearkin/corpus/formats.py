@@ -1,13 +1,16 @@
 """What every file format does: tell its columns, read pieces, write the rows that are kept."""
 
+import csv
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.batches import Columns
 from nearkin.corpus.files import InputFile
+
+Item = TypeVar("Item")
 
 
 class Piece(NamedTuple):
@@ -22,6 +25,29 @@ class Piece(NamedTuple):
     """Where reading goes on after this piece."""
     whole: Any = None
     """The documents' complete rows, in the form the format's writer takes; None unless asked for."""
+
+
+UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
+"""What reading a damaged file raises."""
+
+
+class UntilDamage(Generic[Item]):
+    """Items that are read from a file, up to where it is damaged; the error waits until what was read is passed on."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self._items = items
+        self._damage: Exception | None = None
+
+    def __iter__(self) -> Iterator[Item]:
+        try:
+            yield from self._items
+        except UNREADABLE as error:
+            self._damage = error
+
+    def raise_damage(self) -> None:
+        """Raises the error that ended the reading, if one did."""
+        if self._damage is not None:
+            raise self._damage
 
 
 class Writer(Protocol):

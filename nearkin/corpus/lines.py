@@ -1,6 +1,7 @@
 """JSON lines: one object a line, kept ones written back byte for byte."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -9,14 +10,21 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus.accept import MAX_DOCUMENT, content_type, most_common, raw_prefix, vector_fault
-from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, ID, Columns, riding
+from nearkin.corpus.accept import content_type, most_common, raw_prefix, too_long, vector_fault
+from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, ID, MAX_DOCUMENT, UNFOLDED_SHARE, Columns, riding
 from nearkin.corpus.files import InputFile
-from nearkin.corpus.formats import Piece, compressed_sink, fresh_name
+from nearkin.corpus.formats import Piece, UntilDamage, compressed_sink, fresh_name
 
 BLOCK = 1 << 20
 BOM = b"\xef\xbb\xbf"
 LARGEST_WHOLE = 2.0**63
+LINE_SHARE = 2
+"""A line may have so many times the bytes of a document: for the other fields, and for characters that are escaped."""
+VALUE_BYTES = {b"{": 256, b"[": 96, b":": 104, b",": 48}
+"""Bytes of memory that the values of a line take for each of these characters between them, at most."""
+LONG_LINE = 1 << 16
+"""Bytes from which a line may take much memory when it is parsed."""
+STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 
 
 class Line(NamedTuple):
@@ -26,17 +34,17 @@ class Line(NamedTuple):
     raw: bytes | None
 
 
-def lines_of(stream: Any) -> Iterator[Line]:
-    """Every line of a stream of bytes, blank ones too."""
+def lines_of(stream: Any, limit: int = LINE_SHARE * MAX_DOCUMENT) -> Iterator[Line]:
+    """Every line of a stream of bytes, blank ones too; without its bytes if there are more than `limit`."""
     held: list[bytes] = []
     row, size, dropped = 0, 0, False
     while block := stream.read(BLOCK):
         parts = bytes(block).split(b"\n")
         for part in parts[:-1]:
-            yield Line(row, None if dropped or size + len(part) > 2 * MAX_DOCUMENT else b"".join([*held, part]))
+            yield Line(row, None if dropped or size + len(part) > limit else b"".join([*held, part]))
             row, held, size, dropped = row + 1, [], 0, False
         size += len(parts[-1])
-        if size > 2 * MAX_DOCUMENT:
+        if size > limit:
             held, dropped = [], True
         elif parts[-1]:
             held.append(parts[-1])
@@ -66,13 +74,17 @@ class JsonLines:
     def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
         with file.open_decompressed() as stream:
             parser = _Parser(columns, whole)
-            for line in lines_of(stream):
+            lines = UntilDamage(lines_of(stream, LINE_SHARE * columns.document_limit))
+            next_row = start
+            for line in lines:
                 if line.row >= start:
                     parser.add(line)
+                    next_row = line.row + 1
                     if parser.full:
-                        yield parser.piece(line.row + 1)
+                        yield parser.piece(next_row)
             if parser.begun:
-                yield parser.piece(line.row + 1)
+                yield parser.piece(next_row)
+            lines.raise_damage()
 
     def writer(self, file: InputFile, target: str) -> "LineWriter":
         return LineWriter(compressed_sink(file, target))
@@ -103,15 +115,16 @@ class _Parser:
 
     def add(self, line: Line) -> None:
         if line.raw is None:
-            self._rejected.append((line.row, f"line is longer than {2 * MAX_DOCUMENT >> 20} MiB", ""))
+            self._rejected.append((line.row, too_long("line", LINE_SHARE * self._columns.document_limit), ""))
             return
         raw = line.raw.removeprefix(BOM) if line.row == 0 else line.raw
         if not raw.strip():
             return
         self._bytes += len(raw)
         try:
-            value = orjson.loads(raw)
-            reason = self._fault(value)
+            reason = self._unfolds_too_far(raw)
+            value: Any = None if reason else orjson.loads(raw)
+            reason = reason or self._fault(value)
         except orjson.JSONDecodeError as error:
             value, reason = None, _json_fault(raw, error)
         if reason:
@@ -119,9 +132,18 @@ class _Parser:
             return
         self._with_exact_numbers(raw, value)
         self._rows.append(line.row)
-        self._values.append(value)
+        self._values.append({name: value.get(name) for name in self._columns.all})
         if self._whole:
             self._lines.append(line.raw)
+
+    def _unfolds_too_far(self, raw: bytes) -> str | None:
+        """Why a line is not parsed: lists and objects of a few characters each take a multiple of them in memory."""
+        if len(raw) < LONG_LINE:
+            return None
+        limit = UNFOLDED_SHARE * self._columns.document_limit
+        if _value_bytes(raw) <= limit or _value_bytes(STRING.sub(b"", raw)) <= limit:
+            return None
+        return f"line has too many values: parsing them may take more than {limit:,} bytes"
 
     def _fault(self, value: Any) -> str | None:
         """Why a parsed line is no document, or None."""
@@ -138,10 +160,14 @@ class _Parser:
         elif self._columns.tokens:
             if not (isinstance(value[name], list) and all(isinstance(token, str) for token in value[name])):
                 return f"{name} is not a list of strings"
+            if sum(map(len, value[name])) > self._columns.document_limit // 4 and (
+                sum(len(token.encode()) for token in value[name]) > self._columns.document_limit
+            ):
+                return too_long(name, self._columns.document_limit)
         elif not isinstance(value[name], str):
             return f"{name} is not a string"
-        elif len(value[name]) > MAX_DOCUMENT // 4 and len(value[name].encode()) > MAX_DOCUMENT:
-            return f"{name} is longer than {MAX_DOCUMENT >> 20} MiB"
+        elif _longer_than(value[name], self._columns.document_limit):
+            return too_long(name, self._columns.document_limit)
         if self._columns.id is not None and value.get(self._columns.id) is None:
             return f"null id in {self._columns.id}"
         return None
@@ -184,6 +210,15 @@ def _json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
         return "invalid UTF-8"
     # orjson refuses lone surrogates (\ud800), which JSON's grammar allows but no UTF-8 holds.
     return "invalid JSON" if "surrogate" not in str(error) else "lone surrogate in JSON"
+
+
+def _value_bytes(raw: bytes) -> int:
+    return sum(raw.count(character) * size for character, size in VALUE_BYTES.items())
+
+
+def _longer_than(text: str, limit: int) -> bool:
+    """Whether a text has more than `limit` bytes; a character has four at most."""
+    return len(text) > limit // 4 and len(text.encode()) > limit
 
 
 def _may_be_rounded(value: Any, is_id: bool) -> bool:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.accept import MAX_DOCUMENT, raw_prefix
+from nearkin.corpus.accept import raw_prefix, too_long
 from nearkin.corpus.batches import Columns
 from nearkin.corpus.files import InputFile
 from nearkin.corpus.formats import Piece, compressed_sink
+
+BLOCK = 1 << 20
 
 
 class PlainText:
@@ -23,8 +25,8 @@ class PlainText:
         if start > 0:
             return
         with file.open_decompressed() as stream:
-            raw = bytes(stream.read(MAX_DOCUMENT + 1))
-        fault = _fault(raw)
+            raw = read_up_to(stream, columns.document_limit + 1)
+        fault = _fault(raw, columns.document_limit)
         rejected = [(0, fault, raw_prefix(raw))] if fault else []
         texts = [] if fault else [raw.decode()]
         documents = pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
@@ -34,9 +36,19 @@ class PlainText:
         return FileWriter(file, target)
 
 
-def _fault(raw: bytes) -> str | None:
-    if len(raw) > MAX_DOCUMENT:
-        return f"text is longer than {MAX_DOCUMENT >> 20} MiB"
+def read_up_to(stream: Any, most: int) -> bytes:
+    """Returns the content of a stream, or its first `most` bytes; raises the error of a damaged one."""
+    parts: list[bytes] = []
+    size = 0
+    while size < most and (part := bytes(stream.read(min(BLOCK, most - size)))):
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _fault(raw: bytes, limit: int) -> str | None:
+    if len(raw) > limit:
+        return too_long("text", limit)
     try:
         raw.decode()
     except UnicodeDecodeError:

@@ -169,6 +169,34 @@ def decoded(values: pa.Array) -> pa.Array:
     return values
 
 
+def unfolded_sizes(values: pa.Array) -> np.ndarray | None:
+    """Returns the bytes of text that each row of an encoded column stands for, int64 (n,); None for another column."""
+    if isinstance(values, pa.ExtensionArray):
+        return unfolded_sizes(values.storage)
+    if not is_encoded(values.type):
+        return None
+    stored, places = stored_values(values)
+    if not (is_text(stored.type) or is_binary(stored.type)):
+        return None
+    lengths = pc.binary_length(as_bytes(stored)).take(places)
+    return np.asarray(lengths.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def decoded_within(values: pa.Array, limit: int) -> tuple[pa.Array, list[int]]:
+    """Returns `decoded` of a column without the texts of more than `limit` bytes, and where those are; they become null.
+
+    A few bytes can stand for a text of any length in each row of an encoded column, so that they are never unfolded.
+    """
+    sizes = unfolded_sizes(values)
+    if sizes is None or not (sizes > limit).any():
+        return decoded(values), []
+    if isinstance(values, pa.ExtensionArray):
+        return decoded_within(values.storage, limit)
+    stored, places = stored_values(values)
+    within = pc.if_else(pa.array(sizes <= limit), places, None)
+    return decoded(stored.take(within)), list(np.flatnonzero(sizes > limit).tolist())
+
+
 def _is_utf8(value: bytes) -> bool:
     try:
         value.decode()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, FileCorpus, make_ids, with_dimensions
+from nearkin.corpus.batches import MAX_DOCUMENT
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.entry import Changes, Written
@@ -108,7 +109,8 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
         )
     checked_name(scope, "scope", 0)
     corpus = saved.corpus("quarantine")
-    columns = Columns(**{**record["columns"], "extra": ()})
+    limit = record["stages"]["sketch"].get("document_limit", MAX_DOCUMENT)
+    columns = Columns(**{**record["columns"], "extra": (), "document_limit": limit})
     if columns.tokens is not None:
         raise UsageError("an index takes texts and vectors; this run was made of tokens")
     clusters = pq.read_table(saved.folder / CLUSTERS)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearkin.corpus import Columns, Corpus
+from nearkin.corpus.batches import MAX_DOCUMENT
 from nearkin.engine.banding import keeps_keys, keyer_of
 from nearkin.engine.local import collapse, sketching, verifying
 from nearkin.engine.local.candidates import Banded, CandidateCounts, CandidateFinder, write_band_keys
@@ -22,6 +23,7 @@ from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES, Settings
 from nearkin.errors import RunError, UsageError
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, measure_of
+from nearkin.runtime.files import disk_errors, write_durably
 from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import fill_shares
 from nearkin.sketch.sketcher import Keyer
@@ -91,6 +93,7 @@ class LocalRun:
     def sketch(self) -> None:
         """Stage 1: signatures, fingerprints, ids and columns that ride along."""
         self.corpus.check(self.columns)
+        self.columns = replace(self.columns, document_limit=self._document_limit())
         if self.work.done("sketch") is None:
             self.progress.stage("sketch", None)
             with self.work.stage("sketch") as facts:
@@ -99,8 +102,19 @@ class LocalRun:
                 )
                 repeated = separate_repeated_ids(self.documents(), self.corpus.names) if self.columns.id else 0
                 facts.update(self._sketch_facts(), repeated_ids=repeated, build_latency=latency)
+                facts["document_limit"] = self.columns.document_limit
                 if self._keeps_keys:
                     facts["keyed"] = self._key_shape
+
+    def _document_limit(self) -> int:
+        """The limit that the first reading had: another one would tell documents from rejected rows in another way."""
+        if (facts := self.work.done("sketch")) is not None:
+            return int(facts.get("document_limit", MAX_DOCUMENT))
+        path = self.work.folder("sketch") / "document-limit"
+        if not path.exists():
+            with disk_errors(path.parent):
+                write_durably(path, b"%d\n" % self.columns.document_limit)
+        return int(path.read_text())
 
     def _sketch_facts(self) -> dict[str, Any]:
         documents = self.documents()

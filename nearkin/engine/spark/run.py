@@ -227,6 +227,7 @@ class SparkRun:
             empty, completed = shares[:2] / shares[2] if shares[2] else (0.0, 0.0)
             facts.update(
                 rejected=sum(task["rejected"] for task in tasks),
+                document_limit=self.request.columns.document_limit,
                 empty_bin_rate=round(float(empty), 6),
                 completed_slot_rate=round(float(completed), 6),
                 build_latency=latency([(seconds, count) for task in tasks for seconds, count in task["latency"]]),
