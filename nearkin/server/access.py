@@ -10,6 +10,7 @@ from fastapi.security import HTTPBearer
 from nearkin.server.problems import ProblemError
 from nearkin.server.rates import Rates, parse_rate
 from nearkin.server.settings import ServerSettings
+from nearkin.server.shares import network_of
 from nearkin.server.tokens import LOCAL, Principal, Tokens
 
 BEARER = HTTPBearer(auto_error=False, description="A token of nearkin token create.")
@@ -25,12 +26,16 @@ class Gate:
         rates: Counts.
         source_rate: Documents of one address.
         failures: Failed authentications of one address.
+        strangers: Requests of one address that need no token, except for health probes.
         anonymous: Whether a server for which no token was ever made answers everybody.
     """
 
-    def __init__(self, tokens: Tokens, rates: Rates, source_rate: str, failures: str, anonymous: bool) -> None:
+    def __init__(self, tokens: Tokens, rates: Rates, source_rate: str, failures: str, strangers: str, anonymous: bool) -> None:
         self.tokens, self.rates = tokens, rates
         self.source_rate, self.failures, self.anonymous = source_rate, failures, anonymous
+        self.strangers = strangers
+        # always in this process: a stranger's request must not cost one to another server
+        self._own_rates = Rates("memory://")
 
     @property
     def is_open(self) -> bool:
@@ -54,6 +59,15 @@ class Gate:
             raise ProblemError("unauthenticated", "send Authorization: Bearer and a token made with nearkin token create")
         return found
 
+    async def admit_stranger(self, source: str) -> None:
+        """Counts a request that needs no token.
+
+        Raises:
+            ProblemError: If the address sends more of them than its rate allows.
+        """
+        if wait := await self._own_rates.take(self.strangers, "strangers", network_of(source)):
+            raise ProblemError("rate-limited", "more requests without a token than the rate allows", retry_after=wait)
+
     async def admit(self, principal: Principal, source: str, cost: int) -> None:
         """Counts documents.
 
@@ -71,12 +85,17 @@ class Gate:
         return max(1, min(parse_rate(rate).amount for rate in rates) // 10)
 
     async def room(self, principal: Principal, source: str, cost: int) -> float:
-        """Counts documents if there is room; else returns the seconds until there is."""
+        """Counts documents if there is room; else returns the seconds until there is, and nothing is counted.
+
+        A token that is over its own rate uses up nothing of its address' rate, which others behind the same proxy share; nor
+        does an address that is over its rate use up anything of a token's.
+        """
+        own = ("token", principal.name)
+        if principal.rate is not None and (wait := await self.rates.until_room(principal.rate, *own, cost=cost)):
+            return wait
         if wait := await self.rates.take(self.source_rate, "source", source, cost=cost):
             return wait
-        if principal.rate is None:
-            return 0.0
-        return await self.rates.take(principal.rate, "token", principal.name, cost=cost)
+        return 0.0 if principal.rate is None else await self.rates.take(principal.rate, *own, cost=cost)
 
 
 def source_of(request: Request) -> str:

@@ -5,9 +5,11 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -17,7 +19,7 @@ from nearkin.index.index import Index
 from nearkin.release import VERSION
 from nearkin.server import documents, facts
 from nearkin.server import models as m
-from nearkin.server.access import Gate
+from nearkin.server.access import Gate, source_of
 from nearkin.server.connections import BoundedConnection, ConnectionBounds
 from nearkin.server.guard import Guard, request_id_of
 from nearkin.server.logs import configure
@@ -26,7 +28,8 @@ from nearkin.server.opening import Parts, require_protection
 from nearkin.server.parsing import invalid
 from nearkin.server.problems import MEDIA_TYPE, ProblemError
 from nearkin.server.rates import Rates
-from nearkin.server.service import Service
+from nearkin.server.readiness import Readiness
+from nearkin.server.service import Service, ask_store
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shares import ReleaseHoldings
 from nearkin.server.tokens import Tokens
@@ -62,7 +65,9 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.exposition = None if registry is None else Exposition(registry, shared)
         rates = Rates(settings.limits_store)
-        app.state.gate = Gate(tokens, rates, settings.source_rate, settings.failures, anonymous)
+        app.state.gate = Gate(
+            tokens, rates, settings.source_rate, settings.failures, settings.anonymous_rate, anonymous=anonymous
+        )
         opened = await asyncio.to_thread(Parts.opened, settings) if parts is None else parts
         try:
             await asyncio.to_thread(require_protection, opened.index, tokens, settings)
@@ -71,6 +76,7 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
             raise
         async with Service.opened(settings, opened, counting) as service:
             app.state.service = service
+            app.state.readiness = Readiness(partial(service.run, ask_store, service))
             jobs = [asyncio.create_task(_keep_refreshing(tokens, opened.index))]
             if app.state.exposition is not None:
                 jobs.append(asyncio.create_task(app.state.exposition.keep_leaving()))
@@ -85,11 +91,13 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
         title="nearkin",
         version=VERSION,
         description="Have we seen this before? Near-duplicates of texts and vectors, verified.",
-        docs_url=None,
-        redoc_url=None,
+        # a route of its own answers with what is written once
+        openapi_url=None,
         lifespan=lifespan,
     )
     app.state.settings = settings
+    app.state.description = None
+    app.add_api_route("/openapi.json", _description, include_in_schema=False)
     for router in (documents.upserts, documents.router, facts.router):
         app.include_router(router)
     console = mount_console(app, shared) if settings.console else None
@@ -172,6 +180,14 @@ async def _no_route(request: Request, error: Exception) -> Response:
     answer = ProblemError(code, str(error.detail)).response(request_id_of(request))
     answer.headers.update(error.headers or {})
     return answer
+
+
+async def _description(request: Request) -> Response:
+    state = request.app.state
+    await state.gate.admit_stranger(source_of(request))
+    if state.description is None:
+        state.description = orjson.dumps(describe(request.app))
+    return Response(state.description, media_type="application/json")
 
 
 PARSED = (m.NewDocument, m.Query, m.Explain, m.Tune, m.ShadowSwitch, m.Piece)

@@ -25,6 +25,7 @@ HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 API_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 NO_STORE = (b"cache-control", b"no-store")
 GONE = 499
@@ -39,6 +40,12 @@ def is_stream(scope: Scope) -> bool:
     if scope["method"] != "POST" or len(kinds) != 1 or not (path.startswith("/v1/scopes/") and path.endswith("/documents")):
         return False
     return kinds[0].split(b";")[0].strip().lower().decode("latin-1") in STREAMS
+
+
+def method_of(scope: Scope) -> str:
+    """Returns the method of a request for logs and metrics: one of METHODS, lest strangers make up names without end."""
+    method: str = scope["method"]
+    return method if method in METHODS else "(other)"
 
 
 def problem_of(error: BaseException) -> ProblemError:
@@ -101,7 +108,7 @@ class Guard:
         body = _Body(receive, self.max_stream if streamed else self.max_body, self.idle_timeout)
         scope.setdefault("state", {})["request_id"] = request_id
         problem: ProblemError | None = None
-        with self.instruments.tracer.start_as_current_span(f"{scope['method']}", kind=SpanKind.SERVER) as span:
+        with self.instruments.tracer.start_as_current_span(method_of(scope), kind=SpanKind.SERVER) as span:
             counted = scope["path"].startswith("/v1/")
             self._active += counted
             try:
@@ -115,7 +122,7 @@ class Guard:
             except (ProblemError, NearkinError, TimeoutError) as error:
                 problem = problem_of(error)
                 if isinstance(error, StoreError):
-                    self.instruments.store_failed(scope["method"])
+                    self.instruments.store_failed(method_of(scope))
                     log.warning("store failed", extra={"request_id": request_id, "error": str(error)})
             except Exception:
                 # the boundary of the program: logged whole, answered without a word of it
@@ -126,7 +133,7 @@ class Guard:
             if problem is not None and not answer.started:
                 await problem.response(request_id)(scope, body, answer)
             route = getattr(scope.get("route"), "path", "(none)")
-            span.update_name(f"{scope['method']} {route}")
+            span.update_name(f"{method_of(scope)} {route}")
             span.set_attribute("http.response.status_code", answer.status)
         self._note(scope, answer, route, time.perf_counter() - began, streamed, problem)
 
@@ -134,7 +141,7 @@ class Guard:
         self, scope: Scope, answer: "_Answer", route: str, seconds: float, streamed: bool, problem: ProblemError | None
     ) -> None:
         if not streamed:
-            self.instruments.answered(route, scope["method"], answer.status, seconds)
+            self.instruments.answered(route, method_of(scope), answer.status, seconds)
         if problem is not None:
             self.instruments.refused(problem.code)
         if not log.isEnabledFor(logging.INFO):
@@ -142,7 +149,7 @@ class Guard:
         who = getattr(scope["state"].get("principal"), "name", None)
         facts: dict[str, Any] = {
             "request_id": answer.request_id,
-            "method": scope["method"],
+            "method": method_of(scope),
             "route": route,
             "status": answer.status,
             "seconds": round(seconds, 6),

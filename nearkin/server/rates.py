@@ -1,6 +1,7 @@
 """How much one token, and one source address, may ask for."""
 
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 
 from limits import RateLimitItem, parse_many
@@ -55,9 +56,21 @@ class Rates:
         Raises:
             StoreError: Where they are counted does not answer; then nobody is let in uncounted.
         """
-        item = parse_rate(rate)
+        return await self._until_room(self._limiter.hit, parse_rate(rate), who, cost)
+
+    async def until_room(self, rate: str, *who: str, cost: int = 1) -> float:
+        """Returns what `take` would return, and counts nothing.
+
+        Raises:
+            StoreError: If the place where rates are counted does not answer.
+        """
+        return await self._until_room(self._limiter.test, parse_rate(rate), who, cost)
+
+    async def _until_room(
+        self, ask: Callable[..., Awaitable[bool]], item: RateLimitItem, who: Sequence[str], cost: int
+    ) -> float:
         try:
-            if await self._limiter.hit(item, *who, cost=cost):
+            if await ask(item, *who, cost=cost):
                 return 0.0
             window = await self._limiter.get_window_stats(item, *who)
         except StorageError as error:

@@ -17,7 +17,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from nearkin.errors import NearkinError, StoreError, UsageError
-from nearkin.index.entry import Match, Outcome
+from nearkin.index.entry import RESERVED, Match, Outcome
 from nearkin.index.index import Index
 from nearkin.index.partial import fold, scope_of_pieces, seal
 from nearkin.index.preparing import Document
@@ -344,6 +344,15 @@ class _Kept:
             index = self._index()
             self._counts = index.store.counts()
             self._metrics = index.searcher.observed.metrics(self._recall(), self._counts.get("bytes")).to_dict()
+
+
+def ask_store(service: Service) -> None:
+    """Asks the store for a document that nobody has.
+
+    Raises:
+        StoreError: If it does not answer.
+    """
+    service.index.store.entries(f"{RESERVED}ready", ["ready"])
 
 
 def settle() -> None:

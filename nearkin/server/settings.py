@@ -64,6 +64,10 @@ class ServerSettings(BaseSettings):
     trusted_proxies: str = Field("127.0.0.1", description="Addresses whose X-Forwarded-For is believed, separated by commas.")
     source_rate: str = Field("2000/second", description="Documents of one source address; tokens have rates of their own.")
     failures: str = Field("20/minute", description="Failed authentications of one source address.")
+    anonymous_rate: str = Field(
+        "500/second",
+        description="Requests of one source address that need no token: sign-in page, the console's files, /openapi.json.",
+    )
     limits_store: str = Field("memory://", description="Where rates are counted: memory://, or redis://… for all workers.")
     max_body: int = Field(16_000_000, ge=1024, description="Bytes of a request that is no stream.")
     max_line: int = Field(2_000_000, ge=1024, description="Bytes of a line, or of a document, in a stream.")
@@ -173,6 +177,7 @@ class ServerSettings(BaseSettings):
             raise UsageError("a shadow and what it may take over from outlive the process: use another store than memory://")
         parse_rate(self.source_rate)
         parse_rate(self.failures)
+        parse_rate(self.anonymous_rate)
         parse_rate(self.byte_rate)
         part = int(self.max_inflight * self.token_share) - READ_AHEAD
         for name in ("max_body", "max_line", "max_message"):

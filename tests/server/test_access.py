@@ -213,6 +213,28 @@ def test_rates_of_a_token_and_of_a_source(serve: Serve, tmp_path: Path) -> None:
     assert 1 <= int(told[-1].headers["retry-after"]) <= 60
 
 
+def test_what_a_token_is_refused_takes_nothing_from_its_address(serve: Serve, tmp_path: Path) -> None:
+    """Others behind the same proxy are not locked out by one that asks on and on."""
+    held = Tokens(tmp_path / "tokens.json")
+    slow = held.create(Principal("slow", ("*",), ("read",), rate="2/hour"))
+    other = held.create(Principal("other", ("*",), ("read",)))
+    client = serve(source_rate="6/hour")
+    assert [client.get("/v1/spec", headers=bearer(slow)).status_code for _ in range(20)] == [200] * 2 + [429] * 18
+    assert [client.get("/v1/spec", headers=bearer(other)).status_code for _ in range(5)] == [200] * 4 + [429]
+
+
+def test_what_an_address_is_refused_takes_nothing_from_a_token(serve: Serve, tmp_path: Path) -> None:
+    held = Tokens(tmp_path / "tokens.json")
+    slow = held.create(Principal("slow", ("*",), ("read",), rate="2/hour"))
+    other = held.create(Principal("other", ("*",), ("read",)))
+    client = serve(source_rate="3/hour")
+    assert [client.get("/v1/spec", headers=bearer(other)).status_code for _ in range(3)] == [200] * 3
+    assert [client.get("/v1/spec", headers=bearer(slow)).status_code for _ in range(5)] == [429] * 5
+    rates = client.app.state.gate.rates  # type: ignore[attr-defined]
+    assert client.portal is not None
+    assert client.portal.call(rates.until_room, "2/hour", "token", "slow") == 0.0
+
+
 def test_a_stream_is_held_to_the_rate(serve: Serve, tmp_path: Path) -> None:
     """However many documents a batch has: after a minute's worth it waits, and is told so when it waits for too long."""
     made = Tokens(tmp_path / "tokens.json").create(Principal("slow", ("*",), ("read", "write"), rate="20/minute"))

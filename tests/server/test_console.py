@@ -1,10 +1,12 @@
 """The console in a real browser, and what it lets in."""
 
+import importlib
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -560,3 +562,38 @@ def test_catalogues_know_scopes_and_similarities(serve: Serve) -> None:
     assert pairs is not None
     assert pairs.pairs.sum() == pytest.approx(1)
     assert catalogue.pairs("a") is None
+
+
+@pytest.mark.parametrize(
+    "work", ["clusters.find", "clusters._beside", "clusters.explained", "trying._matches", "tuning._tuned"]
+)
+def test_what_takes_long_has_threads_of_its_own(serve: Serve, monkeypatch: pytest.MonkeyPatch, work: str) -> None:
+    """Searches and differences never take the threads that answer everybody."""
+    client = serve()
+    for at in range(2):
+        client.post("/v1/scopes/a/documents", json={"id": f"d{at}", "text": f"{variant()} end{at}"}).raise_for_status()
+    module, _, name = work.partition(".")
+    path = f"nearkin.server.console.{module}"
+    original = getattr(importlib.import_module(path), name)
+    threads: list[str] = []
+
+    def noting(*arguments: object) -> object:
+        threads.append(threading.current_thread().name)
+        return original(*arguments)
+
+    monkeypatch.setattr(f"{path}.{name}", noting)
+    shown(client, "clusters?scope=a&id=d0")
+    shown(client, "tuning?scope=a")
+    asked(client, "try-found.children", ("try-button.n_clicks", 1), try_text=f"{variant()} end5", try_scope="a")
+    search = {"id": "search-found", "property": "children"}
+    given = [("search-button.n_clicks", 1), ("search-text.n_submit", 1)]
+    inputs = [dict(zip(("id", "property", "value"), (*name.split("."), value), strict=True)) for name, value in given]
+    state = [
+        {"id": "search-text", "property": "value", "value": "word1"},
+        {"id": "search-scope", "property": "data", "value": "a"},
+    ]
+    body = {"output": "search-found.children", "outputs": search, "inputs": inputs, "state": state}
+    body["changedPropIds"] = ["search-button.n_clicks"]
+    assert client.post("/console/_dash-update-component", json=body, headers=SAME).status_code == 200
+    assert threads
+    assert all(name.startswith("nearkin-overview") for name in threads)

@@ -1,7 +1,7 @@
 """The pages' application: a head with the navigation, and the content of the page that the address names."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from html import escape
 from typing import Any
 from urllib.parse import parse_qsl
@@ -44,7 +44,7 @@ DOCUMENT = """<!doctype html>
 </html>"""
 
 
-class _Frame(Dash):
+class Frame(Dash):
     """Dash with a document of our own around it."""
 
     def __init__(self, static: Mapping[str, str]) -> None:
@@ -67,6 +67,13 @@ class _Frame(Dash):
         # nothing here is pushed, and a worker of the browser would keep asking for it
         self.backend.websocket_capability = False
 
+    def files(self) -> Mapping[str, Collection[str]]:
+        """Returns the files of all libraries that a page may load, by package; Dash lists them when it writes a page."""
+        self._generate_css_dist_html()  # type: ignore[no-untyped-call]
+        self._generate_scripts_html()
+        found: Mapping[str, Collection[str]] = self.registered_paths
+        return found
+
     def interpolate_index(self, *_: Any, **parts: Any) -> str:
         """The document of every page; it is the head that differs."""
         page = page_of(current())
@@ -76,13 +83,13 @@ class _Frame(Dash):
         return DOCUMENT.format(title=escape(title), icon=icon, page=css["page.css"], own=css["console.css"], **named)
 
 
-def build_app(static: Mapping[str, str]) -> Dash:
+def build_app(static: Mapping[str, str]) -> Frame:
     """The application.
 
     Args:
         static: Addresses of the style sheets and the icon.
     """
-    app = _Frame(static)
+    app = Frame(static)
     app.layout = html.Div([dcc.Location(id="url", refresh=False), html.Header(id="head"), html.Main(id="main", tabIndex="-1")])
     app.callback(Output("head", "children"), Input("url", "pathname"))(_head)
     app.callback(Output("main", "children"), Input("url", "pathname"), Input("url", "search"))(_main)

@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from nearkin.report import page
 from nearkin.server.access import Gate, host_of, require_own_page, source_of
+from nearkin.server.console.assets import Assets
 from nearkin.server.console.frame import PAGES, build_app
 from nearkin.server.console.recents import Recents
 from nearkin.server.console.sessions import LASTS, Sessions, secret_of
@@ -62,6 +63,7 @@ class Console:
         self._sessions = Sessions(secret_of(shared))
         self.recents = Recents(shared)
         self._dash = build_app(static_addresses())
+        self._assets = Assets(self._dash.files())
         hashes = " ".join(self._dash.csp_hashes())
         # Plotly and Dash write style attributes and sheets of their own; scripts are files of this server, or known ones.
         self._policy = (
@@ -80,9 +82,6 @@ class Console:
         answer = await self._own(request, path)
         if answer is not None:
             await answer(scope, receive, send)
-            return
-        if path.startswith(SUITES):
-            await self._dash.server(inner(scope, path), receive, self._headed(send, lasting=True))
             return
         who = self._who(request)
         if who is None:
@@ -103,17 +102,28 @@ class Console:
         """What the pages are not asked for: files, logging in and out, refusals; None if it is for the pages."""
         if request.method not in SAFE and not is_same_origin(request):
             return self._problem(request, "forbidden", "another site sent this")
+        if path.startswith(("static/", SUITES)) or (path == "login" and request.method in SAFE):
+            await self._gate.admit_stranger(source_of(request))
         if path.startswith("static/"):
             return static_file(request, path.removeprefix("static/"))
+        if path.startswith(SUITES) and request.method in SAFE:
+            return await self._asset(request, path.removeprefix(SUITES))
         if path == "login":
             return await self._log_in(request)
         if path == "logout" and request.method == "POST":
             return self._left()
         if path in PAGES and request.method not in SAFE:
             return self._problem(request, "method-not-allowed")
-        if path not in PAGES and path not in ASKED and not path.startswith(SUITES):
+        if path not in PAGES and path not in ASKED:
             return self._problem(request, "no-such-path")
         return None
+
+    async def _asset(self, request: Request, path: str) -> Response:
+        found = await self._assets.answer(request, path)
+        if found is None:
+            return self._problem(request, "no-such-path")
+        found.headers["Content-Security-Policy"] = CLOSED
+        return found
 
     # -- logging in
 
@@ -178,17 +188,16 @@ class Console:
         answer.headers["Content-Security-Policy"] = CLOSED
         return answer
 
-    def _headed(self, send: Send, lasting: bool = False) -> Send:
-        """Adds the policy, and that nothing but scripts is to be kept."""
+    def _headed(self, send: Send) -> Send:
+        """Adds the policy, and that nothing is to be kept."""
 
         async def headed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 if message["status"] >= 500:
                     # Dash answers what it cannot read so, and says nothing
                     log.warning("the console's library failed", extra={"status": message["status"]})
-                kept = [] if lasting else [(b"cache-control", b"no-store")]
-                headers = [*message["headers"], (b"content-security-policy", self._policy.encode()), *kept]
-                message = {**message, "headers": headers}
+                own = [(b"content-security-policy", self._policy.encode()), (b"cache-control", b"no-store")]
+                message = {**message, "headers": [*message["headers"], *own]}
             await send(message)
 
         return headed
@@ -234,8 +243,14 @@ def static_file(request: Request, name: str) -> Response:
 
 def door(problem: str | None = None, error: ProblemError | None = None) -> Response:
     """The page where one logs in; it has no scripts."""
-    environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
-    facts: dict[str, Any] = {"root": ROOT, "static": static_addresses(), "problem": problem, "hours": LASTS // 3600}
     headers = {"Content-Security-Policy": CLOSED, "Cache-Control": "no-store"}
     status = 200 if error is None else error.status
-    return Response(environment.get_template("login.html").render(facts), status, headers, "text/html")
+    return Response(_door_page(problem), status, headers, "text/html")
+
+
+@cache
+def _door_page(problem: str | None) -> str:
+    """Renders the page for each of the few problems once: strangers ask for it."""
+    environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
+    facts: dict[str, Any] = {"root": ROOT, "static": static_addresses(), "problem": problem, "hours": LASTS // 3600}
+    return environment.get_template("login.html").render(facts)

@@ -1,0 +1,141 @@
+"""What a stranger, without a token, can make a server do: nothing that costs more than a refusal."""
+
+import gzip
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from nearkin.errors import StoreError
+from nearkin.server.console import assets, mount
+from nearkin.server.guard import METHODS
+from nearkin.server.readiness import Readiness
+from nearkin.server.tokens import Principal, Tokens
+from tests.server.conftest import Serve
+
+READER = Principal("one", ("*",), ("read", "write"))
+
+
+@pytest.fixture
+def client(serve: Serve, tmp_path: Path) -> TestClient:
+    Tokens(tmp_path / "tokens.json").create(READER)
+    return serve()
+
+
+def scripts(client: TestClient) -> list[str]:
+    """Addresses of all scripts of a page, which a stranger knows from another server."""
+    console = next(route.app for route in client.app.routes if getattr(route, "path", "") == "/console")  # type: ignore
+    return re.findall(r'src="([^"]*)"', console._dash._generate_scripts_html())
+
+
+def test_scripts_are_compressed_once(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    compressed: list[int] = []
+    compress = gzip.compress
+
+    def counting(content: bytes, *arguments: Any, **fields: Any) -> bytes:
+        compressed.append(len(content))
+        return compress(content, *arguments, **fields)
+
+    monkeypatch.setattr(assets.gzip, "compress", counting)
+    addresses = [*scripts(client), "/console/_dash-component-suites/plotly/package_data/plotly.min.js"]
+    for _ in range(3):
+        for address in addresses:
+            answer = client.get(address)
+            assert (answer.status_code, answer.headers["content-encoding"]) == (200, "gzip"), address
+            assert len(answer.content) > 1000
+    assert len(compressed) == len(addresses)
+
+
+def test_scripts_may_be_kept_by_browsers(client: TestClient) -> None:
+    script, plain = scripts(client)[0], "/console/_dash-component-suites/plotly/package_data/plotly.min.js"
+    first = client.get(script)
+    assert first.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert client.get(plain).headers["cache-control"] == "public, no-cache"
+    again = client.get(script, headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    whole = client.get(script, headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in whole.headers
+    assert whole.content == first.content
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "dash/nope.js",
+        "dash/../../etc/passwd",
+        "os/path.py",
+        "nearkin/server/tokens.py",
+        "dash/dcc/async-graph.js.map",
+        "dash",
+        "",
+    ],
+)
+def test_no_other_files_are_sent(client: TestClient, path: str) -> None:
+    answer = client.get(f"/console/_dash-component-suites/{path}")
+    assert answer.status_code == 404
+    assert answer.json()["code"] == "no-such-path"
+
+
+def test_the_sign_in_page_and_the_description_are_written_once(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in ("/console/login", "/openapi.json"):
+        assert client.get(path).status_code == 200
+    monkeypatch.setattr(mount, "Environment", None)
+    monkeypatch.setattr("nearkin.server.app.describe", None)
+    for path in ("/console/login", "/openapi.json"):
+        assert client.get(path).status_code == 200
+
+
+def test_strangers_have_a_rate(serve: Serve, tmp_path: Path) -> None:
+    token = Tokens(tmp_path / "tokens.json").create(READER)
+    client = serve(anonymous_rate="3/hour")
+    paths = ("/console/login", "/console/static/console.css", "/openapi.json", scripts(client)[0], "/console/login")
+    assert [client.get(path).status_code for path in paths] == [200, 200, 200, 429, 429]
+    assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200, "probes are not counted"
+    header = {"authorization": f"Bearer {token}"}
+    assert client.get("/v1/spec", headers=header).status_code == 200, "nor are requests with a token"
+
+
+def test_probes_ask_the_store_once_a_second(client: TestClient) -> None:
+    service = client.app.state.service  # type: ignore[attr-defined]
+    asked: list[int] = []
+    now = [100.0]
+
+    async def ask() -> None:
+        asked.append(len(asked))
+
+    client.app.state.readiness = Readiness(ask, lambda: now[0])  # type: ignore[attr-defined]
+    for _ in range(20):
+        assert client.get("/readyz").status_code == 200
+    assert len(asked) == 1
+    now[0] += 1.0
+    assert client.get("/readyz").status_code == 200
+    assert len(asked) == 2
+    assert service.ready
+
+
+def test_a_store_that_does_not_answer_is_told_and_asked_again(client: TestClient) -> None:
+    now = [100.0]
+    answers = [StoreError("down"), None]
+    asked: list[StoreError | None] = []
+
+    async def ask() -> None:
+        asked.append(answers[len(asked)])
+        if asked[-1] is not None:
+            raise asked[-1]
+
+    client.app.state.readiness = Readiness(ask, lambda: now[0])  # type: ignore[attr-defined]
+    assert [client.get("/readyz").json().get("code") for _ in range(5)] == ["store-unavailable"] * 5
+    now[0] += 1.0
+    assert client.get("/readyz").json() == {"status": "ready"}
+    assert len(asked) == 2
+
+
+def test_made_up_methods_are_one_label(client: TestClient) -> None:
+    for at in range(5):
+        client.request(f"MADEUP{at}", "/v1/spec")
+    registry = client.app.state.exposition.registry  # type: ignore[attr-defined]
+    methods = {sample.labels["method"] for found in registry.collect() for sample in found.samples if "method" in sample.labels}
+    assert methods <= {*METHODS, "(other)"}
+    assert "(other)" in methods
