@@ -86,7 +86,11 @@ def _has_transient(answer: object) -> bool:
 
 def _connection(url: str, token: str | None, timeout: float, verify: "ssl.SSLContext | bool") -> dict[str, Any]:
     """What both of httpx' clients are made with."""
-    found = httpx.URL(url)
+    try:
+        found = httpx.URL(url)
+    except httpx.InvalidURL:
+        # its reason may repeat a part of a password
+        raise UsageError(f"{url!r} is not a valid URL; give the address of a server, as https://kin.example:8080") from None
     if found.scheme not in ("http", "https") or not found.host:
         raise UsageError(f"{url.rpartition('@')[2]!r} is no address of a server, as https://kin.example:8080")
     if found.userinfo:

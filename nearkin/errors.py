@@ -1,8 +1,18 @@
 """The one exception family. A message names the value that was wrong and the way out."""
 
+from typing import Any
+
+from nearkin.redaction import redact
+
 
 class NearkinError(Exception):
-    """Base of every error that nearkin raises on purpose."""
+    """Base of every error that nearkin raises on purpose.
+
+    Passwords in URLs are taken out of the message, whatever it repeats.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*(redact(one) if isinstance(one, str) else one for one in arguments))
 
 
 class UsageError(NearkinError, ValueError):
@@ -98,7 +108,7 @@ class ServiceError(NearkinError, RuntimeError):
         where = "" if line is None else f"line {line}: "
         known = "" if request_id is None else f" (request {request_id})"
         super().__init__(f"{where}{code}{'' if status is None else f' ({status})'}: {detail}{known}")
-        self.code, self.detail, self.status, self.field = code, detail, status, field
+        self.code, self.detail, self.status, self.field = code, redact(detail), status, field
         self.request_id, self.line, self.retry_after = request_id, line, retry_after
 
     @property

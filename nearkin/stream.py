@@ -29,7 +29,7 @@ from nearkin.errors import (
 )
 from nearkin.index.entry import Outcome, require_public_name
 from nearkin.index.stores.eviction import require_no_eviction
-from nearkin.index.stores.urls import lasting
+from nearkin.index.stores.urls import lasting, scheme_of
 
 try:
     import redis
@@ -422,13 +422,10 @@ class RedisSource:
     """
 
     def __init__(self, url: str, group: str = "nearkin", consumer: str | None = None, idle: float = 60.0) -> None:
+        scheme = scheme_of(url)
         parts = urlsplit(url)
         options = parse_qs(parts.query)
-        try:
-            _ = parts.port
-        except ValueError as error:
-            raise UsageError(f"{lasting(url)!r} is no URL of a Redis stream: {error}") from error
-        if parts.scheme not in ("redis", "rediss") or "stream" not in options:
+        if scheme not in ("redis", "rediss") or "stream" not in options:
             raise UsageError(f"{lasting(url)!r} is not of the form redis://host:6379/0?stream=documents")
         if unknown := sorted(set(options) - {"stream", "dead"}):
             raise UsageError(f"{lasting(url)!r} has the unknown option {unknown[0]!r}; there are stream and dead")

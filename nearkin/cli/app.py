@@ -35,9 +35,11 @@ from nearkin.cli import (
     tune,
 )
 from nearkin.cli import options as o
+from nearkin.cli.redacting import RedactingGroup
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.streams import prepare_streams
 from nearkin.errors import NearkinError, UsageError
+from nearkin.redaction import redact
 from nearkin.release import VERSION
 from nearkin.runtime.environment import check_numba_settings
 from nearkin.runtime.files import Readers
@@ -48,6 +50,7 @@ USAGE = 2
 
 app = typer.Typer(
     name="nearkin",
+    cls=RedactingGroup,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -84,7 +87,7 @@ def run(arguments: list[str]) -> int:
 
 def say(message: str, code: int) -> int:
     """Writes one line on standard error; returns the exit code."""
-    sys.stderr.write(f"nearkin: {message}\n")
+    sys.stderr.write(f"nearkin: {redact(message)}\n")
     return code
 
 

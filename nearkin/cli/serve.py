@@ -6,6 +6,8 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from nearkin.cli.redacting import RedactingCommand
+
 INSTALL = "nearkin serve needs the server's libraries: pip install 'nearkin[server]'"
 ANY = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
@@ -17,7 +19,7 @@ def serve(context: typer.Context) -> None:
 
     try:
         inner = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
-        inner.command()(with_flags(start))
+        inner.command(cls=RedactingCommand)(with_flags(start))
     except ImportError as error:
         raise MissingExtraError(f"{INSTALL} ({error.name} is missing)") from error
     inner(context.args, prog_name="nearkin serve")

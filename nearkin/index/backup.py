@@ -11,13 +11,13 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from nearkin.errors import IncompatibleError, StoreError, UsageError
 from nearkin.index.move import MOVED
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.sqlite import SqliteStore, failing, file_of
-from nearkin.index.stores.urls import SCHEMES
+from nearkin.index.stores.urls import SCHEMES, scheme_of
 from nearkin.index.upkeep import check_quickly
 from nearkin.runtime.files import create_exclusively, replace_durably, sync_file
 
@@ -100,14 +100,14 @@ def restore(source: Path, url: str, overwrite: bool = False) -> Copied:
 
 
 def _embedded(url: str, there: bool = True) -> Path:
-    scheme = urlsplit(url).scheme
+    scheme = scheme_of(url)
     if scheme == "sqlite" and "," not in url:
         path = file_of(url)
         if there and not path.is_file():
             raise UsageError(f"no such file: {path}")
         return path
     if scheme not in SCHEMES:
-        raise UsageError(f"{scheme or url[:40]!r} names no kind of store; backups are of sqlite:///file.db")
+        raise UsageError(f"{scheme or 'a URL without a scheme'!r} names no kind of store; backups are of sqlite:///file.db")
     why = OWN_TOOLS.get(scheme, "shards that are copied one by one are not of one moment")
     raise UsageError(
         f"backups are of one sqlite:///file.db, this is {scheme}://: {why}; nearkin index export writes any index as parquet, "

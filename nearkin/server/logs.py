@@ -1,10 +1,13 @@
-"""Logs as JSON, a line each. Nothing of a document and no token is ever in one."""
+"""Logs as JSON, a line each. Nothing of a document, no token and no password is ever in one."""
 
 import logging
 import sys
 from datetime import UTC, datetime
+from typing import Any
 
 import orjson
+
+from nearkin.redaction import redact
 
 OWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 
@@ -29,7 +32,16 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             facts["error"] = self.formatException(record.exc_info)
-        return orjson.dumps(facts, default=str).decode()
+        return orjson.dumps({name: _redacted(value) for name, value in facts.items()}, default=str).decode()
+
+
+def _redacted(value: Any) -> Any:
+    """Takes passwords out of all texts of a value: a message of another library may repeat a URL."""
+    if isinstance(value, dict):
+        return {name: _redacted(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_redacted(one) for one in value]
+    return redact(value) if isinstance(value, str) else value
 
 
 def configure(level: str) -> None:

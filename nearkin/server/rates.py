@@ -44,8 +44,13 @@ class Rates:
         where = store if store.startswith("async+") else f"async+{store}"
         try:
             storage = storage_from_string(where, implementation="redispy", wrap_exceptions=True)
-        except (ConfigurationError, ValueError) as error:
-            raise UsageError(f"limits_store={store!r}: {error}") from error
+        except ConfigurationError as error:
+            raise UsageError(
+                f"limits_store={store!r} names no place to count in: {error}; give memory:// or redis://…"
+            ) from error
+        except ValueError:
+            # its reason may repeat a part of the password
+            raise UsageError(f"limits_store={store!r} is not a valid URL; percent-encode the password") from None
         assert isinstance(storage, Storage)
         self._limiter = SlidingWindowCounterRateLimiter(storage)
 

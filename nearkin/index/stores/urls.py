@@ -69,18 +69,33 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
     if not isinstance(url, str):
         shards = [open_store(one, settings) for one in url]
         return shards[0] if len(shards) == 1 else ShardedStore(shards)
-    scheme = urlsplit(url).scheme
-    if scheme in ONE_PORT:
-        try:
-            _ = urlsplit(url).port
-        except ValueError as error:
-            raise UsageError(f"{lasting(url)!r} is no URL of a store: {error}") from error
+    scheme = scheme_of(url)
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise UsageError(f"{scheme or url[:40]!r} names no kind of store; there are {known}")
+        # without a scheme it cannot be told where a password would be
+        named = repr(scheme or url[:40]) if "@" not in url or scheme else "a URL without a scheme"
+        raise UsageError(f"{named} names no kind of store; there are {known}")
     if settings.max_memory is not None and scheme != "memory":
         raise UsageError(f"max_memory={settings.max_memory} bounds memory://; {scheme}:// keeps its documents elsewhere")
     return SCHEMES[scheme](url, settings)
+
+
+def scheme_of(url: str) -> str:
+    """Returns the scheme of a URL; an empty one if it has none.
+
+    Raises:
+        UsageError: If the URL cannot be parsed. The message leaves the reason out, which may repeat a part of the password.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ONE_PORT:
+            _ = parts.port
+    except ValueError:
+        raise UsageError(
+            f"{url!r} is not a valid URL: the port is no number, or brackets are missing; percent-encode the characters "
+            "@ : / ? # [ ] % of a password"
+        ) from None
+    return parts.scheme
 
 
 def lasting(url: str) -> str:
@@ -91,7 +106,11 @@ def lasting(url: str) -> str:
         'postgresql://nearkin@db/kin?schema=next'
         >>> lasting("sqlite:////data/next.db?synchronous=normal")
         'sqlite:////data/next.db?synchronous=normal'
+
+    Raises:
+        UsageError: If the URL cannot be parsed.
     """
+    scheme_of(url)
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         path = quote(str(Path(unquote(parts.path.removeprefix("/"))).resolve()))

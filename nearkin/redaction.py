@@ -1,0 +1,32 @@
+"""Passwords are taken out of every text that is shown, logged or written down."""
+
+import re
+
+HIDDEN = "***"
+_URL = re.compile(
+    r"(?P<start>(?:\b[a-z][a-z0-9+.-]{0,32}:/{1,3})?(?<![^\s/'\"=(\[,])[^\s:@/'\"]{0,128}):(?:(?!:/)\S){1,256}@", re.IGNORECASE
+)
+"""A URL, or one that lacks its scheme, with a colon before its host. The password ends at the last @ before white space or the
+next URL: one that was not percent-encoded may contain @, / or :, and such a URL is what error messages are about."""
+_OPTION = re.compile(
+    r"(?P<name>\b(?:ssl_?)?(?:pass(?:word|wd)?|pwd|secret(?:_?key)?|access_?key(?:_?id)?|api_?key|auth_?token|token)=)[^\s&'\"#,;]+",
+    re.IGNORECASE,
+)
+_TOKEN = re.compile(r"\bnk_(?P<name>[a-z0-9][a-z0-9-]{0,62})_[A-Za-z0-9_-]{43}\b")
+"""A token of a server."""
+
+
+def redact(text: str) -> str:
+    """Returns a text with the passwords of its URLs, and the tokens of servers, replaced.
+
+    Examples:
+        >>> redact("redis://:se/cr@t@db:6379/0, postgresql://kin:secret@db/kin?sslpassword=other&schema=a")
+        'redis://:***@db:6379/0, postgresql://kin:***@db/kin?sslpassword=***&schema=a'
+        >>> redact("nothing to hide: http://db:8080/a?b=c, not even in someone@example.org")
+        'nothing to hide: http://db:8080/a?b=c, not even in someone@example.org'
+    """
+    if "@" in text:
+        text = _URL.sub(rf"\g<start>:{HIDDEN}@", text)
+    if "=" in text:
+        text = _OPTION.sub(rf"\g<name>{HIDDEN}", text)
+    return _TOKEN.sub(rf"nk_\g<name>_{HIDDEN}", text) if "nk_" in text else text

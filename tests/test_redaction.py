@@ -1,0 +1,218 @@
+"""No password of a URL is repeated: in an error, a log line, the output of a command, or a record of a run."""
+
+import asyncio
+import inspect
+import json
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+
+from nearkin.cli.app import app, run
+from nearkin.client import AsyncClient, Client
+from nearkin.errors import NearkinError, ServiceError
+from nearkin.index.index import Index
+from nearkin.redaction import redact
+from nearkin.server.app import create_app
+from nearkin.server.logs import JsonLines
+from nearkin.server.opening import Parts
+from nearkin.server.rates import Rates
+from nearkin.server.settings import ServerSettings
+
+PIECES = ("hunter2", "zq9x", "tail7")
+PASSWORD = "hunter2"
+URLS = (
+    f"redis://:{PASSWORD}@127.0.0.1:1/0",
+    "redis://:hunter2/zq9x@tail7@127.0.0.1:1/0",
+    f"redis://user:{PASSWORD}@127.0.0.1:1/0?stream=a",
+    f"redis://user:{PASSWORD}@127.0.0.1:port/0?stream=a",
+    f"redis://user:{PASSWORD}@[::1/0",
+    f"redis://127.0.0.1:1/0?password={PASSWORD}",
+    f"rediss://:{PASSWORD}@127.0.0.1:1/0?nope=1",
+    f"postgresql://user:{PASSWORD}@127.0.0.1:1/db?connect_timeout=1",
+    "postgresql://user:hunter2/zq9x@tail7@127.0.0.1:1/db?connect_timeout=1",
+    f"postgresql:/user:{PASSWORD}@127.0.0.1:1/db?connect_timeout=1",
+    f"postgresql://127.0.0.1:1/db?connect_timeout=1&password={PASSWORD}&schema=a-b&nope=1",
+    f"aerospike://user:{PASSWORD}@127.0.0.1:1",
+    f"sqlite://user:{PASSWORD}@host/x.db",
+    f"nope://user:{PASSWORD}@host/db",
+    f"user:{PASSWORD}@host/db",
+    f"http://user:{PASSWORD}@127.0.0.1:1",
+    f"http://user:{PASSWORD}@127.0.0.1:port",
+)
+QUICK = tuple(url for url in URLS if "connect_timeout" not in url)
+"""Without those whose driver tries for a while."""
+
+
+def leaks(text: str) -> list[str]:
+    return [piece for piece in PIECES if piece in text]
+
+
+def failure_of(work: Callable[[], object]) -> str:
+    """Everything that an error says of itself, with the errors that it came from."""
+    try:
+        work()
+    except (NearkinError, typer.Exit) as error:
+        return f"{error} {error!r} {error.args} {traceback.format_exception_only(error)}"
+    return ""
+
+
+# -- what takes URLs
+
+
+def commands() -> Iterator[tuple[list[str], click.Command]]:
+    """Every command of the command line, with its path."""
+
+    def walk(group: Any, path: list[str]) -> Iterator[tuple[list[str], click.Command]]:
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                yield from walk(command, [*path, name])
+            else:
+                yield [*path, name], command
+
+    yield from walk(typer.main.get_command(app), [])
+
+
+def takes_url(parameter: click.Parameter) -> bool:
+    about = f"{parameter.name} {parameter.metavar} {getattr(parameter, 'help', '')}".lower()
+    return "url" in about or parameter.name in ("store", "server", "source", "target", "inputs")
+
+
+COLUMN = (["dedup"], "source")
+"""The name of a column, in spite of its name."""
+LINES = [
+    (path, parameter.name)
+    for path, command in commands()
+    for parameter in command.params
+    if takes_url(parameter) and (path, parameter.name) != COLUMN
+]
+
+
+def line_for(path: list[str], name: str, url: str, folder: Path) -> list[str]:
+    """A command line with a URL in one place, and something valid in every other place that must be filled."""
+    command = {tuple(found): one for found, one in commands()}[tuple(path)]
+    (folder / "in.jsonl").write_text('{"id": "a", "text": "one two three four"}\n')
+    line = list(path)
+    for parameter in command.params:
+        if parameter.name == name:
+            line += [url] if parameter.param_type_name == "argument" else [parameter.opts[0], url]
+        elif parameter.required or parameter.name in ("out", "file"):
+            valid = str(folder / "out") if parameter.name in ("out", "file") else str(folder / "in.jsonl")
+            line += [valid] if parameter.param_type_name == "argument" else [parameter.opts[0], valid]
+    return line
+
+
+@pytest.mark.parametrize(("path", "name"), LINES, ids=[f"{' '.join(path)} {name}" for path, name in LINES])
+def test_no_command_repeats_a_password(
+    path: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in QUICK:
+        run(line_for(path, name, url, tmp_path))
+        out, err = capfd.readouterr()
+        assert not leaks(out + err), (url, out + err)
+        assert "Traceback" not in err, (url, err)
+    for written in tmp_path.rglob("*.json"):
+        assert not leaks(written.read_text()), written
+
+
+@pytest.mark.parametrize("field", [name for name, field in ServerSettings.model_fields.items() if field.annotation is not bool])
+def test_no_setting_of_a_server_repeats_a_password(field: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Every setting is given every URL, also those that take none."""
+
+    def start(url: str) -> None:
+        usual = {"store": "memory://", "tokens": tmp_path / "tokens.json", "keyed": False}
+        with_shadow = {"shadow_bands": 4, "shadow_rows": 4} if field == "shadow_store" else {}
+        first = {"store": f"sqlite:///{tmp_path}/kin.db"} if field == "shadow_store" else {}
+        settings = ServerSettings.read(**{**usual, **first, **with_shadow, field: url})
+        if field in ("store", "shadow_store", "limits_store"):
+            Parts.opened(settings).close()
+        create_app(settings)
+
+    for url in QUICK:
+        assert not leaks(failure_of(lambda url=url: start(url))), url  # type: ignore[misc]
+    out, err = capfd.readouterr()
+    assert not leaks(out + err)
+
+
+@pytest.mark.parametrize("url", [url for url in URLS if url in QUICK or "nope=1" in url])
+def test_no_error_of_the_library_repeats_a_password(url: str) -> None:
+    works = (lambda: Index.open(url), lambda: Index.open([url, "memory://"]), lambda: Rates(url))
+    for work in works:
+        assert not leaks(failure_of(work))
+
+
+@pytest.mark.parametrize("url", QUICK)
+def test_no_error_of_the_client_repeats_a_password(url: str) -> None:
+    def ask() -> None:
+        with Client(url) as client:
+            assert not leaks(repr(client))
+            client.spec()
+
+    async def ask_later() -> None:
+        async with AsyncClient(url) as client:
+            await client.spec()
+
+    assert not leaks(failure_of(ask))
+    assert not leaks(failure_of(lambda: asyncio.run(ask_later())))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["index", "info", "memory://"],
+        ["serve"],
+        ["serve", "--port"],
+        ["dedup", "x.jsonl", "--recall"],
+        ["backup", "a", "b", "c"],
+    ],
+)
+def test_no_usage_error_repeats_a_password(line: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """An argument too many, or of the wrong type, is repeated in the message."""
+    assert run([*line, URLS[0]]) == 2
+    out, err = capfd.readouterr()
+    assert not leaks(out + err)
+
+
+# -- where texts go through
+
+
+@pytest.mark.parametrize("url", [url for url in URLS if "://" in url])
+def test_log_lines_hold_no_password(url: str) -> None:
+    logger = logging.getLogger("nearkin.test")
+    try:
+        raise OSError(f"cannot connect to {url}")
+    except OSError:
+        import sys
+
+        record = logger.makeRecord(
+            "n", logging.ERROR, "f", 1, f"failed: {url}", (), sys.exc_info(), extra={"a": [url, {"b": url}]}
+        )
+    line = JsonLines().format(record)
+    assert not leaks(line)
+    assert json.loads(line)["a"][1]["b"].startswith(url.partition("://")[0])
+
+
+def test_every_error_is_redacted() -> None:
+    """Also those that other modules define: the base class does it."""
+    for kind in [NearkinError, *every_subclass(NearkinError)]:
+        if "__init__" not in vars(kind) or kind is NearkinError:
+            assert not leaks(str(kind(f"at {URLS[0]}"))), kind
+        else:
+            assert kind is ServiceError, f"{kind} makes its message itself; add it here"
+    found = ServiceError("busy", f"at {URLS[0]}")
+    assert not leaks(f"{found} {found.detail}")
+
+
+def every_subclass(kind: type) -> list[type]:
+    return [other for one in kind.__subclasses__() if inspect.isclass(one) for other in (one, *every_subclass(one))]
+
+
+def test_a_token_is_redacted() -> None:
+    token = f"nk_reader_{'A' * 43}"
+    assert redact(f"the token {token} is not valid") == "the token nk_reader_*** is not valid"
