@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import hmac
 import json
+import os
 import re
 import secrets
 import time
@@ -174,7 +175,9 @@ class Tokens:
         """One writer at a time; the file is replaced whole."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.with_name(self.path.name + ".lock").open("w") as lock:
+            # never through a link: the file is in a folder that others may be able to write in
+            handle = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+            with os.fdopen(handle) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 self.refresh()
                 yield

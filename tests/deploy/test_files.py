@@ -1,13 +1,17 @@
 """Image, compose file, unit and manifest: what they promise can be read off them, for there is no engine here to run them."""
 
+import importlib.metadata
 import json
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from nearkin.server.run import GRACE
 from nearkin.server.settings import PREFIX, ServerSettings
@@ -45,14 +49,85 @@ def test_the_image_runs_as_nobody_in_particular_and_holds_no_secret() -> None:
     every = steps()
     stages = [rest for step, rest in every if step == "FROM"]
     assert len(stages) == 2
-    assert all(re.match(r"python:3\.\d+-slim( AS \w+)?$", stage) for stage in stages)
+    assert all(re.match(r"\$\{PYTHON_IMAGE\}( AS \w+)?$", stage) for stage in stages)
+    (base,) = [rest for step, rest in every if step == "ARG"]
+    assert re.fullmatch(r"PYTHON_IMAGE=python:3\.\d+-slim", base), "an image that can be pinned by --build-arg"
     last = every[max(at for at, (step, _) in enumerate(every) if step == "FROM") :]
     assert [rest for step, rest in last if step == "USER"] == ["10001:10001"]
     assert last.index(("USER", "10001:10001")) < next(at for at, (step, _) in enumerate(last) if step == "ENTRYPOINT")
-    assert not [rest for step, rest in every if step in ("ADD", "ARG")]
+    assert not [rest for step, rest in every if step == "ADD"]
     assert not re.search(r"nk_|https?://|index-url", " ".join(rest for step, rest in every if step == "RUN"))
     copied = {name for step, rest in every if step == "COPY" and "--from" not in rest for name in rest.split()[:-1]}
-    assert copied == {"LICENSE", "README.md", "constraints.txt", "nearkin", "pyproject.toml"}
+    assert copied == {"LICENSE", "README.md", "deploy/requirements.txt", "nearkin", "pyproject.toml"}
+
+
+def requirements() -> dict[str, list[str]]:
+    """Hashes of each requirement `name==version` of the image."""
+    text = (DEPLOY / "requirements.txt").read_text().replace("\\\n", " ")
+    lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return {words[0]: [word for word in words[1:] if word.startswith("--hash=")] for words in lines}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_everything_that_the_image_installs_has_a_hash() -> None:
+    installs = [rest for step, rest in steps() if step == "RUN" and "pip install" in rest]
+    assert ["--require-hashes" in one or "--no-index --no-deps" in one for one in installs] == [True, True]
+    found = requirements()
+    assert all(re.fullmatch(r"[a-z0-9-]+==[^\s]+", name) for name in found)
+    assert all(hashes and all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes) for hashes in found.values())
+    assert "://" not in (DEPLOY / "requirements.txt").read_text(), "no registry is named"
+
+
+def test_the_requirements_are_those_of_the_package() -> None:
+    """What the extras of the image need, directly and indirectly, in the versions that the tests run with."""
+    versions = {canonical(name): version for name, _, version in (one.partition("==") for one in requirements())}
+    lines = [line for line in (DEPLOY.parent / "constraints.txt").read_text().splitlines() if "==" in line]
+    tested = {canonical(name): version for name, _, version in (line.partition("==") for line in lines)}
+    assert {name: version for name, version in versions.items() if name in tested and tested[name] != version} == {}
+    open_names, seen = [("nearkin", frozenset({"server", "redis", "postgres"}))], set()
+    while open_names:
+        name, extras = open_names.pop()
+        for text in importlib.metadata.requires(name) or ():
+            needed = Requirement(text)
+            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras or {""}):
+                key = (canonical(needed.name), frozenset(needed.extras))
+                if key not in seen:
+                    seen.add(key)
+                    open_names.append(key)
+    assert {name for name, _ in seen} <= set(versions)
+
+
+def test_applying_the_folder_makes_no_secret() -> None:
+    """Neither kubectl apply -f deploy/ nor -R reads a Secret: an empty key would replace the one that the index needs."""
+    read = [path for path in DEPLOY.rglob("*") if path.suffix in (".yaml", ".yml", ".json")]
+    assert DEPLOY / "kubernetes.yaml" in read
+    for path in read:
+        for one in yaml.safe_load_all(path.read_text()):
+            assert not isinstance(one, dict) or one.get("kind") not in ("Secret", "List"), path
+
+
+def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
+    """The script that looks digests up, with a docker that answers like the real one."""
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\necho sha256:{'a' * 64}\n")
+    docker.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run([tmp_path / "deploy" / "pin-images.sh"], env=environment, check=True, capture_output=True)
+    pinned = dict(line.partition("=")[::2] for line in (tmp_path / "deploy" / ".env").read_text().splitlines())
+    text = (DEPLOY / "compose.yaml").read_text()
+    named = dict(re.findall(r"\$\{(\w+_IMAGE):-([^}]+)\}", text))
+    assert set(named) == {"PYTHON_IMAGE", "REDIS_IMAGE", "PROMETHEUS_IMAGE", "GRAFANA_IMAGE"}
+    assert pinned == {name: f"{image}@sha256:{'a' * 64}" for name, image in named.items()}
+    images = [service["image"] for service in yaml.safe_load(text)["services"].values()]
+    assert [image for image in images if not image.startswith("${")] == ["nearkin"]
+    docker.write_text("#!/bin/sh\necho denied\n")
+    failed = subprocess.run([tmp_path / "deploy" / "pin-images.sh"], env=environment, capture_output=True, check=False)
+    assert failed.returncode != 0
+    assert "sha256" in (tmp_path / "deploy" / ".env").read_text(), "what was pinned before stays"
 
 
 def test_the_image_is_looked_after() -> None:
@@ -189,7 +264,7 @@ def test_everything_written_has_a_place() -> None:
 
 
 def test_keys_and_tokens_come_from_the_secret() -> None:
-    secret = yaml.safe_load((DEPLOY / "kubernetes-secret.yaml").read_text())
+    secret = yaml.safe_load((DEPLOY / "kubernetes-secret.yaml.example").read_text())
     (server,) = POD["containers"]
     values = [one["valueFrom"]["secretKeyRef"] for one in server["env"] if "valueFrom" in one]
     (volume,) = [one["secret"] for one in POD["volumes"] if "secret" in one]

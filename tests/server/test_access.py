@@ -127,6 +127,21 @@ def test_tokens_are_kept_hashed_and_private(tmp_path: Path, tokens: dict[str, st
     assert len(json.loads(kept)["tokens"]) == len(tokens)
 
 
+def test_the_tokens_file_and_its_lock_are_not_written_through_links(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    (tmp_path / "t.json.lock").symlink_to(precious)
+    with pytest.raises(UsageError, match="cannot be written"):
+        Tokens(tmp_path / "t.json").create(Principal("one", ("*",), ("read",)))
+    (tmp_path / "t.json.lock").unlink()
+    Tokens(tmp_path / "t.json").create(Principal("one", ("*",), ("read",)))
+    (tmp_path / "u.json").symlink_to(precious)
+    with pytest.raises(UsageError):
+        Tokens(tmp_path / "u.json")
+    assert precious.read_text() == "kept"
+    assert (tmp_path / "t.json.lock").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_revoked_or_old_token_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Tokens(tmp_path / "t.json")
     made = held.create(Principal("one", ("*",), ("read",)))
