@@ -12,8 +12,9 @@ from urllib.parse import quote
 import numpy as np
 import orjson
 
-from nearkin.errors import MissingExtraError, ServiceError, UsageError
+from nearkin.errors import MissingExtraError, NearkinError, ServiceError, UsageError
 from nearkin.index.entry import Cluster, Match, Outcome
+from nearkin.runtime.arrow_metadata import RECORD_BATCH, read_facts
 
 try:
     import httpx
@@ -33,6 +34,8 @@ JSON, NDJSON, ARROW = "application/json", "application/x-ndjson", "application/v
 AT_ONCE = 1000
 """Documents of a request of many: what is held in memory, and sent again if it fails."""
 BYTES_AT_ONCE = 4 << 20
+ANSWER_BYTES = 128 << 20
+"""Bytes of an answer that are read; more than the longest document has in JSON."""
 PAGE = 1000
 COLUMNS = ("id", "text", "vector")
 
@@ -137,8 +140,59 @@ class Call(Generic[T]):
     @property
     def options(self) -> dict[str, Any]:
         """For httpx."""
-        headers = {} if self.body is None else {"Content-Type": self.media_type}
+        headers = {"Accept-Encoding": "identity"}
+        if self.body is not None:
+            headers["Content-Type"] = self.media_type
         return {"method": self.method, "url": self.path, "content": self.body, "params": self.params, "headers": headers}
+
+    def parse(self, response: httpx.Response) -> T:
+        """Reads an answer, whatever it is.
+
+        Raises:
+            ServiceError: If the server refused, or the answer is not of the form that it should have.
+        """
+        try:
+            return self.read(response)
+        except NearkinError:
+            raise
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+            name = type(error).__name__
+            raise ServiceError(
+                "unexpected-answer", f"the answer has another form than expected ({name}: {error})", status=response.status_code
+            ) from error
+
+
+class Collecting:
+    """The body of an answer, as it comes, up to ANSWER_BYTES.
+
+    Args:
+        response: An answer of which the head has come.
+
+    Raises:
+        ServiceError: If the body is compressed, which was not asked for: a few bytes could unfold into all of the memory.
+    """
+
+    def __init__(self, response: httpx.Response) -> None:
+        encoding = response.headers.get("content-encoding", "identity")
+        if encoding != "identity":
+            raise ServiceError("unexpected-answer", f"the answer is encoded as {encoding[:40]}", status=response.status_code)
+        self._response = response
+        self._body = bytearray()
+
+    def add(self, chunk: bytes) -> None:
+        """Adds bytes.
+
+        Raises:
+            ServiceError: If there are too many.
+        """
+        self._body += chunk
+        if len(self._body) > ANSWER_BYTES:
+            raise ServiceError("unexpected-answer", f"the answer has more than {ANSWER_BYTES:,} bytes")
+
+    def whole(self) -> httpx.Response:
+        """Returns the answer with its body."""
+        given = self._response
+        return httpx.Response(given.status_code, headers=given.headers, content=bytes(self._body), request=given.request)
 
 
 def _scoped(scope: str, *parts: str) -> str:
@@ -439,7 +493,7 @@ def is_table(documents: object) -> bool:
     return hasattr(documents, "__arrow_c_stream__")
 
 
-Decode = Callable[[bytes], list[dict[str, Any]]]
+Decode = Callable[[bytes, int], list[dict[str, Any]]]
 
 
 def _batch(path: str, body: bytes, media_type: str, decode: Decode, before: int, count: int) -> Call[list[Line]]:
@@ -447,7 +501,7 @@ def _batch(path: str, body: bytes, media_type: str, decode: Decode, before: int,
 
     def read(answer: httpx.Response) -> list[Line]:
         _require_success(answer)
-        rows = decode(answer.content)
+        rows = decode(answer.content, count)
         request_id = answer.headers.get("x-request-id")
         if rows and rows[-1]["line"] == 0:
             raise _problem(rows[-1]["problem"], None, request_id)
@@ -461,18 +515,40 @@ def _batch(path: str, body: bytes, media_type: str, decode: Decode, before: int,
     return Call("POST", path, read, body, media_type)
 
 
-def _of_lines(content: bytes) -> list[dict[str, Any]]:
+def _of_lines(content: bytes, count: int) -> list[dict[str, Any]]:
+    """Reads an answer in lines to a number of documents."""
+    lines = content.splitlines()
+    _require_rows(len(lines), count)
     try:
-        return [orjson.loads(line) for line in content.splitlines()]
+        return [orjson.loads(line) for line in lines]
     except orjson.JSONDecodeError as error:
         raise ServiceError("no-answer", f"a line of the answer is no JSON: {error}") from error
 
 
-def _of_columns(content: bytes) -> list[dict[str, Any]]:
+def _of_columns(content: bytes, count: int) -> list[dict[str, Any]]:
+    """Reads an answer in Arrow's form to a number of documents; nothing that it says of itself is believed."""
     import pyarrow as pa
 
     try:
-        rows: list[dict[str, Any]] = pa.ipc.open_stream(content).read_all().to_pylist()
-    except (pa.ArrowException, OSError) as error:
+        messages = pa.ipc.MessageReader.open_stream(content)
+        schema = pa.ipc.read_schema(messages.read_next_message())
+        if any(pa.types.is_nested(field.type) or pa.types.is_dictionary(field.type) for field in schema):
+            raise ServiceError("unexpected-answer", "the answer has nested or encoded columns")
+        rows = list[dict[str, Any]]()
+        for message in messages:
+            facts = read_facts(message.metadata.to_pybytes())
+            if facts.kind != RECORD_BATCH or facts.compressed:
+                raise ServiceError("unexpected-answer", "the answer has something else than plain record batches")
+            _require_rows(len(rows) + facts.rows, count)
+            batch = pa.ipc.read_record_batch(message, schema)
+            batch.validate(full=True)
+            rows += batch.to_pylist()
+    except (pa.ArrowException, OSError, StopIteration) as error:
         raise ServiceError("no-answer", f"the answer is no whole Arrow stream: {error}") from error
     return [{**row, "problem": row["problem"] and orjson.loads(row["problem"])} for row in rows]
+
+
+def _require_rows(given: int, count: int) -> None:
+    """Checks that an answer has no more lines than documents were sent, and the one that says why it ended."""
+    if given > count + 1:
+        raise ServiceError("unexpected-answer", f"the answer has {given:,} lines for {count:,} documents")

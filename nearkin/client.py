@@ -255,9 +255,11 @@ class Client:
         return tenacity.Retrying(**self._retries.options)(self._send, call)
 
     def _send(self, call: Call[T]) -> T:
-        with _reaching(self._http.base_url):
-            answer = self._http.request(**call.options)
-        return call.read(answer)
+        with _reaching(self._http.base_url), self._http.stream(**call.options) as answer:
+            collecting = calls.Collecting(answer)
+            for chunk in answer.iter_bytes():
+                collecting.add(chunk)
+        return call.parse(collecting.whole())
 
 
 class AsyncClient:
@@ -387,8 +389,11 @@ class AsyncClient:
 
     async def _send(self, call: Call[T]) -> T:
         with _reaching(self._http.base_url):
-            answer = await self._http.request(**call.options)
-        return call.read(answer)
+            async with self._http.stream(**call.options) as answer:
+                collecting = calls.Collecting(answer)
+                async for chunk in answer.aiter_bytes():
+                    collecting.add(chunk)
+        return call.parse(collecting.whole())
 
 
 async def _each(values: AsyncIterable[R] | Iterable[R]) -> AsyncIterator[R]:

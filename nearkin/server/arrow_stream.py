@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.ipc
 
+from nearkin.runtime.arrow_metadata import RECORD_BATCH, SCHEMA, read_facts
 from nearkin.server.problems import ProblemError
 from nearkin.server.shares import Holding
 
@@ -21,12 +22,6 @@ METADATA_BYTES = 1 << 20
 """Bytes of the metadata of a message."""
 SLOWEST = 1000
 """Bytes a second below which an unfinished line or message is given up, once it has taken the idle time-out."""
-SCHEMA, RECORD_BATCH = 1, 3
-"""Types of messages (MessageHeader in Message.fbs)."""
-HEADER_TYPE, HEADER, BODY_LENGTH = 1, 2, 3
-"""Fields of Message."""
-LENGTH, COMPRESSION = 0, 3
-"""Fields of RecordBatch."""
 
 
 class Deadline:
@@ -105,7 +100,12 @@ class Messages:
         metadata = await self._read(size)
         if len(metadata) < size:
             raise _not_arrow("the stream ends inside a message")
-        kind, rows, body_size = check_metadata(metadata)
+        try:
+            kind, rows, body_size, compressed = read_facts(metadata)
+        except ValueError as error:
+            raise _not_arrow(str(error)) from error
+        if compressed:
+            raise ProblemError("invalid-request", "the stream is compressed; send Arrow IPC without compression")
         if not 0 <= body_size <= self._longest:
             raise ProblemError(
                 "invalid-request", f"a batch has {body_size:,} bytes; the limit is {self._longest:,} (max_message)"
@@ -136,68 +136,6 @@ class Messages:
 
 def _not_arrow(why: str) -> ProblemError:
     return ProblemError("invalid-request", f"the stream is not an Arrow IPC stream: {why}")
-
-
-def check_metadata(metadata: bytes) -> tuple[int, int, int]:
-    """Returns kind, rows and bytes of the body of a message, from its metadata (a FlatBuffer, which pyarrow does not show).
-
-    Raises:
-        ProblemError: If the metadata is damaged, or the buffers are compressed.
-
-    Examples:
-        >>> batch = pa.record_batch({"text": ["some", "text"]})
-        >>> for how in (None, "zstd"):
-        ...     out = pa.BufferOutputStream()
-        ...     with pa.ipc.new_stream(out, batch.schema, options=pa.ipc.IpcWriteOptions(compression=how)) as writer:
-        ...         writer.write_batch(batch)
-        ...     messages = pa.ipc.MessageReader.open_stream(out.getvalue())
-        ...     _, message = messages.read_next_message(), messages.read_next_message()
-        ...     try:
-        ...         print(check_metadata(message.metadata.to_pybytes()))
-        ...     except ProblemError as problem:
-        ...         print(problem.detail)
-        (3, 2, 24)
-        the stream is compressed; send Arrow IPC without compression
-    """
-    try:
-        message = struct.unpack_from("<I", metadata)[0]
-        kind = _number(metadata, message, HEADER_TYPE, "<B")
-        body_size = _number(metadata, message, BODY_LENGTH, "<q")
-        if kind != RECORD_BATCH:
-            return kind, 0, body_size
-        header = _field(metadata, message, HEADER)
-        if header is None:
-            raise _not_arrow("a record batch has no header")
-        batch = header + struct.unpack_from("<I", metadata, header)[0]
-        if _field(metadata, batch, COMPRESSION) is not None:
-            raise ProblemError("invalid-request", "the stream is compressed; send Arrow IPC without compression")
-        rows = _number(metadata, batch, LENGTH, "<q")
-    except struct.error as error:
-        raise _not_arrow("its metadata is damaged") from error
-    if rows < 0:
-        raise _not_arrow(f"a record batch has {rows:,} rows")
-    return kind, rows, body_size
-
-
-def _number(buffer: bytes, table: int, number: int, form: str) -> int:
-    """Returns a number of a FlatBuffer's table; 0, which is the default, if it is not there."""
-    at = _field(buffer, table, number)
-    if at is None:
-        return 0
-    found: int = struct.unpack_from(form, buffer, at)[0]
-    return found
-
-
-def _field(buffer: bytes, table: int, number: int) -> int | None:
-    """Returns where a field of a FlatBuffer's table is; None if it has its default."""
-    entries = table - struct.unpack_from("<i", buffer, table)[0]
-    if entries < 0:
-        raise struct.error("a table of fields lies before the buffer")
-    at = 4 + 2 * number
-    if at >= struct.unpack_from("<H", buffer, entries)[0]:
-        return None
-    offset: int = struct.unpack_from("<H", buffer, entries + at)[0]
-    return table + offset if offset else None
 
 
 def read_schema(message: Message | None) -> pa.Schema:

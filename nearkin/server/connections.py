@@ -77,6 +77,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._head_timer: TimerHandle | None = None
         self._unread_timer: TimerHandle | None = None
         self._awaits_head = True
+        self._only_head = True
         self._head_size = 0
         self._named_size = 0
         self._origin: str | None = None
@@ -110,14 +111,14 @@ class BoundedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Counts the bytes of a head until it is complete, whatever they are."""
-        began_in_head = self._awaits_head
-        if began_in_head:
+        # nothing is counted of a chunk in which a head ends: how much of it belongs to the next head is not known
+        self._only_head = self._awaits_head
+        if self._only_head:
             self._start_head()
         super().data_received(data)
-        if not self._awaits_head or self.transport.is_closing():
+        if not self._only_head or self.transport.is_closing():
             return
-        # of a chunk that begins with a body, nothing is counted: how much of it was the body is not known
-        self._head_size += len(data) if began_in_head else 0
+        self._head_size += len(data)
         if self._head_size > self.bounds.max_head:
             self.send_400_response(f"The head of the request has more than {self.bounds.max_head} bytes.")
 
@@ -140,6 +141,7 @@ class BoundedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Ends the time of the head."""
         self._awaits_head = False
+        self._only_head = False
         self._head_size = 0
         if self._head_timer is not None:
             self._head_timer.cancel()

@@ -119,6 +119,20 @@ def test_a_head_that_is_too_large_is_refused(port: int, sent: bytes) -> None:
     assert is_served(port)
 
 
+def test_a_body_that_comes_with_its_head_is_not_part_of_it(port: int) -> None:
+    """Requests of 30,000 bytes, each sent at once, where the head may have 4,096."""
+    body = b'{"text": "' + b"word " * 6000 + b'"}'
+    with connect(port) as connection:
+        for _ in range(50):
+            connection.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            came = b""
+            while b'"matches"' not in came:
+                some = connection.recv(1 << 16)
+                assert some
+                came += some
+            assert came.startswith(b"HTTP/1.1 200")
+
+
 def test_trailers_without_end_are_refused(port: int) -> None:
     with connect(port) as connection:
         try:

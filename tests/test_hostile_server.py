@@ -1,0 +1,126 @@
+"""The client in front of a server that means it ill: an error each time, in bounded memory."""
+
+import asyncio
+import gzip
+import io
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from nearkin import calls
+from nearkin.client import AsyncClient, Client, Retries
+from nearkin.errors import ServiceError
+
+ONCE = Retries(attempts=1)
+TABLE = pa.table({"id": ["a", "b"], "text": ["one text", "another text"]})
+COLUMNS = {"line": [1, 2], "kind": ["new", "new"], "problem": [None, None]}
+
+
+class Endless(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body without end; says how much of it was taken."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self.taken += 1 << 20
+            yield b" " * (1 << 20)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self:
+            yield chunk
+
+
+def client_of(answer: httpx.Response) -> Client:
+    return Client("http://hostile", retries=ONCE, transport=httpx.MockTransport(lambda request: answer))
+
+
+def stream_of(batch: pa.RecordBatch, compression: str | None = None, times: int = 1) -> bytes:
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        for _ in range(times):
+            writer.write_batch(batch)
+    return out.getvalue()
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "ANSWER_BYTES", 10 << 20)
+    body = Endless()
+    with pytest.raises(ServiceError, match="more than"):
+        client_of(httpx.Response(200, stream=body)).spec()
+    assert body.taken <= 12 << 20
+
+    async def ask() -> None:
+        transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=Endless()))
+        async with AsyncClient("http://hostile", retries=ONCE, transport=transport) as client:
+            await client.spec()
+
+    with pytest.raises(ServiceError, match="more than"):
+        asyncio.run(ask())
+
+
+def test_a_compressed_answer_is_not_unfolded() -> None:
+    packed = gzip.compress(b" " * 10_000_000)
+    answer = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(packed))
+    with pytest.raises(ServiceError, match="encoded as gzip"):
+        client_of(answer).spec()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        stream_of(pa.record_batch(COLUMNS), "zstd"),
+        stream_of(pa.record_batch(COLUMNS), times=1000),
+        stream_of(pa.record_batch({"line": pa.array(["1", "2"]).dictionary_encode()})),
+        stream_of(pa.record_batch({"line": [[1], [2]]})),
+        stream_of(
+            pa.record_batch(
+                {
+                    "x": pa.Array.from_buffers(
+                        pa.list_(pa.float32(), 0), (1 << 31) - 1, [None], children=[pa.array([], pa.float32())]
+                    )
+                }
+            )
+        ),
+        stream_of(pa.record_batch({"other": [1, 2]})),
+        stream_of(pa.record_batch(COLUMNS))[:-200],
+        b"",
+        b"no arrow at all",
+    ],
+    ids=["compressed", "many rows", "dictionary", "nested", "rows without bytes", "other columns", "cut", "empty", "no arrow"],
+)
+def test_an_arrow_answer_is_not_believed(body: bytes) -> None:
+    with pytest.raises(ServiceError):
+        list(client_of(httpx.Response(200, content=body)).upsert_many("a", TABLE))
+
+
+@pytest.mark.parametrize(
+    "body", [b"1\n2\n", b"[]\n[]\n", b'{"line": 1}\n{"line": 2}\n', b"{}\n{}\n", b"null\nnull\n", b"{}\n" * 5000]
+)
+def test_lines_of_another_form_are_an_error(body: bytes) -> None:
+    with pytest.raises(ServiceError):
+        list(client_of(httpx.Response(200, content=body)).upsert_many("a", ["one text", "another text"]))
+
+
+@pytest.mark.parametrize(
+    "body", [b"1", b"[]", b"{}", b"null", b'{"matches": 5}', b'{"matches": [5]}', b'{"members": [1]}', b'"text"']
+)
+def test_json_of_another_form_is_an_error(body: bytes) -> None:
+    client = client_of(httpx.Response(200, content=body))
+    for ask in (
+        lambda: client.upsert("a", "text"),
+        lambda: client.query("a", "text"),
+        lambda: client.get("a", "id"),
+        lambda: client.cluster("a", "id"),
+        lambda: list(client.clusters("a")),
+        lambda: client.add_piece("a", "id", "text"),
+        lambda: client.tune(),
+        lambda: client.spec(),
+    ):
+        # what has the right form is believed; everything else is this error and no other
+        with suppress(ServiceError):
+            ask()
