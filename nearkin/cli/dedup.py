@@ -147,6 +147,8 @@ def dedup(
     finally:
         shown.close()
     show(summary, out, json)
+    counts = summary["counts"]
+    o.require_documents(counts["read"] - counts["rejected"], counts["rejected"], f"see {out / 'rejected.jsonl'}")
 
 
 def engine_of(

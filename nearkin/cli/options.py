@@ -101,6 +101,8 @@ PlanFile = Annotated[
     Path | None, typer.Option("--plan", help="Take the settings that nearkin plan --out wrote.", metavar="FILE")
 ]
 
+NOTHING_READ = 3
+"""The exit code of a run that is complete, and whose inputs have rows but no document."""
 NORMALISE = "nfkc,lower"
 SECONDS = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|m|h|d)?")
 SECONDS_OF = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -308,6 +310,19 @@ def restrict_new_files(readable_by: str) -> str:
 
     os.umask(Readers.parse(readable_by).umask)
     return readable_by
+
+
+def require_documents(documents: int, rejected: int, where: str) -> None:
+    """Ends a command with NOTHING_READ if every row of its inputs was rejected.
+
+    Args:
+        documents: Rows that are documents.
+        rejected: Rows that are not.
+        where: Where the reasons are.
+    """
+    if rejected and not documents:
+        sys.stderr.write(f"nearkin: no document could be read: {rejected:,} of {rejected:,} rows were rejected; {where}\n")
+        raise typer.Exit(NOTHING_READ)
 
 
 def print_json(summary: dict[str, Any]) -> None:

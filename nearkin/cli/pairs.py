@@ -110,3 +110,5 @@ def pairs(
         o.print_json(summary)
     else:
         sys.stderr.write(f"{summary['pairs']:,} verified pairs in {out}\n")
+    if sketched := summary["stages"].get("sketch"):
+        o.require_documents(sketched["documents"], sketched["rejected"], "nearkin dedup lists the reasons")

@@ -70,3 +70,5 @@ def sketch(
         o.print_json(summary)
     else:
         sys.stderr.write(f"{summary['documents']:,} signatures in {out} ({summary['rejected']:,} rows rejected)\n")
+    reasons = ", ".join(summary["reasons"])
+    o.require_documents(summary["documents"], summary["rejected"], f"reasons: {reasons}")

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.accept import content_type
+from nearkin.corpus.arrays import JsonArray, holds_array
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, ID, WHOLE_FILE, Batch, Columns, Rejected, riding
 from nearkin.corpus.columnar import AHEAD, ArrowIpc, Parquet, pieces, split
 from nearkin.corpus.delimited import Delimited
@@ -15,9 +16,12 @@ from nearkin.corpus.formats import UNREADABLE, Format, Piece
 from nearkin.corpus.lines import JsonLines
 from nearkin.corpus.names import shown_path
 from nearkin.corpus.plain import PlainText
+from nearkin.corpus.sniffing import READABLE, Fields, first_fields, foreign_content, mentions, quoted
 from nearkin.errors import NearkinError, RunError, UsageError
 
-LINES, TEXT = JsonLines(), PlainText()
+LINES = JsonLines()
+ARRAY = JsonArray()
+TEXT = PlainText()
 FORMATS: dict[str, Format] = {
     ".jsonl": LINES,
     ".ndjson": LINES,
@@ -30,7 +34,6 @@ FORMATS: dict[str, Format] = {
     ".ipc": ArrowIpc(),
 }
 """By suffix; and parquet."""
-HOLDS_VECTORS = (LINES, FORMATS[".arrow"], FORMATS[".arrows"], FORMATS[".feather"], FORMATS[".ipc"])
 ON_ERROR = ("quarantine", "fail")
 
 
@@ -62,6 +65,7 @@ class FileCorpus:
         self._formats = {**FORMATS, ".parquet": parquet, ".pq": parquet}
         self.skipped = tuple(skipped)
         self.statuses: dict[str, FileStatus] = {}
+        self._json_formats: dict[str, JsonLines] = {}
 
     @classmethod
     def open(
@@ -76,34 +80,68 @@ class FileCorpus:
         return cls(found.files, on_error, ahead, found.skipped)
 
     def format_of(self, file: InputFile) -> Format:
-        """By its suffix; every other file is one text."""
-        return self._formats.get(file.suffix, TEXT)
+        """By its suffix, and of JSON by what it begins with; every other file is one text."""
+        form = self._formats.get(file.suffix, TEXT)
+        if form is not LINES:
+            return form
+        if file.path not in self._json_formats:
+            self._json_formats[file.path] = self._json_format(file)
+        return self._json_formats[file.path]
+
+    @staticmethod
+    def _json_format(file: InputFile) -> JsonLines:
+        try:
+            return ARRAY if holds_array(file) else LINES
+        except UNREADABLE:
+            return LINES
 
     @property
     def names(self) -> list[str]:
         return [file.name for file in self.files]
 
     def check(self, columns: Columns) -> None:
-        """Raises UsageError where a file that can be read has not the columns, before anything long begins."""
-        for file in self.files:
-            if (names := self._column_names(file, columns)) is not None:
-                _require(columns, names, file)
+        """Checks what can be told of the files before anything long begins.
 
-    def _column_names(self, file: InputFile, columns: Columns) -> list[str] | None:
+        Raises:
+            UsageError: If no reader understands a file, a file lacks a column, or no JSON object has one.
+        """
+        fields: dict[str, Fields] = {}
+        for file in self.files:
+            try:
+                names = self._column_names(file, columns, fields)
+            except UsageError:
+                raise
+            except UNREADABLE:
+                continue
+            if names is not None:
+                _require(columns, names, file)
+        self._require_fields(columns, fields)
+
+    def _column_names(self, file: InputFile, columns: Columns, fields: dict[str, Fields]) -> list[str] | None:
         form = self.format_of(file)
-        try:
-            if form is LINES:
-                fields = LINES.first_fields(file)
-                return None if fields is None else list(dict.fromkeys([*fields, *columns.extra]))
-            if columns.vector and form not in HOLDS_VECTORS and not isinstance(form, Parquet):
-                raise UsageError(f"{file.path} cannot hold vectors; they are read from parquet, Arrow and JSON lines")
-            if form is TEXT:
-                return ["text"]
-            return form.columns(file) or None
-        except UsageError:
-            raise
-        except UNREADABLE:
-            return None
+        if not isinstance(form, (Parquet, ArrowIpc)):
+            # what remote files hold is told when they are read
+            if not file.remote and (content := foreign_content(file, form is TEXT)):
+                raise UsageError(f"cannot read {shown_path(file.path)}: it holds {content}. {READABLE}; leave the file out")
+            if columns.vector and not isinstance(form, JsonLines):
+                raise UsageError(f"{shown_path(file.path)} cannot hold vectors; they are read from parquet, Arrow and JSON")
+        if isinstance(form, JsonLines):
+            found = fields[file.path] = first_fields(file, form)
+            return list(dict.fromkeys([*found.names, *columns.extra])) if found.objects else None
+        if form is TEXT:
+            return ["text"]
+        return form.columns(file) or None
+
+    def _require_fields(self, columns: Columns, fields: dict[str, Fields]) -> None:
+        """Requires that each column that rides along is a field of some object, if all files are JSON and have objects."""
+        if not fields or len(fields) < len(self.files) or not any(found.objects for found in fields.values()):
+            return
+        files = [file for file in self.files if not fields[file.path].complete]
+        for name in columns.extra:
+            if any(name in found.names for found in fields.values()) or any(mentions(file, name) for file in files):
+                continue
+            seen = dict.fromkeys(other for found in fields.values() for other in found.names)
+            raise UsageError(f"no object of the inputs has the field {name!r} (they have {quoted(seen)}); correct its name")
 
     def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
         gathered = _Gathered(first)

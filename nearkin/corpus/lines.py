@@ -58,23 +58,14 @@ class JsonLines:
     def columns(self, file: InputFile) -> list[str] | None:
         return None
 
-    def first_fields(self, file: InputFile) -> list[str] | None:
-        """Names of the fields of the first line, if it is an object: enough to tell a wrong column name early."""
-        with file.open_decompressed() as stream:
-            for line in lines_of(stream):
-                if line.raw is None or not line.raw.strip():
-                    continue
-                try:
-                    value = orjson.loads(line.raw.removeprefix(BOM))
-                except orjson.JSONDecodeError:
-                    return None
-                return list(value) if isinstance(value, dict) else None
-        return None
+    def records(self, stream: Any, limit: int) -> Iterator[Line]:
+        """The lines of a stream, blank ones too; one of more than `limit` bytes without its bytes."""
+        return lines_of(stream, limit)
 
     def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
         with file.open_decompressed() as stream:
             parser = _Parser(columns, whole)
-            lines = UntilDamage(lines_of(stream, LINE_SHARE * columns.document_limit))
+            lines = UntilDamage(self.records(stream, LINE_SHARE * columns.document_limit))
             next_row = start
             for line in lines:
                 if line.row >= start:

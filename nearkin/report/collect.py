@@ -135,7 +135,7 @@ def collect(
         hot_buckets=tuple(hot_bucket(bucket, wanted.texts, run) for bucket in wanted.hottest),
         rejected=tuple(ReasonCount(reason, rows) for reason, rows in sorted(rejected.items(), key=lambda x: (-x[1], x[0]))),
         clusters=_clusters(documents, result, wanted),
-        warnings=(*warnings(run), *skipped_warnings(run.corpus)),
+        warnings=(*warnings(run), *empty_column_warnings(run), *skipped_warnings(run.corpus)),
         boilerplate=_boilerplate(run, wanted),
         overlap=_overlap(run, run.settings.source),
         leakage=_overlap(run, run.settings.split),
@@ -312,6 +312,16 @@ def warnings(run: Ran) -> list[str]:
             f"within distance {settings.distance} may be missing; raise --max-bucket for every one of them"
         )
     return out
+
+
+def empty_column_warnings(run: LocalRun) -> list[str]:
+    """Returns a sentence for each column that rides along in which no document has a value."""
+    columns = run.documents().riding
+    return [
+        f"no document has a value in column {name!r}, which the request names; is its name correct?"
+        for name in run.columns.extra
+        if len(columns) and columns[name].null_count == len(columns)
+    ]
 
 
 def skipped_warnings(corpus: Corpus) -> list[str]:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import fsspec
@@ -21,6 +23,7 @@ from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import RunError, UsageError
 from nearkin.jobs import Job, dedup_job, pairs_job
+from nearkin.prepare import Asked, prepare
 
 
 def words(number: int) -> str:
@@ -310,3 +313,52 @@ def test_what_is_counted_before_the_run_must_be_what_the_run_reads(tmp_path: Pat
     source.write_text(lines(4, 5, 6, 7))
     with pytest.raises(RunError, match="has changed"):
         dedup([str(source)], tmp_path / "out", statuses=corpus.statuses)
+
+
+# remote storage
+
+
+class NoCredentialsError(Exception):
+    """As botocore raises it: neither an OSError nor a ValueError."""
+
+
+class BucketError(Exception):
+    """As a driver's own errors are."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (NoCredentialsError("Unable to locate credentials"), "no credentials for s3://bucket/a.jsonl; set AWS_ACCESS_KEY_ID"),
+        (BucketError("ClientError (InvalidRegion)"), r"cannot list s3://bucket/a.jsonl: ClientError \(InvalidRegion\)"),
+        (FileNotFoundError("The specified bucket does not exist"), r"there is no s3://bucket/a.jsonl \(The specified bucket"),
+        (PermissionError("Forbidden"), r"no permission to list s3://bucket/a.jsonl \(Forbidden\)"),
+        (TimeoutError(), "cannot list s3://bucket/a.jsonl: TimeoutError"),
+    ],
+)
+def test_storage_that_cannot_be_reached_is_one_clear_error(
+    raised: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Storage:
+        def isdir(self, path: str) -> bool:
+            raise raised
+
+    driver = ModuleType("botocore.exceptions")
+    driver.__dict__.update(BotoCoreError=NoCredentialsError, ClientError=BucketError)
+    monkeypatch.setitem(sys.modules, "botocore.exceptions", driver)
+    monkeypatch.setattr("nearkin.corpus.discovery.filesystem_of", lambda url: (Storage(), "bucket/a.jsonl"))
+    with pytest.raises(UsageError, match=said):
+        find_files(["s3://bucket/a.jsonl"])
+
+
+def test_listing_remote_files_is_shown() -> None:
+    stages: list[str] = []
+
+    class Looking(Silent):
+        def stage(self, name: str, total: int | None = None) -> None:
+            stages.append(name)
+
+    with fsspec.open("memory://listed/a.jsonl", "w") as file:
+        file.write(lines(1))
+    prepare(("memory://listed/a.jsonl",), Columns(), Asked(), "quarantine", 1, Path(), Looking())
+    assert stages == ["list inputs"]
