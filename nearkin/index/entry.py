@@ -78,6 +78,11 @@ class Entry(NamedTuple):
         return self.ref << REF_SHIFT | (0 if self.is_leader else MEMBER) | min(self.size, MOST_SIZE)
 
 
+def content_size(entries: "Iterable[Entry]") -> int:
+    """Returns the bytes of signatures, texts and payloads."""
+    return sum(len(entry.signature) + len(entry.text or "") + len(entry.payload) for entry in entries)
+
+
 def without_content(entry: Entry) -> Entry:
     """Returns an entry as listings have it: without signature, text and payload, which are nearly all of its bytes."""
     return entry._replace(signature=b"", text=None, payload=b"")
@@ -186,7 +191,7 @@ class Changes:
         yield from self.changed
 
 
-def batches(entries: Iterator[Entry], size: int = 1000) -> Iterator[tuple[str, list[Entry]]]:
+def batches(entries: Iterator[Entry], size: int = 200) -> Iterator[tuple[str, list[Entry]]]:
     """(scope, documents): so many at a time."""
     while some := list(islice(entries, size)):
         for scope in dict.fromkeys(entry.scope for entry in some):

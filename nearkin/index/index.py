@@ -787,7 +787,10 @@ class Index:
 
     def merge_into_older(self, scope: str, id: str) -> int:
         """A representative that verifies with an older one goes to it, with what it stands for; returns how many moved."""
-        return self.step(scope, lambda: self._merge(scope, id))
+        members = self.store.member_count(checked_name(scope, "scope", 0), checked_name(id, "id", 1))
+        done = self.step(scope, lambda: self._merge(scope, id))
+        # with those that went in portions before the last step
+        return max(done, 1 + members) if done else 0
 
     def _merge(self, scope: str, id: str) -> int:
         entry = self._get(scope, id)

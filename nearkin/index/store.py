@@ -16,6 +16,34 @@ PORTION = 500
 """Documents that a listing or a sweep reads at once."""
 
 
+PORTION_BYTES = 16 << 20
+"""Bytes that a portion with content should have, by the documents of the portion before it."""
+FIRST_PORTION = 50
+
+
+class Portions:
+    """Decides how many documents with content a scan reads next: as many as fit into PORTION_BYTES, as far as is known.
+
+    Examples:
+        >>> portions = Portions(500)
+        >>> portions.size
+        50
+        >>> portions.read(50, 50 * 2_000), portions.size
+        (None, 100)
+        >>> portions.read(100, 100 * 4_000_000), portions.size
+        (None, 4)
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.size = min(most, FIRST_PORTION)
+
+    def read(self, documents: int, size: int) -> None:
+        """Notes what was read: documents, and their bytes."""
+        fits = PORTION_BYTES * documents // max(1, size)
+        self.size = max(1, min(self._most, fits, 2 * self.size))
+
+
 class Store(Protocol):
     """Entries by id and by number, buckets of postings by key, one atomic step at a time.
 

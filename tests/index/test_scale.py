@@ -212,7 +212,7 @@ def test_a_large_cluster_is_merged_in_portions(opened: Opener, few_at_once: int)
     assert check(index).sound
     assert index.store.member_count("a", head.id) > 2 * few_at_once
     with Steps(index) as steps:
-        assert index.merge_into_older("a", head.id)
+        assert index.merge_into_older("a", head.id) == 1 + len(near_head)
     assert max(steps.sizes) <= 3 * few_at_once + 2
     assert index.store.member_count("a", head.id) == 0
     assert check(index).sound
@@ -363,6 +363,24 @@ def test_counts_read_no_table(opened: Opener, url: Any) -> None:
         explained = store._portion(f"EXPLAIN SELECT count(*) FROM {store._s}.tallies", {})
         assert "entries" not in str(explained)
     assert not any("COUNT(*)" in statement.upper() and "ENTRIES" in statement.upper() for statement in seen)
+
+
+def test_a_scan_with_texts_reads_as_many_as_fit_into_memory(
+    opened: Opener, url: Any, meter: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not bounded(url) or url == "memory://":
+        pytest.skip("memory:// holds every text anyhow")
+    monkeypatch.setattr("nearkin.index.store.FIRST_PORTION", 2)
+    monkeypatch.setattr("nearkin.index.store.PORTION_BYTES", 20_000)
+    index = opened()
+    texts = [f"{text} {'x' * 8_000}" for text in corpus(60, share=0.0)]
+    index.upsert_many("a", texts, [f"d{i}" for i in range(60)])
+    meter.reset()
+    most, before = 0, 0
+    for number, _ in enumerate(index.store.scan(), 1):
+        most, before = max(most, meter.entries - number), meter.entries
+    assert before == number == 60
+    assert most <= 6 * shards(url)
 
 
 # -- the log

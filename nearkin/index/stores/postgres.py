@@ -19,9 +19,9 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.entry import Changes, Entry, Event, Postings
+from nearkin.index.entry import Changes, Entry, Event, Postings, content_size
 from nearkin.index.move import CLOSING, COPYING, Move, News
-from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION
+from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
 
 SCHEMA = 2
 CONNECTIONS = 8
@@ -494,10 +494,13 @@ class PostgresStore:
         last, inside = 0, "" if scope is None else "AND scope = %(scope)s"
         columns = COLUMNS if content else HEADS
         order = "ref" if scope is None else "scope, ref"
-        query = f"SELECT {columns} FROM {self._s}.entries WHERE ref > %(last)s {inside} ORDER BY {order} LIMIT {PORTION}"
-        while rows := self._portion(query, {"last": last, "scope": scope}):
+        query = f"SELECT {columns} FROM {self._s}.entries WHERE ref > %(last)s {inside} ORDER BY {order} LIMIT %(limit)s"
+        portions = Portions(PORTION)
+        while rows := self._portion(query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}):
             last = rows[-1][0]
-            yield from map(_entry, rows)
+            entries = [_entry(row) for row in rows]
+            portions.read(len(entries), content_size(entries))
+            yield from entries
 
     def scopes(self) -> Iterator[str]:
         s, last = self._s, None

@@ -26,9 +26,9 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings
+from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings, content_size
 from nearkin.index.move import Move, News
-from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION
+from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry, unpack_head
 
@@ -548,11 +548,16 @@ class RedisStore:
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         portions = self._all_refs() if scope is None else self._refs_of_scope(scope)
+        sizes = Portions(PORTION)
         for refs in portions:
-            if content:
-                yield from (entry for entry in self.by_refs(refs) if entry is not None)
-            else:
+            if not content:
                 yield from self._heads(refs)
+                continue
+            while refs:
+                some, refs = refs[: sizes.size], refs[sizes.size :]
+                entries = [entry for entry in self.by_refs(some) if entry is not None]
+                sizes.read(len(some), content_size(entries))
+                yield from entries
 
     def _refs_of_scope(self, scope: str) -> Iterator[list[int]]:
         key, last = self._key("s:") + scope.encode(), 0

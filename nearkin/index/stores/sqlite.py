@@ -19,9 +19,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import numpy as np
 
 from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
-from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry, Event, Postings, Written
+from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry, Event, Postings, Written, content_size
 from nearkin.index.move import CLOSING, COPYING, Move, News
-from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION
+from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.table import BucketTable, enter
 from nearkin.runtime.files import sync_folder
 
@@ -464,10 +464,13 @@ class SqliteStore:
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         last, inside = 0, "" if scope is None else "AND scope = :scope"
         columns = COLUMNS if content else HEADS
-        query = f"SELECT {columns} FROM entries WHERE ref > :last {inside} ORDER BY ref LIMIT {PORTION}"
-        while rows := self._portion(query, {"last": last, "scope": scope}):
+        query = f"SELECT {columns} FROM entries WHERE ref > :last {inside} ORDER BY ref LIMIT :limit"
+        portions = Portions(PORTION)
+        while rows := self._portion(query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}):
             last = rows[-1][0]
-            yield from map(_entry, rows)
+            entries = [_entry(row) for row in rows]
+            portions.read(len(entries), content_size(entries))
+            yield from entries
 
     def scopes(self) -> Iterator[str]:
         rows = self._portion("SELECT MIN(scope) FROM entries", {})
