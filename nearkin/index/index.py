@@ -6,6 +6,7 @@ signature, buckets of representatives, candidates by shared bands, length filter
 
 import hashlib
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -108,6 +109,8 @@ class Index:
         self._watch = RLock()
         self._cache = ResolvedCache(opened.settings.cache, opened.settings.cache_bytes)
         self._evicted_cold = 0
+        self._name = uuid.uuid4().hex
+        """Of this opened index, which no other has, in this process or another one."""
         self._inherited: set[tuple[str, str, str]] = set()
         """(scope, representative, cluster) of clusters whose id went to an heir while the representative is there still."""
         self._enter(opened, materials)
@@ -861,6 +864,17 @@ class Index:
                     if entry.is_leader == leads:
                         gone["records"] += self.step(entry.scope, partial(self._expire, entry, before))
         return gone
+
+    def sweep(self, every: float) -> dict[str, int]:
+        """Does what `expire` does, if it is this process' turn: of all that have the index open, one sweeps.
+
+        Args:
+            every: Seconds between the calls of a process. Another one takes over when the process did not call for half as long
+                again.
+        """
+        if self.store.take_turn("sweep", self._name, 1.5 * every):
+            return self.expire()
+        return {"records": 0, "postings": 0}
 
     def _expire(self, entry: Entry, before: float) -> bool:
         held = self._get(entry.scope, entry.id)

@@ -151,6 +151,18 @@ class Store(Protocol):
         None if it has no documents, or has a clock of its own and needs no other measure of time.
         """
 
+    def take_turn(self, work: str, holder: str, seconds: float) -> bool:
+        """Returns whether it is a process' turn to do what one process at a time should do.
+
+        It stays the turn of that process until it has not asked again for so long. Two at once would do no harm; this only
+        spares work.
+
+        Args:
+            work: What is to be done.
+            holder: Name of the process, which no other one has.
+            seconds: How long it is its turn, by the clock of the store.
+        """
+
     def log_end(self) -> Any:
         """Returns the place where the log ends now, for `events`; None if the store reads its log as a whole."""
 

@@ -247,7 +247,10 @@ class Service:
     async def _keep_expiring(self) -> None:
         while True:
             await asyncio.sleep(self.settings.expire_every)
-            both = [self.index.expire] if self.shadow is None else [self.index.expire, self.shadow.expire]
+            sweep = partial(self.index.sweep, self.settings.expire_every)
+            both: list[Callable[[], dict[str, int]]] = [sweep]
+            if self.shadow is not None:
+                both.append(self.shadow.expire)
             for expire in both:
                 try:
                     gone = await self.run(expire)

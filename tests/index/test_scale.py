@@ -17,6 +17,7 @@ from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.upkeep import check
 from nearkin.measures.base import stored_of
 from tests.index.conftest import Clock, Opener, corpus, empty_store, near, words
+from tests.services import wait_until
 
 SQL = ("sqlite", "postgres")
 
@@ -315,6 +316,29 @@ def test_a_sweep_goes_on_while_what_is_due_changes(opened: Opener, clock: Clock,
     assert index.expire()["records"] == 60
     assert index.stats()["records"] == 10
     assert check(index).sound
+
+
+def test_of_processes_that_share_an_index_one_sweeps(
+    opened: Opener, url: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not bounded(url) or url == "memory://":
+        pytest.skip("every process sweeps")
+    first, second = opened(record_ttl=50.0), opened(record_ttl=50.0)
+    first.upsert_many("a", corpus(20), [f"d{i}" for i in range(20)])
+    clock.now += 100.0
+
+    def due(before: float, posted: bool) -> Iterator[Entry]:
+        raise AssertionError("it was not its turn")
+
+    # most documents are due at once, which is not what a clock that went wrong looks like here
+    first.upsert_many("b", corpus(30), [f"d{i}" for i in range(30)])
+    assert first.sweep(1_000.0)["records"] == 20
+    with monkeypatch.context() as patched:
+        patched.setattr(second.store, "due", due)
+        assert second.sweep(1_000.0) == {"records": 0, "postings": 0}
+    assert first.store.take_turn("other", "first", 0.05)
+    wait_until(lambda: second.store.take_turn("other", "second", 100.0), "the turn of the first one is over")
+    assert not first.store.take_turn("other", "first", 100.0)
 
 
 def recounted(index: nk.Index) -> tuple[int, int]:

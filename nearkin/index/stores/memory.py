@@ -241,6 +241,9 @@ class MemoryStore:
                         seen.append(at)
         return np.array(refs, np.int64), np.array(seen, np.float64)
 
+    def take_turn(self, work: str, holder: str, seconds: float) -> bool:
+        return True
+
     def log_end(self) -> int:
         with self._lock:
             return self._dropped_events + len(self._events)

@@ -532,6 +532,15 @@ class PostgresStore:
             values["seen"], values["ref"] = found[-1].seen, found[-1].ref
             yield from found
 
+    def take_turn(self, work: str, holder: str, seconds: float) -> bool:
+        now = "extract(epoch FROM clock_timestamp())::float8"
+        query = f"""INSERT INTO {self._s}.meta AS m VALUES (%(name)s, jsonb_build_array(%(holder)s::text, {now} + %(seconds)s))
+            ON CONFLICT (name) DO UPDATE SET value = excluded.value
+            WHERE m.value->>0 = %(holder)s OR (m.value->>1)::float8 < {now}"""
+        with self._transaction() as run:
+            values = {"name": f"turn:{work}", "holder": holder, "seconds": float(seconds)}
+            return bool(run.execute(query, values).rowcount)
+
     def log_end(self) -> int:
         """Returns the oldest transaction that may still write: those before it have written all their lines."""
         return int(self._portion("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})[0][0])

@@ -603,6 +603,16 @@ class RedisStore:
     def median_seen(self) -> float | None:
         return None
 
+    def take_turn(self, work: str, holder: str, seconds: float) -> bool:
+        key, milliseconds = self._key(f"turn:{work}"), max(1, round(seconds * 1000))
+        with self._failing():
+            if self._client.set(key, holder.encode(), nx=True, px=milliseconds):
+                return True
+            if self._client.get(key) != holder.encode():
+                return False
+            self._client.pexpire(key, milliseconds)
+        return True
+
     def log_end(self) -> int:
         with self._failing():
             pipe = self._client.pipeline(transaction=True)

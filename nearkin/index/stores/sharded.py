@@ -351,6 +351,9 @@ class ShardedStore:
         found = [one for one in self._all(lambda _, shard: shard.median_seen()) if one is not None]
         return min(found, default=None)
 
+    def take_turn(self, work: str, holder: str, seconds: float) -> bool:
+        return self.shards[0].take_turn(work, holder, seconds)
+
     def log_end(self) -> tuple[Any, ...]:
         return tuple(self._all(lambda _, shard: shard.log_end()))
 

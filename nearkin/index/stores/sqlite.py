@@ -8,6 +8,7 @@ sees another one's steps takes them over before its own.
 import json
 import math
 import sqlite3
+import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from itertools import chain
@@ -35,6 +36,8 @@ BLOCK = 10_000
 GONE = 100_000
 """Steps whose removals are kept for other processes; one that is further behind reads the file again."""
 BUSY = 30.0
+MOST_TURN = 86_400.0
+"""Seconds that a turn may last."""
 CACHE_KIB, LOG_PAGES = 256 << 10, 16_000
 """Of pages in memory; and pages of the log from which they go to the file: a page that many batches change goes once."""
 HEADS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, x'', NULL, x''"
@@ -498,6 +501,17 @@ class SqliteStore:
             found = [_entry(row) for row in rows]
             values["seen"], values["ref"] = found[-1].seen, found[-1].ref
             yield from found
+
+    def take_turn(self, work: str, holder: str, seconds: float) -> bool:
+        name, now = f"turn:{work}", time.time()
+        with self._lock, self._failing(), self._writing():
+            rows = self._rows("SELECT value FROM meta WHERE name = ?", (name,))
+            last, until = json.loads(rows[0][0]) if rows else (holder, 0.0)
+            # a turn that ends later than any could was taken by a clock that was wrong
+            if last != holder and now < until <= now + MOST_TURN:
+                return False
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps([holder, now + seconds])))
+        return True
 
     def log_end(self) -> int:
         return int(self._portion("SELECT COALESCE(MAX(number), 0) FROM events", {})[0][0])
