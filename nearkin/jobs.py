@@ -50,6 +50,7 @@ from nearkin.runtime.outputs import (
     RESULT,
     Claim,
     claimed,
+    is_half_written,
     read_marker,
     require_apart,
     require_replaceable_file,
@@ -264,7 +265,7 @@ def _take_signatures(saved: Saved, work: WorkFolder) -> None:
     if work.done("sketch") is None:
         with work.stage("sketch") as facts:
             _delete_folder(work.path / "sketch")
-            shutil.copytree(saved.folder / SIGNATURES, work.path / "sketch", ignore=_keys_of(saved.folder / SIGNATURES))
+            shutil.copytree(saved.folder / SIGNATURES, work.path / "sketch", ignore=_all_but_keys(saved.folder / SIGNATURES))
             facts.update(saved.record["stages"]["sketch"])
 
 
@@ -274,16 +275,17 @@ def _keep_signatures(work: WorkFolder, staging: Path) -> None:
         kept = staging / SIGNATURES
         _delete_folder(kept)
         sketch = work.path / "sketch"
-        shutil.copytree(sketch, kept, copy_function=_link, ignore=_keys_of(sketch))
+        shutil.copytree(sketch, kept, copy_function=_link, ignore=_all_but_keys(sketch))
         if (work.path / "keys").is_dir():
             shutil.copytree(work.path / "keys", kept / "keys", copy_function=_link)
 
 
-def _keys_of(folder: Path) -> Callable[[Any, list[str]], set[str]]:
-    """Returns a filter for copytree that leaves out the band keys, which belong to a banding and not to the signatures."""
+def _all_but_keys(folder: Path) -> Callable[[Any, list[str]], set[str]]:
+    """Returns a filter for copytree: without band keys, which belong to a banding, and without half-written files."""
 
     def ignored(parent: Any, names: list[str]) -> set[str]:
-        return {"keys"} & set(names) if Path(parent) == folder else set()
+        half_written = {name for name in names if is_half_written(name)}
+        return half_written | {"keys"} & set(names) if Path(parent) == folder else half_written
 
     return ignored
 

@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from nearkin.errors import UsageError
-from nearkin.runtime.files import PRIVATE_FILE, PRIVATE_FOLDER, disk_errors, replace_durably, sync_file, sync_tree, to_json
+from nearkin.runtime.files import (
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
+    disk_errors,
+    replace_durably,
+    sync_file,
+    sync_folder,
+    sync_tree,
+    to_json,
+)
 
 MARKER = ".nearkin-output.json"
 """The file that says that a folder is a result, and which files belong to it."""
@@ -151,6 +160,11 @@ def require_replaceable_folder(out: Path) -> None:
         )
 
 
+def is_half_written(name: str) -> bool:
+    """Returns whether a file is what `write_durably` leaves when it is killed."""
+    return TEMPORARY.match(name) is not None
+
+
 def _written_for(name: str) -> str:
     """Returns the file that a half-written file, as `write_durably` leaves it when it is killed, was to become."""
     return TEMPORARY.sub(r"\1\2", name)
@@ -240,6 +254,9 @@ class Claim:
             try:
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, to_json(_holder(command)), 0)
+                # after a power cut the lock file still says whose folder this is
+                os.fsync(handle)
+                sync_folder(path)
                 claim._recover()
             except BaseException:
                 claim.release()

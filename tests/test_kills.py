@@ -1,0 +1,105 @@
+"""Every command is ended at its file operations, and resumed: the result is that of a run that nobody disturbed.
+
+The quick form takes some of the points of some commands, every other one as a power cut; the full form takes all points of all
+commands, each of them as a kill and as a power cut.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+BANDED = ["--bands", "16", "--rows", "4"]
+CASES: dict[str, list[str]] = {
+    "dedup": ["dedup", "DOCS", "--out", "OUT", "--id", "id", *BANDED],
+    "small": ["dedup", "DOCS", "--out", "OUT"],
+    "repeated-ids": ["dedup", "DOCS", "--out", "OUT", "--id", "source", *BANDED],
+    "save-signatures": ["dedup", "DOCS", "--out", "OUT", "--save-signatures", *BANDED],
+    "max-df": ["dedup", "DOCS", "--out", "OUT", "--max-df", "0.2", *BANDED],
+    "annotate-components": ["dedup", "DOCS", "--out", "OUT", "--annotate", "--cluster", "components", *BANDED],
+    "simhash": ["dedup", "DOCS", "--out", "OUT", "--measure", "simhash", "--distance", "3"],
+    "probes": ["dedup", "DOCS", "--out", "OUT", "--probes", "2", "--save-signatures", *BANDED],
+    "estimate": ["dedup", "DOCS", "--out", "OUT", "--verify", "estimate", *BANDED],
+    "then": ["dedup", "DOCS", "--out", "OUT", "--then", "cosine:vector:0.9", *BANDED],
+    "hot": ["dedup", "DOCS", "--out", "OUT", "--max-bucket", "4", *BANDED],
+    "saved": ["dedup", "SAVED", "--out", "OUT", "--threshold", "0.9", "--save-signatures"],
+    "overwrite": ["dedup", "DOCS", "--out", "OUT", "--overwrite"],
+    "pairs": ["pairs", "DOCS", "--out", "OUT", *BANDED],
+    "pairs-expanded": ["pairs", "DOCS", "--out", "OUT", "--expand-exact"],
+    "containment": ["pairs", "DOCS", "--out", "OUT", "--relation", "containment"],
+    "pairs-of-saved": ["pairs", "SAVED", "--out", "OUT"],
+}
+RESTARTED: dict[str, list[str]] = {
+    "sketch": ["sketch", "DOCS", "--out", "OUT", "--max-df", "0.2"],
+    "merge": ["merge", "SKETCH", "SKETCH", "--out", "OUT"],
+}
+"""Commands that are not resumed but started again."""
+QUICK = ("save-signatures", "max-df", "annotate-components", "simhash", "then", "overwrite", "pairs", "containment")
+"""Those of which the quick form takes some points; the full form takes all of all."""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """900 documents in three files: exact and near duplicates, repeated sources, vectors; a saved run and signatures."""
+    folder = tmp_path_factory.mktemp("kills")
+    rng = np.random.default_rng(5)
+    (folder / "docs").mkdir()
+    words = np.array([f"word{i}" for i in range(400)])
+    texts = [" ".join(rng.choice(words, 30)) for _ in range(600)]
+    texts += [f"{text} and more" for text in texts[:200]] + texts[200:300]
+    vectors = rng.normal(size=(300, 8)).astype(np.float32)
+    for part in range(3):
+        rows = slice(part * 300, part * 300 + 300)
+        columns = {
+            "id": [f"d{i}" for i in range(900)][rows],
+            "text": [*texts[rows][:-1], None],
+            "source": [f"s{i % 280}" for i in range(900)][rows],
+            "vector": list(vectors),
+        }
+        pq.write_table(pa.table(columns), folder / "docs" / f"part-{part}.parquet")
+    names = {"DOCS": str(folder / "docs"), "SAVED": str(folder / "saved"), "SKETCH": str(folder / "sketch.arrow")}
+    nearkin("dedup", names["DOCS"], "--out", names["SAVED"], "--save-signatures", *BANDED)
+    nearkin("sketch", names["DOCS"], "--out", names["SKETCH"])
+    return names
+
+
+def nearkin(*line: str) -> None:
+    ended = subprocess.run([sys.executable, "-m", "nearkin", *line], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def tried(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
+    folder.mkdir(parents=True, exist_ok=True)
+    line = [sys.executable, "-m", "tests.killing", str(folder)]
+    ended = subprocess.run(line, input=json.dumps(case), capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+def case_of(line: list[str], corpus: dict[str, str], again: list[list[str]], full: bool, **other: Any) -> dict[str, Any]:
+    points = {"points": None, "last": 0} if full else {"points": 3, "last": 1}
+    return {"line": [corpus.get(word, word) for word in line], "again": again, **points, **other}
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in CASES])
+def test_a_run_that_is_killed_anywhere_can_be_resumed(name: str, corpus: dict[str, str], tmp_path: Path, full: bool) -> None:
+    other = {"before": [corpus.get(word, word) for word in CASES["dedup"]]} if name == "overwrite" else {}
+    again = [["--resume"], []] if name == "overwrite" else [["--resume"]]
+    found = tried(tmp_path, case_of(CASES[name], corpus, again, full, **other))
+    assert found["operations"] > 10
+    assert found["failures"] == []
+
+
+@pytest.mark.parametrize("name", RESTARTED)
+def test_a_killed_command_can_be_started_again(name: str, corpus: dict[str, str], tmp_path: Path, full: bool) -> None:
+    """What it left is not in the way. Where the output was complete, --overwrite is needed."""
+    made = ["out", "out.cut.arrow"] if name == "sketch" else ["out"]
+    found = tried(tmp_path, case_of(RESTARTED[name], corpus, [["--overwrite"]], full, made=made))
+    assert found["failures"] == []
