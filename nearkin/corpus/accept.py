@@ -82,6 +82,15 @@ def content_type(columns: Columns) -> pa.DataType:
     return TOKENS if columns.tokens else pa.large_string()
 
 
+def no_documents(columns: Columns) -> pa.RecordBatch:
+    """Returns a batch without rows."""
+    kinds = {columns.content: content_type(columns)}
+    if columns.id is not None:
+        kinds[ID] = pa.large_string()
+    kinds.update(dict.fromkeys(map(riding, columns.extra), pa.large_string()))
+    return pa.record_batch([pa.array([], kind) for kind in kinds.values()], list(kinds))
+
+
 def raw_prefix(value: object) -> str:
     """The first characters of what stood there, as text."""
     if isinstance(value, bytes | bytearray | memoryview):

@@ -1,5 +1,6 @@
 """Parquet and Arrow IPC: batches of columns."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -8,18 +9,24 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from nearkin.corpus.accept import check_rows
-from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.accept import check_rows, no_documents
+from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, WHOLE_FILE, Columns
 from nearkin.corpus.files import InputFile
-from nearkin.corpus.formats import Piece, fresh_name
+from nearkin.corpus.formats import Piece, UntilDamage, fresh_name, one_line
+from nearkin.corpus.parquet_pages import READ_BUFFER, dictionary_bytes, largest_page, longest_stored_value
 from nearkin.corpus.values import unfolded_sizes
+from nearkin.errors import RunError
 from nearkin.threads import ordered_map
 
 LONG = 64
 DECODERS = 2
 AHEAD = 128 << 20
-READ_BUFFER = 1 << 20
-"""Bytes of a column that are read at a time; without it, a column of a row group is read whole before it is decoded."""
+LONG_VALUE = 1 << 19
+"""Bytes of a value from which a column stays a dictionary until its rows are known; shorter ones only make batches smaller."""
+UNFOLDED_BATCH = 4 * BATCH_BYTES
+"""Bytes that a batch may take if each of its rows had the longest value of a dictionary."""
+PAGE_SHARE = 8
+"""A page may unfold into so many times the bytes of a document."""
 
 
 def pieces(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whole: bool) -> Iterator[Piece]:
@@ -76,6 +83,15 @@ def _split_by_size(first: int, batch: pa.RecordBatch, sizes: np.ndarray) -> Iter
         start = end
 
 
+def _in_types_of(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns a batch without the dictionaries that only reading made."""
+    if batch.schema.types == schema.types:
+        return batch
+    return pa.record_batch(
+        [column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)], batch.schema.names
+    )
+
+
 class TableWriter:
     """Writes record batches through a writer that is made when the first one tells the schema."""
 
@@ -85,7 +101,7 @@ class TableWriter:
         self._writer: Any = None
 
     def select(self, whole: pa.RecordBatch, keep: np.ndarray, added: pa.RecordBatch | None) -> pa.RecordBatch:
-        batch = rows_of(whole, keep)
+        batch = _in_types_of(self._schema, rows_of(whole, keep))
         if added is not None:
             taken = set(batch.schema.names)
             for name in added.schema.names:
@@ -150,31 +166,118 @@ def row_groups(metadata: pq.FileMetaData, start: int) -> Iterator[RowGroup]:
         first += facts.num_rows
 
 
-def decoded_batches(
-    source: Any, metadata: pq.FileMetaData, group: RowGroup, columns: list[str] | None
-) -> Iterator[pa.RecordBatch]:
-    """A row group in batches; through a reader of its own, so that several may be decoded at a time."""
-    size = max(1, min(BATCH_ROWS, group.rows * BATCH_BYTES // max(group.bytes, 1)))
-    reader = pq.ParquetFile(source, metadata=metadata, buffer_size=READ_BUFFER)
-    yield from reader.iter_batches(size, [group.number], columns, use_threads=False)
+def _damaged(group: RowGroup, row: int, damage: Exception, columns: Columns) -> Piece:
+    """The rejection of what cannot be read of a row group."""
+    end = group.first + group.rows
+    reason = f"unreadable: rows {row} to {end - 1} (row group {group.number}): {one_line(damage)}"
+    return Piece(np.empty(0, np.int64), no_documents(columns), [(WHOLE_FILE, reason, "")], end)
 
 
-def _numbered(
-    groups: list[RowGroup], decoded: Iterator[Iterable[pa.RecordBatch]], start: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    for group, batches in zip(groups, decoded, strict=True):
-        first = group.first
-        for batch in batches:
-            skipped = min(max(start - first, 0), len(batch))
-            yield from split(first + skipped, batch.slice(skipped))
-            first += len(batch)
+class _GroupReader:
+    """Decodes the row groups of a file in bounded batches.
+
+    Args:
+        source: The open file.
+        metadata: Its footer.
+        columns: What the run reads.
+        whole: Whether all columns are decoded.
+    """
+
+    def __init__(self, source: Any, metadata: pq.FileMetaData, columns: Columns, whole: bool) -> None:
+        self._source = source
+        self._metadata = metadata
+        self._names = None if whole else list(columns.all)
+        self._page_limit = PAGE_SHARE * columns.document_limit
+
+    def batches(self, group: RowGroup, ahead: int) -> tuple[Iterable[pa.RecordBatch], UntilDamage[pa.RecordBatch]]:
+        """Returns a row group's batches, the first `ahead` bytes of them decoded already, and what says of a damage."""
+        until = UntilDamage(self._decoded(group))
+        batches = iter(until)
+        taken: list[pa.RecordBatch] = []
+        size = 0
+        while size < ahead and (batch := next(batches, None)) is not None:
+            taken.append(batch)
+            size += batch.nbytes
+        return itertools.chain(taken, batches), until
+
+    def _decoded(self, group: RowGroup) -> Iterator[pa.RecordBatch]:
+        size, in_dictionaries = self._batch_size(group)
+        # a reader of its own, so that several groups may be decoded at a time
+        reader = pq.ParquetFile(
+            self._source,
+            metadata=self._metadata,
+            buffer_size=READ_BUFFER,
+            read_dictionary=in_dictionaries,
+            page_checksum_verification=True,
+        )
+        rows = 0
+        for batch in reader.iter_batches(size, [group.number], self._names, use_threads=False):
+            rows += len(batch)
+            if rows > group.rows:
+                break
+            yield batch
+        if rows != group.rows:
+            raise ValueError(f"the footer says that it has {group.rows} rows, and it has {'more' if rows else 'none'}")
+
+    def _batch_size(self, group: RowGroup) -> tuple[int, list[str]]:
+        """Returns the rows of a batch, and the columns that are kept as dictionaries, for their values are too long to repeat.
+
+        Raises:
+            ValueError: If a page is too large to be decompressed.
+        """
+        size = max(1, min(BATCH_ROWS, group.rows * BATCH_BYTES // max(group.bytes, 1)))
+        facts = self._metadata.row_group(group.number)
+        in_dictionaries = []
+        for at in range(facts.num_columns):
+            chunk, column = facts.column(at), self._metadata.schema.column(at)
+            self._require_small_pages(chunk)
+            if self._names is not None and chunk.path_in_schema.split(".")[0] not in self._names:
+                continue
+            longest = max(column.length, self._longest_value(group, chunk, column, size))
+            if longest > LONG_VALUE and _is_flat_text(column):
+                in_dictionaries.append(chunk.path_in_schema)
+            else:
+                size = max(1, min(size, UNFOLDED_BATCH // max(longest, 1)))
+        return size, in_dictionaries
+
+    def _require_small_pages(self, chunk: pq.ColumnChunkMetaData) -> None:
+        # what a remote footer says of sizes is believed: to look at each page would be to fetch the file twice
+        local = not isinstance(self._source, pa.PythonFile)
+        largest = largest_page(self._source, chunk) if local else 0
+        if largest > self._page_limit:
+            raise ValueError(
+                f"a page of column {chunk.path_in_schema!r} unfolds into {largest:,} bytes, more than the {self._page_limit:,} "
+                "that --memory leaves room for"
+            )
+
+    def _longest_value(self, group: RowGroup, chunk: pq.ColumnChunkMetaData, column: Any, size: int) -> int:
+        """Returns the bytes of the longest value that a dictionary may repeat; 0 if no batch of this size can grow by it."""
+        if not (chunk.has_dictionary_page and _is_flat_text(column)):
+            return 0
+        local = not isinstance(self._source, pa.PythonFile)
+        most = dictionary_bytes(self._source, chunk) if local else chunk.total_uncompressed_size
+        if most * size <= UNFOLDED_BATCH:
+            return 0
+        return longest_stored_value(self._source, self._metadata, group.number, chunk.path_in_schema)
+
+
+def _is_flat_text(column: Any) -> bool:
+    return column.physical_type == "BYTE_ARRAY" and column.max_repetition_level == 0 and "." not in column.path
+
+
+def _rows_of_group(group: RowGroup, batches: Iterable[pa.RecordBatch], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    first = group.first
+    for batch in batches:
+        skipped = min(max(start - first, 0), len(batch))
+        yield from split(first + skipped, batch.slice(skipped))
+        first += len(batch)
 
 
 class Parquet:
-    """Columnar files, read by row group.
+    """Columnar files, read by row group. One that is damaged costs its own rows, from the damage on.
 
     Args:
-        ahead: Bytes up to which a row group is decoded as a whole, two at a time; larger ones are streamed.
+        ahead: Bytes up to which a row group is decoded ahead, two at a time.
     """
 
     def __init__(self, ahead: int = AHEAD) -> None:
@@ -187,18 +290,40 @@ class Parquet:
     def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
         with file.open() as source, pq.ParquetFile(source) as parquet:
             groups = list(row_groups(parquet.metadata, start))
-            names = None if whole else list(columns.all)
+            reader = _GroupReader(source, parquet.metadata, columns, whole)
+            in_threads = all(group.bytes <= self._ahead for group in groups)
+            decoded = (
+                ordered_map(lambda group: reader.batches(group, self._ahead), groups, DECODERS, 0)
+                if in_threads
+                else (reader.batches(group, 0) for group in groups)
+            )
+            for group, (batches, until) in zip(groups, decoded, strict=True):
+                row = max(group.first, start)
+                for piece in pieces(_rows_of_group(group, batches, start), columns, whole):
+                    row = piece.next_row
+                    yield piece
+                if until.damage is not None:
+                    if whole:
+                        self._require_no_documents(file, parquet.metadata, columns, group, row, until.damage)
+                    yield _damaged(group, row, until.damage, columns)
 
-            def decode(group: RowGroup) -> list[pa.RecordBatch]:
-                return list(decoded_batches(source, parquet.metadata, group, names))
+    @staticmethod
+    def _require_no_documents(
+        file: InputFile, metadata: pq.FileMetaData, columns: Columns, group: RowGroup, row: int, damage: Exception
+    ) -> None:
+        """A row that is a document must be copied. It cannot be if another column than those of the run is damaged.
 
-            if any(group.bytes > self._ahead for group in groups):
-                done: Iterator[Iterable[pa.RecordBatch]] = (
-                    decoded_batches(source, parquet.metadata, group, names) for group in groups
-                )
-            else:
-                done = ordered_map(decode, groups, DECODERS, 0)
-            yield from pieces(_numbered(groups, done, start), columns, whole)
+        Raises:
+            RunError: If the run's columns of the rows that cannot be copied can be read.
+        """
+        with file.open() as source:
+            batches, _ = _GroupReader(source, metadata, columns, whole=False).batches(group, 0)
+            readable = group.first + sum(map(len, batches))
+        if readable > row:
+            raise RunError(
+                f"cannot copy rows {row} to {readable - 1} of {file.path}: a column that the run did not read is damaged "
+                f"({one_line(damage)}); drop that column from the file, or leave the file out"
+            )
 
     def writer(self, file: InputFile, target: str) -> TableWriter:
         with file.open() as source, pq.ParquetFile(source) as parquet:

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.accept import content_type
+from nearkin.corpus.accept import no_documents
 from nearkin.corpus.arrays import JsonArray, holds_array
-from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, ID, WHOLE_FILE, Batch, Columns, Rejected, riding
+from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, WHOLE_FILE, Batch, Columns, Rejected
 from nearkin.corpus.columnar import AHEAD, ArrowIpc, Parquet, pieces, split
 from nearkin.corpus.delimited import Delimited
 from nearkin.corpus.discovery import Selection, Skipped, find_files
 from nearkin.corpus.files import FileStatus, InputFile
-from nearkin.corpus.formats import UNREADABLE, Format, Piece
+from nearkin.corpus.formats import UNREADABLE, Format, Piece, one_line
 from nearkin.corpus.lines import JsonLines
 from nearkin.corpus.names import shown_path
 from nearkin.corpus.plain import PlainText
@@ -165,9 +165,9 @@ class FileCorpus:
             raise
         except UNREADABLE as error:
             self.require_unchanged(number)
-            reason = f"unreadable{f' from row {row}' if row else ''}: {_one_line(error)}"
+            reason = f"unreadable{f' from row {row}' if row else ''}: {one_line(error)}"
             self._refuse(file, [(WHOLE_FILE, reason, "")])
-            yield Piece(np.empty(0, np.int64), _no_documents(columns), [(WHOLE_FILE, reason, "")], row + 1)
+            yield Piece(np.empty(0, np.int64), no_documents(columns), [(WHOLE_FILE, reason, "")], row + 1)
         except KeyError as error:
             raise UsageError(f"{file.path} has no column {error}") from error
         self.require_unchanged(number)
@@ -200,19 +200,6 @@ class FileCorpus:
         """Compares every file with what it was when it was first read; raises as `require_unchanged`."""
         for number in range(len(self.files)):
             self.require_unchanged(number)
-
-
-def _one_line(error: BaseException) -> str:
-    text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-    return " ".join(text.split())[:200]
-
-
-def _no_documents(columns: Columns) -> pa.RecordBatch:
-    kinds = {columns.content: content_type(columns)}
-    if columns.id is not None:
-        kinds[ID] = pa.large_string()
-    kinds.update(dict.fromkeys(map(riding, columns.extra), pa.large_string()))
-    return pa.record_batch([pa.array([], kind) for kind in kinds.values()], list(kinds))
 
 
 def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:

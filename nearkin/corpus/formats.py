@@ -32,22 +32,32 @@ UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
 
 
 class UntilDamage(Generic[Item]):
-    """Items that are read from a file, up to where it is damaged; the error waits until what was read is passed on."""
+    """Items that are read from a file, up to where it is damaged; the error waits until what was read is passed on.
+
+    Attributes:
+        damage: The error that ended the reading, if one did.
+    """
 
     def __init__(self, items: Iterator[Item]) -> None:
         self._items = items
-        self._damage: Exception | None = None
+        self.damage: Exception | None = None
 
     def __iter__(self) -> Iterator[Item]:
         try:
             yield from self._items
         except UNREADABLE as error:
-            self._damage = error
+            self.damage = error
 
     def raise_damage(self) -> None:
         """Raises the error that ended the reading, if one did."""
-        if self._damage is not None:
-            raise self._damage
+        if self.damage is not None:
+            raise self.damage
+
+
+def one_line(error: BaseException) -> str:
+    """Returns what an error says, in a line."""
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return " ".join(text.split())[:200]
 
 
 class Writer(Protocol):

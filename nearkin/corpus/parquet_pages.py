@@ -1,0 +1,134 @@
+"""What the pages of a parquet file unfold into, told by their headers before anything is decompressed.
+
+A page is decompressed whole, and a value of a dictionary may stand in every row: neither is bounded by the size of the file,
+and what the footer says of sizes need not be true. Headers are structs in Thrift's compact protocol (`PageHeader` of
+parquet-format).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nearkin.corpus.values import as_bytes, stored_values
+
+HEADER = 512
+LONGEST_HEADER = 1 << 20
+"""Bytes of a header with its statistics, at most."""
+UNCOMPRESSED, COMPRESSED = 2, 3
+"""Fields of a header."""
+TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
+
+
+def largest_page(source: Any, chunk: pq.ColumnChunkMetaData) -> int:
+    """Returns the bytes that the largest page of a column of a row group is decompressed into.
+
+    Raises:
+        ValueError: If a header cannot be read.
+    """
+    return max(_page_sizes(source, chunk), default=0)
+
+
+def dictionary_bytes(source: Any, chunk: pq.ColumnChunkMetaData) -> int:
+    """Returns the bytes of a column's dictionary in a row group."""
+    return next(_page_sizes(source, chunk), 0)
+
+
+def _page_sizes(source: Any, chunk: pq.ColumnChunkMetaData) -> Iterator[int]:
+    at = chunk.dictionary_page_offset or chunk.data_page_offset
+    end = min(at + chunk.total_compressed_size, source.size())
+    while at < end:
+        fields, length = _header(source, at)
+        uncompressed, compressed = (fields.get(name) for name in (UNCOMPRESSED, COMPRESSED))
+        if uncompressed is None or compressed is None or compressed < 0:
+            raise ValueError(f"the header of the page at byte {at} has no size")
+        yield uncompressed
+        at += length + compressed
+
+
+def _header(source: Any, at: int) -> tuple[dict[int, int], int]:
+    for size in (HEADER, LONGEST_HEADER):
+        reader = _CompactReader(source.read_at(size, at))
+        try:
+            return reader.integers_of_struct(), reader.at
+        except IndexError:
+            continue
+    raise ValueError(f"the page at byte {at} has no header, or one of more than {LONGEST_HEADER:,} bytes")
+
+
+class _CompactReader:
+    """Reads Thrift's compact protocol.
+
+    Attributes:
+        at: The number of bytes that were read.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+
+    def integers_of_struct(self) -> dict[int, int]:
+        """Returns the fields of a struct that are whole numbers; skips all others.
+
+        Raises:
+            IndexError: If the data ends before the struct does.
+            ValueError: If the data is not of this protocol.
+        """
+        fields: dict[int, int] = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._zigzag()
+            kind = head & 0x0F
+            if BYTE < kind < DOUBLE:
+                fields[number] = self._zigzag()
+            else:
+                self._skip(kind)
+        return fields
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while (byte := self._byte()) & 0x80:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        return value | byte << shift
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def _skip(self, kind: int) -> None:
+        if kind in (TRUE, FALSE):
+            return
+        if kind == BYTE:
+            self.at += 1
+        elif kind < DOUBLE:
+            self._varint()
+        elif kind == DOUBLE:
+            self.at += 8
+        elif kind == BINARY:
+            length = self._varint()
+            self.at += length
+        elif kind == STRUCT:
+            self.integers_of_struct()
+        else:
+            raise ValueError("a page header has a field that parquet does not have")
+        if self.at > len(self._data):
+            raise IndexError
+
+
+def longest_stored_value(source: Any, metadata: pq.FileMetaData, group: int, name: str) -> int:
+    """Returns the bytes of the longest value in the dictionary of a text column; 0 if it has none."""
+    reader = pq.ParquetFile(source, metadata=metadata, read_dictionary=[name], buffer_size=READ_BUFFER)
+    for batch in reader.iter_batches(1, [group], [name], use_threads=False):
+        stored, _ = stored_values(batch.column(0))
+        return int(pc.max(pc.binary_length(as_bytes(stored))).as_py() or 0)
+    return 0
+
+
+READ_BUFFER = 1 << 20
+"""Bytes of a column that are read at a time; without it, a column of a row group is read whole before it is decoded."""

@@ -1,0 +1,256 @@
+"""Small files that unfold into much, and parquet files that are damaged in places."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.corpus import Columns, FileCorpus, TableCorpus, write_kept
+from nearkin.corpus.batches import document_limit
+from nearkin.engine.progress import Silent
+from nearkin.engine.settings import Settings
+from nearkin.errors import RunError
+from nearkin.jobs import Job, dedup_job
+
+LIMIT = 100_000
+SMALL = Columns(document_limit=LIMIT)
+
+
+def read(path: Path, columns: Columns = SMALL) -> tuple[list[tuple[int, str]], list[Any]]:
+    texts, rejected = [], []
+    for batch in FileCorpus.open([str(path)]).batches(columns):
+        texts += list(zip(batch.rows.tolist(), batch.documents["text"].to_pylist(), strict=True))
+        rejected += batch.rejected
+    return texts, rejected
+
+
+def write_parquet(path: Path, groups: int = 5, rows: int = 10, **options: Any) -> pa.Table:
+    texts = [f"document {at} {'x' * 50}" for at in range(groups * rows)]
+    table = pa.table({"text": texts, "other": [text[::-1] for text in texts]})
+    pq.write_table(table, path, row_group_size=rows, use_dictionary=False, compression="none", **options)
+    return table
+
+
+def damage_column(path: Path, group: int, column: int) -> None:
+    """Makes the header of the first page of a column of a row group unreadable."""
+    chunk = pq.ParquetFile(path).metadata.row_group(group).column(column)
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset : chunk.data_page_offset + 4] = b"\xff\xff\xff\xff"
+    path.write_bytes(data)
+
+
+def test_a_damaged_row_group_costs_its_own_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = write_parquet(path)
+    damage_column(path, 2, 0)
+    texts, rejected = read(path)
+    want = [at for at in range(50) if not 20 <= at < 30]
+    assert texts == [(at, table["text"][at].as_py()) for at in want]
+    assert [entry.reason.startswith("unreadable: rows 20 to 29 (row group 2): ") for entry in rejected] == [True]
+    corpus = FileCorpus.open([str(path)])
+    (tmp_path / "out").mkdir()
+    write_kept(corpus, SMALL, np.ones(40, bool), tmp_path / "out")
+    assert pq.read_table(tmp_path / "out" / "a.parquet").equals(table.take(want))
+
+
+def test_a_changed_byte_of_a_page_with_a_checksum_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_parquet(path, write_page_checksum=True)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"document 25 ", b"document 99 "))
+    texts, rejected = read(path)
+    assert [at for at, _ in texts] == [at for at in range(50) if not 20 <= at < 30]
+    assert "CRC checksum" in rejected[0].reason
+
+
+def test_a_damaged_column_that_is_only_copied_is_an_error_with_the_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_parquet(path, write_page_checksum=True)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b" 52 tnemucod"[::1], b" 99 tnemucod"))
+    with pytest.raises(RunError, match=r"cannot copy rows 20 to 29 of .*a\.parquet: .*drop that column"):
+        dedup_job(Job((str(path),), tmp_path / "out", SMALL, Settings()), Silent())
+
+
+def test_reading_goes_on_behind_a_damaged_row_group(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_parquet(path)
+    damage_column(path, 2, 0)
+    for start in (0, 19, 20, 30, 45):
+        rows = [row for batch in FileCorpus.open([str(path)]).batches(SMALL, start=(0, start)) for row in batch.rows.tolist()]
+        assert rows == [at for at in range(start, 50) if not 20 <= at < 30]
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "table"])
+@pytest.mark.parametrize("role", ["text", "id", "source"])
+def test_a_dictionary_is_not_unfolded_beyond_the_limit(form: str, role: str, tmp_path: Path) -> None:
+    """Rows that stand for more than a document may have are rejected, the others are read."""
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 2], pa.int32()), pa.array(["fine", "x" * (LIMIT + 1), "also"]))
+    plain = pa.array(["a", "b", "c", "d"])
+    table = pa.table({"text": values if role == "text" else plain, "other": plain if role == "text" else values})
+    columns = Columns(id="other" if role == "id" else None, extra=("other",) if role == "source" else (), document_limit=LIMIT)
+    if form == "table":
+        corpus: Any = TableCorpus(table)
+    else:
+        path = tmp_path / f"a.{form}"
+        if form == "parquet":
+            pq.write_table(table, path)
+        else:
+            with pa.ipc.new_file(path, table.schema) as writer:
+                writer.write_table(table)
+        corpus = FileCorpus.open([str(path)])
+    batches = list(corpus.batches(columns))
+    assert [row for batch in batches for row in batch.rows.tolist()] == [0, 2, 3]
+    rejected = [entry for batch in batches for entry in batch.rejected]
+    assert [entry.row for entry in rejected] == [1]
+    assert "longer than 100,000 bytes" in rejected[0].reason
+
+
+@pytest.mark.parametrize("encode", [pa.Array.dictionary_encode, pc.run_end_encode])
+def test_an_encoded_column_of_more_than_two_gigabytes_is_read(encode: Any) -> None:
+    """Its rows stand for 2.4 GB, of which never more than some megabytes are unfolded at a time."""
+    values = encode(pa.array(["x" * 1_000_000] * 2))
+    places = np.zeros(2400, np.int32)
+    if pa.types.is_dictionary(values.type):
+        column = pa.DictionaryArray.from_arrays(places, values.dictionary)
+    else:
+        column = pa.RunEndEncodedArray.from_arrays(pa.array([2400], pa.int32()), values.values.slice(0, 1))
+    rows = 0
+    for batch in TableCorpus(pa.table({"text": column})).batches(Columns()):
+        assert batch.documents.nbytes <= 32 << 20
+        rows += len(batch.rows)
+    assert rows == 2400
+
+
+def write_repeated(path: Path, length: int, rows: int) -> None:
+    """One text in every row, by a dictionary; nothing in the file says that it is to be read as one."""
+    places = pa.array(np.zeros(rows, np.int32))
+    column = pa.DictionaryArray.from_arrays(places, pa.array(["x" * length]))
+    pq.write_table(pa.table({"text": column}), path, compression="zstd", store_schema=False)
+
+
+def test_a_parquet_dictionary_is_not_repeated_in_memory(tmp_path: Path) -> None:
+    write_repeated(tmp_path / "a.parquet", 600_000, 3000)
+    largest = rows = 0
+    corpus = FileCorpus.open([str(tmp_path / "a.parquet")])
+    before = pa.total_allocated_bytes()
+    for batch in corpus.batches(Columns()):
+        largest = max(largest, pa.total_allocated_bytes() - before)
+        rows += len(batch.rows)
+    assert rows == 3000
+    assert largest < 200 << 20
+    (tmp_path / "out").mkdir()
+    write_kept(corpus, Columns(), np.arange(3000) < 5, tmp_path / "out")
+    assert pq.read_schema(tmp_path / "out" / "a.parquet").field("text").type == pa.string()
+
+
+def test_a_page_that_unfolds_too_far_is_rejected_unread(tmp_path: Path) -> None:
+    table = pa.table({"text": ["x" * (9 * LIMIT)]})
+    pq.write_table(table, tmp_path / "a.parquet", compression="zstd", use_dictionary=False, write_statistics=False)
+    texts, rejected = read(tmp_path / "a.parquet")
+    assert texts == []
+    assert "a page of column 'text' unfolds into 900," in rejected[0].reason
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"text": "x", "deep": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "longer than 200,000 bytes"),
+        (b'{"text": "x", "deep": ' + b"[" * 2000 + b"]" * 2000 + b"}", "invalid JSON"),
+        (b'{"text": "x", "wide": [' + b"{}," * 60_000 + b"{}]}", "too many values"),
+        (b'{"text": "' + b"," * 90_000 + b'"}', ""),
+        (b'{"text": "' + b"x" * 100_001 + b'"}', "longer than 100,000 bytes"),
+    ],
+)
+def test_a_json_line_is_not_unfolded_beyond_the_limit(line: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "first"}\n' + line + b'\n{"text": "last"}\n')
+    texts, rejected = read(tmp_path / "a.jsonl")
+    assert [texts[0], texts[-1]] == [(0, "first"), (2, "last")]
+    assert len(texts) + len(rejected) == 3
+    assert [reason in entry.reason for entry in rejected] == [True] * bool(reason)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.parquet", "a.arrow"])
+def test_documents_larger_than_a_share_of_the_memory_are_rejected(name: str, tmp_path: Path) -> None:
+    """And stay so when the run is continued with more memory."""
+    limit = document_limit(512 << 20)
+    assert limit == 16 << 20
+    table = pa.table({"text": ["x" * (limit + 1), "small"]})
+    path = tmp_path / name
+    if name == "a.txt":
+        path.write_text(table["text"][0].as_py())
+    elif name == "a.jsonl":
+        path.write_text("".join(f'{{"text": "{text}"}}\n' for text in table["text"].to_pylist()))
+    elif name == "a.csv":
+        path.write_text("\n".join(["text", *table["text"].to_pylist()]))
+    elif name == "a.parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    texts, rejected = read(path, Columns().within(512 << 20))
+    assert [text for _, text in texts] == ([] if name == "a.txt" else ["small"])
+    assert [entry.row for entry in rejected] == [0]
+    assert "longer than 16,777,216 " in rejected[0].reason
+
+
+MEASURED = """
+    import resource, sys
+    from nearkin.corpus import Columns, FileCorpus
+    rows = rejected = 0
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for batch in FileCorpus.open([sys.argv[1]], ahead=(512 << 20) // 32).batches(Columns().within(512 << 20)):
+        rows += len(batch.rows)
+        rejected += len(batch.rejected)
+    print(rows, rejected, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+
+
+def line_of_gigabytes(path: Path) -> None:
+    block = b'{"text": "' + b"x" * (1 << 20)
+    with pa.CompressedOutputStream(str(path), "zstd") as sink:
+        sink.write(b'{"text": "first"}\n' + block)
+        for _ in range(800):
+            sink.write(block[10:])
+        sink.write(b'"}\n{"text": "last"}\n')
+
+
+def values_of_gigabytes(path: Path) -> None:
+    with pa.CompressedOutputStream(str(path), "zstd") as sink:
+        sink.write(b'{"text": "first"}\n{"text": "x", "wide": [' + b"{}," * 10_000_000 + b'{}]}\n{"text": "last"}\n')
+
+
+def dictionary_of_gigabytes(path: Path) -> None:
+    write_repeated(path, 900_000, 3000)
+
+
+def page_of_megabytes(path: Path) -> None:
+    table = pa.table({"text": ["x" * 200_000_000]})
+    pq.write_table(table, path, compression="zstd", use_dictionary=False, write_statistics=False)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "rows"),
+    [
+        (line_of_gigabytes, "a.jsonl.zst", "2 1"),
+        (values_of_gigabytes, "a.jsonl.zst", "2 1"),
+        (dictionary_of_gigabytes, "a.parquet", "3000 0"),
+        (page_of_megabytes, "a.parquet", "0 1"),
+    ],
+)
+def test_a_small_hostile_file_takes_no_more_than_the_memory_bound(make: Any, name: str, rows: str, tmp_path: Path) -> None:
+    make(tmp_path / name)
+    assert (tmp_path / name).stat().st_size < 200_000
+    command = [sys.executable, "-c", textwrap.dedent(MEASURED), str(tmp_path / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    *counted, megabytes = done.stdout.split()
+    assert " ".join(counted) == rows
+    assert int(megabytes) < 300
