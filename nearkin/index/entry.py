@@ -97,6 +97,17 @@ class Postings(NamedTuple):
     """int64 (keys + 1,)"""
 
 
+class PostingPortion(NamedTuple):
+    """Some postings of a store, each with the bucket that holds it."""
+
+    keys: np.ndarray
+    """uint64 (n,): the buckets."""
+    words: np.ndarray
+    """int64 (n,): the postings."""
+    place: Any
+    """Where the next portion begins, as the store counts; None behind the last one."""
+
+
 class Written(NamedTuple):
     """A document, and `keys`, uint64 (b,), of the buckets that it stands in, goes to, or leaves."""
 

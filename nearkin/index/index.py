@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from random import random
 from threading import RLock
 from typing import Any, NamedTuple, Self, TypeGuard, TypeVar
 from weakref import finalize
@@ -48,6 +49,7 @@ from nearkin.index.searching import Decision, Searcher
 from nearkin.index.settings import IndexSettings
 from nearkin.index.store import PORTION, Store
 from nearkin.index.stores.memory import MemoryStore
+from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.measures import Measure, Request, measure_of
 from nearkin.measures.base import stored_of
@@ -296,6 +298,8 @@ class Index:
                 self.look()
             else:
                 self._cache.clear()
+                # who has met another step comes again at a time of its own, so that the two do not meet once more
+                time.sleep(random() * PAUSE * attempt / TRIES)
         raise AssertionError("the last attempt returns or raises")
 
     # -- upsert
@@ -848,6 +852,8 @@ class Index:
             ClockError: If the clock of this process is not plausible; nothing is deleted.
         """
         self._look_around()
+        if isinstance(self.store, ShardedStore):
+            self.store.sweep_strays()
         times = [ttl for ttl in (self.settings.bucket_ttl, self.settings.record_ttl) if ttl is not None]
         if times:
             self._clocks.require_plausible(min(times), trust_clock)

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nearkin.index.entry import Changes, Entry, Event, Postings
+from nearkin.index.entry import Changes, Entry, Event, PostingPortion, Postings
 from nearkin.index.move import Move, News
 
 LOG_KEPT = 100_000
@@ -140,6 +140,16 @@ class Store(Protocol):
         Args:
             before: Seconds of the clock.
             posted: Whether only documents that stand in buckets are yielded.
+        """
+
+    def posting_portion(self, place: Any, most: int) -> PostingPortion:
+        """Returns some of the postings that were entered on their own (`Changes.entering`), as those of shards are.
+
+        Others are stored with their documents, or may be left out. Postings that come or go meanwhile may be left out, too.
+
+        Args:
+            place: Where to begin: the place of the portion before; None for the beginning.
+            most: About how many postings to return.
         """
 
     def times(self) -> list[float]:

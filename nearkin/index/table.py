@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from nearkin.index import kernels
-from nearkin.index.entry import Entry, Postings
+from nearkin.index.entry import Entry, PostingPortion, Postings
 
 LEAST_SLOTS, LEAST_NODES = 1 << 12, 1 << 12
 
@@ -58,6 +58,19 @@ class BucketTable:
         if len(words):
             kernels.fill_postings(places, self._slots, self._nodes, offsets, words)
         return Postings(words, offsets)
+
+    def portion(self, place: int, slots: int) -> PostingPortion:
+        """Returns the postings of some slots.
+
+        Args:
+            place: The first slot. A table that has grown since the portion before deals its keys out to other slots.
+            slots: The number of slots.
+        """
+        some = self._slots[place : place + slots]
+        keys = some[some[:, kernels.SIZE] > 0, kernels.KEY].view(np.uint64)
+        found = self.look_up(keys)
+        end = place + slots
+        return PostingPortion(np.repeat(keys, np.diff(found.offsets)), found.words, end if end < len(self._slots) else None)
 
     def append(self, keys: np.ndarray, word: int) -> None:
         """One posting into the bucket of each key, uint64 (b,)."""

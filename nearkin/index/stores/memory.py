@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nearkin.errors import MovedError, RacedError
-from nearkin.index.entry import Changes, Entry, Event, Postings
+from nearkin.index.entry import Changes, Entry, Event, PostingPortion, Postings
 from nearkin.index.move import CLOSING, COPYING, Move, News
 from nearkin.index.store import LOG_KEPT, PORTION
 from nearkin.index.stores.packing import pack_entry, sighted, unpack_entry, unpack_head
@@ -216,6 +216,10 @@ class MemoryStore:
             row = self._rows.get(ref)
             if row is not None:
                 yield unpack_head(ref, row)
+
+    def posting_portion(self, place: Any, most: int) -> PostingPortion:
+        with self._lock:
+            return self.table.portion(place or 0, most)
 
     def times(self) -> list[float]:
         return []

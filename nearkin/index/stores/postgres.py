@@ -19,7 +19,7 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.entry import Changes, Entry, Event, Postings, content_size
+from nearkin.index.entry import Changes, Entry, Event, PostingPortion, Postings, content_size
 from nearkin.index.move import CLOSING, COPYING, Move, News
 from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
 
@@ -512,6 +512,16 @@ class PostgresStore:
         while rows := self._portion(query, {"last": last}):
             last = rows[-1][0]
             yield from (name for (name,) in rows)
+
+    def posting_portion(self, place: Any, most: int) -> PostingPortion:
+        query = (
+            f"SELECT key, word FROM {self._s}.postings WHERE (key, word) > (%s::bigint, %s::bigint) ORDER BY key, word LIMIT %s"
+        )
+        with self._reading() as run:
+            rows = run.execute(query, (*(place or (-(2**63), 0)), most)).fetchall()
+        found = np.array(rows, np.int64).reshape(-1, 2)
+        last = rows[-1] if len(rows) == most else None
+        return PostingPortion(np.ascontiguousarray(found[:, 0]).view(np.uint64), found[:, 1], last)
 
     def times(self) -> list[float]:
         with self._reading() as run:

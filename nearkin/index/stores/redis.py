@@ -26,7 +26,7 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, Postings, content_size
+from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, PostingPortion, Postings, content_size
 from nearkin.index.move import Move, News
 from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.eviction import require_no_eviction
@@ -594,6 +594,19 @@ class RedisStore:
             yield from self._heads([ref for ref, _ in due])
             if 2 * len(due) < len(rows):
                 return
+
+    def posting_portion(self, place: Any, most: int) -> PostingPortion:
+        with self._failing():
+            cursor, names = self._client.scan(place or 0, match=_literal(self._key("b:")) + b"*", count=max(1, most // GROUP))
+            pipe = self._client.pipeline(transaction=False)
+            for name in names:
+                pipe.hgetall(name)
+            held: dict[bytes, bytes] = {}
+            for some in pipe.execute():
+                held |= some
+        sizes = [len(words) // WORD.size for words in held.values()]
+        keys = np.repeat(np.frombuffer(b"".join(held), "<u8"), sizes)
+        return PostingPortion(keys, np.frombuffer(b"".join(held.values()), "<i8"), cursor or None)
 
     def times(self) -> list[float]:
         with self._failing():

@@ -26,9 +26,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
-from nearkin.index.entry import TOUCHED, Changes, Entry, Event, Postings, Standing, Written
+from nearkin.index.entry import TOUCHED, Changes, Entry, Event, PostingPortion, Postings, Standing, Written
 from nearkin.index.move import CLOSING, Move, News
 from nearkin.index.store import Store
+from nearkin.index.strays import StraySweeper, sweep_quietly
 
 T = TypeVar("T")
 log = logging.getLogger("nearkin.shards")
@@ -45,6 +46,7 @@ class ShardedStore:
         if len(shards) < 2:
             raise UsageError(f"{len(shards)} stores are no shards; give at least two URLs, or one as text")
         self.shards = list(shards)
+        self._sweeper = StraySweeper(self.shards, self.by_refs)
         self._pool = ThreadPoolExecutor(len(shards), thread_name_prefix="nearkin-shard")
 
     @property
@@ -343,6 +345,14 @@ class ShardedStore:
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
         parts = (shard.due(before, posted) for shard in self.shards)
         yield from heapq.merge(*parts, key=lambda entry: (entry.seen, entry.ref))
+
+    def posting_portion(self, place: Any, most: int) -> PostingPortion:
+        """Returns nothing: each shard is looked through by itself, by `sweep_strays`."""
+        return PostingPortion(np.empty(0, np.uint64), np.empty(0, np.int64), None)
+
+    def sweep_strays(self) -> None:
+        """Looks at the next portion of the postings of each shard, and deletes those whose documents stay away."""
+        sweep_quietly(self._sweeper)
 
     def times(self) -> list[float]:
         return [one for times in self._all(lambda _, shard: shard.times()) for one in times]

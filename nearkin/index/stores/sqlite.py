@@ -20,7 +20,18 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import numpy as np
 
 from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
-from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry, Event, Postings, Written, content_size
+from nearkin.index.entry import (
+    MEMBER,
+    MOST_SIZE,
+    REF_SHIFT,
+    Changes,
+    Entry,
+    Event,
+    PostingPortion,
+    Postings,
+    Written,
+    content_size,
+)
 from nearkin.index.move import CLOSING, COPYING, Move, News
 from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.table import BucketTable, enter
@@ -480,6 +491,18 @@ class SqliteStore:
         while rows[0][0] is not None:
             yield rows[0][0]
             rows = self._portion("SELECT MIN(scope) FROM entries WHERE scope > :last", {"last": rows[0][0]})
+
+    def posting_portion(self, place: Any, most: int) -> PostingPortion:
+        query = "SELECT ref, word, keys FROM loose WHERE ref > ? ORDER BY ref LIMIT ?"
+        # a row has about twenty postings
+        rows_at_once = max(1, most // 20)
+        with self._lock, self._failing():
+            rows = self._rows(query, (place or 0, rows_at_once))
+        keys = [np.frombuffer(blob, np.uint64) for _, _, blob in rows]
+        words = [np.full(len(some), word, np.int64) for some, (_, word, _) in zip(keys, rows, strict=True)]
+        nothing = PostingPortion(np.empty(0, np.uint64), np.empty(0, np.int64), None)
+        last = rows[-1][0] if len(rows) == rows_at_once else None
+        return PostingPortion(np.concatenate(keys), np.concatenate(words), last) if rows else nothing
 
     def times(self) -> list[float]:
         return []

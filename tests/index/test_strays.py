@@ -1,0 +1,141 @@
+"""Postings that an interrupted step over shards leaves behind are deleted in the background, and no others."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nearkin as nk
+from nearkin.errors import StoreError
+from nearkin.index.entry import REF_SHIFT, Changes
+from nearkin.index.index import Index
+from nearkin.index.stores.sharded import ShardedStore
+from nearkin.index.strays import AGE, StraySweeper
+from nearkin.index.upkeep import check
+from tests.index.conftest import corpus, empty_store
+
+
+class Seconds:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
+def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
+    urls = [str(empty_store(request.param, request, tmp_path)) for _ in range(2)]
+    with nk.Index.open(urls, threshold=0.7) as found:
+        found.upsert_many("a", corpus(60))
+        yield found
+
+
+def sweeper_of(index: Index, seconds: Seconds) -> StraySweeper:
+    assert isinstance(index.store, ShardedStore)
+    return StraySweeper(index.store.shards, index.store.by_refs, seconds)
+
+
+def sweep_all(sweeper: StraySweeper, seconds: Seconds) -> int:
+    """Twice through all buckets, with the time between that a stray must have been one."""
+    deleted = 0
+    for _ in range(2):
+        passed = [False] * len(sweeper._places)
+        while not all(passed):
+            deleted += sweeper.sweep()
+            passed = [there or place is None for there, place in zip(passed, sweeper._places, strict=True)]
+        seconds.now += AGE
+    return deleted + sweeper.sweep()
+
+
+def leave_strays(index: Index, refs: list[int]) -> np.ndarray:
+    """As a process that is killed after the postings and before the documents."""
+    assert isinstance(index.store, ShardedStore)
+    rng = np.random.default_rng(1)
+    keys = rng.integers(1, 2**63, (len(refs), 20), np.uint64)
+    entry = next(index.store.scan())
+    # some in buckets that others are in, too
+    keys[:, :3] = index.preparer.keys_of("a", [entry])[0][:3]
+    entering = [(ref << REF_SHIFT | 7, row) for ref, row in zip(refs, keys, strict=True)]
+    index.store._buckets(entering, [], Changes())
+    return keys
+
+
+def test_strays_are_swept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nearkin.index.strays.PORTION", 300)
+    assert check(index).sound
+    leave_strays(index, [10_000_001, 10_000_002])
+    assert check(index).stray == 40
+    seconds = Seconds()
+    # a document counts once for each portion that has buckets of it
+    assert sweep_all(sweeper_of(index, seconds), seconds) >= 2
+    assert check(index).sound
+    assert index.query("a", corpus(1)[0])
+
+
+def test_a_failed_step_over_shards_is_swept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second shard is gone when the documents are written, and when their postings are to be taken back."""
+    assert isinstance(index.store, ShardedStore)
+    store = index.store
+    records, withdraw = store._records, store._withdraw
+
+    def failing(changes: Changes) -> None:
+        raise StoreError("a shard is gone")
+
+    monkeypatch.setattr(store, "_records", failing)
+    monkeypatch.setattr(store, "_withdraw", lambda posted: None)
+    with pytest.raises(StoreError, match="repeated safely"):
+        index.upsert("a", "a document of which the postings alone will be there when all is over", "late")
+    monkeypatch.setattr(store, "_records", records)
+    monkeypatch.setattr(store, "_withdraw", withdraw)
+    assert check(index).stray > 0
+    seconds = Seconds()
+    sweep_all(sweeper_of(index, seconds), seconds)
+    assert check(index).sound
+    assert index.upsert("a", "a document of which the postings alone will be there when all is over", "late").kind == "new"
+
+
+def test_postings_of_a_step_that_is_under_way_stay(index: Index) -> None:
+    leave_strays(index, [10_000_001])
+    seconds = Seconds()
+    sweeper = sweeper_of(index, seconds)
+    for _ in range(20):
+        seconds.now += AGE / 50
+        assert sweeper.sweep() == 0
+    assert check(index).stray == 20
+
+
+def test_a_document_that_comes_while_it_is_swept_gets_its_postings_back(index: Index) -> None:
+    """It was away for long, and comes between the look at it and the deletion."""
+    seconds = Seconds()
+    sweeper = sweeper_of(index, seconds)
+    look_up = sweeper._look_up
+    leader = next(entry for entry in index.store.scan() if entry.posted)
+    looks = iter(range(1000))
+
+    def late(refs: list[int]) -> list:
+        found = look_up(refs)
+        return [None if entry is not None and entry.ref == leader.ref and next(looks) < 2 else entry for entry in found]
+
+    sweeper._look_up = late
+    sweeper.sweep()
+    seconds.now += AGE
+    sweeper._places = [None] * 2
+    sweeper.sweep()
+    assert check(index).sound
+
+
+def test_expiry_sweeps_strays(index: Index) -> None:
+    """A server expires from time to time, so nobody has to run a command."""
+    assert isinstance(index.store, ShardedStore)
+    leave_strays(index, [10_000_001])
+    seconds = Seconds()
+    index.store._sweeper._seconds = seconds
+    # as many portions as the database of Redis has, which other tests fill, too
+    for _ in range(100):
+        index.expire()
+        seconds.now += AGE
+        if check(index).sound:
+            break
+    assert check(index).sound
