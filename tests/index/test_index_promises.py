@@ -1,0 +1,107 @@
+"""Promises of docs/index.md and docs/security.md, each tried as its sentence says it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nearkin as nk
+from nearkin.errors import OutcomeUnknownError, StoreError
+from nearkin.index.move import MOVED, Move
+from nearkin.index.partial import fold, seal
+from nearkin.index.stores.postgres import PostgresStore
+from nearkin.index.stores.redis import RedisStore
+from nearkin.index.stores.sharded import ShardedStore
+from nearkin.index.stores.sqlite import SqliteStore
+from nearkin.index.upkeep import check
+from tests.index.conftest import Clock, Opener, corpus, empty_store
+
+TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+
+
+@contextmanager
+def failing_in_the_middle(store: Any) -> Iterator[None]:
+    """The database itself refuses: a row, a script that needs memory, or a part of the step that one shard has."""
+    if isinstance(store, ShardedStore):
+        with failing_in_the_middle(store.shards[0]):
+            yield
+        return
+    undo: Callable[[], object]
+    if isinstance(store, SqliteStore):
+        refuse = "SELECT CASE WHEN NEW.ref % 2 = 0 OR NEW.ref > 12 THEN RAISE(ABORT, 'refused') END"
+        store._db.execute(f"CREATE TRIGGER refusing BEFORE INSERT ON entries BEGIN {refuse}; END")
+        undo = partial(store._db.execute, "DROP TRIGGER refusing")
+    elif isinstance(store, PostgresStore):
+        s = store._s
+        with store._transaction() as run:
+            body = "BEGIN RAISE EXCEPTION 'refused'; END"
+            run.execute(f"CREATE FUNCTION {s}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
+            run.execute(f"CREATE TRIGGER refusing BEFORE INSERT ON {s}.postings FOR EACH ROW EXECUTE FUNCTION {s}.refuse()")
+
+        def undo() -> None:
+            with store._transaction() as run:
+                run.execute(f"DROP FUNCTION {s}.refuse() CASCADE")
+    else:
+        assert isinstance(store, RedisStore)
+        store._client.config_set("maxmemory", 1)
+        undo = partial(store._client.config_set, "maxmemory", 0)
+    try:
+        yield
+    finally:
+        undo()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded"])
+def test_a_failed_upsert_leaves_nothing_behind(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url = empty_store(kind, request, tmp_path)
+    with nk.Index.open(url, threshold=0.7) as index, nk.Index.open(url) as other:
+        index.upsert_many("a", corpus(10))
+        before = {(entry.scope, entry.id) for entry in index.store.scan()}
+        postings = index.store.counts()["postings"]
+        with failing_in_the_middle(index.store), pytest.raises(StoreError) as caught:
+            index.upsert_many("a", corpus(60, seed=9)[40:])
+        assert kind == "sharded" or not isinstance(caught.value, OutcomeUnknownError)
+        for one in (index, other):
+            there = {(entry.scope, entry.id) for entry in one.store.scan()}
+            if kind != "sharded":
+                assert there == before
+                assert one.store.counts()["postings"] == postings
+            assert before <= there
+            assert check(one).sound
+        assert {outcome.kind for outcome in index.upsert_many("a", corpus(60, seed=9)[40:])} >= {"new"}
+        assert check(other).sound
+
+
+def test_five_seconds_of_staleness_are_harmless(tmp_path: Path, clock: Clock) -> None:
+    """A process that has not heard of a move: what it reads is of the old place, what it acknowledges is in the new one."""
+    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new")]
+    with nk.Index.open(urls[0], threshold=0.7, clock=clock) as late, nk.Index.open(urls[1], threshold=0.7) as there:
+        for one in (late, there):
+            one.upsert("a", TEXT, "x")
+            one.upsert("a", corpus(1)[0], "y")
+        fold(there, "a", "parts", f"{TEXT} that comes in parts")
+        late.store.redirect(Move(1, MOVED, (urls[1],)))
+        there.remove("a", "x")
+        assert late.get("a", "x") is not None
+        assert late.store.url.endswith("old.db")
+        # the first step goes over, and all that follow
+        assert late.upsert("a", TEXT, "x").kind == "new"
+        assert there.get("a", "x") is not None
+        assert late.store.url.endswith("new.db")
+        assert late.remove("a", "y")
+        assert there.get("a", "y") is None
+        assert seal(late, "a", "parts") is not None
+        assert check(there).sound
+
+
+def test_two_processes_that_bring_the_same_document_end_with_one_record(opened: Opener) -> None:
+    index = opened()
+    if index.store.url == "memory://":
+        pytest.skip("memory has no other processes")
+    other = opened()
+    kinds = [one.upsert("a", TEXT).kind for one in (index, other, index, other)]
+    assert kinds == ["new", "exact", "exact", "exact"]
+    assert len(list(other.store.scan())) == 1
