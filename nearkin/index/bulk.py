@@ -119,6 +119,7 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
     materials = Materials.read(saved.folder, spec, secret)
     fields: dict[str, Any] = {"recall": parameters["recall"], "postings": postings, "documents": max(len(documents), 1)}
     with Index.open(url, spec, parameters["threshold"], materials=materials, **fields) as index:
+        index.require_writable(scope)
         now, leaders, filling = index.clock(), 0, Filling(index)
         for batch in corpus.batches(columns):
             for name in clusters["id"].slice(batch.first, len(batch.rows)).to_pylist():

@@ -45,6 +45,7 @@ from nearkin.index.making import Maker
 from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, Move, News
 from nearkin.index.opening import Opened, open_index, unasked
 from nearkin.index.preparing import Checked, Document, Prepared, Preparer, default_id
+from nearkin.index.scope_names import ScopeNames
 from nearkin.index.searching import Decision, Searcher
 from nearkin.index.settings import IndexSettings
 from nearkin.index.store import PORTION, Store
@@ -138,6 +139,7 @@ class Index:
         self.searcher = Searcher(self.store, chosen, self.preparer, self.clock)
         self._cache.held_against(self._news.generation, self._cache.stamp())
         self._clocks = ClockWatch(self.clock, self.store)
+        self._scope_names = ScopeNames(self.store)
         self._looked = self.clock()
 
     @classmethod
@@ -323,6 +325,7 @@ class Index:
                 documents of the batch change what later ones find (updates, buckets that overflow): these are written one by
                 one, those before it are there, and the batch may be tried again as it is.
         """
+        self.require_writable(scope)
         if len(documents) > self.settings.max_batch:
             raise UsageError(f"a batch of {len(documents):,} documents is larger than max_batch={self.settings.max_batch:,}")
         if ids is not None and len(ids) != len(documents):
@@ -333,6 +336,17 @@ class Index:
         given = ids or [None] * len(checked)
         names = [default_id(digests[i]) if name is None else checked_name(name, "id", 1) for i, name in enumerate(given)]
         return self.step(scope, lambda: self._upsert(scope, checked, digests, names, began))
+
+    def require_writable(self, scope: str) -> None:
+        """Refuses a new scope whose name could be taken for another one; see `nearkin.index.scope_names`.
+
+        A copy in the making takes every scope that its source has.
+
+        Raises:
+            UsageError: If the name is refused.
+        """
+        if self._follow:
+            self._scope_names.require(checked_name(scope, "scope", 0))
 
     def _upsert(
         self, scope: str, documents: list[Checked], digests: list[bytes], names: list[str], began: float

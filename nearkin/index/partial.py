@@ -49,6 +49,7 @@ def fold(index: Index, scope: str, id: str, piece: str | Sequence[str]) -> int:
     """
     if not index.preparer.takes_shingles:
         raise UsageError(f"measure={index.spec.measure!r} does not merge: only documents that are sets of shingles take pieces")
+    index.require_writable(scope)
     kept, place = _added(index, piece), scope_of_pieces(scope)
 
     def step() -> int:

@@ -1,0 +1,95 @@
+"""Scopes whose names look the same are not made; those that exist keep working."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run as command
+from nearkin.errors import UsageError
+from nearkin.index.partial import fold
+from nearkin.index.rebuilding import rebuild
+from nearkin.index.scope_names import ScopeNames
+from tests.index.conftest import Opener, corpus
+
+TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+OTHERS = ["acme ", " acme", "acme\n", "\tacme", "acme\u00a0", "acme\u3000", "cafe\u0301", " ", "\u2003caf\u00e9"]
+
+
+def make_legacy(index: nk.Index, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scope as a version made it that took any name."""
+    with monkeypatch.context() as patched:
+        patched.setattr(ScopeNames, "require", lambda self, scope: None)
+        index.upsert(scope, TEXT, "legacy")
+
+
+@pytest.mark.parametrize("scope", OTHERS)
+def test_new_scopes_that_look_like_others_are_refused(scope: str, opened: Opener) -> None:
+    index = opened()
+    index.upsert("acme", TEXT, "x")
+    index.upsert("caf\u00e9", TEXT, "x")
+    for write in (
+        lambda: index.upsert(scope, TEXT, "y"),
+        lambda: index.upsert_many(scope, [TEXT], ["y"]),
+        lambda: fold(index, scope, "y", TEXT),
+    ):
+        with pytest.raises(UsageError, match="is new"):
+            write()
+    assert set(index.scopes()) == {"acme", "caf\u00e9"}
+    assert index.query(scope, TEXT) == []
+    assert not index.remove(scope, "x")
+
+
+def test_names_that_stay_allowed(opened: Opener) -> None:
+    index = opened()
+    names = ["", "a b", "A", "a", "caf\u00e9", "\u00c5", "\ufb01", "\u5c3d", "a/b", "a\u200db", "..", "-"]
+    for name in names:
+        assert index.upsert(name, TEXT, "x").kind == "new"
+    assert set(index.scopes()) == set(names)
+
+
+@pytest.mark.parametrize("scope", ["acme ", "cafe\u0301", "\t"])
+def test_scopes_that_exist_keep_working(scope: str, opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = opened()
+    make_legacy(index, scope, monkeypatch)
+    for one in (index, index if index.store.url == "memory://" else opened()):
+        assert one.upsert(scope, f"{TEXT} more", "y").representative == "legacy"
+        # the canonical name would be a second one that looks the same
+        with pytest.raises(UsageError, match="differs from one that exists"):
+            one.upsert(scope.strip().replace("e\u0301", "\u00e9"), TEXT, "z")
+    assert index.remove(scope, "y")
+
+
+def test_pairs_of_scopes_that_both_exist_keep_working(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = opened()
+    index.upsert("acme", TEXT, "x")
+    make_legacy(index, "acme ", monkeypatch)
+    again = index if index.store.url == "memory://" else opened()
+    for scope in ("acme", "acme "):
+        assert again.upsert(scope, corpus(1)[0], "z").kind == "new"
+    with pytest.raises(UsageError, match="is new"):
+        again.upsert(" acme", TEXT, "x")
+
+
+def test_copies_keep_every_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
+    with nk.Index.open(source, threshold=0.7) as index:
+        for scope in ("acme", "acme "):
+            make_legacy(index, scope, monkeypatch)
+    rebuild(source, target, {}, 0.6, None)
+    with nk.Index.open(target) as index:
+        assert sorted(index.scopes()) == ["acme", "acme "]
+        assert index.upsert("acme ", TEXT, "legacy").kind == "exact"
+
+
+def test_commands_refuse_such_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = tmp_path / "in.jsonl"
+    lines.write_text(json.dumps({"text": TEXT}) + "\n")
+    for store in (f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"):
+        assert command(["index", "build", str(lines), "--store", store, "--scope", "acme"]) == 0
+        assert command(["index", "add", str(lines), "--store", store, "--scope", "acme "]) == 2
+        assert "name it 'acme'" in capsys.readouterr().err
+    run = tmp_path / "run"
+    assert command(["dedup", str(lines), "--save-signatures", "--out", str(run)]) == 0
+    assert command(["index", "build", str(run), "--store", f"sqlite:///{tmp_path}/c.db", "--scope", "acme "]) == 2
