@@ -69,6 +69,8 @@ REASSIGNED = 256
 which other requests pass: the representative stays until its last portion."""
 AT_ONCE = 200
 """Documents that leave their buckets in one step, when their time is over."""
+RACE_PAUSE = 0.005
+"""Seconds that a step which met another one waits at most before it is tried again; twice as long each time."""
 FRESH = 0.01
 """Of a time to live: a hit within so much of the last one writes nothing."""
 
@@ -301,7 +303,7 @@ class Index:
             else:
                 self._cache.clear()
                 # who has met another step comes again at a time of its own, so that the two do not meet once more
-                time.sleep(random() * PAUSE * attempt / TRIES)
+                time.sleep(random() * RACE_PAUSE * 2 ** (attempt - 1))
         raise AssertionError("the last attempt returns or raises")
 
     # -- upsert
