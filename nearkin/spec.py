@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -18,6 +18,8 @@ UNITS = ("words", "chars", "vector")
 FAMILIES = ("xxh3", "murmur3", "fnv1a", "siphash")
 """Base hashes (`nearkin.hashing.families`)."""
 KEYED = "siphash"
+KEYED_HYPERPLANES = "keyed-hyperplanes"
+"""The scheme of vectors under a key; without one it is `hyperplanes`."""
 SEED_BITS = {"xxh3": 64, "murmur3": 32, "fnv1a": 64, "siphash": 0}
 """Seeds that a family takes; a keyed one takes none."""
 SLOT_BITS = (32, 16, 8, 4, 2, 1)
@@ -53,7 +55,7 @@ MEASURES = {
     "jaccard": Signed(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
     "weighted-jaccard": Signed(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
     "simhash": Signed(("signs",), (1,), 64, 64, 128),
-    "cosine": Signed(("hyperplanes",), (1,), 512, 64, 4096),
+    "cosine": Signed(("hyperplanes", KEYED_HYPERPLANES), (1,), 512, 64, 4096),
 }
 """The similarities that documents can be compared by, and their signatures."""
 
@@ -77,7 +79,8 @@ class Spec:
         frequencies: Fingerprint of the document frequencies behind `tfidf`.
         cut: Fingerprint of the list of shingles that are left out because too many documents have them.
         scheme: For MinHash `binned` (one-permutation rounds, completed) or `classic` (k hash functions), for multisets also
-            `icws`; `signs` for simhash, `hyperplanes` for cosine.
+            `icws`; `signs` for simhash, `hyperplanes` for cosine, which are
+            `keyed-hyperplanes` with a key.
         k: Slots of a signature (bits for simhash and cosine); the measure's usual number by default.
         slot_bits: Bits kept of a slot: 32, or 16, 8, 4, 2, 1 (b-bit MinHash).
         seed: Seed of the signature's hash functions.
@@ -123,6 +126,8 @@ class Spec:
         usual = {"scheme": self.signed.schemes[0], "k": self.signed.k, "slot_bits": self.signed.slot_bits[0]}
         if self.measure == "simhash":
             usual["weights"] = "tf"
+        if self.measure == "cosine" and self.key_id is not None:
+            usual["scheme"] = KEYED_HYPERPLANES
         for name, value in usual.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
@@ -162,6 +167,8 @@ class Spec:
             raise UsageError("a frequency cut (cut=) is of shingles; vectors have none")
         if (self.base_hash == KEYED) != (self.key_id is not None):
             raise UsageError(f"key_id={self.key_id!r} does not go with base_hash={self.base_hash!r}: siphash is keyed")
+        if self.scheme == KEYED_HYPERPLANES and self.key_id is None:
+            raise UsageError(f"scheme={self.scheme!r} needs a key: base_hash={KEYED!r} and key_id=")
         if (self.weights == "tfidf") != (self.frequencies is not None):
             raise UsageError("weights='tfidf' and frequencies= (the fingerprint of a document-frequency table) go together")
 
@@ -238,6 +245,11 @@ class Spec:
     def signature_width(self) -> int:
         """Words of a signature."""
         return self.k * self.slot_bits // (8 * np.dtype(self.signature_type).itemsize)
+
+    def keyed_with(self, secret: HashKey) -> Self:
+        """Returns this Spec under a key: texts are hashed with SipHash, hyperplanes of vectors are drawn with it."""
+        scheme = KEYED_HYPERPLANES if self.measure == "cosine" else self.scheme
+        return replace(self, base_hash=KEYED, hash_seed=0, key_id=secret.id, scheme=scheme)
 
     def require_key(self, secret: HashKey | None) -> HashKey | None:
         """The key, if it is the one that this Spec names; None where it names none.

@@ -145,9 +145,19 @@ def case_of(spec: Spec) -> dict[str, Any]:
 
 def vector_case() -> dict[str, Any]:
     """Vectors and their signatures; words in hexadecimal."""
-    signatures = VectorSketcher(VECTOR_SPEC).sketch_matrix(np.array(VECTORS, np.float32)).signatures
+    return vector_case_of(VECTOR_SPEC)
+
+
+def keyed_vector_case() -> dict[str, Any]:
+    """The same vectors under the key of the texts."""
+    return vector_case_of(VECTOR_SPEC.keyed_with(KEY))
+
+
+def vector_case_of(spec: Spec) -> dict[str, Any]:
+    """The vectors and their signatures by a Spec."""
+    signatures = VectorSketcher(spec, KEY).sketch_matrix(np.array(VECTORS, np.float32)).signatures
     words = [[f"{word:016x}" for word in row] for row in signatures.tolist()]
-    return {"spec": json.loads(VECTOR_SPEC.to_json()), "vectors": VECTORS, "signatures": words}
+    return {"spec": json.loads(spec.to_json()), "vectors": VECTORS, "signatures": words}
 
 
 def unicode_ranges() -> dict[str, Any]:
@@ -176,7 +186,8 @@ def main() -> None:
     """Writes both files."""
     cases = [case_of(spec) for spec in SPECS]
     known = {"key": KEY_HEX, "salt": f"{SALT:016x}"}
-    write("vectors.json", {"texts": TEXTS, **known, "cases": cases, "vector_case": vector_case()})
+    vectors = {"vector_case": vector_case(), "keyed_vector_case": keyed_vector_case()}
+    write("vectors.json", {"texts": TEXTS, **known, "cases": cases, **vectors})
     write(f"unicode-{UNICODE_VERSION}.json", unicode_ranges())
 
 

@@ -30,7 +30,6 @@ from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.keys import HashKey
 from nearkin.sketch.materials import Materials, shingle_facts
-from nearkin.spec import KEYED
 
 ROUNDS, FEW = 10, 1000
 """Times that a copy follows the log before it closes the index, at most, and touched documents with which it does not wait
@@ -80,7 +79,7 @@ def rebuild(
             name: getattr(live.settings, name) for name in ("recall", "postings", "store_text", "documents")
         }
         asked = live.threshold if threshold is None else threshold
-        materials, keyed = live.materials, dict[str, Any]()
+        materials = live.materials
         if new_secret is not None:
             if cuts_over:
                 raise UsageError(
@@ -90,8 +89,9 @@ def rebuild(
             if live.spec.cut is not None or live.spec.frequencies is not None:
                 raise UsageError(f"the tables of {live.store.url} are hashed with its old key; build an index from its inputs")
             materials = replace(materials, secret=new_secret)
-            keyed = {"base_hash": KEYED, "hash_seed": 0, "key_id": new_secret.id}
-        spec = replace(live.spec, **changes, **keyed)
+        spec = replace(live.spec, **changes)
+        if new_secret is not None:
+            spec = spec.keyed_with(new_secret)
         with Index.open(target, spec, asked, materials=materials, follow=False, cache=1, max_document=ANY_SIZE, **kept) as anew:
             # before the move: then the live one is the other
             specs = {"spec_before": live.spec.fingerprint, "spec_after": anew.spec.fingerprint}

@@ -109,7 +109,7 @@ class Cosine(_Signs):
         return ((np.float32, self.spec.n),)
 
     def sketcher(self, keyer: Keyer | None = None) -> DocumentSketcher:
-        return VectorSketcher(self.spec)
+        return VectorSketcher(self.spec, self.materials.secret)
 
     def payload_builder(self) -> PayloadBuilder:
         return _VectorPayloads()

@@ -19,7 +19,7 @@ from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import Shadow
 from nearkin.server.tokens import Tokens
 from nearkin.sketch.materials import Materials
-from nearkin.spec import KEYED, Spec
+from nearkin.spec import KEYED_HYPERPLANES, Spec
 
 log = logging.getLogger("nearkin.server")
 
@@ -75,7 +75,7 @@ def open_index(settings: ServerSettings) -> Index:
     spec, own = asked.spec or Spec(), _own_key(settings)
     if own is not None and spec.key_id is None:
         secret, is_made = own
-        keyed = replace(asked, spec=replace(spec, base_hash=KEYED, hash_seed=0, key_id=secret.id))
+        keyed = replace(asked, spec=spec.keyed_with(secret))
         try:
             return Index.open(settings.urls, settings=keyed, materials=Materials(secret), tables=settings.tables)
         except IncompatibleError:
@@ -84,12 +84,14 @@ def open_index(settings: ServerSettings) -> Index:
                 Path(settings.key_file).unlink()
     kept = HashKey.read(settings.key_file) if _is_there(settings.key_file) else None
     index = Index.open(settings.urls, settings=asked, materials=Materials(kept), tables=settings.tables)
-    if not index.preparer.vectors:
-        try:
+    try:
+        if not index.preparer.vectors:
             index.materials.shingler(index.spec)
-        except UsageError:
-            index.close()
-            raise
+        elif index.spec.scheme == KEYED_HYPERPLANES:
+            index.spec.require_key(index.materials.secret)
+    except UsageError:
+        index.close()
+        raise
     return index
 
 
@@ -131,7 +133,7 @@ def open_shadow(settings: ServerSettings, index: Index) -> Shadow | None:
 
 def _own_key(settings: ServerSettings) -> tuple[HashKey, bool] | None:
     """The key that an index of this server's own making is hashed with, and whether it was made just now; None without one."""
-    if not settings.keyed or settings.kind != "text":
+    if not settings.keyed:
         return None
     path = Path(settings.key_file)
     if _is_there(settings.key_file):

@@ -13,10 +13,11 @@ import pyarrow as pa
 from nearkin.errors import UsageError
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
+from nearkin.keys import HashKey
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.sketcher import Sketches
-from nearkin.spec import Spec
+from nearkin.spec import KEYED, KEYED_HYPERPLANES, Spec
 
 PARTS, PART_BITS = 8, 16
 """A component is the sum of eight 16-bit numbers less its mean: nearly normal (kurtosis 2.85), and exact in float32."""
@@ -29,13 +30,44 @@ ROWS = 1024
 
 
 @cache
-def hyperplanes(dimensions: int, bits: int, seed: int) -> np.ndarray:
-    """float32 (dimensions, bits) of whole numbers: component i of plane j from words 2(j·d + i) and the next of the stream."""
+def hyperplanes(dimensions: int, bits: int, seed: int, secret: HashKey | None = None) -> np.ndarray:
+    """Returns random hyperplanes, float32 (dimensions, bits) of whole numbers.
+
+    Component i of plane j is made of the words 2(j·d + i) and the next of a stream: SplitMix64 from the seed, or SipHash-2-4
+    under the key, see `keyed_words`.
+
+    Args:
+        dimensions: d, numbers of a vector.
+        bits: Number of planes.
+        seed: Seed of the stream.
+        secret: Key of the stream. Without it nobody can tell which vectors share a bit.
+    """
     planes = np.empty((dimensions, bits), np.float32)
     for j in range(bits):
-        words = splitmix64(seed, 2 * dimensions, 2 * dimensions * j).astype("<u8").view("<u2")
+        first, count = 2 * dimensions * j, 2 * dimensions
+        stream = splitmix64(seed, count, first) if secret is None else keyed_words(secret, seed, count, first)
+        words = stream.astype("<u8").view("<u2")
         planes[:, j] = words.reshape(dimensions, PARTS).sum(axis=1, dtype=np.int64) - MEAN
     return planes
+
+
+def keyed_words(secret: HashKey, seed: int, count: int, first: int) -> np.ndarray:
+    """Returns `count` words of a keyed stream from word `first` on, uint64.
+
+    Word i is SipHash-2-4, under the key, of 16 bytes: the seed and i, each as 8 bytes in little-endian order.
+
+    Examples:
+        >>> secret = HashKey(bytes(range(16)))
+        >>> [hex(word) for word in keyed_words(secret, 1, 2, 0).tolist()]
+        ['0x8b62d01d7ce96e82', '0x16b878c650cab9c9']
+    """
+    messages = np.empty((count, 2), "<u8")
+    messages[:, 0] = seed
+    messages[:, 1] = np.arange(first, first + count, dtype=np.uint64)
+    out = np.empty(count, np.uint64)
+    offsets = np.arange(count + 1, dtype=np.int64) * 16
+    hashing.hash_each(messages.view(np.uint8).reshape(-1), offsets, key_of(KEYED, 0, secret), out)
+    return out
 
 
 def matrix_of(vectors: pa.Array) -> np.ndarray:
@@ -47,6 +79,13 @@ def matrix_of(vectors: pa.Array) -> np.ndarray:
 class VectorSketcher:
     """Vectors to signatures.
 
+    Args:
+        spec: Spec of the signatures, of measure cosine.
+        secret: Key that the Spec names, if it is keyed.
+
+    Raises:
+        KeyRequiredError: If the Spec is keyed and the key is missing or another one.
+
     Examples:
         >>> spec = Spec(measure="cosine", unit="vector", n=3, k=64)
         >>> rows = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 2, 4, 6, -1, -2, -3], pa.float32()), 3)
@@ -55,9 +94,10 @@ class VectorSketcher:
         (True, True)
     """
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, secret: HashKey | None = None) -> None:
         self.spec = spec
-        self._planes = hyperplanes(spec.n, spec.k, spec.seed)
+        keyed = spec.require_key(secret) if spec.scheme == KEYED_HYPERPLANES else None
+        self._planes = hyperplanes(spec.n, spec.k, spec.seed, keyed)
         self._reach = ROUNDING * spec.n * np.linalg.norm(self._planes.astype(np.float64), axis=0).astype(np.float32)
 
     def sketch(self, documents: pa.Array) -> Sketches:

@@ -47,6 +47,7 @@ def test_vectors_have_not_changed() -> None:
     for spec, case in zip(make.SPECS, kept["cases"], strict=True):
         assert make.case_of(spec) == case, spec
     assert make.vector_case() == kept["vector_case"]
+    assert make.keyed_vector_case() == kept["keyed_vector_case"]
     assert json.loads(UNICODE.read_text("utf-8")) == make.unicode_ranges()
 
 

@@ -6,8 +6,9 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
+from nearkin.keys import HashKey
 from nearkin.server.guard import Guard
-from tests.server.conftest import Serve
+from tests.server.conftest import KEY, Serve
 
 CAT = "the cat sat on the mat"
 URL = "/v1/scopes/a/documents"
@@ -91,6 +92,14 @@ def test_vectors(serve: Serve) -> None:
     assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid-request")
     assert "8 numbers" in wrong.json()["detail"]
     assert client.post(URL, json={"text": CAT}).status_code == 422
+    spec = client.get("/v1/spec").json()["spec"]
+    assert spec["scheme"] == "keyed-hyperplanes", "an index that the server made is keyed"
+    assert spec["key_id"] == HashKey(bytes.fromhex(KEY)).id
+
+
+def test_vectors_without_a_key_if_it_is_not_wanted(serve: Serve) -> None:
+    client = serve(kind="vector", index={"dimensions": "8", "threshold": "0.9"}, keyed=False)
+    assert client.get("/v1/spec").json()["spec"]["scheme"] == "hyperplanes"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearkin.errors import IncompatibleError, UsageError
+import nearkin as nk
+from nearkin.errors import IncompatibleError, KeyRequiredError, UsageError
+from nearkin.hashing.families import hash_values, key_of
+from nearkin.keys import HashKey
 from nearkin.shingle import Shingles
-from nearkin.sketch.hyperplanes import VectorSketcher, fingerprints, hyperplanes
+from nearkin.sketch.hyperplanes import VectorSketcher, fingerprints, hyperplanes, keyed_words
 from nearkin.sketch.materials import DocumentFrequencies, Materials
 from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.simhash import Signs, WeightTable, accumulate, binarise
@@ -165,3 +168,62 @@ def test_planes_are_whole_numbers_nearly_normal() -> None:
 def test_vectors_of_another_length_are_refused() -> None:
     with pytest.raises(UsageError, match=r"float32 \(n, 3\), not float64 \(2, 3\)"):
         VectorSketcher(Spec(measure="cosine", unit="vector", n=3)).sketch_matrix(np.ones((2, 3)))
+
+
+KEYS = [HashKey(bytes(range(16))), HashKey(bytes(range(1, 17)))]
+PLAIN = Spec(measure="cosine", unit="vector", n=16, k=256)
+
+
+def test_hyperplanes_depend_on_the_key() -> None:
+    """Without the key nobody can compute which vectors share bits, so planes under other keys are unrelated."""
+    first, second = (hyperplanes(64, 512, 1, key).astype(np.float64) for key in KEYS)
+    plain = hyperplanes(64, 512, 1).astype(np.float64)
+    for a, b in ((first, second), (first, plain), (second, plain)):
+        assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 0.05
+    for planes in (first, second):
+        assert abs(planes.mean()) < 5 * planes.std() / np.sqrt(planes.size)
+        assert abs(planes.std() / plain.std() - 1) < 0.05
+
+
+def test_keyed_words_are_siphash_of_seed_and_place() -> None:
+    messages = [(7).to_bytes(8, "little") + i.to_bytes(8, "little") for i in range(5, 9)]
+    want = hash_values(messages, key_of("siphash", 0, KEYS[0]))
+    assert keyed_words(KEYS[0], 7, 4, 5).tolist() == want.tolist()
+
+
+def test_vectors_under_a_key_need_it() -> None:
+    spec = PLAIN.keyed_with(KEYS[0])
+    assert spec.scheme == "keyed-hyperplanes"
+    assert spec.fingerprint != PLAIN.keyed_with(KEYS[1]).fingerprint
+    for wrong in (None, KEYS[1]):
+        with pytest.raises(KeyRequiredError):
+            VectorSketcher(spec, wrong)
+    with pytest.raises(UsageError, match="needs a key"):
+        Spec(measure="cosine", unit="vector", n=16, scheme="keyed-hyperplanes")
+
+
+def test_angles_are_estimated_under_a_key_as_without() -> None:
+    rng = np.random.default_rng(1)
+    a = rng.normal(size=(400, 16)).astype(np.float32)
+    b = (a + rng.normal(scale=0.5, size=a.shape)).astype(np.float32)
+    angles = np.arccos(np.vecdot(a, b) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1))
+    sketcher = VectorSketcher(PLAIN.keyed_with(KEYS[0]), KEYS[0])
+    words = sketcher.sketch_matrix(a).signatures ^ sketcher.sketch_matrix(b).signatures
+    different = np.bitwise_count(words).sum(axis=1) / 256
+    assert abs(float(np.mean(different - angles / np.pi))) < 0.01
+
+
+@pytest.mark.parametrize("command", ["dedup", "index"])
+def test_vectors_of_a_run_and_an_index_use_the_key_that_is_given(command: str) -> None:
+    vectors = np.random.default_rng(2).normal(size=(20, 16)).astype(np.float32)
+    vectors[10:] = vectors[:10] * 2
+    if command == "dedup":
+        result = nk.dedup({"v": vectors}, vector="v", key=KEYS[0], threshold=0.95, spec=PLAIN.keyed_with(KEYS[0]))
+        assert result.statistics["kept"] == 10
+        return
+    with nk.Index.open("memory://", PLAIN.keyed_with(KEYS[0]), 0.95, materials=nk.Materials(KEYS[0])) as index:
+        for i, vector in enumerate(vectors):
+            index.upsert("scope", vector, f"{i}")
+        assert index.query("scope", vectors[12])[0].similarity > 0.999
+    with pytest.raises(KeyRequiredError), nk.Index.open("memory://", PLAIN.keyed_with(KEYS[0]), 0.95) as index:
+        index.upsert("scope", vectors[0], "0")
