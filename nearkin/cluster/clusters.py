@@ -6,9 +6,12 @@ from collections.abc import Callable
 import numpy as np
 
 from nearkin.cluster import kernels
+from nearkin.cluster.chains import Sharing, graph_of, settle
 from nearkin.verify.exact import Overlaps, distinct
 
 PAIRS_AT_ONCE = 1 << 24
+ROUNDS = 8
+"""Rounds over all components at once; nearly all are settled after the first. Long chains would take thousands."""
 
 
 def rank_pairs(pairs: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -74,7 +77,12 @@ def _as_ordinals(leader: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def components(
-    scored: Overlaps, order: np.ndarray, rank: np.ndarray, floor: float, compare: Callable[[np.ndarray], Overlaps]
+    scored: Overlaps,
+    order: np.ndarray,
+    rank: np.ndarray,
+    floor: float,
+    compare: Callable[[np.ndarray], Overlaps],
+    sharing_among: Callable[[np.ndarray], Sharing | None] = lambda ordinals: None,
 ) -> np.ndarray:
     """Connected components by their first document in keep order, split where a member is too far from it: uint32 (n,).
 
@@ -87,11 +95,15 @@ def components(
         rank: uint32 (n,): its inverse.
         floor: Lowest similarity of a removed document to its kept one.
         compare: Scores packed pairs (member, kept) that are not among `scored`.
+        sharing_among: Of some documents, finds those that may reach the floor with one of them, or None if nothing does so
+            faster than comparing them all.
     """
     leader = np.arange(len(order), dtype=np.uint32)
     later, earlier = rank_pairs(scored.pairs, rank)
     alive = np.ones(len(later), bool)
-    while alive.any():
+    for _ in range(ROUNDS):
+        if not alive.any():
+            break
         touched = distinct(np.concatenate([later[alive], earlier[alive]]))
         parent = np.arange(len(order), dtype=np.uint32)
         kernels.unite(later[alive], earlier[alive], parent)
@@ -102,7 +114,28 @@ def components(
         settled = members[~far[members]]
         leader[settled] = parent[settled]
         alive &= far[later] & far[earlier]
+    if alive.any():
+        _settle_chains(later[alive], earlier[alive], order, leader, floor, compare, sharing_among)
     return _as_ordinals(leader, order)
+
+
+def _settle_chains(
+    later: np.ndarray,
+    earlier: np.ndarray,
+    order: np.ndarray,
+    leader: np.ndarray,
+    floor: float,
+    compare: Callable[[np.ndarray], Overlaps],
+    sharing_among: Callable[[np.ndarray], Sharing | None],
+) -> None:
+    """What is left after ROUNDS rounds, by steps that cost as much as what they settle."""
+    left = distinct(np.concatenate([later, earlier]))
+    graph = graph_of(np.searchsorted(left, later), np.searchsorted(left, earlier), len(left))
+
+    def near(members: np.ndarray, kept: int) -> np.ndarray:
+        return compare(pack(order[left[members]], order[left[kept]])).at_least(floor)
+
+    leader[left] = left[settle(graph, near, sharing_among(order[left]))]
 
 
 def _near_enough(

@@ -1,11 +1,22 @@
 """Clustering kernels: scored pairs to one leader for each document."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from nearkin.jit import kernel
 
 U64 = np.uint64
 U32 = np.uint32
+
+
+class Graph(NamedTuple):
+    """The pairs among some documents, numbered in keep order."""
+
+    firsts: np.ndarray
+    """int64 (n + 1,): document d has the neighbours firsts[d] to firsts[d + 1]."""
+    neighbours: np.ndarray
+    """int64 (2m,)"""
 
 
 @kernel
@@ -50,3 +61,131 @@ def flatten(parent: np.ndarray) -> None:
     """Points every document at its root."""
     for x in range(parent.shape[0]):
         parent[x] = find_root(parent, U32(x))
+
+
+class Search(NamedTuple):
+    """Room for searches through a graph of n documents, each int64 (n,). A search is named by the document it began at."""
+
+    owner: np.ndarray
+    """The search that has found a document, −1 for none. Between calls, all are −1."""
+    parent: np.ndarray
+    """The search that a search has become part of, itself if none."""
+    open_first: np.ndarray
+    """The first document that a search has found and not looked at, −1 for none."""
+    open_last: np.ndarray
+    done_first: np.ndarray
+    """The first document that a search has looked at, −1 for none."""
+    done_last: np.ndarray
+    following: np.ndarray
+    """The next document in the list, open or done, that a document is in, −1 at its end."""
+    found: np.ndarray
+    """All documents that have an owner."""
+    active: np.ndarray
+    """Searches that may not have ended."""
+
+
+@kernel
+def find_search(parent: np.ndarray, s: np.int64) -> np.int64:
+    """The search that a search is part of, with path halving."""
+    while parent[s] != s:
+        parent[s] = parent[parent[s]]
+        s = parent[s]
+    return s
+
+
+@kernel
+def append_list(
+    first: np.ndarray, last: np.ndarray, following: np.ndarray, s: np.int64, head: np.int64, tail: np.int64
+) -> None:
+    """Appends the list from head to tail to that of search s; head is −1 for an empty one."""
+    if head < 0:
+        return
+    if first[s] < 0:
+        first[s] = head
+    else:
+        following[last[s]] = head
+    last[s] = tail
+
+
+@kernel
+def begin_search(search: Search, d: np.int64) -> None:
+    """A search that has found one document."""
+    search.owner[d], search.parent[d], search.following[d] = d, d, -1
+    search.open_first[d], search.open_last[d] = d, d
+    search.done_first[d], search.done_last[d] = -1, -1
+
+
+@kernel
+def look_at_next(search: Search, s: np.int64, graph: Graph, component: np.ndarray, number: int, total: int) -> tuple[int, int]:
+    """Looks at the next document of a search; returns how many documents are found now and how many searches it has met."""
+    d = search.open_first[s]
+    search.open_first[s] = search.following[d]
+    search.following[d] = -1
+    append_list(search.done_first, search.done_last, search.following, s, d, d)
+    met = 0
+    for at in range(graph.firsts[d], graph.firsts[d + 1]):
+        e = graph.neighbours[at]
+        if component[e] != number:
+            continue
+        if search.owner[e] < 0:
+            search.owner[e], search.following[e] = s, -1
+            search.found[total] = e
+            total += 1
+            append_list(search.open_first, search.open_last, search.following, s, e, e)
+            continue
+        t = find_search(search.parent, search.owner[e])
+        if t != s:
+            search.parent[t] = s
+            append_list(search.open_first, search.open_last, search.following, s, search.open_first[t], search.open_last[t])
+            append_list(search.done_first, search.done_last, search.following, s, search.done_first[t], search.done_last[t])
+            met += 1
+    return total, met
+
+
+@kernel
+def split_component(
+    gone: np.ndarray, graph: Graph, component: np.ndarray, number: int, search: Search, parts: np.ndarray
+) -> np.ndarray:
+    """What the rest of a connected component falls apart into when some documents are gone: all parts but one.
+
+    Searches begin at the neighbours of what is gone and look at one document each in turn; those that meet become one. When a
+    single one is left, it is in the part that goes on under the old number, so nobody looks at all of it.
+
+    Returns:
+        int64: where each part ends in `parts`, which has its members.
+    """
+    total, alive = 0, 0
+    for i in range(gone.shape[0]):
+        for at in range(graph.firsts[gone[i]], graph.firsts[gone[i] + 1]):
+            d = graph.neighbours[at]
+            if component[d] == number and search.owner[d] < 0:
+                begin_search(search, d)
+                search.found[total] = d
+                search.active[alive] = d
+                total += 1
+                alive += 1
+    ends, count, written, listed = np.empty(alive, np.int64), 0, 0, alive
+    while alive > 1:
+        i = 0
+        while i < listed and alive > 1:
+            s = search.active[i]
+            ended = search.open_first[s] < 0
+            if search.parent[s] != s or ended:
+                if search.parent[s] == s:
+                    d = search.done_first[s]
+                    while d >= 0:
+                        parts[written] = d
+                        written += 1
+                        d = search.following[d]
+                    ends[count] = written
+                    count += 1
+                    alive -= 1
+                listed -= 1
+                search.active[i] = search.active[listed]
+                continue
+            total, met = look_at_next(search, s, graph, component, number, total)
+            alive -= met
+            i += 1
+    for i in range(total):
+        search.owner[search.found[i]] = -1
+    return ends[:count]

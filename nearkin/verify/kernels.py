@@ -37,7 +37,7 @@ class Compared(NamedTuple):
     weights: np.ndarray
     """float64: of each hash; empty if every weight is 1."""
     totals: np.ndarray
-    """float64 (n,): see `total_weights`."""
+    """float64 (n,): see `total_weights_of`."""
     blocks: np.ndarray
     """uint64 (n,): only documents of one block are compared."""
 
@@ -174,9 +174,10 @@ def joint_weight(shared: float, a: float, b: float, product: bool) -> float:
 
 
 @kernel
-def total_weights(starts: np.ndarray, weights: np.ndarray, product: bool, out: np.ndarray) -> None:
-    """Of each document: the sum of its squared weights, or of its weights."""
-    for d in range(out.shape[0]):
+def total_weights_of(wanted: np.ndarray, starts: np.ndarray, weights: np.ndarray, product: bool, out: np.ndarray) -> None:
+    """Of some documents: the sum of the squared weights, or of the weights. The others' places in out stay as they are."""
+    for p in range(wanted.shape[0]):
+        d = wanted[p]
         out[d] = 0
         for i in range(starts[d], starts[d + 1]):
             out[d] += weights[i] * weights[i] if product else weights[i]

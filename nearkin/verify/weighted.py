@@ -14,7 +14,7 @@ from nearkin.shingle import Shingler
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.threads import ordered_map
 from nearkin.verify import kernels
-from nearkin.verify.exact import Overlaps, slabs
+from nearkin.verify.exact import Overlaps, distinct, slabs
 from nearkin.verify.kernels import Inverted
 
 MEMORY = 256 << 20
@@ -68,14 +68,16 @@ class WeightedBuilder:
 def totals_of(starts: np.ndarray, weights: np.ndarray, product: bool) -> np.ndarray:
     """float64 (stored,): squared length, or sum of weights, of each stored document."""
     out = np.empty(len(starts) - 1, np.float64)
-    kernels.total_weights(starts, weights, product, out)
+    kernels.total_weights_of(np.arange(len(out)), starts, weights, product, out)
     return out
 
 
 def compare(pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, stored: WeightedSets, product: bool) -> Overlaps:
     """Shared and joint weight of each packed pair; `place` and `starts` as in `exact.overlaps`, `product` for cosine."""
     out = Overlaps(pairs, np.empty(len(pairs)), np.empty(len(pairs)))
-    totals = totals_of(starts, stored.weights, product)
+    totals = np.empty(len(starts) - 1)
+    wanted = distinct(place[np.concatenate([pairs >> np.uint64(32), pairs & np.uint64(0xFFFFFFFF)])])
+    kernels.total_weights_of(wanted.astype(np.int64), starts, stored.weights, product, totals)
     kernels.weighted_overlaps(pairs, place, starts, stored.hashes, stored.weights, totals, product, out.shared, out.joint)
     return out
 

@@ -1,9 +1,16 @@
+from collections.abc import Callable
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.cluster.clusters import components, leaders, pack, unpack
+from nearkin.engine.local.verifying import Payloads
+from nearkin.measures import measure_of
+from nearkin.measures.base import stored_of
+from nearkin.spec import Spec
 from nearkin.verify.exact import Overlaps
 
 edges = st.dictionaries(
@@ -82,3 +89,128 @@ def test_no_pairs_no_clusters(cluster: str) -> None:
     none, order = Overlaps.concatenate([]), np.arange(3, dtype=np.uint32)
     got = leaders(none, order, order) if cluster == "leaders" else components(none, order, order, 0.6, lambda pairs: none)
     assert got.tolist() == [0, 1, 2]
+
+
+def rounds_over_all(
+    scored: Overlaps, order: np.ndarray, rank: np.ndarray, floor: float, compare: Callable[[np.ndarray], Overlaps]
+) -> list[int]:
+    """Components as they are defined: settle what resembles the first document of each, and start again with the rest."""
+    alive = {(int(rank[a]), int(rank[b])) for a, b in zip(*map(np.ndarray.tolist, unpack(scored.pairs)), strict=True)}
+    leader = list(range(len(order)))
+    while alive:
+        near: dict[int, int] = {}
+        for group in groups(alive):
+            for member in group - {min(group)}:
+                if compare(pack(order[[member]], order[[min(group)]])).at_least(floor)[0]:
+                    near[member] = min(group)
+            near[min(group)] = min(group)
+        for member, kept in near.items():
+            leader[member] = kept
+        alive = {(a, b) for a, b in alive if a not in near and b not in near}
+    out = [0] * len(order)
+    for place, kept in enumerate(leader):
+        out[int(order[place])] = int(order[kept])
+    return out
+
+
+def groups(pairs: set[tuple[int, int]]) -> list[set[int]]:
+    found: list[set[int]] = []
+    for a, b in pairs:
+        touching = [group for group in found if a in group or b in group]
+        found = [group for group in found if not (a in group or b in group)]
+        found.append({a, b}.union(*touching))
+    return found
+
+
+def by_values(values: np.ndarray, reach: float) -> Callable[[np.ndarray], Overlaps]:
+    """Documents are points on a line; similarity falls with their distance, to 0 at `reach`."""
+
+    def compare(pairs: np.ndarray) -> Overlaps:
+        a, b = unpack(pairs)
+        apart = np.abs(values[a] - values[b])
+        return Overlaps(pairs, np.maximum(reach - apart, 0.0), np.full(len(pairs), reach))
+
+    return compare
+
+
+def all_pairs_of(values: np.ndarray, compare: Callable[[np.ndarray], Overlaps], threshold: float) -> Overlaps:
+    a, b = np.triu_indices(len(values), 1)
+    scored = compare(np.sort(pack(a, b)))
+    return scored.where(scored.at_least(threshold))
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 8])
+@pytest.mark.parametrize("shape", ["chain", "shuffled chain", "ring", "clumps", "random"])
+@pytest.mark.parametrize("seed", range(4))
+def test_long_chains_settle_as_rounds_over_all_would(
+    rounds: int, shape: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.cluster.clusters.ROUNDS", rounds)
+    n, rng = 120, np.random.default_rng(seed)
+    values = np.arange(n) + rng.uniform(0, 0.9, n)
+    if shape in ("clumps", "random"):
+        values = np.sort(rng.integers(0, n if shape == "random" else n // 8, n) + rng.uniform(0, 0.3, n))
+    order = np.arange(n, dtype=np.uint32) if shape in ("chain", "ring") else rng.permutation(n).astype(np.uint32)
+    rank = np.empty(n, np.uint32)
+    rank[order] = np.arange(n, dtype=np.uint32)
+    compare = by_values(values, 10.0)
+    scored = all_pairs_of(values, compare, 0.8)
+    if shape == "ring":
+        closing = Overlaps(np.array([n - 1], np.uint64), np.array([9.0]), np.array([10.0]))
+        scored = Overlaps.concatenate([closing, scored])
+        scored = scored.where(np.argsort(scored.pairs))
+
+    def sharing_among(ordinals: np.ndarray) -> Callable[[int], np.ndarray]:
+        return lambda document: np.flatnonzero(np.abs(values[ordinals] - values[ordinals[document]]) <= 5)
+
+    for floor in (0.5, 0.7):
+        want = rounds_over_all(scored, order, rank, floor, compare)
+        assert components(scored, order, rank, floor, compare).tolist() == want
+        assert components(scored, order, rank, floor, compare, sharing_among).tolist() == want
+
+
+def test_a_chain_costs_as_much_as_it_is_long() -> None:
+    """Comparisons and documents looked at grow with the length, not with its square."""
+    counted = []
+    for n in (2_000, 4_000):
+        values, order = np.arange(n) + 0.0, np.arange(n, dtype=np.uint32)
+        compare = by_values(values, 10.0)
+        compared = 0
+
+        def count(pairs: np.ndarray, compare: Callable[[np.ndarray], Overlaps] = compare) -> Overlaps:
+            nonlocal compared
+            compared += len(pairs)
+            return compare(pairs)
+
+        def sharing_among(ordinals: np.ndarray, values: np.ndarray = values) -> Callable[[int], np.ndarray]:
+            return lambda document: np.flatnonzero(np.abs(values[ordinals] - values[ordinals[document]]) <= 5)
+
+        a = np.arange(n - 1)
+        scored = compare(pack(a, a + 1))
+        leader = components(scored, order, order, 0.5, count, sharing_among)
+        assert len(set(leader.tolist())) == -(-n // 6)
+        counted.append(compared)
+    # the first rounds are over all: so many comparisons of each document; the rest is linear
+    assert counted[1] <= 2.1 * counted[0]
+
+
+@pytest.mark.parametrize("measure", ["jaccard", "weighted-jaccard", "simhash"])
+@pytest.mark.parametrize("floor", [0.3, 0.6, 0.9])
+def test_documents_at_the_floor_share_a_rare_shingle(measure: str, floor: float) -> None:
+    """Every pair at or above the floor is among those that are asked about."""
+    rng = np.random.default_rng(5)
+    words = rng.integers(0, 60, (10, 30)).repeat(9, axis=0)
+    changed = rng.random(words.shape) < rng.uniform(0, 0.3, (90, 1))
+    words[changed] = rng.integers(0, 60, np.count_nonzero(changed))
+    texts = [" ".join(f"w{x}" for x in row) for row in words.tolist()]
+    found = measure_of(Spec(unit="words", n=1, measure=measure))
+    payload = found.payload_builder().build(pa.array(texts, pa.large_string()))
+    stored = Payloads(found, stored_of(payload))
+    sharing = stored.sharing_among(np.arange(90), floor, 1 << 30)
+    assert sharing is not None
+    scored = Overlaps.concatenate(list(found.compare_all(payload, np.zeros(90, np.uint64), floor, 1)))
+    assert len(scored.pairs) > 5
+    reached = {document: set(sharing(document).tolist()) for document in range(90)}
+    for a, b in zip(*map(np.ndarray.tolist, unpack(scored.pairs)), strict=True):
+        assert b in reached[a]
+        assert a in reached[b]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -75,7 +76,8 @@ def cluster(scored: Overlaps, grouped: Grouped, comparing: Payloads | Estimates,
         similarity = look_up(scored, leader)
     else:
         orders, floor = (np.asarray(grouped.order), np.asarray(grouped.rank)), settings.lowest_similarity
-        leader = components(scored, *orders, floor, comparing.compare)
+        sharing = partial(comparing.sharing_among, floor=floor, memory=settings.memory)
+        leader = components(scored, *orders, floor, comparing.compare, sharing)
         similarity = compared(leader, comparing.compare)
     return spread(leader, similarity, grouped, settings.empty)
 

@@ -18,10 +18,13 @@ from nearkin.measures import Measure, Payload
 from nearkin.measures.base import Stored
 from nearkin.threads import Borrowed, ordered_map
 from nearkin.verify.exact import Overlaps
+from nearkin.verify.sharing import RarestShared
 
 ABSENT = np.uint32(0xFFFFFFFF)
 PAIRS_AT_ONCE = 1 << 18
 PAYLOADS = "payloads"
+BYTES_PER_SHARED = 120
+"""Anonymous bytes that one shingle of a document in a chain costs."""
 MEMORY_SHARE = 4
 """Brute force has this part of the memory bound for its postings."""
 
@@ -74,6 +77,22 @@ class Payloads:
         """Exact similarity of pairs of stored documents."""
         return self.measure.compare(pairs, self.stored)
 
+    def sharing_among(self, ordinals: np.ndarray, floor: float, memory: int) -> RarestShared | None:
+        """Returns what finds the documents that may reach a floor with one of some; None for vectors, or without the room."""
+        places = self.stored.place[ordinals].astype(np.int64)
+        sizes = np.diff(self.stored.starts)[places]
+        hashes = self.stored.columns[0]
+        if self.measure.spec.unit == "vector" or self.measure.distance(np.ones(1)) is not None or floor <= 0:
+            return None
+        if int(sizes.sum()) * BYTES_PER_SHARED > memory // MEMORY_SHARE:
+            return None
+        first = np.repeat(self.stored.starts[places] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
+        rows = first + np.arange(len(first))
+        weights = np.ones(len(rows)) if len(self.stored.columns) == 1 else np.asarray(self.stored.columns[1][rows])
+        if self.measure.spec.measure == "simhash":
+            return RarestShared(sizes, np.asarray(hashes[rows]), weights**2, floor**2)
+        return RarestShared(sizes, np.asarray(hashes[rows]), weights, floor)
+
     def whole(self) -> Payload:
         """The payloads of all stored documents."""
         return Payload(np.diff(self.stored.starts), self.stored.columns)
@@ -121,6 +140,10 @@ class Estimates:
     def compare(self, pairs: np.ndarray) -> Overlaps:
         """Estimated similarity of packed pairs."""
         return self.measure.estimate(pairs, self.agreements(pairs))
+
+    def sharing_among(self, ordinals: np.ndarray, floor: float, memory: int) -> None:
+        """Returns None: signatures have no parts that few documents share."""
+        return
 
     def agreements(self, pairs: np.ndarray) -> np.ndarray:
         """Slots (or bits) in which the signatures of packed pairs agree, int64 (m,)."""
