@@ -1,18 +1,22 @@
-"""Peak memory of the process, measured while it runs."""
+"""Peak memory of a run, measured from outside while it runs."""
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Self
 
 import psutil
 
-INTERVAL = 0.05
+INTERVAL = 0.02
+"""Seconds between two samples."""
 STATUS = Path("/proc/self/status")
+SAMPLER = Path(__file__).with_name("sampler.py")
 
 
 def anonymous_bytes() -> int:
-    """Anonymous resident memory: heaps and stacks, not mapped files (the whole resident set where /proc is missing)."""
+    """Returns the anonymous resident memory: heaps and stacks, not mapped files (the whole resident set without /proc)."""
     if STATUS.exists():
         for line in STATUS.read_text().splitlines():
             if line.startswith("RssAnon:"):
@@ -21,22 +25,64 @@ def anonymous_bytes() -> int:
 
 
 class PeakMemory:
-    """Samples anonymous memory in a thread between `with` and its end."""
+    """The largest anonymous memory of this process and its children between `with` and its end.
+
+    A process of its own takes the samples: a thread would wait for the interpreter lock while a single call into a library
+    allocates and frees gigabytes. Without /proc, or where no process can be started, a thread has to do.
+    """
 
     def __init__(self) -> None:
-        self.peak = 0
+        self._peak = 0
+        self._sampler: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, name="nearkin-memory", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        if STATUS.exists():
+            self._sampler = _start_sampler()
+        if self._sampler is None:
+            self._thread = threading.Thread(target=self._sample, name="nearkin-memory", daemon=True)
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._peak = self.peak
+        if self._sampler is not None:
+            self._sampler.communicate()
+            self._sampler = None
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            self._thread = None
+
+    @property
+    def peak(self) -> int:
+        """Bytes, so far."""
+        self._peak = max(self._peak, anonymous_bytes())
+        if self._sampler is not None:
+            try:
+                self._peak = max(self._peak, _ask(self._sampler))
+            except (OSError, ValueError):  # the sampler was killed; what is known is still true
+                self._sampler.kill()
+        return self._peak
 
     def _sample(self) -> None:
         while not self._stop.wait(INTERVAL):
-            self.peak = max(self.peak, anonymous_bytes())
-        self.peak = max(self.peak, anonymous_bytes())
+            self._peak = max(self._peak, anonymous_bytes())
+
+
+def _start_sampler() -> "subprocess.Popen[bytes] | None":
+    line = [sys.executable, "-I", "-S", str(SAMPLER), str(os.getpid()), str(INTERVAL)]
+    try:
+        # a session of its own: Ctrl-C is for the run, and the sampler ends when its input does
+        return subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    except OSError:
+        return None
+
+
+def _ask(sampler: "subprocess.Popen[bytes]") -> int:
+    assert sampler.stdin is not None
+    assert sampler.stdout is not None
+    sampler.stdin.write(b"?\n")
+    sampler.stdin.flush()
+    return int(sampler.stdout.readline())

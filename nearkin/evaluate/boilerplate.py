@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.engine.local.documents import take
 from nearkin.engine.local.frequencies import repeated
 from nearkin.evaluate.explain import units_of, windows
 from nearkin.shingle import text_buffers
@@ -119,7 +120,7 @@ def boilerplate(sample: TextSample, spec: Spec, materials: Materials, sources: p
         return Boilerplate(0, (), None if listed is None else len(listed))
     streams = _Streams.of(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     labels = (
-        None if sources is None else pc.fill_null(sources.take(pa.array(sample.ordinals)).cast(pa.large_string()), "(none)")
+        None if sources is None else pc.fill_null(take(sources, np.asarray(sample.ordinals)).cast(pa.large_string()), "(none)")
     )
     phrases = []
     for run in _runs(streams):

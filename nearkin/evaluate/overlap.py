@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nearkin.cluster.clusters import unpack
+from nearkin.evaluate.labels import most_frequent
 
 MOST_LABELS = 12
 """Further ones, the smallest, are counted together."""
-OTHERS, NONE = "(others)", "(none)"
 PAIRS_AT_ONCE = 1 << 22
 
 
@@ -65,7 +64,7 @@ def overlap(column: str, values: pa.ChunkedArray, representative: np.ndarray, pa
         >>> found.labels, found.similar, found.exact
         (('test', 'train'), ((2, 2), (1, 0)), ((0, 1), (1, 0)))
     """
-    labels, codes = _codes(values)
+    labels, codes = most_frequent(values, MOST_LABELS)
     bits = np.uint32(1) << codes
     groups, more = np.zeros(len(codes), np.uint32), np.zeros(len(codes), np.uint32)
     np.bitwise_or.at(groups, representative, bits)
@@ -85,17 +84,6 @@ def overlap(column: str, values: pa.ChunkedArray, representative: np.ndarray, pa
         _matrix(codes, similar, size),
         _matrix(codes, exact, size),
     )
-
-
-def _codes(values: pa.ChunkedArray) -> tuple[tuple[str, ...], np.ndarray]:
-    """Labels by falling frequency, ties by name, and the number of each document's label, uint32 (n,)."""
-    texts = pc.fill_null(values.cast(pa.large_string()), NONE)
-    counts = pc.value_counts(texts).to_pylist() if len(texts) else []
-    ranked = [entry["values"] for entry in sorted(counts, key=lambda entry: (-entry["counts"], entry["values"]))]
-    labels = ranked if len(ranked) <= MOST_LABELS else ranked[: MOST_LABELS - 1]
-    found = pc.index_in(texts, pa.array(labels, pa.large_string()))
-    codes = pc.fill_null(found, len(labels)).to_numpy().astype(np.uint32)
-    return (*labels, *([OTHERS] if len(labels) < len(ranked) else [])), codes
 
 
 def _mark_repeated(representative: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:

@@ -133,7 +133,7 @@ def rotate_key(
             raise UsageError(f"{origin.store.url} has this key already (key id {spec.key_id}); generate a new one")
         if spec.cut is not None or spec.frequencies is not None:
             raise UsageError(f"the tables of {origin.store.url} are hashed with its old key; build an index from its inputs")
-        spec = replace(spec, base_hash=KEYED, hash_seed=0, key_id=new_secret.id)
+        spec = spec.keyed_with(new_secret)
         kept: dict[str, Any] = {
             name: getattr(origin_index.settings, name) for name in ("recall", "postings", "store_text", "documents")
         }

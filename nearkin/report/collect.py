@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nearkin.corpus import Corpus, FileCorpus
 from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
@@ -15,6 +14,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.settings import Settings
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, boilerplate
 from nearkin.evaluate.explain import windows as windows_of
+from nearkin.evaluate.labels import most_frequent
 from nearkin.evaluate.overlap import Overlap, overlap
 from nearkin.lsh.curve import Banding
 from nearkin.lsh.signs import SignBanding
@@ -45,6 +45,12 @@ EXCERPT, BORDERLINE = 4000, 600
 CLUSTERS = 20
 EXAMPLES = 3
 HOT_BUCKETS = 20
+MOST_SOURCES = 1000
+"""Sources that are counted one by one; the others, which have the fewest documents, are counted together."""
+NOTABLE_HOT_SHARE = 0.01
+"""Of the pairs that share a bucket, the part in hot buckets from which it is said."""
+INDEPENDENT_SIGNS = 0.8
+"""Cosine below which the bits of SimHash signatures of texts agree less evenly than independent ones."""
 PAIRS_AT_ONCE = 1 << 20
 CURVE_POINTS = 200
 
@@ -243,11 +249,10 @@ def estimated(run: Ran) -> Histogram:
 def _sources(documents: Documents, result: Clustering, column: str | None) -> tuple[SourceCount, ...]:
     if column is None:
         return ()
-    names = pc.fill_null(documents.riding[column].cast(pa.large_string()), "(none)")
-    table = pa.table({"source": names, "removed": pa.array(~np.asarray(result.kept)).cast(pa.int64())})
-    sums = table.group_by("source").aggregate([("removed", "count"), ("removed", "sum")]).sort_by("source")
-    columns = (sums["source"], sums["removed_count"], sums["removed_sum"])
-    return tuple(SourceCount(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True))
+    labels = most_frequent(documents.riding[column], MOST_SOURCES)
+    read = np.bincount(labels.codes, minlength=len(labels.names)).tolist()
+    removed = np.bincount(labels.codes[~np.asarray(result.kept)], minlength=len(labels.names)).tolist()
+    return tuple(SourceCount(*row) for row in sorted(zip(labels.names, read, removed, strict=True)))
 
 
 def _clusters(documents: Documents, result: Clustering, wanted: Wanted) -> tuple[Cluster, ...]:
@@ -311,6 +316,13 @@ def warnings(run: Ran) -> list[str]:
             f"{hot:,} buckets held more than {settings.max_bucket} documents and were clustered inside themselves, so pairs "
             f"within distance {settings.distance} may be missing; raise --max-bucket for every one of them"
         )
+    out += recall_warnings(run)
+    if limited := facts.get("workers_limited"):
+        asked, used = limited
+        out.append(
+            f"{used} of the asked {asked} workers ran, as many as --memory ({settings.memory:,} bytes) leaves room for; raise "
+            "it to use more"
+        )
     return out
 
 
@@ -322,6 +334,35 @@ def empty_column_warnings(run: LocalRun) -> list[str]:
         for name in run.columns.extra
         if len(columns) and columns[name].null_count == len(columns)
     ]
+
+
+def recall_warnings(run: Ran) -> list[str]:
+    """Returns a sentence for each reason for which fewer pairs are found than the asked recall says."""
+    out: list[str] = []
+    settings = run.settings
+    if settings.distance is not None or run.brute_force:
+        return out
+    if (share := hot_share(run)) >= NOTABLE_HOT_SHARE:
+        hot = run.recorded("candidates")["hot_buckets"]
+        out.append(
+            f"{hot:,} buckets held more than {settings.max_bucket} documents, which were compared with at most "
+            f"{settings.fanout} leaders each: {share:.0%} of the pairs that share a bucket. The recall at the threshold "
+            f"{settings.threshold:g} is lower than the asked {settings.recall:g}; measure it with "
+            "nearkin audit, or raise --max-bucket or the threshold"
+        )
+    if settings.spec.measure == "simhash" and settings.threshold < INDEPENDENT_SIGNS:
+        out.append(
+            f"at cosine {settings.threshold:g} the bits of SimHash signatures are not independent, so the recall is lower than "
+            f"the asked {settings.recall:g} (0.68 was found on revised texts at 0.6); measure it with nearkin audit"
+        )
+    return out
+
+
+def hot_share(run: Ran) -> float:
+    """Returns the part of the pairs sharing a bucket that are in hot buckets, in [0, 1]."""
+    pairs = [(size, size * (size - 1) // 2 * buckets) for size, buckets in run.recorded("candidates").get("bucket_sizes", ())]
+    hot = sum(count for size, count in pairs if size > run.settings.max_bucket)
+    return hot / max(sum(count for _, count in pairs), 1)
 
 
 def skipped_warnings(corpus: Corpus) -> list[str]:

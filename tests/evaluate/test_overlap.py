@@ -9,7 +9,8 @@ import pytest
 
 import nearkin as nk
 from nearkin.cluster.clusters import pack
-from nearkin.evaluate.overlap import MOST_LABELS, OTHERS, overlap
+from nearkin.evaluate.labels import OTHERS
+from nearkin.evaluate.overlap import MOST_LABELS, overlap
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -17,6 +17,7 @@ from nearkin.spec import Spec
 
 NULL_BLOCK = 0x6E756C6C
 CHUNK = 1 << 16
+PORTION_BYTES = 8 << 20
 UNIQUE = "columns-unique"
 """The columns once repeated ids have been told apart; only there if some were."""
 ARRAYS: dict[str, tuple[type[np.generic], int | None]] = {
@@ -89,12 +90,40 @@ class Documents:
         """uint64 (n,): a hash of the block column's value as text; documents of different blocks are never compared."""
         if column is None:
             return np.zeros(len(self), np.uint64)
-        return np.concatenate([block_hashes(chunk) for chunk in self.riding[column].chunks] or [np.empty(0, np.uint64)])
+        return np.concatenate([block_hashes(part) for part in portions(self.riding[column])] or [np.empty(0, np.uint64)])
 
     def chunks(self) -> Iterator[tuple[int, int]]:
         """Ranges of ordinals small enough to work on at a time."""
         for start in range(0, len(self), CHUNK):
             yield start, min(start + CHUNK, len(self))
+
+
+def portions(column: pa.ChunkedArray) -> Iterator[pa.Array]:
+    """Yields slices of a column, mapped or not, of about PORTION_BYTES each."""
+    for chunk in column.chunks:
+        rows = max(1, len(chunk) * PORTION_BYTES // max(chunk.nbytes, 1))
+        for start in range(0, len(chunk), rows):
+            yield chunk.slice(start, rows)
+
+
+def take(column: pa.ChunkedArray, ordinals: np.ndarray) -> pa.Array:
+    """Returns some values of a mapped column; `ChunkedArray.take` would first bring all chunks together in memory.
+
+    Examples:
+        >>> take(pa.chunked_array([["a", "b"], ["c"]]), np.array([2, 0, 2])).to_pylist()
+        ['c', 'a', 'c']
+    """
+    order = np.argsort(ordinals, kind="stable")
+    ascending = ordinals[order]
+    parts, first = [pa.array([], column.type)], 0
+    for chunk in column.chunks:
+        low, high = np.searchsorted(ascending, [first, first + len(chunk)])
+        if high > low:
+            parts.append(chunk.take(pa.array(ascending[low:high] - first)))
+        first += len(chunk)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return pa.concat_arrays(parts).take(pa.array(place))
 
 
 def read_columns(folder: Path) -> pa.Table:

@@ -30,6 +30,8 @@ from nearkin.sketch.sketcher import Keyer
 from nearkin.verify.exact import Overlaps, distinct
 
 BYTES_PER_PAIR = 32
+BYTES_PER_WORKER = 32 << 20
+"""Anonymous bytes of a batch in work: its texts, their shingles, and the buffers of a sketcher."""
 MOST_DOCUMENTS = 2**32 - 1
 
 
@@ -54,6 +56,12 @@ class LocalRun:
     progress: Progress
     materials: Materials = NOTHING
     order_of: Callable[[Documents], np.ndarray] | None = None
+
+    def __post_init__(self) -> None:
+        self._asked_workers = self.settings.workers
+        most = max(1, self.settings.memory // 2 // BYTES_PER_WORKER)
+        if self.settings.workers > most:
+            self.settings = replace(self.settings, workers=most)
 
     @cached_property
     def measure(self) -> Measure:
@@ -103,6 +111,8 @@ class LocalRun:
                 repeated = separate_repeated_ids(self.documents(), self.corpus.names) if self.columns.id else 0
                 facts.update(self._sketch_facts(), repeated_ids=repeated, build_latency=latency)
                 facts["document_limit"] = self.columns.document_limit
+                if self.settings.workers < self._asked_workers:
+                    facts["workers_limited"] = [self._asked_workers, self.settings.workers]
                 if self._keeps_keys:
                     facts["keyed"] = self._key_shape
 

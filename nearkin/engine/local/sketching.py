@@ -29,6 +29,8 @@ from nearkin.sketch.sketcher import Keyer, Sketches
 from nearkin.threads import Borrowed, ordered_map
 
 SEGMENT_SECONDS = 5.0
+SEGMENT_BYTES = 32 << 20
+"""Bytes of ids and riding columns that wait for the next checkpoint, at most."""
 CHECKPOINT = "checkpoint.json"
 REJECTED = "rejected.jsonl"
 
@@ -167,6 +169,7 @@ class SketchWriter:
         self.folder = folder
         self.position = position
         self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
         self._last = time.monotonic()
         self._files = ExitStack()
         self._types = {name: dtype for name, (dtype, _) in arrays.items()}
@@ -204,7 +207,8 @@ class SketchWriter:
             documents=batch.first + len(done.ids),
             rejected=self.position.rejected + len(batch.rejected),
         )
-        if time.monotonic() - self._last > SEGMENT_SECONDS:
+        self._pending_bytes += self._pending[-1].nbytes
+        if time.monotonic() - self._last > SEGMENT_SECONDS or self._pending_bytes > SEGMENT_BYTES:
             self.checkpoint()
 
     def checkpoint(self) -> None:
@@ -221,6 +225,7 @@ class SketchWriter:
                 sync_folder(path.parent)
                 segments += 1
             self._pending = []
+            self._pending_bytes = 0
             rejected_bytes = self._quarantine.flush()
             sync_file(self.folder / REJECTED)
             sync_folder(self.folder)

@@ -5,16 +5,21 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.cluster.clusters import unpack
 from nearkin.engine.local.clustering import KINDS, Clustering
 from nearkin.engine.local.containment import Contained
+from nearkin.engine.local.documents import portions, take
 from nearkin.engine.local.expand import Groups
 from nearkin.engine.local.run import LocalRun
 from nearkin.verify.exact import Overlaps
 
 ROWS = 1 << 18
+LEAST_ROWS = 1 << 10
+BATCH_BYTES = 16 << 20
+"""Bytes of the ids in a column of a batch."""
 CLUSTERS = pa.schema(
     [
         ("id", pa.large_string()),
@@ -48,14 +53,21 @@ def contained_batches(found: Contained, ids: pa.ChunkedArray) -> Iterator[pa.Rec
     """Contained documents (a) and those that contain them (b), ordered by ordinals."""
     for start in range(0, len(found.a), ROWS):
         part = Contained(*(np.asarray(column[start : start + ROWS]) for column in found))
-        names = [_whole(ids.take(pa.array(ordinals))) for ordinals in (part.a, part.b)]
+        names = [take(ids, ordinals) for ordinals in (part.a, part.b)]
         yield pa.record_batch([*names, pa.array(part.containment), pa.array(part.jaccard)], schema=CONTAINED)
 
 
 def cluster_batches(ids: pa.ChunkedArray, result: Clustering) -> Iterator[pa.RecordBatch]:
     """The clusters table in corpus order."""
-    for start in range(0, len(result.kept), ROWS):
-        yield cluster_rows(ids, result, start, start + ROWS)
+    rows = rows_of(ids)
+    for start in range(0, len(result.kept), rows):
+        yield cluster_rows(ids, result, start, start + rows)
+
+
+def rows_of(ids: pa.ChunkedArray) -> int:
+    """Returns the rows of a batch of ids: ROWS, or fewer if ids are long. It depends on the ids alone."""
+    total = sum(pc.sum(pc.binary_length(part)).as_py() or 0 for part in portions(ids))
+    return min(ROWS, max(LEAST_ROWS, BATCH_BYTES * len(ids) // max(total, 1)))
 
 
 def cluster_rows(ids: pa.ChunkedArray, result: Clustering, start: int, end: int) -> pa.RecordBatch:
@@ -63,7 +75,7 @@ def cluster_rows(ids: pa.ChunkedArray, result: Clustering, start: int, end: int)
     part = slice(start, end)
     columns = [
         _whole(ids[part]),
-        _whole(ids.take(pa.array(np.asarray(result.leader[part])))),
+        take(ids, np.asarray(result.leader[part])),
         pa.array(np.asarray(result.kept[part])),
         pa.array(np.asarray(result.similarity[part]), from_pandas=True),
         pa.array(KINDS).take(pa.array(np.asarray(result.kind[part]))),
@@ -79,6 +91,7 @@ def pairs_schema(run: LocalRun) -> pa.Schema:
 def pair_batches(run: LocalRun, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
     """The pairs table, ordered by ordinals."""
     scored, ids = run.scored(), run.documents().ids
+    rows = min(rows, rows_of(ids))
     for start in range(0, len(scored.pairs), rows):
         part = scored.where(slice(start, start + rows))
         yield _pair_batch(run, ids, part, part.similarity, run.estimate(np.asarray(part.pairs)))
@@ -89,8 +102,8 @@ def _pair_batch(
 ) -> pa.RecordBatch:
     a, b = unpack(np.asarray(part.pairs))
     columns = [
-        _whole(ids.take(pa.array(a))),
-        _whole(ids.take(pa.array(b))),
+        take(ids, a),
+        take(ids, b),
         pa.array(similarity),
         pa.array(estimate, pa.float32()),
     ]
@@ -129,4 +142,6 @@ def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatc
             if len(batch):
                 writer.write_batch(batch, row_group_size=ROWS)
                 rows += len(batch)
+                # what the writer has freed goes back to the system, not into the allocator's reserve
+                pa.default_memory_pool().release_unused()
     return rows
