@@ -870,9 +870,7 @@ class Index:
         self._look_around()
         if isinstance(self.store, ShardedStore):
             self.store.sweep_strays()
-        times = [ttl for ttl in (self.settings.bucket_ttl, self.settings.record_ttl) if ttl is not None]
-        if times:
-            self._clocks.require_plausible(min(times), trust_clock)
+        self._require_plausible_clock(trust_clock)
         now, gone, store = self.clock(), {"records": 0, "postings": 0}, self.store
         if self.settings.bucket_ttl is not None:
             before = now - self.settings.bucket_ttl
@@ -894,9 +892,16 @@ class Index:
             every: Seconds between the calls of a process. Another one takes over when the process did not call for half as long
                 again.
         """
+        # before the turn is taken: a process whose clock is wrong must not keep the others from sweeping
+        self._require_plausible_clock(trusted=False)
         if self.store.take_turn("sweep", self._name, 1.5 * every):
             return self.expire()
         return {"records": 0, "postings": 0}
+
+    def _require_plausible_clock(self, trusted: bool) -> None:
+        times = [ttl for ttl in (self.settings.bucket_ttl, self.settings.record_ttl) if ttl is not None]
+        if times:
+            self._clocks.require_plausible(min(times), trusted)
 
     def _expire(self, entry: Entry, before: float) -> bool:
         held = self._get(entry.scope, entry.id)

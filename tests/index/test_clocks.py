@@ -11,6 +11,7 @@ import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import ClockError, StoreError
 from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
+from nearkin.index.entry import Changes
 from nearkin.index.upkeep import check
 from tests.index.conftest import corpus
 
@@ -166,6 +167,20 @@ def test_a_document_of_a_clock_that_was_ahead_gets_the_right_time_when_it_comes_
         entry = index.get("a", "x")
         assert entry is not None
         assert abs(entry.seen - time.time()) < TOLERANCE
+
+
+def test_a_process_with_a_wrong_clock_does_not_keep_others_from_sweeping(redis_port: int, machine: Machine) -> None:
+    url = f"redis://127.0.0.1:{redis_port}/0?prefix=clocks3"
+    with open_index(url) as wrong, open_index(url) as right:
+        wrong.upsert("a", corpus(1)[0], "x")
+        machine.error = TEN_YEARS
+        with pytest.raises(ClockError):
+            wrong.sweep(60.0)
+        machine.error = 0.0
+        entry = right.get("a", "x")
+        assert entry is not None
+        right.store.apply(Changes(changed=[entry._replace(seen=time.time() - TTL - DAY)]))
+        assert right.sweep(60.0)["records"] == 1
 
 
 def test_a_wrong_clock_is_said_once(redis_port: int, machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
