@@ -42,7 +42,7 @@ from nearkin.errors import UsageError
 from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.measures import measure_of
 from nearkin.release import VERSION
-from nearkin.report.collect import Wanted, collect, statistics
+from nearkin.report.collect import Wanted, collect, skipped_warnings, statistics
 from nearkin.report.data import ReportData
 from nearkin.report.saved import write_report
 from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, write_durably
@@ -591,7 +591,8 @@ def pairs_job(job: Job, expand_exact: bool, progress: Progress, relation: str = 
         set_readers(staged, job.readers)
         claim.publish_file(staged)
         stages = work.manifest["stages"]
-    return {"pairs": rows, "stages": stages, "peak_memory": memory.peak, **shown}
+    skipped = skipped_warnings(corpus)
+    return {"pairs": rows, "stages": stages, "peak_memory": memory.peak, "warnings": skipped, **shown}
 
 
 def check_pairs(out: Path, resume: bool, overwrite: bool, inputs: tuple[str, ...]) -> None:
@@ -701,6 +702,7 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
         "documents": documents,
         "rejected": rejected.total(),
         "reasons": dict(sorted(rejected.items())),
+        "warnings": skipped_warnings(corpus),
         "spec": json.loads(job.spec.to_json()),
         "spec_fingerprint": job.spec.fingerprint,
     }

@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 from nearkin.corpus import Columns, FileCorpus, describe
 from nearkin.corpus.discovery import Selection
+from nearkin.corpus.names import shown_path
 from nearkin.engine.local.frequencies import Counting
 from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress, Silent
@@ -299,8 +300,8 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
         UsageError: Something was asked that only the local engine does.
     """
     require_free(job.out, job.resume, job.overwrite)
-    _require_files(job, merge_parts)
     corpus = job.corpus()
+    _require_files(job, merge_parts, corpus)
     check_request(job, corpus)
     identity = job.identity("dedup", engine="spark", merge_parts=merge_parts)
     if (finished := finished_already(job, identity, corpus)) is not None:
@@ -373,8 +374,15 @@ def _tables_in(spark: SparkSession, folder: Path) -> Iterator[Tables]:
         tables.remove()
 
 
-def _require_files(job: Job, merge_parts: bool) -> None:
+def _require_files(job: Job, merge_parts: bool, corpus: FileCorpus) -> None:
     require_supported(job.settings)
+    for file in corpus.files:
+        try:
+            file.path.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"{shown_path(file.path)} has a name that is not UTF-8, which Spark cannot take; rename it"
+            ) from error
     if merge_parts:
         require_mergeable(job.settings.spec, job.settings.probes)
         if job.columns.id is None:

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -323,6 +323,12 @@ def require_documents(documents: int, rejected: int, where: str) -> None:
     if rejected and not documents:
         sys.stderr.write(f"nearkin: no document could be read: {rejected:,} of {rejected:,} rows were rejected; {where}\n")
         raise typer.Exit(NOTHING_READ)
+
+
+def show_warnings(warnings: Iterable[str]) -> None:
+    """Writes warnings on standard error, one a line."""
+    for warning in warnings:
+        sys.stderr.write(f"nearkin: warning: {warning}\n")
 
 
 def print_json(summary: dict[str, Any]) -> None:

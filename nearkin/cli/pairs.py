@@ -106,6 +106,7 @@ def pairs(
         summary = pairs_job(job, expand_exact, shown, relation)
     finally:
         shown.close()
+    o.show_warnings(summary.get("warnings", ()))
     if json:
         o.print_json(summary)
     else:

@@ -66,6 +66,7 @@ def sketch(
         summary = sketch_job(job, shown)
     finally:
         shown.close()
+    o.show_warnings(summary.get("warnings", ()))
     if json:
         o.print_json(summary)
     else:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from nearkin.corpus.compressed import DecompressedStream
-from nearkin.corpus.remote import filesystem_of, remote_errors
+from nearkin.corpus.remote import RemoteStream, filesystem_of, remote_errors
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 
@@ -61,7 +61,7 @@ class InputFile:
             return pa.OSFile(fsencode(self.path))
         with remote_errors(self.path):
             filesystem, path = filesystem_of(self.path)
-            return pa.PythonFile(filesystem.open(path, "rb"), "r")
+            return pa.PythonFile(RemoteStream(self.path, filesystem.open(path, "rb")), "r")
 
     def open_decompressed(self) -> Any:
         """Returns the content as a stream. Of a damaged file, all that is in front of the damage is read before the error."""

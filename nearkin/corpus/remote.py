@@ -103,3 +103,36 @@ def list_error(url: str, error: BaseException) -> UsageError | RunError:
 
 def _first_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+class RemoteStream:
+    """A remote file that is open. A failure of the network or the storage is an error of the run, and no damage of the file.
+
+    Args:
+        url: The file, for messages.
+        file: The file of fsspec.
+    """
+
+    def __init__(self, url: str, file: Any) -> None:
+        self._url = url
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        """Returns the next bytes.
+
+        Raises:
+            RunError: If they cannot be fetched.
+        """
+        try:
+            data: bytes = self._file.read(size)
+        except OSError as error:
+            raise self._failure(error) from error
+        except driver_errors() as error:
+            raise self._failure(error) from error
+        return data
+
+    def _failure(self, error: BaseException) -> RunError:
+        return RunError(f"cannot read {self._url}: {_first_line(error)}; when it can be reached again, continue with --resume")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)

@@ -56,9 +56,15 @@ def work_folder_of(out: Path) -> Path:
     """Returns the folder in which an output is made until it is complete.
 
     Raises:
-        UsageError: If `out` is the root of the file system, or names the current folder or one above it.
+        UsageError: If the path of `out` is not UTF-8, or `out` is the root of the file system, or names the current folder or
+            one above it.
     """
     place = _absolute(out)
+    try:
+        os.fspath(place).encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(place).decode("utf-8", "backslashreplace")
+        raise UsageError(f"{shown} cannot be an output: its path is not UTF-8; choose another --out") from error
     if not place.name:
         raise UsageError(f"{out} cannot be an output: it is the root of the file system; choose another --out")
     return place.with_name(place.name + ".partial")

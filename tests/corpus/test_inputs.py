@@ -1,5 +1,6 @@
 """Inputs of a run: which files are read, under which names, that nothing else is written, and that changes are noticed."""
 
+import gzip
 import json
 import os
 import sys
@@ -14,8 +15,9 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
+from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, describe, write_kept
 from nearkin.corpus.discovery import Selection, find_files
 from nearkin.corpus.files import InputFile
@@ -159,6 +161,16 @@ def test_file_names_that_are_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "caf\\xe9" in (tmp_path / "out" / "report.html").read_text("utf-8")
 
 
+@pytest.mark.parametrize("command", ["dedup", "pairs", "sketch"])
+def test_an_output_whose_path_is_not_utf8_is_one_sentence(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text(lines(1))
+    out = os.fsdecode(os.fsencode(tmp_path) + b"/out\xff")
+    assert app.run([command, str(tmp_path / "a.jsonl"), "--out", out]) == app.USAGE
+    assert capsys.readouterr().err.endswith("out\\xff cannot be an output: its path is not UTF-8; choose another --out\n")
+
+
 # what is read
 
 
@@ -182,6 +194,17 @@ def test_what_is_skipped_is_said_with_the_reason(tmp_path: Path) -> None:
     assert "--hidden" in warnings
     assert "--follow-links" in warnings
     assert names_of(folder, hidden=True, follow_links=True) == [".b.jsonl", "_old/c.jsonl", "a.jsonl", "link/d.jsonl"]
+
+
+@pytest.mark.parametrize("command", ["pairs", "sketch"])
+def test_every_command_over_files_says_what_it_skips(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "in"
+    (folder / ".hidden").mkdir(parents=True)
+    (folder / "a.jsonl").write_text(lines(1, 2))
+    assert app.run([command, str(folder), "--out", str(tmp_path / "out")]) == 0
+    assert "warning: skipped" in capsys.readouterr().err
+    assert app.run([command, str(folder), "--hidden", "--out", str(tmp_path / "all")]) == 0
+    assert "warning" not in capsys.readouterr().err
 
 
 def test_loops_of_links_end(tmp_path: Path) -> None:
@@ -349,6 +372,30 @@ def test_storage_that_cannot_be_reached_is_one_clear_error(
     monkeypatch.setattr("nearkin.corpus.discovery.filesystem_of", lambda url: (Storage(), "bucket/a.jsonl"))
     with pytest.raises(UsageError, match=said):
         find_files(["s3://bucket/a.jsonl"])
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet", "a.arrow", "a.csv"])
+def test_a_connection_that_breaks_is_an_error_and_no_damage(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines(*range(20_000)).encode()))
+    if name in WRITERS:
+        WRITERS[name](tmp_path / name, pa.table({"text": [words(i) for i in range(20_000)]}))
+    data = (tmp_path / name).read_bytes()
+    url = f"memory://broken/{name}"
+    with fsspec.open(url, "wb") as file:
+        file.write(data)
+    corpus = FileCorpus.open([url])
+    corpus.check(Columns())
+    read = MemoryFile.read
+
+    def breaking(self: MemoryFile, size: int = -1) -> bytes:
+        if 0 < self.tell() < len(data) // 2 + 1 and size > 0:
+            raise ConnectionResetError("the connection was reset")
+        found: bytes = read(self, size)
+        return found
+
+    monkeypatch.setattr(MemoryFile, "read", breaking)
+    with pytest.raises(RunError, match=r"cannot read memory://broken/.*: the connection was reset; .*--resume"):
+        list(corpus.batches(Columns()))
 
 
 def test_listing_remote_files_is_shown() -> None:
