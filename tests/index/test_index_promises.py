@@ -1,5 +1,7 @@
 """Promises of docs/index.md and docs/security.md, each tried as its sentence says it."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +21,16 @@ from nearkin.index.stores.sqlite import SqliteStore
 from nearkin.index.upkeep import check
 from tests.index.conftest import Clock, Opener, corpus, empty_store
 
+OTHER = """
+import sys
+import nearkin as nk
+urls = sys.argv[1].split()
+with nk.Index.open(urls if len(urls) > 1 else urls[0]) as index:
+    print("ready", flush=True)
+    for line in sys.stdin:
+        what, name = line.split()
+        print(index.remove("a", name) if what == "remove" else index.get("a", name) is not None, flush=True)
+"""
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 
 
@@ -105,3 +117,33 @@ def test_two_processes_that_bring_the_same_document_end_with_one_record(opened: 
     kinds = [one.upsert("a", TEXT).kind for one in (index, other, index, other)]
     assert kinds == ["new", "exact", "exact", "exact"]
     assert len(list(other.store.scan())) == 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded"])
+def test_an_acknowledged_upsert_is_there_for_every_process(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Two processes: the other one deletes what this one has in memory, again and again."""
+    url = empty_store(kind, request, tmp_path)
+    with nk.Index.open(url, threshold=0.7) as index:
+        line = [sys.executable, "-c", OTHER, url if isinstance(url, str) else " ".join(url)]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen(line, cwd=Path(__file__).parents[2], **pipes) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+
+            def ask(what: str) -> bool:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                process.stdin.write(f"{what} x\n")
+                process.stdin.flush()
+                return process.stdout.readline() == "True\n"
+
+            for _ in range(5):
+                index.upsert("a", TEXT, "x")
+                assert index.upsert("a", TEXT, "x").layer == "memory"
+                assert ask("get")
+                assert ask("remove")
+                assert index.upsert("a", TEXT, "x").kind == "new"
+                assert ask("get")
+            process.stdin.close()
+        assert process.returncode == 0

@@ -2,8 +2,8 @@
 
 No transaction spans shards, so the order of a step makes it safe: postings go in before the document they are of, and out after
 it; representatives come before those that are resolved to them, and go after them. What a failure leaves is at worst a posting
-of a document that is not there, which look-ups pass over and `check` counts; the documents of a failed batch that are there are
-whole.
+of a document that is not there, which look-ups pass over, `check` counts, and `expire` sweeps up (`nearkin.index.strays`); the
+documents of a failed batch that are there are whole.
 
 Of two steps, one that resolves a document to a representative and one that takes that out, each writes first and looks then, so
 that at least one sees the other: the first takes its documents back if the representative is gone, the second puts the
