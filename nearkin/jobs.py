@@ -191,6 +191,8 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
         staging = work.path / RESULT
         _write_outputs(job, corpus, run, result, wanted, staging)
         data = collect(run, result, wanted, count_reasons(staging / REJECTED), ", ".join(job.inputs), memory.peak)
+        # what the report itself took counts too
+        data = replace(data, peak_memory=memory.peak)
         summary = summary_of(job, work.manifest["inputs"], work.manifest["stages"], data, corpus)
         if job.save_signatures:
             _keep_signatures(work, staging)

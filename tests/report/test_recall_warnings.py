@@ -1,0 +1,52 @@
+"""Runs say when fewer pairs are found than the asked recall says."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import nearkin as nk
+from nearkin.cli.app import app
+
+RNG = np.random.default_rng(3)
+COMMON = [f"common{i}" for i in range(20)]
+TEXTS = [" ".join([*COMMON, *(f"own{i}x{j}" for j in range(20))]) for i in range(60)]
+SIMHASH = nk.Spec(unit="words", n=1, measure="simhash")
+
+
+def warnings_of(texts: list[str], **settings: object) -> tuple[str, ...]:
+    return nk.dedup(texts, **settings).report_data.all_warnings  # type: ignore[arg-type]
+
+
+def test_hot_buckets_are_said_to_lower_the_recall() -> None:
+    spec = nk.Spec(unit="words", n=1)
+    banded = {"threshold": 0.3, "bands": 64, "rows": 1, "spec": spec}
+    found = [warning for warning in warnings_of(TEXTS, max_bucket=10, **banded) if "buckets held more than 10" in warning]
+    assert len(found) == 1
+    assert "% of the pairs that share a bucket" in found[0]
+    assert "lower than the asked 0.95" in found[0]
+    assert not [warning for warning in warnings_of(TEXTS, max_bucket=100, **banded) if "buckets held" in warning]
+
+
+@pytest.mark.parametrize(("threshold", "said"), [(0.6, True), (0.79, True), (0.8, False)])
+def test_simhash_at_a_low_cosine_is_said_to_lower_the_recall(threshold: float, said: bool) -> None:
+    found = warnings_of(TEXTS, threshold=threshold, spec=SIMHASH, bands=16, rows=4)
+    assert bool([warning for warning in found if "not independent" in warning]) == said
+
+
+def test_brute_force_finds_every_pair_and_says_nothing() -> None:
+    assert not [warning for warning in warnings_of(TEXTS, threshold=0.6, spec=SIMHASH) if "recall" in warning]
+
+
+def test_the_terminal_and_run_json_say_it(tmp_path: Path) -> None:
+    path, out = tmp_path / "texts.jsonl", tmp_path / "out"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    line = ["dedup", str(path), "--out", str(out), "--shingle", "words:1", "--threshold", "0.3", "--max-bucket", "10"]
+    ended = CliRunner().invoke(app, [*line, "--bands", "64", "--rows", "1"])
+    assert ended.exit_code == 0, ended.output
+    assert "% of the pairs that share a bucket" in " ".join(ended.output.split())
+    said = json.loads((out / "run.json").read_bytes())["warnings"]
+    assert any("% of the pairs that share a bucket" in warning for warning in said)
+    assert "of the pairs that share a bucket" in (out / "report.html").read_text()
