@@ -230,7 +230,7 @@ class Shadow:
                     with self._changed:
                         # everything is looked at then, so also what was touched until now
                         self._touched.clear()
-                    log.warning("the shadow failed; it is filled again", extra={"error": str(error)})
+                    log.warning("the shadow failed; it is filled again", extra={"error": _told(error)})
                     self._refuse_jobs("the other index failed, and is filled again")
                     self._pause(LATER)
         finally:
@@ -338,6 +338,11 @@ class Shadow:
         with self._changed:
             while not self._closing and (left := until - time.monotonic()) > 0:
                 self._changed.wait(left)
+
+
+def _told(error: NearkinError) -> str:
+    """Returns what a log may say of an error: those of a store name no document, others may."""
+    return str(error) if isinstance(error, StoreError) else f"{type(error).__name__}; nearkin index rebuild says more"
 
 
 def _do(job: _Job) -> None:

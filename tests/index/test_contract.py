@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import nearkin as nk
-from nearkin.errors import IncompatibleError, UsageError
-from nearkin.index.entry import Changes
+from nearkin.errors import IncompatibleError, StoreError, UsageError
+from nearkin.index.entry import Changes, Written
 from nearkin.index.index import Index
 from nearkin.index.rebuilding import beside
 from nearkin.sketch.materials import Materials
@@ -471,3 +471,19 @@ def test_protection_is_kept_and_carried(opened: Opener, url: "str | list[str]", 
         assert not copy.store.is_protected()
         beside(index, copy)
         assert copy.store.is_protected()
+
+
+def test_errors_of_a_race_name_no_document(opened: Opener) -> None:
+    """They are logged by servers, whose logs hold no ids, scopes or texts."""
+    index = opened()
+    index.upsert("marked-scope", TEXT, "marked-id")
+    entry = index.get("marked-scope", "marked-id")
+    assert entry is not None
+    (ref,) = index.store.reserve(1)
+    again, gone = Changes(), Changes()
+    again.new.append(Written(entry._replace(ref=ref), None))
+    gone.changed.append(entry._replace(id="marked-other", ref=ref))
+    for changes in (again, gone):
+        with pytest.raises(StoreError) as raised:
+            index.apply(changes)
+        assert not [word for word in ("marked", "quick", "brown") if word in str(raised.value)]

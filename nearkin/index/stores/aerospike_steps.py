@@ -180,7 +180,7 @@ class Steps:
                     seen[name] = one.then if one.step and states[one.step] == COMMITTED else one.now
             if not asked:
                 return seen
-        raise StoreError(f"{self._records.url}: {asked[0]} changes faster than it can be read; try again")
+        raise StoreError(f"{self._records.url}: a document changes faster than it can be read; try again")
 
     def _states(self, steps: Iterable[int]) -> dict[int, int | None]:
         names = sorted(steps)

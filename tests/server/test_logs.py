@@ -1,0 +1,93 @@
+"""What logs hold: no text, no id of a document, no scope, no token, no password, whatever is asked and whatever fails."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from nearkin.errors import MovedError, RacedError, StoreError
+from nearkin.server.logs import JsonLines
+from nearkin.server.problems import ProblemError
+from tests.server.test_console import SAME
+from tests.server.test_scopes import (
+    OTHER,
+    OTHER_ID,
+    OTHER_WORD,
+    OWN,
+    OWN_ID,
+    OWN_WORD,
+    client,
+    every_callback,
+    every_route,
+    tokens,
+)
+
+__all__ = ["client", "tokens"]
+NOT_THE_SERVERS = ("httpx", "httpcore", "asyncio")
+"""Loggers of the client in this process."""
+
+
+class Lines(logging.Handler):
+    """Log lines as a server writes them."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.setFormatter(JsonLines())
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not record.name.startswith(NOT_THE_SERVERS):
+            self.lines.append(self.format(record))
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    """Everything that is logged, at every level."""
+    handler, root = Lines(), logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield handler
+    root.setLevel(before)
+    root.removeHandler(handler)
+
+
+def test_no_log_line_names_a_document_a_scope_or_a_token(client: TestClient, tokens: dict[str, str], lines: Lines) -> None:
+    """Every route and every callback of the console, with right and wrong values, at the level debug."""
+    asked = [*every_route(client, tokens["boss"]), *every_callback(client, tokens["boss"]), *every_route(client, tokens["own"])]
+    wrong = f"nk_boss_{'z' * 43}"
+    client.get(f"/v1/scopes/{OTHER}/documents/{OTHER_ID}", headers={"authorization": f"Bearer {wrong}"})
+    client.post("/console/login", data={"token": wrong}, headers=SAME)
+    client.get(f"/{OTHER}/{OTHER_ID}?q={OTHER_WORD}", headers={"x-request-id": OTHER_ID})
+    assert len(lines.lines) > len(asked) / 2
+    secrets = [token.split("_", 2)[2] for token in (*tokens.values(), wrong)]
+    for line in lines.lines:
+        assert not [needle for needle in (OWN, OTHER, OWN_ID, OTHER_ID, OWN_WORD, OTHER_WORD, *secrets) if needle in line]
+        json.loads(line)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreError("the store is down"),
+        RacedError("a document is not there any more"),
+        MovedError("the index is being moved"),
+        ProblemError("busy", "much is waiting"),
+    ],
+)
+def test_failures_are_logged_without_what_was_asked(
+    client: TestClient, tokens: dict[str, str], lines: Lines, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    index = client.app.state.service.index  # type: ignore[attr-defined]
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    for name in ("upsert_many", "query", "get", "remove", "cluster", "explain", "stats"):
+        monkeypatch.setattr(index, name, fail)
+    answers = [answer for _, answer in every_route(client, tokens["boss"])]
+    assert sum(answer.startswith("503") for answer in answers) > 5
+    found = "\n".join(lines.lines)
+    assert not [needle for needle in (OWN, OTHER, OWN_ID, OTHER_ID, OWN_WORD, OTHER_WORD) if needle in found]
