@@ -21,7 +21,7 @@ from nearkin.server import documents, facts
 from nearkin.server import models as m
 from nearkin.server.access import Gate, source_of
 from nearkin.server.connections import BoundedConnection, ConnectionBounds
-from nearkin.server.guard import Guard, request_id_of
+from nearkin.server.guard import Guard, answer_with
 from nearkin.server.logs import configure
 from nearkin.server.observe import Exposition, Instruments, install_traces, prometheus
 from nearkin.server.opening import Parts, require_protection
@@ -171,13 +171,13 @@ async def _keep_refreshing(tokens: Tokens, index: Index) -> None:
 
 async def _not_as_described(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return invalid(error.errors()).response(request_id_of(request))
+    return answer_with(invalid(error.errors()), request)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "no-such-path", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
-    answer = ProblemError(code, str(error.detail)).response(request_id_of(request))
+    answer = answer_with(ProblemError(code, str(error.detail)), request)
     answer.headers.update(error.headers or {})
     return answer
 

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from opentelemetry.trace import SpanKind
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearkin.errors import NearkinError, OutcomeUnknownError, StoreError, UsageError
@@ -135,7 +136,8 @@ class Guard:
             route = getattr(scope.get("route"), "path", "(none)")
             span.update_name(f"{method_of(scope)} {route}")
             span.set_attribute("http.response.status_code", answer.status)
-        self._note(scope, answer, route, time.perf_counter() - began, streamed, problem)
+        told = problem or scope["state"].get("problem")
+        self._note(scope, answer, route, time.perf_counter() - began, streamed, told)
 
     def _note(
         self, scope: Scope, answer: "_Answer", route: str, seconds: float, streamed: bool, problem: ProblemError | None
@@ -210,6 +212,12 @@ class _Body:
         if self._came > self._most:
             raise ProblemError("too-large", f"more than {self._most:,} bytes")
         return message
+
+
+def answer_with(problem: ProblemError, request: Request) -> Response:
+    """Returns a problem as the answer to a request, and has it counted and logged like one that was raised."""
+    request.state.problem = problem
+    return problem.response(request_id_of(request))
 
 
 def request_id_of(request: Request) -> str:

@@ -282,13 +282,16 @@ class Service:
         """Another worker may have switched."""
         while True:
             await asyncio.sleep(REFRESH)
-            with contextlib.suppress(StoreError):
+            try:
                 await self.run(shadow.refresh)
+            except StoreError as error:
+                self.instruments.store_failed("shadow")
+                log.warning("shadow not refreshed", extra={"error": str(error)})
 
     def _gauges(self) -> None:
         """The fleet's figures, and what is special to a server."""
         gauge = self.instruments.gauge
-        kept = _Kept(lambda: self.index, lambda: None if self.probed is None else self.probed.recall)
+        kept = _Kept(lambda: self.index, lambda: None if self.probed is None else self.probed.recall, self.instruments)
         for name, description in FLEET.items():
             gauge(f"nearkin_{name}", description, partial(kept.metric, name))
         self.instruments.counter(
@@ -325,8 +328,8 @@ class _Kept:
 
     EVERY = 1.0
 
-    def __init__(self, index: Callable[[], Index], recall: Callable[[], float | None]) -> None:
-        self._index, self._recall = index, recall
+    def __init__(self, index: Callable[[], Index], recall: Callable[[], float | None], instruments: Instruments) -> None:
+        self._index, self._recall, self._instruments = index, recall, instruments
         self._at, self._counts, self._metrics = 0.0, dict[str, int](), dict[str, float | None]()
 
     def metric(self, name: str) -> float | None:
@@ -343,10 +346,15 @@ class _Kept:
         if time.monotonic() - self._at < self.EVERY:
             return
         self._at = time.monotonic()
-        with contextlib.suppress(NearkinError):
+        try:
             index = self._index()
             self._counts = index.store.counts()
             self._metrics = index.searcher.observed.metrics(self._recall(), self._counts.get("bytes")).to_dict()
+        except NearkinError as error:
+            # what was counted last is not what is there
+            self._counts, self._metrics = {}, {}
+            self._instruments.store_failed("metrics")
+            log.warning("the index could not be counted", extra={"error": type(error).__name__})
 
 
 def ask_store(service: Service) -> None:

@@ -10,7 +10,7 @@ from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 from fastapi import FastAPI
 
-from nearkin.errors import NearkinError
+from nearkin.errors import NearkinError, StoreError
 from nearkin.server.console import audit, buckets, clusters, live, shadow, shown, trying, tuning
 from nearkin.server.console.visit import ROOT, Page, Visit, address, current
 from nearkin.server.guard import problem_of
@@ -138,9 +138,16 @@ async def _main(pathname: str, search: str) -> list[Component]:
 
 def tell(error: Exception) -> Component:
     """What is shown in place of what failed."""
+    visit = current()
+    instruments = visit.service.instruments
     if isinstance(error, (ProblemError, NearkinError, TimeoutError)):
         problem = problem_of(error)
     else:
-        log.error("internal error", exc_info=error, extra={"request_id": current().request_id})
-        problem = ProblemError("internal", f"request {current().request_id}")
+        log.error("internal error", exc_info=error, extra={"request_id": visit.request_id})
+        problem = ProblemError("internal", f"request {visit.request_id}")
+    if isinstance(error, StoreError):
+        instruments.store_failed("console")
+        log.warning("store failed", extra={"request_id": visit.request_id, "error": str(error)})
+    # the answer to the browser is a page, with the status 200: nobody else counts it
+    instruments.refused(problem.code)
     return shown.alert(CODES[problem.code][1], problem.detail)

@@ -20,7 +20,7 @@ from nearkin.server.console.frame import PAGES, build_app
 from nearkin.server.console.recents import Recents
 from nearkin.server.console.sessions import LASTS, Sessions, secret_of
 from nearkin.server.console.visit import CURRENT, ROOT, Visit
-from nearkin.server.guard import request_id_of
+from nearkin.server.guard import answer_with, request_id_of
 from nearkin.server.problems import ProblemError
 from nearkin.server.service import Service
 from nearkin.server.tokens import LOCAL, Principal
@@ -143,6 +143,7 @@ class Console:
             wrong = (
                 "This is no valid token." if problem.code == "unauthenticated" else "Too many tokens were wrong. Wait a minute."
             )
+            request.state.problem = problem
             return door(wrong, problem)
         answer = RedirectResponse(ROOT, 303, {"Cache-Control": "no-store"})
         if not self._gate.is_open:
@@ -184,7 +185,7 @@ class Console:
     # -- answers
 
     def _problem(self, request: Request, code: str, detail: str = "see /console/") -> Response:
-        answer = ProblemError(code, detail).response(request_id_of(request))
+        answer = answer_with(ProblemError(code, detail), request)
         answer.headers["Content-Security-Policy"] = CLOSED
         return answer
 
@@ -235,7 +236,7 @@ def static_addresses() -> dict[str, str]:
 def static_file(request: Request, name: str) -> Response:
     """A file of the console's own."""
     if name not in FILES or request.method not in SAFE:
-        return ProblemError("no-such-path", "see /console/").response(request_id_of(request))
+        return answer_with(ProblemError("no-such-path", "see /console/"), request)
     content, kind, _ = static_files()[name]
     kept = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Security-Policy": CLOSED}
     return Response(content, headers=kept, media_type=kind)
