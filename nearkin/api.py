@@ -31,6 +31,7 @@ from nearkin.report.data import ReportData
 from nearkin.report.page import render
 from nearkin.report.saved import read_report
 from nearkin.runtime.files import Readers
+from nearkin.runtime.outputs import require_page_output
 from nearkin.sketch.materials import NOTHING, DocumentFrequencies, Materials
 from nearkin.spec import Spec
 from nearkin.threads import Borrowed, ordered_map
@@ -407,5 +408,6 @@ def report(source: DedupResult | str | Path, out: str | Path | None = None) -> P
         data, target = source.report_data, Path(out or "report.html")
     else:
         data, target = read_report(Path(source)), Path(out or Path(source) / "report.html")
+    require_page_output(target, [])
     target.write_text(render(data), "utf-8")
     return target

@@ -387,3 +387,69 @@ def test_a_saved_run_may_keep_its_signatures_again(saved: Path) -> None:
     dedup(saved, again, save_signatures=True, bands=20, rows=4)
     dedup(again, saved.with_name("third"), save_signatures=True, bands=10, rows=4)
     assert (saved.with_name("third") / "signatures" / "signatures").stat().st_size > 0
+
+
+def command(*line: object) -> int:
+    """Runs a command line in this process; returns the exit code."""
+    from nearkin.cli.app import run
+
+    return run([str(word) for word in line])
+
+
+def test_a_plan_or_picture_or_page_replaces_only_its_like(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.svg"
+    mine.write_text("my words")
+    (tmp_path / "a.html").write_text("<p>one two three four five six</p>")
+    (tmp_path / "b.html").write_text("<!doctype html><title>my page</title> one two three four five")
+    before = everything_below(tmp_path)
+    labels = tmp_path / "in" / "labels.csv"
+    lines: list[list[object]] = [
+        ["plan", "--docs", "1M", "--out", mine],
+        ["plan", "--docs", "1M", "--out", docs],
+        ["tune", "--plot", mine],
+        ["explain", tmp_path / "a.html", tmp_path / "b.html", "--html", tmp_path / "a.html"],
+        ["explain", "one two three", "one two three four", "--html", tmp_path / "b.html"],
+        ["eval", tmp_path, "--golden", labels, "--plot", mine],
+    ]
+    for line in lines:
+        assert command(*line) == 2, line
+        assert everything_below(tmp_path) == before
+    for line in (["plan", "--docs", "1M", "--out"], ["explain", "one two three", "one two three four", "--html"]):
+        for _ in range(2):
+            assert command(*line, tmp_path / f"new.{line[0]}") == 0
+    for _ in range(2):
+        assert command("tune", "--plot", tmp_path / "new.svg") == 0
+    capsys.readouterr()
+
+
+def test_exports_and_backups_replace_only_their_like(docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = f"sqlite:///{tmp_path / 'kin.db'}"
+    assert command("index", "build", docs, "--store", store) == 0
+    before = docs.read_bytes()
+    for line in (["index", "export", store], ["backup", store]):
+        assert command(*line, "--out", docs, "--overwrite") == 2
+        assert docs.read_bytes() == before
+        for flags in ([], ["--overwrite"]):
+            assert command(*line, "--out", tmp_path / "deep" / line[0], *flags) == 0
+    capsys.readouterr()
+
+
+def test_merged_signatures_never_replace_an_input(docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sketch(docs, tmp_path / "a.arrow")
+    before = everything_below(tmp_path)
+    assert command("merge", tmp_path / "a.arrow", "--out", tmp_path / "a.arrow", "--overwrite") == 2
+    assert "is an input" in capsys.readouterr().err
+    assert everything_below(tmp_path) == before
+
+
+def test_options_that_a_finished_run_would_ignore_are_refused(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labels = saved.with_name("labels.csv")
+    labels.write_text("id_a,id_b,label\na,b,1\n")
+    assert command("explain", "a", "b", "--run", saved, "--threshold", "0.5") == 2
+    assert "--threshold has no effect with --run" in capsys.readouterr().err
+    assert command("eval", saved, "--golden", labels, "--text", "body") == 2
+    assert "--text has no effect without --grid" in capsys.readouterr().err
+    assert command("index", "build", saved, "--store", f"sqlite:///{saved.with_name('kin.db')}", "--shingle", "chars:5") == 2
+    assert "--shingle chars:5 contradicts the saved run" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from nearkin.cli import options as o
 
 
 def eval(
+    context: typer.Context,
     inputs: Annotated[list[str], typer.Argument(help="The folder of a run; or files, with --grid.")],
     golden: Annotated[Path, typer.Option(help="Labels, CSV or parquet: id_a, id_b (label); or id, cluster.")],
     grid: Annotated[str | None, typer.Option(help="Settings to try, as 'threshold=0.7,0.8;cluster=leaders'.")] = None,
@@ -32,11 +33,16 @@ def eval(
     from nearkin.errors import UsageError
     from nearkin.evaluate.golden import clusters_of, read_golden, score, settings_of
 
+    if plot is not None:
+        from nearkin.runtime.outputs import require_picture_output
+
+        require_picture_output(plot, [*inputs, golden])
     labels = read_golden(golden)
     found: list[tuple[dict[str, Any], Any]] = []
     if grid is None:
         if len(inputs) != 1:
             raise UsageError(f"{len(inputs)} inputs without --grid: give the folder of one run")
+        o.require_unused(context, ("text", "tokens", "vector", "id_column", "measure"), "without --grid")
         found.append(({"run": inputs[0]}, score(labels, clusters_of(Path(inputs[0]) / "clusters.parquet"), seed)))
     else:
         from nearkin.api import dedup

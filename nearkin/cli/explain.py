@@ -12,6 +12,7 @@ TEXTS = (".txt", ".md", ".rst", ".html", ".xml", ".json", ".csv", ".py")
 
 
 def explain(
+    context: typer.Context,
     a: Annotated[str, typer.Argument(help="A file, a text, or with --run or --index an id.")],
     b: Annotated[str, typer.Argument(help="Another one.")],
     run: Annotated[Path | None, typer.Option(help="Two documents of this run.", metavar="DIR")] = None,
@@ -52,6 +53,13 @@ def explain(
     secret = None if key_file is None else HashKey.read(key_file)
     if run is not None and index is not None:
         raise UsageError(f"--run {run} and --index {index} exclude each other")
+    if run is not None or index is not None:
+        own = ("measure", "threshold", "recall", "shingle", "k", "bands", "rows")
+        o.require_unused(context, own, f"with --{'run' if index is None else 'index'}, which has its own")
+    if html is not None:
+        from nearkin.runtime.outputs import require_page_output
+
+        require_page_output(html, [path for path in (a, b) if is_file(path)])
     if index is not None:
         from nearkin.index.index import Index
 
@@ -98,6 +106,14 @@ def text_of(argument: str) -> str:
         return argument
     except UnicodeDecodeError as error:
         raise UsageError(f"{argument} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+
+
+def is_file(argument: str) -> bool:
+    """Returns whether an argument names a file; a long text is not a path."""
+    try:
+        return Path(argument).is_file()
+    except OSError:
+        return False
 
 
 def short(argument: str) -> str:

@@ -201,6 +201,20 @@ def require_apart_from_files(context: typer.Context, out: Path) -> None:
     require_apart(out, [str(path) for path in named if path is not None and not str(path).startswith("env:")])
 
 
+def require_unused(context: typer.Context, names: tuple[str, ...], why: str) -> None:
+    """Requires that options which would be ignored were not given.
+
+    Raises:
+        UsageError: If one was given. The message names it.
+    """
+    from nearkin.errors import UsageError
+
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"--{name.removesuffix('_column').replace('_', '-')} has no effect {why}; leave it out")
+
+
 def require_as_saved(context: typer.Context, inputs: list[str]) -> None:
     """Requires that options which were given do not contradict the saved run that is the input, if it is one.
 

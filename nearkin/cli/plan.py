@@ -1,5 +1,6 @@
 """`nearkin plan`."""
 
+import os
 import re
 import sys
 from dataclasses import asdict
@@ -59,6 +60,10 @@ def plan(
     from nearkin.plan.capacity import Workload
     from nearkin.plan.capacity import plan as find
 
+    if out is not None and os.path.lexists(out):
+        from nearkin.runtime.outputs import require_replaceable_file
+
+        require_replaceable_file(out, is_plan, "a plan")
     if calibrate:
         found_rates = write_calibration()
         if docs is None:
@@ -92,9 +97,10 @@ def plan(
         import json as encoder
 
         from nearkin.runtime.files import disk_errors as writing
+        from nearkin.runtime.files import write_durably
 
         with writing(out.parent):
-            out.write_text(encoder.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+            write_durably(out, (encoder.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
     if json:
         o.print_json(found.to_dict())
         return
@@ -103,6 +109,14 @@ def plan(
     from nearkin.report.terminal import print_plan
 
     print_plan(found, Console())
+
+
+def is_plan(path: Path) -> bool:
+    """Returns whether a file is a plan that nearkin wrote."""
+    import json
+
+    found = json.loads(path.read_bytes())
+    return isinstance(found, dict) and isinstance(found.get("settings"), dict)
 
 
 def asked_spec(measure: str | None, dimensions: int, k: int | None, slot_bits: int | None, scheme: str | None) -> Any:

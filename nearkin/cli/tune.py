@@ -46,6 +46,10 @@ def tune(
     """
     from nearkin.plan.tune import tune as find
 
+    if plot is not None:
+        from nearkin.runtime.outputs import require_picture_output
+
+        require_picture_output(plot, inputs or [])
     distribution, spec = observed(inputs, text, tokens, vector, measure, shingle, k, slot_bits, sample)
     found = find(
         threshold, recall, spec=spec, budget=budget, documents=documents, distribution=distribution,

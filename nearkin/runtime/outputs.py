@@ -35,6 +35,8 @@ MARKER = ".nearkin-output.json"
 """The file that says that a folder is a result, and which files belong to it."""
 LOCK = ".nearkin-lock"
 """The file of a work folder that its holder locks; it says who that is."""
+GENERATOR = b'name="generator" content="nearkin"'
+"""What every page of nearkin says in its head."""
 TEMPORARY = re.compile(r"^((?:.*/)?)\.([^/]+)\.\d+\.tmp$")
 PREVIOUS = "previous"
 """The old result, inside the work folder, while the new one takes its place."""
@@ -196,6 +198,40 @@ def require_replaceable_file(out: Path, recognise: Callable[[Path], bool], what:
             f"{out} exists and is not {what} that nearkin wrote, so it is never replaced; move or delete it, or "
             "choose another --out"
         )
+
+
+def begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
+    """Returns whether a file begins with one of some byte strings, blanks before them ignored."""
+    with path.open("rb") as file:
+        return file.read(64).lstrip().lower().startswith(beginnings)
+
+
+def require_picture_output(path: Path, inputs: Iterable[Path | str]) -> None:
+    """Requires that a picture may be written: nothing is there, or another picture, and it is not an input.
+
+    Raises:
+        UsageError: If it must not be written.
+    """
+    require_apart(path, inputs)
+    if os.path.lexists(path):
+        require_replaceable_file(path, lambda found: begins_with(found, (b"<?xml", b"<svg", b"\x89png")), "a picture")
+
+
+def require_page_output(path: Path, inputs: Iterable[Path | str]) -> None:
+    """Requires that a page may be written: nothing is there, or another page of nearkin, and it is not an input.
+
+    Raises:
+        UsageError: If it must not be written.
+    """
+    require_apart(path, inputs)
+    if os.path.lexists(path):
+        require_replaceable_file(path, _is_page, "a page")
+
+
+def _is_page(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(1 << 16).lower()
+    return head.lstrip().startswith(b"<!doctype html") and GENERATOR in head
 
 
 def files_below(folder: Path) -> Iterator[str]:

@@ -1,0 +1,150 @@
+"""What a work folder promises: a stage that counts as done has all its files, also after a power cut."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.corpus import Columns
+from nearkin.engine.local import sketching
+from nearkin.engine.local.work import MANIFEST, WorkFolder
+from nearkin.engine.progress import Silent
+from nearkin.engine.settings import Settings
+from nearkin.errors import UsageError
+from nearkin.jobs import Job, dedup_job
+
+
+def finished_stages(path: Path) -> WorkFolder:
+    work = WorkFolder.create(path, {"command": "test"})
+    for name in ("first", "second", "third"):
+        with work.stage(name) as facts:
+            work.save(name, np.arange(100))
+            facts["name"] = name
+    return work
+
+
+@pytest.mark.parametrize("fault", ["shorter", "gone", "longer"])
+def test_a_stage_with_a_torn_file_counts_as_not_done(fault: str, tmp_path: Path) -> None:
+    """And so do the stages after it."""
+    finished_stages(tmp_path / "work")
+    path = tmp_path / "work" / "second.npy"
+    if fault == "gone":
+        path.unlink()
+    else:
+        os.truncate(path, path.stat().st_size + (8 if fault == "longer" else -8))
+    work = WorkFolder.resume(tmp_path / "work", {"command": "test"})
+    assert [name for name in ("first", "second", "third") if work.done(name)] == ["first"]
+
+
+def test_the_files_of_a_stage_are_synced_before_it_counts_as_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    fsync = os.fsync
+
+    def noted(handle: int) -> None:
+        order.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    work = WorkFolder.create(tmp_path / "work", {})
+    order.clear()
+    with work.stage("first"):
+        work.save("array", np.arange(3))
+    assert order[0] == "array.npy"
+    assert order[1] == "work"
+    assert order[2].startswith(f".{MANIFEST}")
+    order.clear()
+    with work.stage("second"):
+        work.save("other", np.arange(3))
+    assert "array.npy" not in order
+
+
+def test_a_run_of_another_version_is_not_resumed(tmp_path: Path) -> None:
+    finished_stages(tmp_path / "work")
+    manifest = json.loads((tmp_path / "work" / MANIFEST).read_bytes())
+    manifest["nearkin"] = "0.0.1"
+    (tmp_path / "work" / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(UsageError, match=r"begun by nearkin 0\.0\.1"):
+        WorkFolder.resume(tmp_path / "work", {"command": "test"})
+
+
+class StoppedError(Exception):
+    pass
+
+
+class Stopping(Silent):
+    """Fails after a number of batches of the sketch stage."""
+
+    def __init__(self, batches: int) -> None:
+        self.left = batches
+
+    def advance(self, count: int) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise StoppedError
+
+
+@pytest.fixture
+def half_sketched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Job, Job]:
+    """A run that failed in the middle of its sketch stage, and the same one undisturbed."""
+    monkeypatch.setattr(sketching, "SEGMENT_SECONDS", 0.0)
+    monkeypatch.setattr("nearkin.corpus.corpora.BATCH_ROWS", 256)
+    rng = np.random.default_rng(3)
+    texts = [" ".join(rng.choice([f"w{i}" for i in range(50)], 12)) for _ in range(1000)]
+    (tmp_path / "in").mkdir()
+    for part in range(4):
+        rows = texts[part * 250 : part * 250 + 250]
+        pq.write_table(pa.table({"text": [*rows, None]}), tmp_path / "in" / f"{part}.parquet")
+    request: dict[str, Any] = {"columns": Columns(), "settings": Settings(threshold=0.5)}
+    whole = Job((str(tmp_path / "in"),), tmp_path / "whole", **request)
+    dedup_job(whole, Silent())
+    job = Job((str(tmp_path / "in"),), tmp_path / "out", **request)
+    with pytest.raises(StoppedError):
+        dedup_job(job, Stopping(3))
+    assert json.loads((job.partial / "sketch" / "checkpoint.json").read_bytes())["documents"] >= 500
+    return job, whole
+
+
+@pytest.mark.parametrize("fault", ["cut", "emptied", "deleted"])
+@pytest.mark.parametrize(
+    "name", ["signatures", "shingles", "fingerprints", "lengths", "files", "rows", "rejected.jsonl", "columns/000000.arrow"]
+)
+def test_files_shorter_than_the_checkpoint_are_sketched_again(name: str, fault: str, half_sketched: tuple[Job, Job]) -> None:
+    """They were filled with zeros, which counted as thousands of empty documents."""
+    job, whole = half_sketched
+    path = job.partial / "sketch" / name
+    if fault == "deleted":
+        path.unlink()
+    else:
+        os.truncate(path, 0 if fault == "emptied" else path.stat().st_size - 1)
+    dedup_job(Job(job.inputs, job.out, job.columns, job.settings, resume=True), Silent())
+    for result in ("clusters.parquet", "pairs.parquet", "rejected.jsonl"):
+        assert (job.out / result).read_bytes() == (whole.out / result).read_bytes()
+
+
+def test_data_is_synced_before_the_checkpoint(
+    half_sketched: tuple[Job, Job], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: order.append(Path(f"/proc/self/fd/{handle}").readlink().name))
+    job, _ = half_sketched
+    dedup_job(Job(job.inputs, job.out, job.columns, job.settings, resume=True), Silent())
+    first = next(number for number, name in enumerate(order) if name.startswith(".checkpoint.json"))
+    begun = max((number for number, name in enumerate(order[:first]) if name.startswith(".manifest")), default=0)
+    before = set(order[begun:first])
+    assert {
+        "signatures",
+        "shingles",
+        "fingerprints",
+        "lengths",
+        "files",
+        "rows",
+        "rejected.jsonl",
+        "sketch",
+        "columns",
+    } <= before
+    assert any(name.endswith(".arrow") for name in before)
