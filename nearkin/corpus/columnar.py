@@ -1,6 +1,7 @@
 """Parquet and Arrow IPC: batches of columns."""
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from nearkin.corpus.accept import check_rows, no_documents
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, WHOLE_FILE, Columns
 from nearkin.corpus.files import InputFile
 from nearkin.corpus.formats import Piece, UntilDamage, fresh_name, one_line
+from nearkin.corpus.ipc_slices import sliced_batches
 from nearkin.corpus.parquet_pages import READ_BUFFER, dictionary_bytes, largest_page, longest_stored_value
 from nearkin.corpus.values import unfolded_sizes
 from nearkin.errors import RunError
@@ -355,6 +357,14 @@ class Parquet:
         return "none" if codec == "uncompressed" else codec
 
 
+def _from_row(batches: Iterator[tuple[int, pa.RecordBatch]], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows from `start` on."""
+    for first, batch in batches:
+        skipped = min(max(start - first, 0), len(batch))
+        if skipped < len(batch):
+            yield first + skipped, batch.slice(skipped)
+
+
 class ArrowIpc:
     """Arrow IPC files and streams (Feather v2 too)."""
 
@@ -363,9 +373,20 @@ class ArrowIpc:
             return list(self._open(source).schema.names)
 
     def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+        names = None if whole else list(columns.all)
+        if (sliced := self._large(file, names)) is not None:
+            yield from pieces(_from_row(sliced, start), columns, whole)
+            return
         with file.open_decompressed() as source:
             reader = self._open(source)
             yield from pieces(self._batches(self._each(reader), start, None if whole else list(columns.all)), columns, whole)
+
+    @staticmethod
+    def _large(file: InputFile, columns: list[str] | None) -> Iterator[tuple[int, pa.RecordBatch]] | None:
+        """Slices of a file whose batches may be large; None of another one."""
+        if file.remote or file.compression or file.status().size <= AHEAD:
+            return None
+        return sliced_batches(os.fsencode(file.path), columns)
 
     @staticmethod
     def _open(source: Any) -> Any:

@@ -1,0 +1,146 @@
+"""Rows of large record batches in uncompressed Arrow IPC files, read a slice at a time.
+
+Arrow reads a record batch as a whole, or maps the file, and a mapped file that another process truncates ends this process by
+SIGBUS. Here the map serves only to learn where the buffers of a batch begin; their bytes are read.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS
+
+ALIGNED = 8
+"""Slices begin at multiples of this row, so that bitmaps begin at a whole byte."""
+
+
+def sliced_batches(path: bytes, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]] | None:
+    """Returns slices of the batches of a file with the number of their first row, or None if they cannot be read so.
+
+    Args:
+        path: A local, uncompressed IPC file (not a stream).
+        columns: The columns; None for all.
+    """
+    with pa.memory_map(path) as mapped:
+        if mapped.read(6) != b"ARROW1":
+            return None
+        mapped.seek(0)
+        base = mapped.read_buffer(1).address
+        reader = pa.ipc.open_file(mapped)
+        schema = reader.schema
+        fields = [schema.field(name) for name in columns] if columns is not None else list(schema)
+        if not reader.num_record_batches or not all(_is_sliceable(field.type) for field in fields):
+            return None
+        sample = reader.get_batch(0)
+        buffers = [buffer for column in sample.columns for buffer in column.buffers() if buffer is not None and buffer.size]
+        if not all(base <= buffer.address < base + mapped.size() for buffer in buffers):
+            # the file compresses its buffers, so that a batch is unfolded as a whole in any case
+            return None
+    return _slices(path, columns)
+
+
+def _slices(path: bytes, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+    first = 0
+    with pa.memory_map(path) as mapped, open(path, "rb") as file:  # noqa: PTH123 (a path in bytes)
+        base = mapped.read_buffer(1).address
+        reader = pa.ipc.open_file(mapped)
+        for number in range(reader.num_record_batches):
+            if os.fstat(file.fileno()).st_size < mapped.size():
+                # only the few bytes that describe a batch are read through the map, right after this
+                raise OSError("the file has become shorter")
+            batch = reader.get_batch(number)
+            part = batch if columns is None else batch.select(list(columns))
+            source = _Source(file.fileno(), base, mapped.size())
+            rows = int(min(BATCH_ROWS, len(part) * BATCH_BYTES / max(part.get_total_buffer_size(), 1)))
+            rows = max(ALIGNED, rows - rows % ALIGNED)
+            for start in range(0, len(part), rows):
+                count = min(rows, len(part) - start)
+                arrays = [source.rows(column, start, count) for column in part.columns]
+                yield first + start, pa.RecordBatch.from_arrays(arrays, schema=part.schema)
+            first += len(part)
+
+
+def _is_sliceable(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return all(_is_sliceable(field.type) for field in kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _is_sliceable(kind.value_type)
+    return _has_offsets(kind) or (pa.types.is_primitive(kind) and not isinstance(kind, pa.BaseExtensionType))
+
+
+def _has_offsets(kind: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+
+
+class _Source:
+    """Reads parts of arrays whose buffers are mapped from a file.
+
+    Args:
+        handle: The file.
+        base: The address at which its map begins.
+        size: The size of the map.
+    """
+
+    def __init__(self, handle: int, base: int, size: int) -> None:
+        self._handle = handle
+        self._base = base
+        self._size = size
+
+    def rows(self, array: pa.Array, start: int, count: int) -> pa.Array:
+        """Returns some rows of an array, in memory of their own."""
+        if count == 0:
+            return pa.array([], array.type)
+        begin = start - start % ALIGNED
+        return self._aligned(array, begin, count + start - begin).slice(start - begin)
+
+    def _aligned(self, array: pa.Array, start: int, count: int) -> pa.Array:
+        kind, buffers = array.type, array.buffers()
+        validity = None
+        if buffers[0] is not None:
+            validity = self._read(buffers[0], start // 8, -(-(start + count) // 8))
+        if pa.types.is_struct(kind):
+            children = [self.rows(array.field(i), start, count) for i in range(kind.num_fields)]
+            return pa.Array.from_buffers(kind, count, [validity], children=children)
+        if pa.types.is_fixed_size_list(kind):
+            values = self.rows(array.values, start * kind.list_size, count * kind.list_size)
+            return pa.Array.from_buffers(kind, count, [validity], children=[values])
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            offsets = self._offsets(buffers[1], start, count, np.int64 if pa.types.is_large_list(kind) else np.int32)
+            values = self.rows(array.values, int(offsets[0]), int(offsets[-1] - offsets[0]))
+            return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(offsets - offsets[0])], children=[values])
+        if _has_offsets(kind):
+            large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+            offsets = self._offsets(buffers[1], start, count, np.int64 if large else np.int32)
+            data = self._read(buffers[2], int(offsets[0]), int(offsets[-1]))
+            return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(offsets - offsets[0]), data])
+        data = self._read(buffers[1], start * kind.bit_width // 8, -(-(start + count) * kind.bit_width // 8))
+        return pa.Array.from_buffers(kind, count, [validity, data])
+
+    def _offsets(self, buffer: pa.Buffer, start: int, count: int, dtype: type[np.integer[Any]]) -> np.ndarray:
+        width = np.dtype(dtype).itemsize
+        offsets = np.frombuffer(self._read(buffer, start * width, (start + count + 1) * width), dtype)
+        if (np.diff(offsets) < 0).any():
+            raise OSError("the offsets of a record batch decrease")
+        return offsets
+
+    def _read(self, buffer: pa.Buffer | None, start: int, stop: int) -> pa.Buffer:
+        if buffer is None or stop <= start:
+            return pa.py_buffer(b"")
+        if stop > buffer.size:
+            raise OSError("a record batch reaches beyond its buffers")
+        place = buffer.address - self._base
+        if not 0 <= place < self._size:
+            # Arrow had to unfold this buffer, which is in memory therefore
+            return buffer.slice(start, stop - start)
+        data = bytearray(stop - start)
+        done = 0
+        while done < len(data):
+            more = os.preadv(self._handle, [memoryview(data)[done:]], place + start + done)
+            if more == 0:
+                raise OSError("the file ends inside a record batch")
+            done += more
+        return pa.py_buffer(data)
