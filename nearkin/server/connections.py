@@ -113,20 +113,18 @@ class BoundedConnection(HttpToolsProtocol):
         """Counts the bytes of a head until it is complete, whatever they are."""
         # nothing is counted of a chunk in which a head ends: how much of it belongs to the next head is not known
         self._only_head = self._awaits_head
-        if self._only_head:
-            self._start_head()
         super().data_received(data)
         if not self._only_head or self.transport.is_closing():
             return
+        self._start_head()
         self._head_size += len(data)
         if self._head_size > self.bounds.max_head:
             self.send_400_response(f"The head of the request has more than {self.bounds.max_head} bytes.")
 
     def on_message_begin(self) -> None:
-        """Starts the time of a head."""
+        """A head has begun."""
         super().on_message_begin()
         self._named_size = 0
-        self._start_head()
 
     def on_url(self, url: bytes) -> None:
         """Counts the bytes of the address."""
