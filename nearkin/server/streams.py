@@ -36,7 +36,7 @@ from nearkin.server.parsing import parsed_json
 from nearkin.server.problems import ProblemError
 from nearkin.server.service import Service
 from nearkin.server.shares import CALLER, Caller, Holding
-from nearkin.server.tokens import Principal
+from nearkin.server.tokens import LOCAL, Principal
 from nearkin.server.waiting import BATCH_BYTES
 
 IN_MEMORY = 1 << 18
@@ -125,6 +125,7 @@ async def answer_stream(request: Request, service: Service, scope: str, who: Pri
             await spool.write(form.opening())
             async for part in form.parts(request.stream()):
                 await pace.admit(part)
+                pace.require_token(scope)
                 await spool.write(await service.work_on_stream(partial(_answered, service, scope, form, part)))
             await spool.write(form.closing())
         except (ProblemError, NearkinError, TimeoutError) as error:
@@ -162,6 +163,21 @@ class Pace:
     def __init__(self, gate: Gate, service: Service, who: Principal, caller: Caller, source: str) -> None:
         self._gate, self._service = gate, service
         self._who, self._caller, self._source = who, caller, source
+        self._mark = "" if who is LOCAL else gate.tokens.mark(who.name)
+
+    def require_token(self, scope: str) -> None:
+        """Checks that the token of the stream is still valid and may still write to the scope.
+
+        Raises:
+            ProblemError: If it was revoked, has ended, or lost the right or the scope.
+        """
+        if self._who is LOCAL:
+            valid = self._gate.is_open
+        else:
+            found = self._gate.tokens.remembered(self._who.name, self._mark)
+            valid = found is not None and found.may("write") and found.sees(scope)
+        if not valid:
+            raise ProblemError("unauthenticated", "the token of the stream is not valid any more")
 
     async def admit(self, part: Part) -> None:
         """Waits until the rates have room for a part of the stream.

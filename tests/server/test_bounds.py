@@ -155,6 +155,25 @@ def test_streams_that_are_worked_on_leave_threads_to_others(tmp_path: Path, gate
     run(test())
 
 
+def test_a_stream_ends_with_its_token(tmp_path: Path) -> None:
+    """A token that is revoked while its stream is open writes nothing more."""
+
+    async def test() -> None:
+        async with running(tmp_path, "sender", "other") as app:
+            stream = app.stream("sender")
+            stream.send(line(1))
+            await until(lambda: b'"new"' in stream.body)
+            assert app.app.state.gate.tokens.revoke("sender")
+            stream.send(line(2))
+            stream.send(line(3), more=False)
+            last = json.loads((await stream.finish()).splitlines()[-1])
+            assert (last["line"], last["problem"]["code"]) == (0, "unauthenticated")
+            assert b'"id":"2"' not in stream.body
+            await upserts(app, "other", NDJSON)
+
+    run(test())
+
+
 def test_a_client_that_does_not_read_is_not_read_from(tmp_path: Path) -> None:
     """What waits for it is bounded, and complete once it reads."""
 
