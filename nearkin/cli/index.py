@@ -51,6 +51,13 @@ def existing(url: str, key_file: str | None = None, **fields: Any) -> Iterator["
         yield found
 
 
+def say_added(found: dict[str, Any], json: bool) -> None:
+    """Shows what became of the documents of files, and what was skipped among them."""
+    o.show_warnings(found.pop("warnings"))
+    say(found, json)
+    o.require_documents(found["documents"], found["rejected"], "nearkin dedup lists the reasons")
+
+
 def say(facts: dict[str, Any], json: bool) -> None:
     """Facts as JSON, or a line each."""
     if json:
@@ -98,7 +105,7 @@ def build(
         say(load_run(saved, store, scope, options.asked().secret, postings), json)
         return
     columns = o.columns(text, tokens, vector, id_column, ())
-    say(add_files(tuple(inputs), columns, options.asked(), store, scope, threshold, postings), json)
+    say_added(add_files(tuple(inputs), columns, options.asked(), store, scope, threshold, postings), json)
 
 
 @index.command()
@@ -125,7 +132,7 @@ def add(
 
     asked = Asked(secret=None if key_file is None else HashKey.read(key_file))
     columns = o.columns(text, None, vector, id_column, ())
-    say(add_files(tuple(inputs), columns, asked, store, scope, None, None, tables), json)
+    say_added(add_files(tuple(inputs), columns, asked, store, scope, None, None, tables), json)
 
 
 @index.command()

@@ -97,6 +97,7 @@ def observed(
     from dataclasses import replace
 
     from nearkin.corpus import FileCorpus, with_dimensions
+    from nearkin.corpus.discovery import skipped_sentences
     from nearkin.measures import measure_of
     from nearkin.plan.observe import observe
     from nearkin.prepare import spec_for
@@ -111,6 +112,7 @@ def observed(
             columns = replace(columns, vector="vector", text=None, dimensions=1)
         return None, spec_for(columns, measure, **fields)
     corpus = FileCorpus.open(inputs)
+    o.show_warnings(skipped_sentences(corpus.skipped))
     columns = with_dimensions(corpus, columns)
     spec = spec_for(columns, measure, **fields)
     return observe(corpus, columns, measure_of(spec), sample, workers=o.workers_or_cores(None)), spec

@@ -3,6 +3,7 @@
 import glob
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -87,6 +88,18 @@ def normal_path(given: str) -> str:
         elif part not in ("", "."):
             path = f"{path.rstrip('/')}/{part}"
     return path
+
+
+def skipped_sentences(skipped: Sequence[Skipped]) -> list[str]:
+    """Returns a sentence for each reason for which something was skipped, with the first path and the number of the others."""
+    first: dict[str, str] = {}
+    for path, reason in skipped:
+        first.setdefault(reason, path)
+    counted = Counter(entry.reason for entry in skipped)
+    return [
+        f"skipped {path!r}{f' and {counted[reason] - 1:,} more' if counted[reason] > 1 else ''} among the inputs: {reason}"
+        for reason, path in first.items()
+    ]
 
 
 def is_hidden(parts: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, FileCorpus, make_ids, with_dimensions
 from nearkin.corpus.batches import MAX_DOCUMENT
+from nearkin.corpus.discovery import skipped_sentences
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.entry import Changes, Written
@@ -52,6 +53,7 @@ def add_files(
         tables: A run's folder with the tables that the Spec names.
     """
     corpus = FileCorpus.open(inputs)
+    warnings = skipped_sentences(corpus.skipped)
     columns = with_dimensions(corpus, columns)
     corpus.check(columns)
     kinds: dict[str, int] = {}
@@ -69,7 +71,13 @@ def add_files(
                 for outcome in index.upsert_many(scope, documents[start:end], names[start:end]):
                     kinds[outcome.kind] = kinds.get(outcome.kind, 0) + 1
         stats = index.stats()
-    return {"documents": sum(kinds.values()), **dict(sorted(kinds.items())), "rejected": rejected, "records": stats["records"]}
+    return {
+        "documents": sum(kinds.values()),
+        **dict(sorted(kinds.items())),
+        "rejected": rejected,
+        "records": stats["records"],
+        "warnings": warnings,
+    }
 
 
 def documents_of(column: pa.Array) -> list[Any]:

@@ -1,6 +1,5 @@
 """From a finished local run to what its report shows."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -8,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Corpus, FileCorpus
+from nearkin.corpus.discovery import skipped_sentences
 from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
@@ -367,12 +367,7 @@ def hot_share(run: Ran) -> float:
 
 def skipped_warnings(corpus: Corpus) -> list[str]:
     """Returns a sentence for each reason for which something among the inputs was not read."""
-    skipped = corpus.skipped if isinstance(corpus, FileCorpus) else ()
-    out = []
-    for reason, count in Counter(entry.reason for entry in skipped).items():
-        example = next(entry.path for entry in skipped if entry.reason == reason)
-        out.append(f"skipped {example!r}{f' and {count - 1:,} more' if count > 1 else ''} among the inputs: {reason}")
-    return out
+    return skipped_sentences(corpus.skipped) if isinstance(corpus, FileCorpus) else []
 
 
 def statistics(data: ReportData) -> dict[str, Any]:

@@ -207,6 +207,18 @@ def test_every_command_over_files_says_what_it_skips(command: str, tmp_path: Pat
     assert "warning" not in capsys.readouterr().err
 
 
+def test_an_index_says_what_of_the_inputs_it_skips(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "in"
+    (folder / ".hidden").mkdir(parents=True)
+    (folder / "a.jsonl").write_text(lines(1, 2))
+    store = f"sqlite:///{tmp_path}/kin.db"
+    assert app.run(["index", "build", str(folder), "--store", store]) == 0
+    assert "warning: skipped" in capsys.readouterr().err
+    (folder / "a.jsonl").write_text("no json\n")
+    assert app.run(["index", "add", str(folder), "--store", store]) == 3
+    assert "no document could be read" in capsys.readouterr().err
+
+
 def test_loops_of_links_end(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a.jsonl").write_text(lines(1))
