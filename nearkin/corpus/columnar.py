@@ -14,6 +14,7 @@ from nearkin.corpus.accept import check_rows, no_documents
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, WHOLE_FILE, Columns
 from nearkin.corpus.files import InputFile
 from nearkin.corpus.formats import Piece, UntilDamage, fresh_name, one_line
+from nearkin.corpus.ipc_messages import MAGIC, MAGIC_BYTES, unfolded_messages
 from nearkin.corpus.ipc_slices import sliced_batches
 from nearkin.corpus.parquet_pages import READ_BUFFER, dictionary_bytes, largest_page, longest_stored_value
 from nearkin.corpus.values import unfolded_sizes
@@ -27,6 +28,8 @@ LONG_VALUE = 1 << 19
 """Bytes of a value from which a column stays a dictionary until its rows are known; shorter ones only make batches smaller."""
 UNFOLDED_BATCH = 4 * BATCH_BYTES
 """Bytes that a batch may take if each of its rows had the longest value of a dictionary."""
+BATCH_SHARE = 16
+"""A record batch, which is read whole, may unfold into so many times the bytes of a document: half of the memory bound."""
 PAGE_SHARE = 8
 """A page may unfold into so many times the bytes of a document."""
 
@@ -378,30 +381,60 @@ class ArrowIpc:
             yield from pieces(_from_row(sliced, start), columns, whole)
             return
         with file.open_decompressed() as source:
-            reader = self._open(source)
-            yield from pieces(self._batches(self._each(reader), start, None if whole else list(columns.all)), columns, whole)
+            fitting, fault = self._fitting(source, BATCH_SHARE * columns.document_limit)
+            batches = self._each(self._open(source), fitting)
+            yield from pieces(self._batches(batches, start, names), columns, whole)
+            if fault is not None:
+                raise ValueError(fault)
+
+    @staticmethod
+    def _fitting(source: Any, limit: int) -> tuple[int | None, str | None]:
+        """Returns how many record batches come before one that is too large to be read, None for all, and why it is."""
+        if not isinstance(source, pa.OSFile):
+            return None, None
+        batches = 0
+        for message in unfolded_messages(source):
+            if message.size > limit:
+                return batches, (
+                    f"a record batch unfolds into {message.size:,} bytes, more than the {limit:,} that --memory leaves room "
+                    "for; write the file in smaller batches"
+                )
+            batches += message.is_batch
+        return None, None
 
     @staticmethod
     def _large(file: InputFile, columns: list[str] | None) -> Iterator[tuple[int, pa.RecordBatch]] | None:
         """Slices of a file whose batches may be large; None of another one."""
         if file.remote or file.compression or file.status().size <= AHEAD:
             return None
-        return sliced_batches(os.fsencode(file.path), columns)
+        try:
+            return sliced_batches(os.fsencode(file.path), columns)
+        except pa.ArrowInvalid:
+            return None  # the end is missing
 
     @staticmethod
     def _open(source: Any) -> Any:
         """A file has its index at the end and starts with a magic word; a stream has neither."""
         if not source.seekable():
             return pa.ipc.open_stream(source)
-        magic = source.read(6)
+        # Arrow wants a seek after reading at a place
         source.seek(0)
-        return pa.ipc.open_file(source) if magic == b"ARROW1" else pa.ipc.open_stream(source)
+        magic = source.read(len(MAGIC))
+        source.seek(0)
+        if magic != MAGIC:
+            return pa.ipc.open_stream(source)
+        try:
+            return pa.ipc.open_file(source)
+        except pa.ArrowInvalid:
+            # the end is missing, and the index with it: what is there is read as the stream that a file contains
+            source.seek(MAGIC_BYTES)
+            return pa.ipc.open_stream(source)
 
     @staticmethod
-    def _each(reader: Any) -> Iterator[pa.RecordBatch]:
+    def _each(reader: Any, most: int | None) -> Iterator[pa.RecordBatch]:
         if hasattr(reader, "num_record_batches"):
-            return (reader.get_batch(i) for i in range(reader.num_record_batches))
-        return iter(reader)
+            return (reader.get_batch(i) for i in range(reader.num_record_batches if most is None else most))
+        return itertools.islice(reader, most)
 
     @staticmethod
     def _batches(

@@ -18,6 +18,7 @@ from nearkin.corpus.batches import document_limit
 from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import RunError
+from nearkin.finished import audit_run
 from nearkin.jobs import Job, dedup_job
 
 LIMIT = 100_000
@@ -200,6 +201,48 @@ def test_documents_larger_than_a_share_of_the_memory_are_rejected(name: str, tmp
     assert [text for _, text in texts] == ([] if name == "a.txt" else ["small"])
     assert [entry.row for entry in rejected] == [0]
     assert "longer than 16,777,216 " in rejected[0].reason
+
+
+@pytest.mark.parametrize("opener", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_a_record_batch_that_unfolds_too_far_is_rejected_unread(opener: Any, tmp_path: Path) -> None:
+    """The batches in front of it are read."""
+    schema = pa.schema([("text", pa.large_string())])
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with opener(str(tmp_path / "a.arrow"), schema, options=options) as writer:
+        for texts in (["first"], ["second"], ["x" * (17 * LIMIT)], ["behind"]):
+            writer.write_batch(pa.record_batch([pa.array(texts, pa.large_string())], schema=schema))
+    texts, rejected = read(tmp_path / "a.arrow")
+    assert texts == [(0, "first"), (1, "second")]
+    assert [entry.reason.startswith("unreadable from row 2: a record batch unfolds into 1,700,") for entry in rejected] == [
+        True
+    ]
+
+
+def test_an_arrow_file_without_its_end_is_read_up_to_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    table = pa.table({"text": [f"document {at}" for at in range(100)]})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=10)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    texts, rejected = read(path)
+    assert len(texts) >= 20
+    assert [text for _, text in texts] == table["text"].to_pylist()[: len(texts)]
+    assert [entry.reason.startswith(f"unreadable from row {len(texts)}") for entry in rejected] == [True]
+    (tmp_path / "out").mkdir()
+    write_kept(FileCorpus.open([str(path)]), SMALL, np.ones(len(texts), bool), tmp_path / "out")
+    assert read(tmp_path / "out" / "a.arrow") == (texts, [])
+
+
+def test_a_run_keeps_the_limit_that_it_began_with(tmp_path: Path) -> None:
+    """Also a run over its signatures, with whatever memory: another limit would make documents of rejected rows."""
+    table = pa.table({"text": ["a b c d", "x" * 200, "a b c d", "e f g h"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    job = Job((str(tmp_path / "a.parquet"),), tmp_path / "saved", Columns(document_limit=100), Settings(), save_signatures=True)
+    assert dedup_job(job, Silent())["counts"]["rejected"] == 1
+    again = Job((str(tmp_path / "saved"),), tmp_path / "out", Columns().within(10**12), Settings())
+    assert dedup_job(again, Silent())["counts"]["kept"] == 2
+    assert pq.read_table(tmp_path / "out" / "kept" / "a.parquet")["text"].to_pylist() == ["a b c d", "e f g h"]
+    assert audit_run(tmp_path / "saved", Silent()).audit.precision.value == 1
 
 
 MEASURED = """

@@ -1,0 +1,125 @@
+"""What the messages of an Arrow file unfold into, told by their headers before anything is decompressed.
+
+A record batch is read and decompressed whole, so a few compressed bytes can take any amount of memory. Headers are flatbuffers
+(`Message.fbs` of the Arrow format): tables of fields behind offsets, and vectors of them.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+CONTINUATION = 0xFFFFFFFF
+MAGIC = b"ARROW1"
+MAGIC_BYTES = 8
+"""The magic word, and what aligns it."""
+DICTIONARY_BATCH, RECORD_BATCH = 2, 3
+HEADER_TYPE, HEADER, BODY_LENGTH = 1, 2, 3
+"""Fields of a message."""
+DATA = 1
+"""A field of a dictionary batch: its record batch."""
+BUFFERS, COMPRESSION = 2, 3
+"""Fields of a record batch."""
+LONGEST_HEADER = 64 << 20
+
+
+class UnfoldedMessage(NamedTuple):
+    """A message with data."""
+
+    is_batch: bool
+    """Whether it is a record batch, not a dictionary."""
+    size: int
+    """Bytes that its buffers take in memory."""
+
+
+def unfolded_messages(source: Any) -> Iterator[UnfoldedMessage]:
+    """Yields the record batches and dictionaries of an open file or stream, up to its end or to what is not a message.
+
+    Args:
+        source: A file that can be read at any place.
+    """
+    at = MAGIC_BYTES if source.read_at(len(MAGIC), 0) == MAGIC else 0
+    while True:
+        prefix = source.read_at(8, at)
+        if len(prefix) < 8:
+            return
+        marker, length = struct.unpack("<II", prefix)
+        at += 8
+        if marker != CONTINUATION:
+            # as Arrow wrote it before version 0.15
+            at, length = at - 4, marker
+        if not 0 < length <= LONGEST_HEADER:
+            return
+        try:
+            message = _Table.root(source.read_at(length, at))
+            at += length
+            kind = message.byte(HEADER_TYPE)
+            batch = message.table(HEADER)
+            if kind in (DICTIONARY_BATCH, RECORD_BATCH):
+                rows = batch if kind == RECORD_BATCH else batch.table(DATA)
+                yield UnfoldedMessage(kind == RECORD_BATCH, _unfolded(source, at, rows))
+            at += message.long(BODY_LENGTH)
+        except struct.error:
+            return
+
+
+def _unfolded(source: Any, body: int, batch: "_Table") -> int:
+    compressed = batch.has(COMPRESSION)
+    total = 0
+    for offset, length in batch.pairs(BUFFERS):
+        size = length
+        if compressed and length >= 8:
+            # -1 says that the buffer is not compressed after all
+            stated = struct.unpack("<q", source.read_at(8, body + offset))[0]
+            size = stated if stated >= 0 else length
+        total += size
+    return total
+
+
+class _Table:
+    """A table of a flatbuffer. What is out of its bounds raises struct.error."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self._at = at
+        self._fields = at - self._number("<i", at)
+
+    @classmethod
+    def root(cls, data: bytes) -> "_Table":
+        return cls(data, struct.unpack_from("<I", data)[0])
+
+    def _number(self, form: str, at: int) -> int:
+        if at < 0:
+            raise struct.error("an offset is negative")
+        return int(struct.unpack_from(form, self._data, at)[0])
+
+    def _place(self, field: int) -> int:
+        """The place of a field's value; 0 if it is not there."""
+        entry = 4 + 2 * field
+        if entry >= self._number("<H", self._fields):
+            return 0
+        offset = self._number("<H", self._fields + entry)
+        return self._at + offset if offset else 0
+
+    def has(self, field: int) -> bool:
+        return self._place(field) > 0
+
+    def byte(self, field: int) -> int:
+        place = self._place(field)
+        return self._number("<B", place) if place else 0
+
+    def long(self, field: int) -> int:
+        place = self._place(field)
+        return self._number("<q", place) if place else 0
+
+    def table(self, field: int) -> "_Table":
+        place = self._place(field)
+        return _Table(self._data, place + self._number("<I", place))
+
+    def pairs(self, field: int) -> Iterator[tuple[int, int]]:
+        """A vector of two whole numbers each."""
+        place = self._place(field)
+        if not place:
+            return
+        start = place + self._number("<I", place)
+        count = self._number("<I", start)
+        yield from struct.iter_unpack("<qq", self._data[start + 4 : start + 4 + 16 * count])
