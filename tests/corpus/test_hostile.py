@@ -1,7 +1,11 @@
 """Small files that unfold into much, and parquet files that are damaged in places."""
 
+import csv
+import gzip
+import json
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -12,9 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, write_kept
 from nearkin.corpus.batches import document_limit
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import RunError
@@ -243,6 +251,62 @@ def test_a_run_keeps_the_limit_that_it_began_with(tmp_path: Path) -> None:
     assert dedup_job(again, Silent())["counts"]["kept"] == 2
     assert pq.read_table(tmp_path / "out" / "kept" / "a.parquet")["text"].to_pylist() == ["a b c d", "e f g h"]
     assert audit_run(tmp_path / "saved", Silent()).audit.precision.value == 1
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_resumed_run_keeps_its_limit(finished: bool, tmp_path: Path) -> None:
+    """Whether it was interrupted while it read or behind that."""
+    table = pa.table({"text": ["a b c d", "x" * 200]})
+    work = WorkFolder.create(tmp_path / "work", {})
+    first = LocalRun(TableCorpus(table), Columns(document_limit=100), Settings(), work, Silent())
+    if finished:
+        first.sketch()
+    else:
+        assert first._document_limit() == 100
+    again = WorkFolder.resume(tmp_path / "work", {})
+    resumed = LocalRun(TableCorpus(table), Columns(document_limit=10**9), Settings(), again, Silent())
+    resumed.sketch()
+    assert resumed.columns.document_limit == 100
+    assert resumed.recorded("sketch")["rejected"] == 1
+
+
+ROWS = st.lists(st.one_of(st.none(), st.text(max_size=8), st.just("x" * 200), st.just("same words here")), max_size=12)
+
+
+@settings(max_examples=20)
+@given(ROWS, st.sampled_from(["a.jsonl", "a.json", "a.csv", "a.parquet", "a.arrow", "a.jsonl.gz"]))
+def test_every_row_is_kept_removed_or_rejected(texts: list[str | None], name: str) -> None:
+    """Of every format; and kept rows are the input's."""
+    folder = Path(tempfile.mkdtemp())
+    table = pa.table({"text": pa.array(texts, pa.string()), "n": list(range(len(texts)))})
+    rows = [json.dumps(row) for row in table.to_pylist()]
+    if ".jsonl" in name:
+        data = "".join(f"{row}\n" for row in rows).encode()
+        (folder / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    elif name == "a.json":
+        (folder / name).write_text(f"[{','.join(rows)}]")
+    elif name == "a.csv":
+        with (folder / name).open("w", newline="") as file:
+            csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["text", "n"], *map(list, table.to_pandas().to_numpy())])
+    elif name == "a.parquet":
+        pq.write_table(table, folder / name)
+    else:
+        with pa.ipc.new_file(str(folder / name), table.schema) as writer:
+            writer.write_table(table)
+    columns = Columns(document_limit=100)
+    record = dedup_job(Job((str(folder / name),), folder / "out", columns, Settings()), Silent())
+    counts = record["counts"]
+    assert counts["read"] == counts["kept"] + counts["removed"] + counts["rejected"]
+    assert counts["read"] == len(texts)
+    kept = folder / "out" / "kept" / name
+    if ".jsonl" in name:
+        written = gzip.decompress(kept.read_bytes()) if name.endswith("gz") else kept.read_bytes()
+        assert set(written.decode().split("\n")[:-1]) <= set(rows)
+        assert written.count(b"\n") == counts["kept"]
+    elif name == "a.parquet":
+        found = pq.read_table(kept)
+        assert found.equals(table.take(found["n"].combine_chunks()))
+        assert len(found) == counts["kept"]
 
 
 MEASURED = """
