@@ -153,7 +153,7 @@ class AerospikeStore:
         return self._buckets.look_up(keys)
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        return self._members(scope, leader)[:limit]
+        return self._members(scope, leader, limit)[:limit]
 
     def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
         found = [without_content(entry) for entry in self._members(scope, leader) if entry.ref > after]
@@ -162,10 +162,17 @@ class AerospikeStore:
     def member_count(self, scope: str, leader: str) -> int:
         return len(self._members(scope, leader))
 
-    def _members(self, scope: str, leader: str) -> list[Entry]:
-        seen = (_entry(version) for version in self._steps.visible(self._joined(scope, leader)).values())
-        found = [entry for entry in seen if entry is not None and (entry.scope, entry.leader) == (scope, leader)]
-        return sorted((entry for entry in found if not entry.is_leader), key=lambda entry: entry.ref)
+    def _members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
+        """Returns members by number. Of more than AT_ONCE, no more records than a limit needs are read, whichever they are."""
+        fields = list(dict.fromkeys(self._joined(scope, leader)))
+        found: list[Entry] = []
+        for start in range(0, len(fields), AT_ONCE):
+            seen = (_entry(version) for version in self._steps.visible(fields[start : start + AT_ONCE]).values())
+            there = (entry for entry in seen if entry is not None and not entry.is_leader)
+            found += [entry for entry in there if (entry.scope, entry.leader) == (scope, leader)]
+            if limit is not None and len(found) >= limit:
+                break
+        return sorted(found, key=lambda entry: entry.ref)
 
     def _joined(self, scope: str, leader: str) -> list[str]:
         """Documents that are resolved to a representative, or are about to be or not to be."""
