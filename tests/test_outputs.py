@@ -453,3 +453,55 @@ def test_options_that_a_finished_run_would_ignore_are_refused(saved: Path, capsy
     assert "--text has no effect without --grid" in capsys.readouterr().err
     assert command("index", "build", saved, "--store", f"sqlite:///{saved.with_name('kin.db')}", "--shingle", "chars:5") == 2
     assert "--shingle chars:5 contradicts the saved run" in capsys.readouterr().err
+
+
+class KilledError(BaseException):
+    """Stands for the end of the process: nothing is cleaned up."""
+
+
+def test_a_replacement_that_was_killed_half_way_is_finished_by_resume(
+    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two renames: the old result was moved aside and the new one has not taken its name."""
+    out = tmp_path / "out"
+    dedup(docs, out)
+    old = everything_below(out)
+    renamed: list[Path] = []
+    rename = Path.replace
+
+    def killed(self: Path, target: Path) -> Path:
+        if self.name == "result" and target == out:
+            raise KilledError
+        renamed.append(target)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KilledError):
+        dedup(docs, out, overwrite=True, annotate=True)
+    assert renamed[-1].name == "previous"
+    assert not out.exists()
+    assert everything_below(renamed[-1]) == old
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match=r"out\.partial exists; continue it with --resume"):
+        dedup(docs, out)
+    assert everything_below(renamed[-1]) == old
+    dedup(docs, out, resume=True, annotate=True)
+    assert len(pq.read_table(out / "kept")) == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_a_result_that_appeared_meanwhile_is_not_replaced(docs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    class Appearing(Silent):
+        def stage(self, name: str, total: int | None = None) -> None:
+            if name == "write":
+                out.mkdir()
+                (out / "mine").touch()
+
+    with pytest.raises(UsageError, match="has appeared while the run was working"):
+        dedup_job(job(docs, out), Appearing())
+    assert (out / "mine").exists()
+    (out / "mine").unlink()
+    out.rmdir()
+    dedup(docs, out, resume=True)
