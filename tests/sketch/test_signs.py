@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nearkin as nk
+from nearkin.engine.local.staged import second_run
 from nearkin.errors import IncompatibleError, KeyRequiredError, UsageError
 from nearkin.hashing.families import hash_values, key_of
 from nearkin.keys import HashKey
@@ -227,3 +228,16 @@ def test_vectors_of_a_run_and_an_index_use_the_key_that_is_given(command: str) -
         assert index.query("scope", vectors[12])[0].similarity > 0.999
     with pytest.raises(KeyRequiredError), nk.Index.open("memory://", PLAIN.keyed_with(KEYS[0]), 0.95) as index:
         index.upsert("scope", vectors[0], "0")
+
+
+def test_the_second_measure_of_a_run_uses_the_key() -> None:
+    rng = np.random.default_rng(4)
+    vectors = rng.normal(size=(40, 16)).astype(np.float32)
+    vectors[20:] = vectors[:20]
+    data = {"text": [f"text number {i} with own words {i * i}" for i in range(40)], "v": vectors}
+    spec = Spec(base_hash="siphash", key_id=KEYS[0].id)
+    result = nk.dedup(data, spec=spec, key=KEYS[0], then="cosine:v:0.99")
+    assert result.statistics["kept"] == 20
+    second = second_run(result._run)
+    assert second.settings.spec.scheme == "keyed-hyperplanes"
+    assert second.settings.spec.key_id == KEYS[0].id
