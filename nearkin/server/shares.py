@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -225,20 +225,35 @@ class ReleaseHoldings:
             await self._app(scope, receive, send)
 
 
+Then = Callable[["asyncio.Future[Any]"], None]
+
+
 class _Job:
-    """A call that waits for a thread."""
+    """A call that waits for a thread, and what is called with its result."""
 
-    __slots__ = ("caller", "done", "work")
+    __slots__ = ("caller", "then", "work")
 
-    def __init__(self, caller: Caller, work: Callable[[], Any], done: "asyncio.Future[Any]") -> None:
+    def __init__(self, caller: Caller, work: Callable[[], Any], then: Then) -> None:
         self.caller = caller
         self.work: Callable[[], Any] | None = work
-        self.done = done
-        done.add_done_callback(self._drop)
+        self.then = then
 
-    def _drop(self, done: "asyncio.Future[Any]") -> None:
-        # whoever asked has gone: the documents of the call need not wait for the thread that would have skipped it
+    def drop(self, _: object) -> None:
+        """Forgets the call: its documents need not wait for the thread that would have skipped it."""
         self.work = None
+
+
+def _deliver(done: "asyncio.Future[Any]", ended: "asyncio.Future[Any]") -> None:
+    """Takes the result of one future over to another one, unless nobody waits for that any more."""
+    error = None if ended.cancelled() else ended.exception()
+    if done.done():
+        return
+    if ended.cancelled():
+        done.cancel()
+    elif error is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(ended.result())
 
 
 class FairThreads:
@@ -261,18 +276,29 @@ class FairThreads:
         return sum(self._running.values())
 
     def submit(self, caller: Caller, work: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Calls a function in a thread as soon as it is the caller's turn."""
+        """Calls a function in a thread as soon as it is the caller's turn; returns its result."""
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(caller.key, deque()).append(_Job(caller, work, done))
-        self._start()
+        job = _Job(caller, work, partial(_deliver, done))
+        done.add_done_callback(job.drop)
+        self._add(job)
         return done
+
+    def start(self, caller: Caller, work: Callable[[], Any], then: Then) -> None:
+        """As `submit`, but calls `then` with the result, without another turn of the event loop."""
+        self._add(_Job(caller, work, then))
 
     def close(self) -> None:
         """Cancels the calls that wait."""
-        for jobs in self._waiting.values():
-            for job in jobs:
-                job.done.cancel()
+        cancelled: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        waiting = [job for jobs in self._waiting.values() for job in jobs]
         self._waiting.clear()
+        for job in waiting:
+            job.then(cancelled)
+
+    def _add(self, job: _Job) -> None:
+        self._waiting.setdefault(job.caller.key, deque()).append(job)
+        self._start()
 
     def _start(self) -> None:
         """Gives free threads to callers that are below their limit, one call each in turn."""
@@ -303,12 +329,5 @@ class FairThreads:
         self._running[key] -= 1
         if not self._running[key]:
             del self._running[key]
-        error = None if ended.cancelled() else ended.exception()
-        if not job.done.done():
-            if ended.cancelled():
-                job.done.cancel()
-            elif error is not None:
-                job.done.set_exception(error)
-            else:
-                job.done.set_result(ended.result())
+        job.then(ended)
         self._start()

@@ -97,8 +97,8 @@ class WaitingRoom:
             del self._waiting[scope]
         self._running.add(scope)
         documents, ids = [one.document for one in batch], [one.id for one in batch]
-        job = self._threads.submit(batch[0].caller, partial(self._work, scope, documents, ids))
-        job.add_done_callback(lambda ended: self._ended(scope, batch, ended))
+        work = partial(self._work, scope, documents, ids)
+        self._threads.start(batch[0].caller, work, lambda ended: self._ended(scope, batch, ended))
 
     @staticmethod
     def _next_batch(waiting: deque[_Waiting], most: int) -> list[_Waiting]:
