@@ -1,5 +1,6 @@
 """A first look into input files: content that no reader understands, and the fields of JSON objects."""
 
+import codecs
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -43,10 +44,22 @@ def foreign_content(file: InputFile, whole_text: bool) -> str | None:
     """
     with file.open_decompressed() as stream:
         sample = bytes(stream.read(SAMPLE))
+    if _is_text(sample):
+        # a table may have a column PAR1
+        return None
     for start, content in CONTENTS.items():
         if sample.startswith(start):
             return content
     return "null bytes, so it is not UTF-8 text" if whole_text and b"\0" in sample else None
+
+
+def _is_text(sample: bytes) -> bool:
+    """Whether bytes are UTF-8 without null bytes; the last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in sample
 
 
 class Fields(NamedTuple):

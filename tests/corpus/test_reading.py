@@ -123,7 +123,7 @@ def test_an_element_that_is_too_long_is_not_held() -> None:
 
 FOREIGN = {
     "sheet.xlsx": b"PK\x03\x04" + bytes(100),
-    "scan.pdf": b"%PDF-1.7 binary",
+    "scan.pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
     "image.bin": b"abc\0def",
     "lines.jsonl": gzip.compress(b'{"text": "a"}\n'),
     "table.csv": "text\na\n".encode("utf-16"),
@@ -140,6 +140,14 @@ def test_a_file_that_no_reader_understands_is_an_error(name: str, tmp_path: Path
         assert f"cannot read {tmp_path / name}: it holds " in said
         assert "nearkin reads .parquet" in said
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_text_that_begins_like_another_format_is_text(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("PAR1,text\n1,a\n")
+    (tmp_path / "b.txt").write_text("%PDF is a prefix")
+    corpus = FileCorpus.open([str(tmp_path)])
+    corpus.check(Columns())
+    assert texts(corpus)[0] == ["a", "%PDF is a prefix"]
 
 
 def test_inputs_of_which_everything_is_rejected_have_an_exit_code_of_their_own(
