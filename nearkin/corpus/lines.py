@@ -87,6 +87,8 @@ class _Parser:
     def __init__(self, columns: Columns, whole: bool) -> None:
         self._columns = columns
         self._whole = whole
+        self._names = columns.all
+        self._texts = tuple(name for name in (columns.id, *columns.extra) if name is not None)
         self._clear()
 
     def _clear(self) -> None:
@@ -123,7 +125,7 @@ class _Parser:
             return
         self._with_exact_numbers(raw, value)
         self._rows.append(line.row)
-        self._values.append({name: value.get(name) for name in self._columns.all})
+        self._values.append({name: value.get(name) for name in self._names})
         if self._whole:
             self._lines.append(line.raw)
 
@@ -165,8 +167,7 @@ class _Parser:
 
     def _with_exact_numbers(self, raw: bytes, value: dict[str, Any]) -> None:
         """Replaces numbers that a float may not hold, of the id and the columns that ride along, by their digits."""
-        names = [name for name in (self._columns.id, *self._columns.extra) if name is not None]
-        inexact = [name for name in names if _may_be_rounded(value.get(name), name == self._columns.id)]
+        inexact = [name for name in self._texts if _may_be_rounded(value.get(name), name == self._columns.id)]
         if not inexact:
             return
         try:
