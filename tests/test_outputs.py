@@ -19,7 +19,7 @@ from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import NearkinError, UsageError
 from nearkin.jobs import Job, SketchJob, dedup_job, pairs_job, sketch_job
-from nearkin.runtime.outputs import LOCK, MARKER, Claim, is_output, is_work_folder, work_folder_of
+from nearkin.runtime.outputs import LOCK, MARKER, Claim, is_output, is_work_folder, require_apart, work_folder_of
 from nearkin.spec import Spec
 
 TEXTS = ["one two three four five", "one two three four five", "six seven eight nine ten", "eleven twelve thirteen fourteen"]
@@ -77,6 +77,8 @@ def test_a_file_inside_an_input_folder_is_refused(run: Callable[..., dict[str, A
     """The next run would read it."""
     with pytest.raises(UsageError, match="inside the input folder"):
         run(docs.parent, docs.parent / "out.parquet")
+    with pytest.raises(UsageError, match="inside the input folder"):
+        require_apart(docs.parent / "out.parquet", [f"file://{docs.parent}"], marked=False)
     assert sorted(everything_below(tmp_path)) == ["in", "in/docs.parquet"]
 
 

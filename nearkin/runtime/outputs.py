@@ -85,14 +85,15 @@ def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = Tru
 
     Args:
         out: The output folder or file.
-        inputs: The inputs of this run: files and folders, local paths. URLs are ignored.
+        inputs: The inputs of this run: files and folders, paths and URLs. Only local ones matter.
         marked: Whether the output is a folder with a marker, which input folders leave out when they are read.
 
     Raises:
         UsageError: If the output or its work folder is an input or contains one, or the output is inside an input folder and
                 would be read as one of its files.
     """
-    local = [Path(path) for path in map(str, inputs) if "://" not in path]
+    names = [str(path).removeprefix("file://") for path in inputs]
+    local = [Path(name) for name in names if "://" not in name]
     real = _resolved(local)
     for place in (_absolute(out), work_folder_of(out)):
         for given, path in zip(local, real, strict=True):
