@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -495,7 +496,10 @@ def of_a_lost_key(url: Any) -> tuple[nk.HashKey, dict[str, list[str]]]:
     """An index of many scopes with names that a shell changes; returns its new key, and the texts of each scope."""
     old = nk.HashKey(bytes(16))
     texts = {scope: corpus(12, seed=3 + at) for at, scope in enumerate(SCOPES)}
-    with nk.Index.open(url, nk.Spec(base_hash="siphash", key_id=old.id), 0.7, materials=nk.Materials(old)) as index:
+    spec = nk.Spec(base_hash="siphash", key_id=old.id)
+    # such names are refused today; an older version took them
+    taking = mock.patch.object(nk.Index, "require_writable")
+    with taking, nk.Index.open(url, spec, 0.7, materials=nk.Materials(old)) as index:
         for scope, some in texts.items():
             index.upsert_many(scope, some, [f"d{at}" for at in range(12)])
     return nk.HashKey(bytes(range(16))), texts
