@@ -344,7 +344,9 @@ class Client:
             return "ERROR:4:bad parameter"
         if command != f"namespace/{cluster.namespace}":
             return "type=unknown"
-        return f"objects={len(cluster.records)};storage-engine={'device' if cluster.persistent else 'memory'}"
+        engine = "device" if cluster.persistent else "memory"
+        now = int(time.clock_gettime(time.CLOCK_REALTIME) + cluster.now) - 1_262_304_000
+        return f"objects={len(cluster.records)};current_time={now};storage-engine={engine}"
 
 
 class Query:
@@ -354,6 +356,7 @@ class Query:
         self._client, self._kind = client, kind
         self._bins: tuple[str, ...] = ()
         self._where: tuple[str, int] | None = None
+        self.max_records = 0
 
     def select(self, *bins: str) -> None:
         self._bins = bins
@@ -379,7 +382,7 @@ class Query:
                 bins = {name: held.bins[name] for name in self._bins if name in held.bins}
                 found.append(((cluster.namespace, kind, None, b""), {"gen": held.generation, "ttl": 0}, bins))
             cluster.order.shuffle(found)
-            return found
+            return found[: self.max_records or None]
 
         done: list[tuple[Any, dict[str, int], dict[str, Any]]] = self._client._call("query", kind, self._where, work)
         return done

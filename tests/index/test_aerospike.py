@@ -424,10 +424,10 @@ def test_what_an_upsert_asks(cluster: Cluster) -> None:
     named = {operation["bin"]: operation["val"] for operation in lock.ops}
     assert lock.policy == {"exists": aerospike.POLICY_EXISTS_CREATE, "ttl": never}
     assert (named["nr"], named["f"]) == (entry.ref, lock.key[2])
-    assert set(named) == {"f", "s", "nr", "ne"}
+    assert set(named) == {"f", "z", "s", "nr", "ne"}
     assert settled.policy == {"gen": aerospike.POLICY_GEN_EQ, "exists": aerospike.POLICY_EXISTS_REPLACE, "ttl": never}
     assert settled.meta == {"gen": 1}
-    assert {operation["bin"] for operation in settled.ops} == {"f", "r", "e"}
+    assert {operation["bin"] for operation in settled.ops} == {"f", "z", "r", "e"}
 
     begun, committed, gone = writes_of(cluster, "nearkin_steps")
     assert begun.policy["exists"] == aerospike.POLICY_EXISTS_CREATE
@@ -470,7 +470,8 @@ def test_the_client_takes_what_is_asked(cluster: Cluster, monkeypatch: pytest.Mo
 
 def test_what_a_batch_asks_does_not_grow_with_it(cluster: Cluster) -> None:
     with opened() as index:
-        index.require_writable("a")
+        # the first document of a scope writes down its name
+        index.upsert("a", TEXT, "x")
         taken = []
         for size in (10, 60):
             calls = cluster.calls
@@ -798,3 +799,29 @@ def test_scans_wait_for_partitions_that_change_their_owner(cluster: Cluster, mon
 )
 def test_durability_is_said(facts: dict[str, bool], words: str) -> None:
     assert words in Namespace("test", **facts).durability  # type: ignore[arg-type]
+
+
+def test_scopes_and_a_listing_of_a_scope_read_no_other_scope(cluster: Cluster) -> None:
+    with opened() as index:
+        for scope in ("a", "b"):
+            index.upsert_many(scope, corpus(30, seed=ord(scope)))
+        (only,) = [outcome.id for outcome in index.upsert_many("c", [TEXT])]
+        index.upsert_many("gone", [TEXT])
+        index.remove("gone", only)
+        cluster.log.clear()
+        assert sorted(index.store.scopes()) == ["a", "b", "c"]
+        assert not [keys for name, keys, _ in cluster.log if name == "batch_read"]
+        cluster.log.clear()
+        assert [entry.id for entry in index.store.scan("c")] == [only]
+        read = [key for name, keys, _ in cluster.log if name == "batch_read" for key in keys]
+        assert len([key for key in read if key[1] == "nearkin_documents"]) == 1
+
+
+def test_one_process_at_a_time_has_its_turn(cluster: Cluster) -> None:
+    with opened() as index, opened() as other:
+        assert index.store.take_turn("sweep", "one", 60.0)
+        assert not other.store.take_turn("sweep", "two", 60.0)
+        assert index.store.take_turn("sweep", "one", 60.0)
+        cluster.now += 61
+        assert other.store.take_turn("sweep", "two", 60.0)
+        assert not index.store.take_turn("sweep", "one", 60.0)

@@ -45,7 +45,7 @@ from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, PostingPortion
 from nearkin.index.move import Move, News
 from nearkin.index.stores.aerospike_buckets import KIND, Buckets, Span, bits_for
 from nearkin.index.stores.aerospike_moves import META, Moves
-from nearkin.index.stores.aerospike_records import EXISTS, Records
+from nearkin.index.stores.aerospike_records import EXISTS, FILTERED, GENERATION, NOT_FOUND, Records
 from nearkin.index.stores.aerospike_steps import (
     DOCUMENTS,
     EVENTS,
@@ -67,6 +67,10 @@ POSTING_SHARE = 52
 DOCUMENT_SHARE = 0.457
 """Share of a record's limit that a document may take: while it is changed, its record holds it twice."""
 AT_ONCE = 1000
+SCOPES = "scopes"
+"""Records of the names of scopes; they stay when a scope has no documents any more."""
+MOST_KNOWN_SCOPES = 100_000
+"""Scopes that a process remembers to have written down."""
 LEADER_LIVES, MEMBER_LIVES = 4, 2
 """Times to live after which the server drops what `expire` did not."""
 
@@ -102,7 +106,8 @@ class AerospikeStore:
         self._buckets = Buckets(records, bits, most, records.life(grouped and LEADER_LIVES * grouped))
         self._moves = Moves(records)
         self._steps = Steps(records, self._buckets, self._moves, (records.life(lives[0]), records.life(lives[1])), _stands)
-        for bin_ in ("l", "nl"):
+        self._known_scopes: set[str] = set()
+        for bin_ in ("l", "nl", "z"):
             records.index(DOCUMENTS, bin_)
         self._steps.repair()
 
@@ -181,10 +186,26 @@ class AerospikeStore:
         return [bins["f"] for bin_ in ("nl", "l") for bins in self._records.where(DOCUMENTS, bin_, number, "f")]
 
     def scopes(self) -> Iterator[str]:
-        yield from {entry.scope: None for entry in self.scan(content=False)}
+        for bins in self._records.scan(SCOPES, "n"):
+            if self._records.has(DOCUMENTS, "z", _zone(bins["n"])):
+                yield bins["n"]
+
+    def _note_scopes(self, scopes: set[str]) -> None:
+        """Writes down scopes that this process has not seen yet, before their first document is there."""
+        new = sorted(scopes - self._known_scopes)
+        creations = (
+            self._records.creation(SCOPES, _field(scope, ""), self._records.put({"n": scope}), self._never) for scope in new
+        )
+        self._records.run(creations, (EXISTS,))
+        if len(self._known_scopes) > MOST_KNOWN_SCOPES:
+            self._known_scopes.clear()
+        self._known_scopes.update(new)
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
-        held = self._records.scan(DOCUMENTS, "r", "nr")
+        if scope is None:
+            held = self._records.scan(DOCUMENTS, "r", "nr")
+        else:
+            held = self._records.where(DOCUMENTS, "z", _zone(scope), "r", "nr")
         refs = sorted({bins[name] for bins in held for name in ("r", "nr") if bins.get(name)})
         for start in range(0, len(refs), AT_ONCE):
             for entry in self.by_refs(refs[start : start + AT_ONCE]):
@@ -201,14 +222,23 @@ class AerospikeStore:
         return PostingPortion(np.empty(0, np.uint64), np.empty(0, np.int64), None)
 
     def times(self) -> list[float]:
-        return []
+        return self._records.times()
 
     def median_seen(self) -> float | None:
         return None
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
-        """Every process has its turn."""
-        return True
+        name, operations = f"turn {work}", self._records.put({"h": holder})
+        (held,) = self._records.read(META, [name])
+        if held is None:
+            write = self._records.creation(META, name, operations, self._never)
+        elif held.bins["h"] == holder:
+            write = self._records.exchange(META, name, operations, self._never, held.generation)
+        else:
+            older = self._records.older(seconds)
+            write = self._records.exchange(META, name, operations, self._never, held.generation, expressions=older)
+        (answer,) = self._records.run([write], (EXISTS, GENERATION, NOT_FOUND, FILTERED))
+        return answer.code == 0
 
     def log_end(self) -> None:
         """The log is read as a whole."""
@@ -256,6 +286,7 @@ class AerospikeStore:
         rest = iter(fresh)
         numbers = [entry.ref or next(rest) for entry, _ in changes.new]
         touched = [*changes.present, *(entry for entry, _ in changes.new)]
+        self._note_scopes({entry.scope for entry, _ in changes.new})
         held = self._steps.free([_field(entry.scope, entry.id) for entry in touched])
         self._check(changes, held)
         plan = self._planned(changes, numbers, held)
@@ -277,6 +308,8 @@ class AerospikeStore:
     def _planned(self, changes: Changes, numbers: list[int], held: dict[str, Held]) -> Plan:
         """What every record is to be; postings only by what they change."""
         plan = Plan(held=held)
+        for entry in (*changes.present, *(entry for entry, _ in changes.new)):
+            plan.zones[_field(entry.scope, entry.id)] = _zone(entry.scope)
         # in this order: a document that goes may come again, one that changes may change its buckets, too
         for entry in changes.present:
             plan.documents[_field(entry.scope, entry.id)] = held[_field(entry.scope, entry.id)].now
@@ -369,6 +402,11 @@ def _field(scope: str, name: str) -> str:
 def _number(scope: str, leader: str) -> int:
     """Stands for a representative's id where an index of numbers is asked for it; never 0."""
     return int.from_bytes(id_key(scope, leader)[:8], "little") >> 1 | 1
+
+
+def _zone(scope: str) -> int:
+    """Returns a number that stands for a scope where an index of numbers is asked for it; never 0."""
+    return _number(scope, "")
 
 
 def _entry(version: Version) -> Entry | None:

@@ -21,6 +21,8 @@ SCAN_TRIES, SCAN_PAUSE = 6, 0.25
 """Attempts of a query while partitions change their owner, and seconds before the second one; the pause doubles."""
 AT_ONCE = 2000
 """Records of a batch: below the server's own bound (`batch-max-requests`)."""
+SERVER_EPOCH = 1_262_304_000.0
+"""The start of 2010, from which servers count seconds."""
 LONGEST_LIFE = 10 * 365 * 86400
 """Seconds: what a server takes for a time to live, at most."""
 
@@ -271,13 +273,21 @@ class Records:
         """Bins of the records of a kind that hold a number in an indexed bin."""
         return self._queried(kind, bins, self.library.predicates.equals(bin_, value), {})
 
-    def _queried(self, kind: str, bins: Sequence[str], predicate: Any, policy: dict[str, Any]) -> list[dict[str, Any]]:
+    def has(self, kind: str, bin_: str, value: int) -> bool:
+        """Returns whether a record of a kind holds a number in an indexed bin."""
+        return bool(self._queried(kind, ("f",), self.library.predicates.equals(bin_, value), {}, most=1))
+
+    def _queried(
+        self, kind: str, bins: Sequence[str], predicate: Any, policy: dict[str, Any], most: int = 0
+    ) -> list[dict[str, Any]]:
         with self._failing():
             for attempt in count():
                 query = self._client.query(*self.key(kind, 0)[:2])
                 query.select(*bins)
                 if predicate is not None:
                     query.where(predicate)
+                if most:
+                    query.max_records = most
                 try:
                     return [record[2] for record in query.results(policy)]
                 except self.library.errors.AerospikeError as error:
@@ -312,6 +322,12 @@ class Records:
             names = ("data_used_bytes",) if "data_used_bytes" in fields else ("memory_data_bytes", "device_data_bytes")
             total += sum(int(fields.get(name, 0)) for name in names)
         return total
+
+    def times(self) -> list[float]:
+        """Returns the time of each node, in seconds since 1970."""
+        with self._failing():
+            answers = _answers(self._client, f"namespace/{self.namespace.name}")
+        return [SERVER_EPOCH + float(fields["current_time"]) for fields in (_fields([text]) for text in answers) if fields]
 
     def close(self) -> None:
         """The connection."""

@@ -68,6 +68,8 @@ class Held(NamedTuple):
     step: int
     now: Version
     then: Version
+    zone: int = 0
+    """Number that stands for the scope; 0 if the record holds no document."""
 
 
 NOTHING = Version(0, b"", 0, b"")
@@ -81,6 +83,7 @@ class Plan:
     Attributes:
         documents: By field: as each is to be.
         held: The same, as they were read.
+        zones: By field: the number that stands for the document's scope.
         entering: (word, keys, field of the document or "") of postings.
         leaving: Postings that go.
         numbered: (number, field) of documents that are new or renewed.
@@ -94,6 +97,7 @@ class Plan:
 
     documents: dict[str, Version] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
+    zones: dict[str, int] = field(default_factory=dict)
     entering: list[tuple[int, np.ndarray, str]] = field(default_factory=list)
     leaving: list[Span] = field(default_factory=list)
     numbered: list[tuple[int, str]] = field(default_factory=list)
@@ -259,7 +263,7 @@ class Steps:
     def _lock(self, step: int, plan: Plan) -> None:
         writes = []
         for name, version in plan.documents.items():
-            bins = self._records.put({"f": name, "s": step, **version.bins("n")})
+            bins = self._records.put({"f": name, "z": plan.zones[name], "s": step, **version.bins("n")})
             held, ttl = plan.held[name], self._life(version)
             if held.generation:
                 writes.append(self._records.exchange(DOCUMENTS, name, bins, ttl, held.generation))
@@ -399,7 +403,7 @@ class Steps:
             version = one.then if committed else one.now
             if version.ref:
                 life = self._life(version)
-                bins = {"f": name, **version.bins()}
+                bins = {"f": name, "z": one.zone, **version.bins()}
                 writes.append(self._records.replacement(DOCUMENTS, name, bins, life, one.generation))
             elif not self._records.keeps_deletions:
                 # a deleted record would come back with the document in it; this one says that there is none
@@ -501,7 +505,8 @@ def pause(attempt: int) -> None:
 def _held(found: Any) -> Held:
     if found is None:
         return ABSENT
-    return Held(found.generation, found.bins.get("s", 0), Version.of(found.bins), Version.of(found.bins, "n"))
+    step = found.bins.get("s", 0)
+    return Held(found.generation, step, Version.of(found.bins), Version.of(found.bins, "n"), found.bins.get("z", 0))
 
 
 def _state(bins: dict[str, Any]) -> int:
