@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,8 @@ from nearkin.corpus.formats import Piece, UntilDamage, fresh_name, one_line
 from nearkin.corpus.ipc_messages import MAGIC, MAGIC_BYTES, unfolded_messages
 from nearkin.corpus.ipc_slices import sliced_batches
 from nearkin.corpus.parquet_pages import READ_BUFFER, dictionary_bytes, largest_page, longest_stored_value
-from nearkin.corpus.values import unfolded_sizes
+from nearkin.corpus.parquet_values import ByteColumn
+from nearkin.corpus.values import is_binary, is_text, unfolded_sizes
 from nearkin.errors import RunError
 from nearkin.threads import ordered_map
 
@@ -31,7 +32,9 @@ UNFOLDED_BATCH = 4 * BATCH_BYTES
 BATCH_SHARE = 16
 """A record batch, which is read whole, may unfold into so many times the bytes of a document: half of the memory bound."""
 PAGE_SHARE = 8
-"""A page may unfold into so many times the bytes of a document."""
+"""A page that pyarrow decodes may unfold into so many times the bytes of a document."""
+LARGE_PAGE_SHARE = 16
+"""A page of texts that is larger than that is decoded value by value, up to so many times the bytes of a document."""
 
 
 def pieces(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whole: bool) -> Iterator[Piece]:
@@ -191,7 +194,9 @@ class _GroupReader:
     def __init__(self, source: Any, metadata: pq.FileMetaData, columns: Columns, whole: bool) -> None:
         self._source = source
         self._metadata = metadata
+        self._read = set(columns.all)
         self._names = None if whole else list(columns.all)
+        self._document_limit = columns.document_limit
         self._page_limit = PAGE_SHARE * columns.document_limit
 
     def batches(self, group: RowGroup, ahead: int) -> tuple[Iterable[pa.RecordBatch], UntilDamage[pa.RecordBatch]]:
@@ -206,7 +211,8 @@ class _GroupReader:
         return itertools.chain(taken, batches), until
 
     def _decoded(self, group: RowGroup) -> Iterator[pa.RecordBatch]:
-        size, in_dictionaries = self._batch_size(group)
+        large = self._large_columns(group)
+        size, in_dictionaries = self._batch_size(group, large)
         # a reader of its own, so that several groups may be decoded at a time
         reader = pq.ParquetFile(
             self._source,
@@ -216,7 +222,7 @@ class _GroupReader:
             page_checksum_verification=True,
         )
         rows = 0
-        for batch in reader.iter_batches(size, [group.number], self._names, use_threads=False):
+        for batch in self._with_large(reader, group, size, large) if large else self._plain(reader, group, size):
             rows += len(batch)
             if rows > group.rows:
                 break
@@ -224,19 +230,60 @@ class _GroupReader:
         if rows != group.rows:
             raise ValueError(f"the footer says that it has {group.rows} rows, and it has {'more' if rows else 'none'}")
 
-    def _batch_size(self, group: RowGroup) -> tuple[int, list[str]]:
-        """Returns the rows of a batch, and the columns that are kept as dictionaries, for their values are too long to repeat.
+    def _plain(self, reader: pq.ParquetFile, group: RowGroup, size: int) -> Iterator[pa.RecordBatch]:
+        return iter(reader.iter_batches(size, [group.number], self._names, use_threads=False))
+
+    def _with_large(
+        self, reader: pq.ParquetFile, group: RowGroup, size: int, large: dict[str, ByteColumn]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields batches in which some columns are read value by value."""
+        schema = reader.schema_arrow
+        if self._names is not None:
+            schema = pa.schema([schema.field(name) for name in self._names])
+        others = [name for name in schema.names if name not in large]
+        batches = _only_rows(group.rows, size)
+        if others:
+            batches = reader.iter_batches(size, [group.number], others, use_threads=False)
+        for batch in batches:
+            yield from _with_large_columns(batch, large, schema)
+
+    def _large_columns(self, group: RowGroup) -> dict[str, ByteColumn]:
+        """Returns readers of the columns whose pages pyarrow would need too much memory for, by name.
 
         Raises:
             ValueError: If a page is too large to be decompressed.
         """
+        # what a remote footer says of sizes is believed: to look at each page would be to fetch the file twice
+        if isinstance(self._source, pa.PythonFile):
+            return {}
+        found = {}
+        facts = self._metadata.row_group(group.number)
+        schema = self._metadata.schema.to_arrow_schema()
+        for at in range(facts.num_columns):
+            chunk, column = facts.column(at), self._metadata.schema.column(at)
+            name = chunk.path_in_schema
+            largest = largest_page(self._source, chunk)
+            if largest <= self._page_limit:
+                continue
+            # a footer that lies is not believed: groups that seem small are decoded two at a time
+            honest = chunk.total_uncompressed_size >= largest
+            is_text_column = _is_flat_text(column) and _is_text_or_bytes(schema.field(name).type)
+            limit = LARGE_PAGE_SHARE * self._document_limit if honest and is_text_column else self._page_limit
+            if name not in self._read:
+                limit = self._page_limit  # its rows are documents, and too large to be copied
+            found[name] = ByteColumn(self._source, chunk, column.max_definition_level > 0, self._document_limit, limit)
+        return found
+
+    def _batch_size(self, group: RowGroup, large: Collection[str]) -> tuple[int, list[str]]:
+        """Returns the rows of a batch, and the columns that stay dictionaries, for their values are too long to repeat."""
         size = max(1, min(BATCH_ROWS, group.rows * BATCH_BYTES // max(group.bytes, 1)))
         facts = self._metadata.row_group(group.number)
         in_dictionaries = []
         for at in range(facts.num_columns):
             chunk, column = facts.column(at), self._metadata.schema.column(at)
-            self._require_small_pages(chunk)
             if self._names is not None and chunk.path_in_schema.split(".")[0] not in self._names:
+                continue
+            if chunk.path_in_schema in large:
                 continue
             longest = max(column.length, self._longest_value(group, chunk, column, size))
             if longest > LONG_VALUE and _is_flat_text(column):
@@ -244,16 +291,6 @@ class _GroupReader:
             else:
                 size = max(1, min(size, UNFOLDED_BATCH // max(longest, 1)))
         return size, in_dictionaries
-
-    def _require_small_pages(self, chunk: pq.ColumnChunkMetaData) -> None:
-        # what a remote footer says of sizes is believed: to look at each page would be to fetch the file twice
-        local = not isinstance(self._source, pa.PythonFile)
-        largest = largest_page(self._source, chunk) if local else 0
-        if largest > self._page_limit:
-            raise ValueError(
-                f"a page of column {chunk.path_in_schema!r} unfolds into {largest:,} bytes, more than the {self._page_limit:,} "
-                "that --memory leaves room for"
-            )
 
     def _longest_value(self, group: RowGroup, chunk: pq.ColumnChunkMetaData, column: Any, size: int) -> int:
         """Returns the bytes of the longest value that a dictionary may repeat; 0 if no batch of this size can grow by it."""
@@ -268,6 +305,42 @@ class _GroupReader:
 
 def _is_flat_text(column: Any) -> bool:
     return column.physical_type == "BYTE_ARRAY" and column.max_repetition_level == 0 and "." not in column.path
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return is_text(kind) or is_binary(kind)
+
+
+def _only_rows(rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """Yields batches without values, if each column is read otherwise."""
+    for start in range(0, rows, size):
+        yield pa.record_batch([pa.nulls(min(size, rows - start))], [""])
+
+
+def _with_large_columns(batch: pa.RecordBatch, large: dict[str, ByteColumn], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a batch with the columns that are read value by value, in portions that fit into memory."""
+    first = 0
+    while first < len(batch):
+        values: dict[str, list[bytes | None]] = {name: [] for name in large}
+        size = 0
+        last = first
+        while last < len(batch) and size < BATCH_BYTES:
+            for name, column in large.items():
+                value = next(column)
+                values[name].append(value)
+                size += len(value or b"")
+            last += 1
+        columns = []
+        for field in schema:
+            if field.name in large:
+                content = pa.array(values[field.name], pa.large_binary())
+                kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+                columns.append(content.view(pa.large_string()) if is_text(kind) else content)
+            else:
+                columns.append(batch[field.name].slice(first, last - first))
+        yield pa.record_batch(columns, schema.names)
+        first = last
 
 
 def _rows_of_group(group: RowGroup, batches: Iterable[pa.RecordBatch], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -162,11 +162,69 @@ def test_a_parquet_dictionary_is_not_repeated_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_page_that_unfolds_too_far_is_rejected_unread(tmp_path: Path) -> None:
-    table = pa.table({"text": ["x" * (9 * LIMIT)]})
-    pq.write_table(table, tmp_path / "a.parquet", compression="zstd", use_dictionary=False, write_statistics=False)
+    """With its row group; the others are read."""
+    table = pa.table({"text": ["first", "x" * (17 * LIMIT), "neighbour", "last"]})
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False, write_statistics=False, row_group_size=3)
+    texts, rejected = read(tmp_path / "a.parquet")
+    assert texts == [(3, "last")]
+    assert "rows 0 to 2 (row group 0): a page of column 'text' unfolds into 1,700," in rejected[0].reason
+
+
+HUGE_FORMS = [
+    {"compression": codec, "use_dictionary": dictionary, "data_page_version": version, "write_page_checksum": checksum}
+    for codec, dictionary, version, checksum in [
+        ("snappy", True, "1.0", False),
+        ("snappy", False, "1.0", True),
+        ("none", False, "2.0", True),
+        ("none", True, "2.0", False),
+        ("zstd", False, "2.0", False),
+        ("gzip", True, "2.0", True),
+        ("lz4", False, "1.0", False),
+        ("brotli", True, "1.0", True),
+    ]
+]
+
+
+@pytest.mark.parametrize("options", HUGE_FORMS, ids=lambda options: "-".join(map(str, options.values())))
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+@pytest.mark.parametrize("nullable", [True, False])
+def test_a_huge_text_costs_its_own_row(options: dict[str, Any], kind: pa.DataType, nullable: bool, tmp_path: Path) -> None:
+    """Not the rows that share a page, a dictionary or a row group with it; kept rows are copied."""
+    texts: list[str | None] = [f"small text number {at % 30}" for at in range(100)]
+    texts[7] = "\u00e9" * (5 * LIMIT)
+    texts[8] = "\u00e9" * (LIMIT // 2)
+    if nullable:
+        texts[::9] = [None] * len(texts[::9])
+    path = tmp_path / "a.parquet"
+    fields = [pa.field("n", pa.int64()), pa.field("text", kind, nullable), pa.field("id", pa.string())]
+    encoded = [text.encode() if text is not None and kind == pa.large_binary() else text for text in texts]
+    columns = [pa.array(range(100)), pa.array(encoded, kind), pa.array([f"d{at}" for at in range(100)])]
+    pq.write_table(pa.table(columns, schema=pa.schema(fields)), path, row_group_size=50, **options)
+    found, rejected = read(path, Columns(id="id", document_limit=LIMIT))
+    expected = [(at, text) for at, text in enumerate(texts) if text is not None and at != 7]
+    assert found == expected
+    assert [entry.row for entry in rejected] == [at for at, text in enumerate(texts) if text is None or at == 7]
+    huge = next(entry for entry in rejected if entry.row == 7)
+    assert "text is longer than 100,000 bytes" in huge.reason
+    assert huge.raw in ("\u00e9" * 200, "\u00e9" * 100)
+    (tmp_path / "out").mkdir()
+    corpus = FileCorpus.open([str(path)])
+    write_kept(corpus, Columns(id="id", document_limit=LIMIT), np.arange(len(expected)) % 2 == 0, tmp_path / "out")
+    kept = pq.read_table(tmp_path / "out" / "a.parquet")
+    assert kept["n"].to_pylist() == [at for at, _ in expected][::2]
+    assert read(tmp_path / "out" / "a.parquet")[0] == [(number, text) for number, (_, text) in enumerate(expected[::2])]
+
+
+def test_a_huge_page_that_is_damaged_costs_its_row_group(tmp_path: Path) -> None:
+    table = pa.table({"text": ["first", "x" * (9 * LIMIT), "last"]})
+    options: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
+    pq.write_table(table, tmp_path / "a.parquet", write_statistics=False, **options)
+    data = bytearray((tmp_path / "a.parquet").read_bytes())
+    data[5 * LIMIT] ^= 1
+    (tmp_path / "a.parquet").write_bytes(data)
     texts, rejected = read(tmp_path / "a.parquet")
     assert texts == []
-    assert "a page of column 'text' unfolds into 900," in rejected[0].reason
+    assert "rows 0 to 2 (row group 0): the checksum of the page at byte " in rejected[0].reason
 
 
 @pytest.mark.parametrize(

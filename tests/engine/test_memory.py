@@ -191,6 +191,21 @@ def test_a_run_stays_within_its_bound_and_the_overhead(case: tuple[Path, Case], 
     assert reported >= 0.8 * peak
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("compression", ["snappy", "none"])
+def test_a_huge_text_is_set_aside_within_the_bound(compression: str, tmp_path: Path) -> None:
+    """Its neighbours in the same page are documents. The text does not compress, so that its page is large in the file too."""
+    rng = np.random.default_rng(1)
+    huge = rng.integers(32, 127, 315_000_000, np.uint8).tobytes().decode("ascii")
+    texts = [*(text_of(50, rng) for _ in range(10)), huge, *(text_of(50, rng) for _ in range(10))]
+    path, out = tmp_path / "input.parquet", tmp_path / "out"
+    pq.write_table(pa.table({"text": texts}), path, compression=compression)
+    peak = sampled_peak([sys.executable, "-m", "nearkin", "dedup", str(path), "--memory", "1GB", "--out", str(out)])
+    assert [json.loads(line)["row"] for line in (out / "rejected.jsonl").open()] == [10]
+    assert pq.read_metadata(out / "kept" / "input.parquet").num_rows == 20
+    assert peak <= 1_000_000_000 + OVERHEAD
+
+
 def test_workers_are_limited_by_memory_with_a_warning(tmp_path: Path) -> None:
     texts = [f"some words of document {i} and others {i % 7}" for i in range(50)]
     few = BOUND // 2 // BYTES_PER_WORKER
