@@ -1,8 +1,10 @@
 """The index of a server: opened, or made with a secret key of its own."""
 
+import fcntl
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -69,6 +71,51 @@ def open_index(settings: ServerSettings) -> Index:
     Raises:
         KeyRequiredError: Its Spec names a key, and the file has another one or none.
     """
+    with _key_file_locked(settings):
+        return _open_index(settings)
+
+
+@contextmanager
+def _key_file_locked(settings: ServerSettings) -> Iterator[None]:
+    """Lets one process at a time make a key file, and others read it when it is certain that the file stays.
+
+    Two servers that start in one folder at the same moment must not make two keys: one of them would be replaced, and the index
+    that was made with it could not be opened any more.
+    """
+    if not settings.keyed or settings.key_file.startswith(ENVIRONMENT):
+        yield
+        return
+    path = Path(settings.key_file)
+    with _key_errors(path):
+        is_there = path.exists()
+        if not is_there:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        # the folder itself: no file is left behind
+        handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        # a key that was put into a folder that this user cannot list
+        yield
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH if is_there else fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _key_errors(path: Path) -> Iterator[None]:
+    """Raises a failure to read or write the key file as a UsageError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"cannot use the key file {path}: {error.strerror}; fix the folder or name another file with --key-file"
+        ) from error
+
+
+def _open_index(settings: ServerSettings) -> Index:
     asked = settings.index_settings()
     if settings.kind == "vector" and asked.spec is None:
         raise UsageError("a server of vectors needs their dimensions: NEARKIN_VECTOR_DIMENSIONS or --index dimensions=384")
@@ -141,8 +188,8 @@ def _own_key(settings: ServerSettings) -> tuple[HashKey, bool] | None:
     if settings.key_file.startswith(ENVIRONMENT):
         raise UsageError(f"the key's environment variable {settings.key_file.removeprefix(ENVIRONMENT)} is not set")
     secret, line = HashKey.generate()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, f"{line}\n".encode(), PRIVATE_FILE)
+    with _key_errors(path):
+        write_durably(path, f"{line}\n".encode(), PRIVATE_FILE)
     about = {"file": settings.key_file, "key": secret.id}
     log.warning("made a secret key; keep a copy, the index is of no use without it", extra=about)
     return secret, True
@@ -157,6 +204,8 @@ def _is_there(source: str) -> bool:
     if source.startswith(ENVIRONMENT):
         return source.removeprefix(ENVIRONMENT) in os.environ
     path = Path(source)
-    if path.exists() and path.stat().st_mode & 0o077:
-        raise UsageError(f"the key file {path} can be read by others: chmod 600 {path}")
-    return path.exists()
+    with _key_errors(path):
+        is_there = path.exists()
+        if is_there and path.stat().st_mode & 0o077:
+            raise UsageError(f"the key file {path} can be read by others: chmod 600 {path}")
+    return is_there

@@ -1,6 +1,7 @@
 """Who may do what: tokens, scopes, rights, rates."""
 
 import json
+import threading
 import time
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.errors import KeyRequiredError, UsageError
+from nearkin.keys import HashKey
 from nearkin.runtime.files import PRIVATE_FILE, write_durably
+from nearkin.server import opening
 from nearkin.server.app import create_app
 from nearkin.server.opening import Parts
 from nearkin.server.settings import ServerSettings
@@ -333,6 +336,41 @@ def test_a_keyed_index_is_not_opened_without_its_key(serve: Serve, tmp_path: Pat
         assert key.exists() == (other is not None), "no key is made for an index that has another one"
         write_durably(key, kept.encode(), PRIVATE_FILE)
     Parts.opened(ServerSettings.read(store=store, key_file=str(key))).close()
+
+
+def test_servers_that_start_at_once_in_one_folder_make_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second server comes while the first one is about to write its key."""
+    settings = [ServerSettings.read(store=f"sqlite:///{tmp_path}/{name}.db", key_file=str(tmp_path / "key")) for name in "ab"]
+    really, second = opening.write_durably, list[threading.Thread]()
+    keys: dict[str, str | None] = {}
+
+    def start(number: int) -> None:
+        index = opening.open_index(settings[number])
+        keys[settings[number].store] = index.spec.key_id
+        index.close()
+
+    def write(path: Path, data: bytes, mode: int) -> None:
+        if not second:
+            second.append(threading.Thread(target=start, args=(1,)))
+            second[0].start()
+            # it either makes a key of its own meanwhile, or waits
+            second[0].join(1.0)
+        really(path, data, mode)
+
+    monkeypatch.setattr(opening, "write_durably", write)
+    start(0)
+    second[0].join()
+    assert set(keys.values()) == {HashKey.read(str(tmp_path / "key")).id}
+    assert len(keys) == 2
+
+
+@pytest.mark.parametrize("name", ["a-file/key", "a-file/folder/key", "a-folder/" + "x" * 300])
+def test_a_key_that_cannot_be_written_is_one_sentence(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a-file").touch()
+    with pytest.raises(
+        UsageError, match=r"cannot use the key file .*: .*; fix the folder or name another file with --key-file"
+    ):
+        opening.open_index(ServerSettings.read(store="memory://", key_file=str(tmp_path / name)))
 
 
 def test_a_key_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
