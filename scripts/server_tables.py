@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from nearkin.index.settings import SERVER_TIMES, IndexSettings
 from nearkin.server.arrow_stream import SLOWEST
 from nearkin.server.connections import MOST_PIPELINED
+from nearkin.server.console.mount import MOST_VALUES
 from nearkin.server.models import Model, Piece
 from nearkin.server.parsing import MOST_DEPTH, MOST_MEMBERS, SMALL
 from nearkin.server.problems import CODES
@@ -114,6 +115,14 @@ BOUNDS = (
         "503 `timeout`",
         "test_a_body_that_comes_slowly_has_a_time_limit",
     ),
+    Bound(
+        "seconds for the rest of a body whose request was answered before",
+        "timeout",
+        False,
+        "closed",
+        "test_a_refused_body_that_comes_byte_by_byte_is_closed",
+    ),
+    Bound("bytes of such a rest", "max_body", False, "closed", "test_a_refused_body_without_end_is_closed"),
     Bound("bytes of a body that is not a stream", "max_body", False, "413", "test_endless_bodies_are_bounded"),
     Bound(
         "bytes of JSON that is parsed without counting its values first",
@@ -123,6 +132,13 @@ BOUNDS = (
         "test_hostile_json_is_refused_before_it_is_parsed",
     ),
     Bound("values of JSON", Model.most_values, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
+    Bound(
+        "values of JSON that a page of the console sends",
+        MOST_VALUES,
+        False,
+        "422",
+        "test_requests_of_pages_are_counted_and_bounded_as_those_of_the_api",
+    ),
     Bound("values of a piece of tokens", Piece.most_values, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
     Bound("members of the objects of JSON", MOST_MEMBERS, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
     Bound("nested brackets of JSON", MOST_DEPTH, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),

@@ -29,6 +29,8 @@ class ConnectionBounds:
         connections: Maximum number of connections of this process.
         source_connections: Maximum number of connections of one address or /64 network.
         unread_timeout: Seconds after which a connection is closed that does not read its answers.
+        refused_timeout: Seconds in which the rest of a body must come whose request was answered before it was complete.
+        max_refused: Maximum bytes of such a rest. They are not kept.
         trusted: Addresses of proxies, whose connections are not counted by address.
         counts: Open connections by address.
     """
@@ -38,6 +40,8 @@ class ConnectionBounds:
     connections: int = 4096
     source_connections: int = 256
     unread_timeout: float = 60.0
+    refused_timeout: float = 30.0
+    max_refused: int = 16_000_000
     trusted: str = "127.0.0.1"
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -50,6 +54,8 @@ class ConnectionBounds:
             connections=settings.connections,
             source_connections=settings.source_connections,
             unread_timeout=settings.idle_timeout,
+            refused_timeout=settings.timeout,
+            max_refused=settings.max_body,
             trusted=settings.trusted_proxies,
         )
 
@@ -76,6 +82,8 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self._head_timer: TimerHandle | None = None
         self._unread_timer: TimerHandle | None = None
+        self._refused_timer: TimerHandle | None = None
+        self._refused_size = 0
         self._awaits_head = True
         self._only_head = True
         self._head_size = 0
@@ -97,11 +105,12 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection."""
-        for timer in (self._head_timer, self._unread_timer):
+        for timer in (self._head_timer, self._unread_timer, self._refused_timer):
             if timer is not None:
                 timer.cancel()
         self._head_timer = None
         self._unread_timer = None
+        self._refused_timer = None
         if self._origin is not None:
             self.bounds.counts[self._origin] -= 1
             if not self.bounds.counts[self._origin]:
@@ -148,10 +157,28 @@ class BoundedConnection(HttpToolsProtocol):
             raise ValueError(f"more than {MOST_PIPELINED} requests wait on one connection")
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        """Counts the bytes of a body that nobody reads any more."""
+        if self.cycle.response_complete:
+            self._refused_size += len(body)
+            if self._refused_size > self.bounds.max_refused:
+                self.transport.close()
+        super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        """Starts the time of the rest of a body, if the answer did not wait for it, for example a refusal."""
+        super().on_response_complete()
+        if self.cycle.response_complete and not self._awaits_head and self._refused_timer is None:
+            self._refused_size = 0
+            self._refused_timer = self.loop.call_later(self.bounds.refused_timeout, self.transport.close)
+
     def on_message_complete(self) -> None:
         """What comes next is the head of another request."""
         super().on_message_complete()
         self._awaits_head = True
+        if self._refused_timer is not None:
+            self._refused_timer.cancel()
+            self._refused_timer = None
 
     def pause_writing(self) -> None:
         """Starts the time in which the client must read."""

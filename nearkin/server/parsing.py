@@ -40,20 +40,23 @@ async def parsed(request: Request, model: type[M]) -> M:
     """
     if media_type(request) != JSON:
         raise ProblemError("unsupported-media-type", f"send {JSON}")
-    body = await _read(request)
+    service: Service = request.app.state.service
+    body = await read_body(request, service)
     if len(body) <= SMALL:
         return parsed_json(body, model)
-    service: Service = request.app.state.service
     return await service.run(parsed_json, body, model)
 
 
-async def _read(request: Request) -> bytes:
+async def read_body(request: Request, service: Service) -> bytes:
     """Reads a body, and counts its bytes for as long as the request lasts: before they come, if their number is announced.
+
+    Args:
+        request: The request, whose caller was entered before.
+        service: Counts the bytes.
 
     Raises:
         ProblemError: If the caller, or all callers together, send more at once than fits, or more than the rate of bytes.
     """
-    service: Service = request.app.state.service
     holdings: ExitStack = request.state.holdings
     caller = CALLER.get()
     held = Holding(service.memory, caller)
@@ -78,15 +81,19 @@ def parsed_json(body: bytes, model: type[M]) -> M:
         ProblemError: If the bytes are something else.
     """
     if len(body) > SMALL:
-        _check_shape(body, model.most_values)
+        check_shape(body, model.most_values)
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise invalid(error.errors(include_url=False, include_input=False, include_context=False)) from None
 
 
-def _check_shape(body: bytes, most_values: int) -> None:
+def check_shape(body: bytes, most_values: int) -> None:
     """Checks that parsing takes no longer than its bytes are worth: the parser keeps all other threads from running meanwhile.
+
+    Args:
+        body: JSON that was not parsed yet.
+        most_values: Maximum number of its values.
 
     Raises:
         ProblemError: If the body has more values, members or levels than any form.

@@ -219,6 +219,69 @@ def test_a_request_body_that_stops_is_given_up(port: int) -> None:
         assert json.loads(came[came.index(b"{") :])["code"] == "timeout"
 
 
+UNREAD = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A server that takes short requests only."""
+    found = free_port()
+    process = start_serving(tmp_path_factory.mktemp("short"), found, "--timeout", "2", "--max-body", "100000")
+    yield found
+    process.terminate()
+    process.wait(60)
+
+
+@pytest.mark.parametrize("head", [b"Content-Length: 90000", b"Transfer-Encoding: chunked"])
+def test_a_refused_body_that_comes_byte_by_byte_is_closed(short: int, head: bytes) -> None:
+    """The answer does not wait for the body, and the rest of the body does not hold the connection for ever."""
+    with connect(short) as connection:
+        connection.settimeout(0.2)
+        connection.sendall(UNREAD + head + b"\r\n\r\n")
+        came, closed = b"", False
+        for _ in range(1000):
+            try:
+                connection.sendall(b"1\r\nx\r\n")
+                some = connection.recv(1 << 16)
+            except TimeoutError:
+                continue
+            except (ConnectionResetError, BrokenPipeError):
+                some = b""
+            came += some
+            closed = not some
+            if closed:
+                break
+        assert closed
+        assert came.startswith(b"HTTP/1.1 404")
+        assert came.count(b"HTTP/1.1") == 1
+
+
+def test_a_refused_body_without_end_is_closed(short: int) -> None:
+    with connect(short) as connection:
+        connection.sendall(UNREAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        sent = 0
+        with suppress(ConnectionResetError, BrokenPipeError):
+            while sent < 1 << 30:
+                connection.sendall(b"10000\r\n" + b"x" * (1 << 16) + b"\r\n")
+                sent += 1 << 16
+        assert sent < 1 << 30
+    assert is_served(short)
+
+
+def test_a_refused_body_that_ends_leaves_the_connection_open(short: int) -> None:
+    with connect(short) as connection:
+        for _ in range(3):
+            connection.sendall(UNREAD + b"Content-Length: 50000\r\n\r\n" + b"x" * 50_000)
+            came = b""
+            while b"}" not in came:
+                some = connection.recv(1 << 16)
+                assert some
+                came += some
+            assert came.startswith(b"HTTP/1.1 404")
+        connection.sendall(GET)
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+
 def test_proxies_are_trusted_by_address_and_network() -> None:
     bounds = ConnectionBounds(trusted="192.0.2.1, 198.51.100.0/24")
     assert bounds.trusts("192.0.2.1")

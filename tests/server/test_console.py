@@ -519,6 +519,32 @@ def test_what_is_asked_wrongly_is_told(serve: Serve, capfd: pytest.CaptureFixtur
     assert "internal error" not in capfd.readouterr().err
 
 
+def test_requests_of_pages_are_counted_and_bounded_as_those_of_the_api(serve: Serve, tmp_path: Path) -> None:
+    token = Tokens(tmp_path / "tokens.json").create(Principal("reader", ("a",), ("read",)))
+    client = serve()
+    memory = client.app.state.service.memory  # type: ignore[attr-defined]
+    memory.part = 10_000_000
+    client.post("/console/login", data={"token": token}, headers=SAME)
+    headers = {**SAME, "Content-Type": "application/json"}
+    path = "/console/_dash-update-component"
+    beyond_the_share = client.post(path, content=b" " * 10_000_001, headers=headers)
+    assert (beyond_the_share.status_code, beyond_the_share.json()["code"]) == (429, "rate-limited")
+    many_values = client.post(path, content=b'{"inputs": [' + b"[]," * 1_000_000 + b"[]]}", headers=headers)
+    assert (many_values.status_code, many_values.json()["code"]) == (422, "invalid-request")
+    long_text = "word " * 1_000_000
+    found = asked(client, "try-found.children", ("try-button.n_clicks", 1), try_text=long_text, try_scope="a")
+    assert "No match" in found
+    assert memory.used == 0
+
+
+def test_hostile_vectors_are_refused_before_they_are_parsed(serve: Serve, capfd: pytest.CaptureFixture[str]) -> None:
+    client = serve(kind="vector", index={"dimensions": "3"})
+    for text in ("[" * 100_000, "[0" + ",0" * 1_000_000 + "]"):
+        found = asked(client, "try-found.children", ("try-button.n_clicks", 1), try_text=text, try_scope="a")
+        assert "The request is not as described" in found
+    assert "internal error" not in capfd.readouterr().err
+
+
 def test_a_server_without_console_has_none_and_imports_nothing_of_it(serve: Serve) -> None:
     client = serve(console=False)
     assert client.get("/console/").status_code == 404

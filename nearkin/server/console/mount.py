@@ -21,6 +21,7 @@ from nearkin.server.console.recents import Recents
 from nearkin.server.console.sessions import LASTS, Sessions, secret_of
 from nearkin.server.console.visit import CURRENT, ROOT, Visit
 from nearkin.server.guard import answer_with, request_id_of
+from nearkin.server.parsing import SMALL, check_shape, read_body
 from nearkin.server.problems import ProblemError
 from nearkin.server.service import Service
 from nearkin.server.tokens import LOCAL, Principal
@@ -30,6 +31,8 @@ log = logging.getLogger("nearkin.server")
 COOKIE = "nearkin-session"
 SAFE = ("GET", "HEAD")
 MOST_FORM = 4096
+MOST_VALUES = 1000
+"""Values in the JSON of a request of a page: a few inputs with their values, of which only texts may be long."""
 HERE = Path(__file__).parent
 FILES = {
     "page.css": (Path(page.__file__).parent / "page.css", "text/css"),
@@ -90,11 +93,15 @@ class Console:
             return
         scope["state"]["principal"] = who
         self._service().enter(who, source_of(request), scope["state"]["holdings"])
+        body = await read_body(request, self._service())
+        if len(body) > SMALL:
+            # Dash parses it on the event loop
+            check_shape(body, MOST_VALUES)
         visit = Visit(self._service(), self._gate, self.recents, who, source_of(request), path, request_id_of(request))
         held = CURRENT.set(visit)
         try:
             # every page is the same document; what it shows follows from its address
-            await self._dash.server(inner(scope, "" if path in PAGES else path), receive, self._headed(send))
+            await self._dash.server(inner(scope, "" if path in PAGES else path), replay(body, receive), self._headed(send))
         finally:
             CURRENT.reset(held)
 
@@ -207,6 +214,21 @@ class Console:
 def inner(scope: Scope, path: str) -> Scope:
     """The request as the pages' application takes it: with its whole path, and a state of its own."""
     return {**scope, "path": ROOT + path, "root_path": "", "state": dict(scope["state"])}
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Returns a function that receives a body that was read before, and then whatever comes."""
+    message: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+    async def received() -> Message:
+        nonlocal message
+        if message is None:
+            return await receive()
+        first = message
+        message = None
+        return first
+
+    return received
 
 
 def is_same_origin(request: Request) -> bool:

@@ -12,6 +12,8 @@ from nearkin.index.preparing import Document
 from nearkin.report.page import similarity_text
 from nearkin.server.console import shown
 from nearkin.server.console.visit import Page, Visit, current
+from nearkin.server.models import Query
+from nearkin.server.parsing import check_shape
 
 TOP = 10
 
@@ -66,9 +68,11 @@ def document(text: str, visit: Visit) -> Document:
 
     Raises:
         UsageError: It is to be a vector, and is none.
+        ProblemError: If it has more numbers than any vector.
     """
     if not visit.service.index.preparer.vectors:
         return text
+    check_shape(text.encode("utf-8", "replace"), Query.most_values)
     try:
         numbers = json.loads(text)
         return [float(number) for number in numbers]
