@@ -395,17 +395,17 @@ class ServerSink:
 
 
 BURY = """
-if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
+if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then return 0 end
 local at = 3
 while at <= #ARGV do
   local size = tonumber(ARGV[at])
   redis.call('XADD', KEYS[2], '*', unpack(ARGV, at + 1, at + size))
   at = at + 1 + size
 end
-return 1
+return redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
 """
-"""Acknowledges an event and writes its dead letter, in as many entries as are needed: the number of an entry's values, then
-the values."""
+"""Writes the dead letter of an event, in as many entries as are needed (the number of an entry's values, then the values), and
+acknowledges the event last: Redis does not take back what a script did before it failed."""
 
 
 class RedisSource:

@@ -312,6 +312,21 @@ def test_events_may_name_what_the_server_lets_requests_name() -> None:
             assert require_public_name(name, "scope") == name
 
 
+def test_an_event_whose_letter_cannot_be_written_is_not_acknowledged(stream: Stream) -> None:
+    """The stream of the dead letters is a key of another type, by somebody's mistake."""
+    stream.redis.set(f"{stream.name}:dead", "not a stream")
+    stream.add(body="none")
+    with RedisSource(stream.url) as source:
+        (event,) = source.read(10, 0.05)
+        for _ in range(2):
+            with pytest.raises(StoreError):
+                source.bury(event, "reason")
+        assert stream.pending == 1
+        stream.redis.delete(f"{stream.name}:dead")
+        source.bury(event, "reason")
+    assert ([letter["body"] for letter in stream.letters], stream.pending) == (["none"], 0)
+
+
 @pytest.mark.parametrize("fields", [3_000, 20_000])
 def test_an_event_of_very_many_fields_becomes_a_dead_letter(stream: Stream, index: nk.Index, fields: int) -> None:
     wide = {f"f{number}": "x" for number in range(fields)}
