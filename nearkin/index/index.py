@@ -787,8 +787,9 @@ class Index:
         without = frozenset((gone.ref, *(member.ref for member in members)))
         decisions = self.searcher.decide(prepared, without, changes)
         # an earlier portion may have had the heir, of this process or of one that was killed
-        heir = heir and (scope, gone.id, gone.cluster) not in self._inherited
         heir = heir and not any(one.entry is not None and one.entry.cluster == gone.cluster for one in decisions)
+        heir = heir and any(one.entry is None and one.position is None for one in decisions)
+        heir = heir and not self._is_inherited(gone)
         clusters: dict[int, str] = {}
         for at, (member, decision) in enumerate(zip(members, decisions, strict=True)):
             if decision.entry is not None:
@@ -807,6 +808,18 @@ class Index:
             changes.changed.append(moved)
             if posted:
                 changes.posted.append(Written(moved, prepared.keys[at]))
+
+    def _is_inherited(self, gone: Entry) -> bool:
+        """Returns whether another representative has the cluster of one that goes, from an earlier portion of its members.
+
+        If that portion was resolved by another process, the heir is found in the buckets that it shares with the one that goes,
+        to which it was resolved.
+        """
+        if (gone.scope, gone.id, gone.cluster) in self._inherited:
+            return True
+        prepared = self.preparer.restored(gone.scope, [gone])
+        ranked = self.searcher.ranked(prepared, leaders=True, without=frozenset((gone.ref,)))
+        return any(one.cluster == gone.cluster for one in self.searcher.pool(prepared, ranked).entries)
 
     def merge_into_older(self, scope: str, id: str) -> int:
         """A representative that verifies with an older one goes to it, with what it stands for; returns how many moved."""

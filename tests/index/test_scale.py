@@ -246,6 +246,21 @@ def test_a_removal_that_is_killed_is_finished_when_it_is_repeated(
     assert cluster_ids(again).count("base") == 1
 
 
+def test_a_cluster_has_one_heir_although_its_removal_was_killed(opened: Opener, url: Any, few_at_once: int) -> None:
+    """The members of the later portions resemble the representative that goes, and not the heir."""
+    index = opened(threshold=0.5)
+    rng = np.random.default_rng(4)
+    base = words(rng, 100)
+    fill(index, {"base": " ".join(base), **{f"m{i}": " ".join(near(base, rng, 10)) for i in range(40)}})
+    assert index.store.member_count("a", "base") > 3 * few_at_once
+    with Steps(index, die_after=2), pytest.raises(KilledError):
+        index.remove("a", "base")
+    again = index if url == "memory://" else opened(threshold=0.5)
+    assert again.remove("a", "base")
+    assert len(cluster_ids(again)) > few_at_once
+    assert cluster_ids(again).count("base") == 1
+
+
 @pytest.mark.parametrize("copies", [pytest.param(40_000, marks=pytest.mark.full), 600])
 def test_a_million_copies_are_bounded(tmp_path: Path, meter: Meter, few_at_once: int, copies: int) -> None:
     """Without ids they are one record; with ids one cluster, of which only the representative stands in buckets."""
