@@ -24,6 +24,7 @@ from nearkin.jobs import RUN, SIGNATURES, Saved, read_run
 from nearkin.keys import HashKey
 from nearkin.report.saved import read_report, write_report
 from nearkin.runtime.files import disk_errors, to_json, write_durably
+from nearkin.runtime.outputs import is_half_written, locked
 from nearkin.sketch.materials import Materials
 
 CLUSTERS = "clusters.parquet"
@@ -88,6 +89,8 @@ def audit_run(
 ) -> Audited:
     """Audits a finished run, and writes the result into its run.json, report.json and report.html.
 
+    No other process may replace or audit the run meanwhile.
+
     Args:
         folder: Of the run.
         progress: Who is told.
@@ -100,15 +103,22 @@ def audit_run(
         golden: Labelled documents for the metric `recall_on_labeled_set`; the audit's own pairs otherwise.
     """
     labels = None if golden is None else read_golden(golden)
-    run, record = open_finished(folder, secret, workers)
-    found = audit(run, progress, sample, removed, budget, seed)
-    recall = found.recall if labels is None else score(labels, clusters_of(folder / CLUSTERS)).recall
-    metrics = FleetMetrics.of_stages(record["stages"], recall.value if recall.total else None)
-    record["audit"], record["metrics"] = found.to_dict(), metrics.to_dict()
-    mode = stat.S_IMODE((folder / RUN).stat().st_mode)
-    with disk_errors(folder):
-        write_durably(folder / RUN, to_json(record), mode)
-        write_report(folder, replace(read_report(folder), audit=found), mode)
+    read_run(folder / RUN)
+    with locked(folder, "nearkin audit"):
+        run, record = open_finished(folder, secret, workers)
+        found = audit(run, progress, sample, removed, budget, seed)
+        recall = found.recall if labels is None else score(labels, clusters_of(folder / CLUSTERS)).recall
+        metrics = FleetMetrics.of_stages(record["stages"], recall.value if recall.total else None)
+        record["audit"], record["metrics"] = found.to_dict(), metrics.to_dict()
+        mode = stat.S_IMODE((folder / RUN).stat().st_mode)
+        report = replace(read_report(folder), audit=found)
+        with disk_errors(folder):
+            for path in folder.iterdir():
+                if is_half_written(path.name):
+                    path.unlink()  # left by an audit that was killed
+            # each file is replaced whole, so that after a kill the audit is in none, some or all of them; all hold the same run
+            write_report(folder, report, mode)
+            write_durably(folder / RUN, to_json(record), mode)
     return Audited(found, metrics)
 
 

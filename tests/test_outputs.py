@@ -18,8 +18,21 @@ from nearkin.corpus import Columns
 from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import NearkinError, UsageError
-from nearkin.jobs import Job, SketchJob, dedup_job, pairs_job, sketch_job
-from nearkin.runtime.outputs import LOCK, MARKER, Claim, is_output, is_work_folder, require_apart, work_folder_of
+from nearkin.evaluate.synth import SynthSettings, synth
+from nearkin.finished import audit_run
+from nearkin.jobs import Job, SketchJob, dedup_job, pairs_job, read_run, sketch_job
+from nearkin.report.saved import read_report
+from nearkin.runtime.files import Readers
+from nearkin.runtime.outputs import (
+    LOCK,
+    MARKER,
+    Claim,
+    is_output,
+    is_work_folder,
+    require_apart,
+    require_replaceable_folder,
+    work_folder_of,
+)
 from nearkin.spec import Spec
 
 TEXTS = ["one two three four five", "one two three four five", "six seven eight nine ten", "eleven twelve thirteen fourteen"]
@@ -507,3 +520,94 @@ def test_a_result_that_appeared_meanwhile_is_not_replaced(docs: Path, tmp_path: 
     (out / "mine").unlink()
     out.rmdir()
     dedup(docs, out, resume=True)
+
+
+def test_a_killed_synth_leaves_nothing_at_the_name_of_its_corpus(tmp_path: Path) -> None:
+    """And what it left is not in the way of the next one."""
+    out = tmp_path / "synth"
+    program = (
+        "import os, sys\n"
+        "import nearkin.evaluate.synth as synth\n"
+        "def kill(*_):\n    os._exit(9)\n"
+        "synth._write_truth = kill\n"
+        f"synth.synth({str(out)!r}, synth.SynthSettings(documents=50))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["synth.partial"]
+    synth(out, SynthSettings(documents=50))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["synth"]
+    assert sorted(path.name for path in out.iterdir()) == ["documents", "synth.json", "truth.parquet"]
+
+
+def test_an_audit_holds_the_lock_of_the_output(saved: Path) -> None:
+    claim = Claim.take(saved, "nearkin dedup")
+    with pytest.raises(UsageError, match="is being written by nearkin dedup"):
+        audit_run(saved, Silent())
+    claim.remove()
+    audit_run(saved, Silent())
+    assert not Path(f"{saved}.partial").exists()
+
+
+def test_an_audit_leaves_what_a_killed_run_can_resume(saved: Path) -> None:
+    work = Path(f"{saved}.partial")
+    claim = Claim.take(saved, "nearkin dedup")
+    (work / "manifest.json").write_text("{}")
+    claim.release()
+    audit_run(saved, Silent())
+    assert (work / "manifest.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_an_audit_that_is_killed_between_its_files_does_no_harm(renames: int, saved: Path) -> None:
+    program = (
+        "import os\n"
+        "from pathlib import Path\n"
+        "from nearkin.engine.progress import Silent\n"
+        "from nearkin.finished import audit_run\n"
+        "rename, done = Path.replace, []\n"
+        "def replace(source, target):\n"
+        f"    if len(done) == {renames}:\n        os._exit(9)\n"
+        "    done.append(target)\n"
+        "    return rename(source, target)\n"
+        "Path.replace = replace\n"
+        f"audit_run(Path({str(saved)!r}), Silent())\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
+    assert "counts" in read_run(saved / "run.json")
+    assert (read_report(saved).audit is None) == (renames == 0)
+    require_replaceable_folder(saved)
+    audit_run(saved, Silent())
+    assert read_report(saved).audit is not None
+    assert "audit" in read_run(saved / "run.json")
+    assert [path.name for path in saved.iterdir() if path.name.endswith(".tmp")] == []
+    assert not Path(f"{saved}.partial").exists()
+
+
+def test_new_parent_folders_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    sync = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.append(os.fstat(handle).st_ino)
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    claim = Claim.take(tmp_path / "a" / "b" / "out", "test")
+    names = [tmp_path, tmp_path / "a", tmp_path / "a" / "b", claim.path]
+    assert {path.stat().st_ino for path in names} <= set(synced)
+    claim.remove()
+    assert list(tmp_path.iterdir()) == []
+    synced.clear()
+    with nk.Index.open(f"sqlite:///{tmp_path}/c/d/kin.db"):
+        assert {path.stat().st_ino for path in (tmp_path, tmp_path / "c")} <= set(synced)
+
+
+@pytest.mark.parametrize("readers", list(Readers))
+def test_the_marker_of_a_result_that_the_library_writes_has_its_readers(readers: Readers, tmp_path: Path) -> None:
+    """Whatever the umask is."""
+    umask = os.umask(0o077 if readers is not Readers.OWNER else 0)
+    try:
+        nk.dedup(pa.table({"text": ["a b c d", "a b c d"]})).write(tmp_path / "out", readable_by=readers.value)
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "out" / MARKER).stat().st_mode & 0o777 == readers.file_mode

@@ -255,11 +255,11 @@ def export(
     """All documents of an index as parquet, to be looked at, or loaded elsewhere with migrate."""
     from nearkin.index.exports import is_export
     from nearkin.jobs import require_file_output
-    from nearkin.runtime.files import disk_errors
+    from nearkin.runtime.files import disk_errors, make_folders
 
     require_file_output(out, overwrite, is_export, "an exported index")
     with disk_errors(out.parent):
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(out.parent)
     with existing(url, key_file, tables=tables) as found:
         say({"documents": found.export(out), "out": str(out)}, json)
 

@@ -4,6 +4,7 @@ Every document is a function of the seed and its number, so the corpus is writte
 constant memory (one number for each cluster apart), and truth is computed from the same texts made again.
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 
 from nearkin.errors import RunError, UsageError
 from nearkin.evaluate import kernels
+from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.shingle import Shingler
 from nearkin.spec import Spec
 from nearkin.threads import ordered_map
@@ -293,7 +295,7 @@ def synth(
     workers: int = 2,
     advance: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Writes a corpus and its truth into a new folder.
+    """Writes a corpus and its truth into a new folder, which is complete or absent.
 
     `documents/*.parquet` (or .jsonl): id, text, source. `truth.parquet`: id_a, id_b, similarity (Jaccard over the shingles
     of `spec`), cluster. `synth.json`: the settings and counts.
@@ -314,26 +316,29 @@ def synth(
     """
     settings = settings or SynthSettings()
     folder = Path(out)
-    if folder.exists():
+    if os.path.lexists(folder):
         raise UsageError(f"{folder} exists; choose another folder")
     words = Vocabulary.of_text(vocabulary) if vocabulary is not None else Vocabulary.invented()
     plan, generator = Plan(settings), Generator(settings, words)
     try:
-        (folder / "documents").mkdir(parents=True)
-        bytes_written = _write_documents(folder / "documents", plan, generator, workers, advance or (lambda _: None))
-        pairs = _write_truth(folder / "truth.parquet", plan, generator, spec or Spec(), workers)
+        with claimed(folder, "nearkin synth") as claim:
+            staged = claim.path / RESULT
+            (staged / "documents").mkdir(parents=True)
+            bytes_written = _write_documents(staged / "documents", plan, generator, workers, advance or (lambda _: None))
+            pairs = _write_truth(staged / "truth.parquet", plan, generator, spec or Spec(), workers)
+            facts = {
+                **asdict(settings),
+                "spec": orjson.loads((spec or Spec()).to_json()),
+                "clusters": len(plan.starts) - 1,
+                "planted_pairs": pairs,
+                "text_bytes": bytes_written,
+            }
+            (staged / "synth.json").write_bytes(orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
+            claim.publish_new_folder(staged)
     except OSError as error:
         raise RunError(
             f"cannot write in {folder}: {error.strerror or error}; free some space or choose another folder"
         ) from error
-    facts = {
-        **asdict(settings),
-        "spec": orjson.loads((spec or Spec()).to_json()),
-        "clusters": len(plan.starts) - 1,
-        "planted_pairs": pairs,
-        "text_bytes": bytes_written,
-    }
-    (folder / "synth.json").write_bytes(orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
     return facts
 
 

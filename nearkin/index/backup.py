@@ -19,7 +19,7 @@ from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.sqlite import SqliteStore, failing, file_of
 from nearkin.index.stores.urls import SCHEMES, scheme_of
 from nearkin.index.upkeep import check_quickly
-from nearkin.runtime.files import create_exclusively, replace_durably, sync_file
+from nearkin.runtime.files import create_exclusively, make_folders, replace_durably, sync_file
 
 OWN_TOOLS = {
     "memory": "it is gone with its process",
@@ -121,7 +121,7 @@ def _staged(path: Path) -> Iterator[Path]:
     staging = path.with_name(f".{path.name}.{os.getpid()}")
     with failing(path):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(path.parent)
             yield staging
             sync_file(staging)
             replace_durably(staging, path)

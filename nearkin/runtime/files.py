@@ -98,6 +98,26 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def make_folders(folder: Path) -> list[Path]:
+    """Makes a folder and those above it that are missing, and makes their names durable.
+
+    Returns:
+        The folders that were made, the deepest first.
+
+    Raises:
+        OSError: If a folder cannot be made.
+    """
+    missing = []
+    for parent in (folder, *folder.parents):
+        if os.path.lexists(parent):
+            break
+        missing.append(parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in reversed(missing):
+        sync_folder(made.parent)
+    return missing
+
+
 def sync_file(path: Path) -> None:
     """Makes the content of a file durable; its name needs `sync_folder`."""
     handle = os.open(path, os.O_RDONLY)

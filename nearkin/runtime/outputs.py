@@ -24,6 +24,7 @@ from nearkin.runtime.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
     disk_errors,
+    make_folders,
     replace_durably,
     sync_file,
     sync_folder,
@@ -287,7 +288,7 @@ class Claim:
         """
         place, path = _absolute(out), work_folder_of(out)
         with disk_errors(path.parent):
-            made = _make_folders(path.parent)
+            made = make_folders(path.parent)
             try:
                 handle = _lock(path, out)
             except BaseException:
@@ -300,6 +301,7 @@ class Claim:
                 # after a power cut the lock file still says whose folder this is
                 os.fsync(handle)
                 sync_folder(path)
+                sync_folder(path.parent)
                 claim._recover()
             except BaseException:
                 claim.release()
@@ -351,6 +353,8 @@ class Claim:
         with disk_errors(self.out.parent):
             marker = {"nearkin": 1, "run": run, "identity": identity, "files": sorted(files_below(staged))}
             (staged / MARKER).write_text(json.dumps(marker, indent=1), "ascii")
+            # whoever may list the folder may read the list of its files
+            (staged / MARKER).chmod(staged.stat().st_mode & 0o666)
             sync_tree(staged)
             if os.path.lexists(self.out):
                 if not replaces:
@@ -360,6 +364,22 @@ class Claim:
                 require_replaceable_folder(self.out)
                 _delete(self.path / PREVIOUS)
                 replace_durably(self.out, self.path / PREVIOUS)
+            replace_durably(staged, self.out)
+
+    def publish_new_folder(self, staged: Path) -> None:
+        """Gives a complete folder its name, without a marker: it is a corpus, which other commands read.
+
+        Args:
+            staged: The folder, inside the work folder.
+
+        Raises:
+            UsageError: If something is at the output's name.
+            RunError: If the file system refuses a step.
+        """
+        with disk_errors(self.out.parent):
+            sync_tree(staged)
+            if os.path.lexists(self.out):
+                raise UsageError(f"{self.out} has appeared meanwhile; choose another folder")
             replace_durably(staged, self.out)
 
     def publish_file(self, staged: Path, out: Path | None = None) -> None:
@@ -384,6 +404,28 @@ def claimed(out: Path, command: str) -> Iterator[Claim]:
         yield claim
     finally:
         claim.remove()
+
+
+@contextmanager
+def locked(out: Path, command: str) -> Iterator[None]:
+    """Holds the lock of an output that is changed in place. What a killed run left in the work folder stays there.
+
+    Args:
+        out: The output.
+        command: The name of the command, which another process that wants the output is told.
+
+    Raises:
+        UsageError: If another process holds the work folder of the output.
+        RunError: If the work folder cannot be made.
+    """
+    claim = Claim.take(out, command)
+    try:
+        yield
+    finally:
+        if any(path.name != LOCK for path in claim.path.iterdir()):
+            claim.release()
+        else:
+            claim.remove()
 
 
 def _lock(path: Path, out: Path) -> int:
@@ -441,17 +483,6 @@ def _said(handle: int) -> str:
         return f"{holder['command']} (pid {holder['pid']} on {holder['host']}, since {holder['since']})"
     except (ValueError, KeyError, TypeError):
         return "another process"
-
-
-def _make_folders(folder: Path) -> list[Path]:
-    """Makes a folder and those above it; returns those that were made, the deepest first."""
-    missing = []
-    for parent in (folder, *folder.parents):
-        if os.path.lexists(parent):
-            break
-        missing.append(parent)
-    folder.mkdir(parents=True, exist_ok=True)
-    return missing
 
 
 def _remove_folders(made: list[Path]) -> None:

@@ -15,7 +15,7 @@ from nearkin.index.opening import unasked
 from nearkin.index.rebuilding import ANY_SIZE
 from nearkin.index.stores.urls import lasting
 from nearkin.keys import ENVIRONMENT, HashKey
-from nearkin.runtime.files import PRIVATE_FILE, write_durably
+from nearkin.runtime.files import PRIVATE_FILE, make_folders, write_durably
 from nearkin.server.prober import GoldenPair, read_pairs
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import Shadow
@@ -89,7 +89,7 @@ def _key_file_locked(settings: ServerSettings) -> Iterator[None]:
     with _key_errors(path):
         is_there = path.exists()
         if not is_there:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(path.parent)
     try:
         # the folder itself: no file is left behind
         handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

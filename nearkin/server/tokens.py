@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nearkin.errors import UsageError
-from nearkin.runtime.files import PRIVATE_FILE, write_durably
+from nearkin.runtime.files import PRIVATE_FILE, make_folders, write_durably
 from nearkin.server.rates import parse_rate
 
 RIGHTS = ("read", "write", "metrics", "admin")
@@ -174,7 +174,7 @@ class Tokens:
     def _changing(self) -> Iterator[None]:
         """One writer at a time; the file is replaced whole."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(self.path.parent)
             # never through a link: the file is in a folder that others may be able to write in
             handle = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
             with os.fdopen(handle) as lock:

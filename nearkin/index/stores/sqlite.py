@@ -35,7 +35,7 @@ from nearkin.index.entry import (
 from nearkin.index.move import CLOSING, COPYING, Move, News
 from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.table import BucketTable, enter
-from nearkin.runtime.files import sync_folder
+from nearkin.runtime.files import make_folders, sync_folder
 
 FULL_SYNC = 2
 """Value of `PRAGMA synchronous` from which each commit is synced."""
@@ -126,7 +126,7 @@ class SqliteStore:
         self._remembered: tuple[int, News] | None = None
         """The last news, and the version of other connections' writes under which they were read; None after own writes."""
         with self._failing():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(path.parent)
             is_new = not path.exists()
             self._db = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
