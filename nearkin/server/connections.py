@@ -8,9 +8,10 @@ from asyncio import Transport
 from asyncio.events import TimerHandle
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shares import network_of
@@ -156,6 +157,7 @@ class BoundedConnection(HttpToolsProtocol):
         if len(self.pipeline) >= MOST_PIPELINED:
             raise ValueError(f"more than {MOST_PIPELINED} requests wait on one connection")
         super().on_headers_complete()
+        self.cycle.scope["state"]["is_lost"] = partial(self._is_lost, self.cycle)
 
     def on_body(self, body: bytes) -> None:
         """Counts the bytes of a body that nobody reads any more."""
@@ -196,6 +198,15 @@ class BoundedConnection(HttpToolsProtocol):
     def _unsupported_upgrade_warning(self) -> None:
         # there is nothing to upgrade to; a stranger must not be able to fill the log with it
         pass
+
+    def _is_lost(self, cycle: RequestResponseCycle) -> bool:
+        """Returns whether nothing can be sent any more.
+
+        uvloop closes a connection that the client has reset before it says so, and an answer sent meanwhile is an error.
+        """
+        if self.transport.is_closing():
+            cycle.disconnected = True
+        return cycle.disconnected
 
     def _count(self, size: int) -> None:
         self._named_size += size

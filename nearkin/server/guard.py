@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 from uuid import UUID, uuid4
@@ -105,7 +106,8 @@ class Guard:
         headers = dict(scope["headers"])
         streamed = is_stream(scope)
         request_id = _request_id(headers.get(b"x-request-id", b""))
-        answer = _Answer(send, request_id, scope["path"], self.idle_timeout)
+        is_lost: Callable[[], bool] | None = scope.get("state", {}).get("is_lost")
+        answer = _Answer(send, request_id, scope["path"], self.idle_timeout, is_lost)
         body = _Body(receive, self.max_stream if streamed else self.max_body, self.idle_timeout)
         scope.setdefault("state", {})["request_id"] = request_id
         problem: ProblemError | None = None
@@ -173,8 +175,9 @@ def _request_id(given: bytes) -> str:
 class _Answer:
     """Adds headers to what is sent, and remembers the status."""
 
-    def __init__(self, send: Send, request_id: str, path: str, idle: float) -> None:
+    def __init__(self, send: Send, request_id: str, path: str, idle: float, is_lost: Callable[[], bool] | None = None) -> None:
         self._send, self.request_id, self._idle = send, request_id, idle
+        self._is_lost = is_lost
         self.status, self.started = 0, False
         own = (API_POLICY, NO_STORE) if path.startswith(API) else ()
         self._headers = [*HEADERS, *own, (b"x-request-id", request_id.encode())]
@@ -184,6 +187,8 @@ class _Answer:
             self.status, self.started = message["status"], True
             there = {name for name, _ in message["headers"]}
             message = {**message, "headers": [*message["headers"], *(h for h in self._headers if h[0] not in there)]}
+        if self._is_lost is not None and self._is_lost():
+            return
         # whoever does not take a stream's answers is not waited for longer than one who does not send; others have a timeout
         async with asyncio.timeout(self._idle) if message.get("more_body") else nullcontext():
             await self._send(message)

@@ -1,14 +1,19 @@
 """Connections of strangers: each test does over a socket what should not be possible for long, or often."""
 
+import asyncio
 import json
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from nearkin.server.connections import ConnectionBounds
+from nearkin.server.guard import Guard
+from nearkin.server.observe import Instruments
 from tests.services import free_port, start_serving, wait_until
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -280,6 +285,49 @@ def test_a_refused_body_that_ends_leaves_the_connection_open(short: int) -> None
             assert came.startswith(b"HTTP/1.1 404")
         connection.sendall(GET)
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+
+def test_a_client_that_resets_its_connection_is_no_error_of_the_server(tmp_path: Path) -> None:
+    """At any moment: the event loop may know that a connection is closed before the request does."""
+    own = free_port()
+    process = start_serving(tmp_path, own)
+    body = b'{"text": "' + b"word " * 200_000 + b'"}'
+    try:
+        for at in range(60):
+            connection = connect(own)
+            connection.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body + GET * (at % 4))
+            if at % 3 == 0:
+                connection.recv(1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+        assert is_served(own)
+    finally:
+        process.terminate()
+        process.wait(60)
+    log = (tmp_path / "log").read_text()
+    assert "internal error" not in log
+    assert "without completing response" not in log
+
+
+def test_a_lost_connection_is_not_written_to() -> None:
+    """Without an error, also if nobody said so yet."""
+    sent: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    for is_lost in (True, False):
+        state = {"is_lost": lambda is_lost=is_lost: is_lost}
+        scope = {"type": "http", "method": "GET", "path": "/healthz", "headers": [], "state": state}
+        guard = Guard(app, Instruments(), max_body=1, max_stream=1, requests=1, timeout=60, idle_timeout=60)
+        asyncio.run(guard(scope, receive, send))
+        assert sent == ([] if is_lost else ["http.response.start"])
 
 
 def test_proxies_are_trusted_by_address_and_network() -> None:
