@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -191,18 +192,20 @@ def nearkin_server(folder: Path, *options: str) -> Iterator[str]:
 
 @contextmanager
 def postgres_server(folder: Path) -> Iterator[int]:
-    """A PostgreSQL of its own on a free port, as a user who is not root; yields the port."""
+    """A PostgreSQL of its own on a free port, as a user who is not root; yields the port.
+
+    Its data is not in pytest's folders: the next session of the same user makes those private again, and a server of another
+    user that runs in one of them loses its files.
+    """
     initdb = program("initdb", folders="usr/lib/postgresql/*/bin")
-    data, port = folder / "pg", free_port()
+    port = free_port()
+    home = Path(tempfile.mkdtemp(prefix="nearkin-postgres-", dir="/tmp"))
+    data = home / "pg"
     owner: dict[str, int] = {}
     if os.getuid() == 0:
         user = pwd.getpwnam("nobody")
         owner = {"user": user.pw_uid, "group": user.pw_gid}
-        data.mkdir()
-        os.chown(data, user.pw_uid, user.pw_gid)
-        for parent in folder.parents[:3]:
-            parent.chmod(parent.stat().st_mode | 0o055)
-        folder.chmod(0o755)
+        os.chown(home, user.pw_uid, user.pw_gid)
     made = [initdb, "-D", str(data), "-U", "nearkin", "--auth=trust", "-E", "UTF8", "--locale=C", "-N"]
     subprocess.run(made, check=True, capture_output=True, cwd="/", **owner)
     # -F: a killed server keeps what it wrote, only a power cut would not; stalls of a busy disk do not stop the tests
@@ -215,6 +218,7 @@ def postgres_server(folder: Path) -> Iterator[int]:
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()
+        shutil.rmtree(home)
 
 
 def _accepts(port: int) -> bool:

@@ -157,7 +157,12 @@ def test_a_signal_ends_a_run_with_a_word_on_resuming(
         threading.Event().wait(60)
 
     monkeypatch.setattr(LocalRun, "to_clusters", end)
-    assert run("dedup", documents, "--out", tmp_path / "out") == code
+    # a shell starts background jobs with SIGINT ignored, and this test may run in one
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert run("dedup", documents, "--out", tmp_path / "out") == code
+    finally:
+        signal.signal(signal.SIGINT, before)
     said = capsys.readouterr().err
     assert "interrupted" in said
     assert "--resume" in said

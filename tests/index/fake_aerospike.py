@@ -319,7 +319,7 @@ class Client:
         if (kind, bin_) in self.cluster.indexes:
             raise exception.IndexFoundError()
         if len(self.cluster.indexes) == MOST_INDEXES:
-            raise exception.IndexFoundMaxCount()
+            raise exception.IndexNameMaxCount()
         self.cluster.indexes.add((kind, bin_))
 
     def info_all(self, command: str) -> dict[str, tuple[None, str]]:

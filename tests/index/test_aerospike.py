@@ -825,3 +825,9 @@ def test_one_process_at_a_time_has_its_turn(cluster: Cluster) -> None:
         cluster.now += 61
         assert other.store.take_turn("sweep", "two", 60.0)
         assert not index.store.take_turn("sweep", "one", 60.0)
+
+
+def test_a_namespace_that_is_full_of_secondary_indexes(cluster: Cluster) -> None:
+    cluster.indexes = {("other", str(number)) for number in range(256)}
+    with pytest.raises(UsageError, match="needs three"):
+        opened()

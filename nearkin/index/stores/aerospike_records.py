@@ -309,6 +309,11 @@ class Records:
                 self._client.index_single_value_create(namespace, named, bin_, numbers, name)
             except self.library.errors.IndexFoundError:
                 return
+            except self.library.errors.IndexNameMaxCount as error:
+                raise UsageError(
+                    f"the namespace {namespace} has as many secondary indexes as it may have, and {self.url} needs three; "
+                    "delete those of indexes that are not used any more (asadm: manage sindex delete), or use another namespace"
+                ) from error
 
     def used(self, kind: str) -> int:
         """Bytes of a kind, as the nodes count them, replicas included."""
