@@ -344,7 +344,7 @@ def finished_already(job: Job, identity: dict[str, Any], corpus: FileCorpus) -> 
         raise UsageError(f"{job.out} is not the output of a run that can be resumed; choose another --out")
     if difference := first_difference(marker["identity"], json.loads(json.dumps(identity))):
         raise UsageError(
-            f"{job.out} is finished and was made otherwise: {difference}; replace it with --overwrite, or choose another --out"
+            f"{job.out} is finished and was made with other settings: {difference}; replace it with --overwrite, or choose another --out"
         )
     if change := first_change(record["inputs"], corpus):
         raise UsageError(f"{job.out} is finished, but {change}; replace it with --overwrite, or choose another --out")
@@ -619,7 +619,7 @@ def _pairs_already(job: Job, identity: dict[str, Any], corpus: FileCorpus) -> in
     if difference or change:
         if (job.partial / MANIFEST).exists():
             return None
-        what = f"was made otherwise: {difference}" if difference else str(change)
+        what = f"was made with other settings: {difference}" if difference else str(change)
         raise UsageError(f"{job.out} is finished and {what}; replace it with --overwrite, or choose another --out")
     if os.path.lexists(job.partial):
         # the run was killed while it was cleaning up

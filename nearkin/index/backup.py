@@ -107,7 +107,9 @@ def _embedded(url: str, there: bool = True) -> Path:
             raise UsageError(f"no such file: {path}")
         return path
     if scheme not in SCHEMES:
-        raise UsageError(f"{scheme or 'a URL without a scheme'!r} names no kind of store; backups are of sqlite:///file.db")
+        raise UsageError(
+            f"{scheme or 'a URL without a scheme'!r} is not a kind of store that can be backed up; give sqlite:///file.db"
+        )
     why = OWN_TOOLS.get(scheme, "shards that are copied one by one are not of one moment")
     raise UsageError(
         f"backups are of one sqlite:///file.db, this is {scheme}://: {why}; nearkin index export writes any index as parquet, "

@@ -77,7 +77,7 @@ def _fates_table(data: ReportData) -> Table:
 
 def _speed(data: ReportData) -> str:
     speed = f"{data.total_seconds:,.2f} s, {data.counts.read / data.total_seconds:,.0f} documents/s"
-    return f"{speed}, {bytes_text(data.peak_memory)} at most" if data.peak_memory else speed
+    return f"{speed}, peak memory {bytes_text(data.peak_memory)}" if data.peak_memory else speed
 
 
 def _places(out: Path) -> Table:

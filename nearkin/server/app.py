@@ -56,6 +56,7 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
         UsageError: It would listen beyond this machine without tokens.
     """
     tokens, anonymous = require_tokens(settings)
+    log_tokens(tokens, anonymous)
     provider, registry = prometheus() if settings.metrics and instruments is None else (None, None)
     counting = instruments or Instruments(provider)
     named = os.environ.get(SHARED)
@@ -130,12 +131,21 @@ def require_tokens(settings: ServerSettings) -> tuple[Tokens, bool]:
             f"{settings.host} can be reached from other machines, and {settings.tokens} has no token: make one with nearkin "
             "token create NAME --rights admin, or say --allow-anonymous"
         )
+    return tokens, anonymous
+
+
+def log_tokens(tokens: Tokens, anonymous: bool) -> None:
+    """Logs the path of the tokens file, and a warning if requests need no token.
+
+    Args:
+        tokens: The tokens of the server.
+        anonymous: Whether requests without a token are answered as long as no token exists.
+    """
     about = {"file": str(tokens.path), "tokens": len(tokens)}
     if anonymous and not tokens.is_kept:
         log.warning("there are no tokens: whoever reaches this server has every right", extra=about)
     else:
         log.info("tokens", extra=about)
-    return tokens, anonymous
 
 
 def mount_console(app: FastAPI, shared: Path | None) -> "Console":

@@ -148,7 +148,7 @@ def test_what_is_no_backup(kind: str, url: str, tmp_path: Path) -> None:
         ("postgresql://me:secret@db/kin", "pg_dump"),
         ("memory://", "gone with its process"),
         ("sqlite:///a.db,sqlite:///b.db", "not of one moment"),
-        ("mysql://host/x", "names no kind of store"),
+        ("mysql://host/x", "is not a kind of store"),
         ("sqlite:///nowhere.db", "no such file: nowhere.db"),
         ("sqlite://host/x.db", "is not of the form"),
     ],

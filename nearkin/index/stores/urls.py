@@ -74,7 +74,7 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         # without a scheme it cannot be told where a password would be
         named = repr(scheme or url[:40]) if "@" not in url or scheme else "a URL without a scheme"
-        raise UsageError(f"{named} names no kind of store; there are {known}")
+        raise UsageError(f"{named} is not a kind of store; valid kinds are {known}")
     if settings.max_memory is not None and scheme != "memory":
         raise UsageError(f"max_memory={settings.max_memory} bounds memory://; {scheme}:// keeps its documents elsewhere")
     return SCHEMES[scheme](url, settings)
@@ -92,7 +92,7 @@ def scheme_of(url: str) -> str:
             _ = parts.port
     except ValueError:
         raise UsageError(
-            f"{url!r} is not a valid URL: the port is no number, or brackets are missing; percent-encode the characters "
+            f"{url!r} is not a valid URL: the port is not a number, or brackets are missing; percent-encode the characters "
             "@ : / ? # [ ] % of a password"
         ) from None
     return parts.scheme

@@ -54,9 +54,11 @@ async def _list(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Comp
     for text, first in (("Before", start - ON_A_PAGE), ("Further", start + ON_A_PAGE)):
         if 0 <= first < len(heads):
             steps.append(html.A(text, href=address("clusters", scope=scope, order=order, start=str(first))))
+    documents = "document" if found.documents == 1 else "documents"
+    clusters = "cluster" if found.clusters == 1 else "clusters"
     return [
         shown.note(
-            f"{found.documents:,} documents in {found.clusters:,} clusters, counted at {shown.at(found.as_of)}. "
+            f"{found.documents:,} {documents} in {found.clusters:,} {clusters}, counted at {shown.at(found.as_of)}. "
             "The representative is the document that stands for the others."
         ),
         html.Nav(
