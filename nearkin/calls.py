@@ -146,7 +146,7 @@ class Call(Generic[T]):
         return {"method": self.method, "url": self.path, "content": self.body, "params": self.params, "headers": headers}
 
     def parse(self, response: httpx.Response) -> T:
-        """Reads an answer, whatever it is.
+        """Reads an answer of any status and form.
 
         Raises:
             ServiceError: If the server refused, or the answer is not of the form that it should have.

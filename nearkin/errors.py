@@ -8,7 +8,7 @@ from nearkin.redaction import redact
 class NearkinError(Exception):
     """Base of every error that nearkin raises on purpose.
 
-    Passwords in URLs are taken out of the message, whatever it repeats.
+    Passwords in URLs are replaced in the message.
     """
 
     def __init__(self, *arguments: Any) -> None:

@@ -92,13 +92,13 @@ def audit_run(
     No other process may replace or audit the run meanwhile.
 
     Args:
-        folder: Of the run.
-        progress: Who is told.
+        folder: Folder of the run.
+        progress: Receives progress updates.
         secret: The key, if the Spec names one.
         sample: Documents compared with the whole corpus.
         removed: Removed documents compared with the kept one.
         budget: Seconds after which no further part of the sample is begun.
-        seed: Of the samples.
+        seed: Random seed for sampling.
         workers: Threads.
         golden: Labelled documents for the metric `recall_on_labeled_set`; the audit's own pairs otherwise.
     """

@@ -34,7 +34,7 @@ PACKAGE = Path(__file__).parent
 NAMED = "NEARKIN_CACHE_DIR"
 TRUSTED = "NEARKIN_CACHE_TRUSTED"
 """Set beside NEARKIN_CACHE_DIR if no other user can reach that folder, whatever the modes of the folders above it say: volumes
-of a Kubernetes pod are writable by everybody, and nobody else is there."""
+of a Kubernetes pod are writable by everybody, but only the pod can reach them."""
 MAX_LINKS = 40
 """Symbolic links followed on the way to the cache folder, as the kernel does."""
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH

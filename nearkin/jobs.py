@@ -73,19 +73,19 @@ ABOUT = b"nearkin.run"
 
 @dataclass(frozen=True)
 class Job:
-    """What to read, what to do with it, and where it goes.
+    """A run: its inputs, its settings and its output.
 
     Attributes:
         inputs: Paths, globs, folders, URLs; or one folder of a run saved with signatures.
         out: The output folder (for `pairs`, the output file).
-        columns: What of the inputs is read.
+        columns: The parts of the inputs that are read.
         settings: The request.
         annotate: Keep all rows and add the cluster columns, instead of dropping removed rows.
         save_signatures: Keep signatures and band keys in the output.
-        resume: Go on with what a killed run left.
+        resume: Resume an interrupted run.
         overwrite: Replace an output that exists.
         on_error: `quarantine` or `fail`, for rows and files that cannot be read.
-        quoted: How many of the largest clusters are quoted in run.json (the page shows twenty).
+        quoted: Number of the largest clusters that are quoted in report.json (the page shows twenty).
         materials: The key and the tables that the Spec names; the key is in no record.
         selection: Which files of input folders are read.
         statuses: The statuses of files that were read before the run, by path: the run must find the same.
@@ -327,7 +327,7 @@ def finished_already(job: Job, identity: dict[str, Any], corpus: FileCorpus) -> 
 
     Args:
         job: The job.
-        identity: What is asked for.
+        identity: The parameters of the request.
         corpus: Its inputs.
 
     Raises:
@@ -344,7 +344,8 @@ def finished_already(job: Job, identity: dict[str, Any], corpus: FileCorpus) -> 
         raise UsageError(f"{job.out} is not the output of a run that can be resumed; choose another --out")
     if difference := first_difference(marker["identity"], json.loads(json.dumps(identity))):
         raise UsageError(
-            f"{job.out} is finished and was made with other settings: {difference}; replace it with --overwrite, or choose another --out"
+            f"{job.out} is finished and was made with other settings: {difference}; replace it with --overwrite, or choose "
+            "another --out"
         )
     if change := first_change(record["inputs"], corpus):
         raise UsageError(f"{job.out} is finished, but {change}; replace it with --overwrite, or choose another --out")
@@ -375,7 +376,7 @@ def read_run(path: Path) -> dict[str, Any]:
 def _work_on(job: Job, identity: dict[str, Any], corpus: FileCorpus) -> Iterator[tuple[Claim, WorkFolder]]:
     """Holds the work folder of a run: the one that a killed run left, if it is resumed, or a new one.
 
-    The folder is deleted when the run is through. After a failure it stays if there is something to resume in it.
+    The folder is deleted when the run is done. After a failure it stays if there is something to resume in it.
     """
     claim = Claim.take(job.out, f"nearkin {identity['command'].partition(' ')[0]}")
     complete = False
@@ -481,11 +482,11 @@ def _annotations(run: LocalRun, result: Clustering) -> Callable[[int, int], pa.R
 def summary_of(
     job: Job, inputs: list[dict[str, Any]], stages: dict[str, dict[str, Any]], data: ReportData, corpus: FileCorpus
 ) -> dict[str, Any]:
-    """What run.json holds of a job.
+    """Returns the content of run.json.
 
     Args:
-        job: It.
-        inputs: As `describe` says of the files.
+        job: The job.
+        inputs: Entries of `describe` for the files.
         stages: What each stage recorded.
         data: The report.
         corpus: The inputs.
@@ -519,7 +520,7 @@ def publish(
         job: The job.
         claim: Its work folder.
         run: The id of the run.
-        identity: What was asked for.
+        identity: The parameters that must be unchanged for a run to be resumed.
         summary: The content of run.json.
         data: The content of the report.
         replaces: Whether a result that is there is replaced.
@@ -540,7 +541,7 @@ def require_relation(relation: str, settings: Settings, expand_exact: bool) -> N
     """Requires a relation that `pairs` knows, with settings that go with it.
 
     Raises:
-        UsageError: If there is no such relation, or another option contradicts it.
+        UsageError: If the relation is unknown, or another option contradicts it.
     """
     if relation not in RELATIONS:
         raise UsageError(f"relation={relation!r} is not one of {', '.join(RELATIONS)}")

@@ -99,13 +99,13 @@ def prepare(
 
     Args:
         inputs: Files, or the folder of a saved run.
-        columns: What of them is read.
-        asked: What the Spec is made from.
-        on_error: For rows that cannot be read.
-        workers: Threads.
+        columns: The parts of them that are read.
+        asked: The parameters from which the Spec is made.
+        on_error: `quarantine` or `fail`, for rows that cannot be read.
+        workers: Number of threads.
         out: The output of the run; shingles are counted in its work folder.
-        progress: Who is told.
-        count: Counts shingles: the local engine's way, or another one's.
+        progress: Receives progress updates.
+        count: Counts shingles, on one machine or over Spark.
         check: Raises UsageError if the rest of the request is invalid with a Spec. It is called before shingles are counted.
         selection: Which files of input folders are read.
 

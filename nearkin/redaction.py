@@ -1,4 +1,4 @@
-"""Passwords are taken out of every text that is shown, logged or written down."""
+"""Replacement of passwords in every text that is shown, logged or written down."""
 
 import re
 

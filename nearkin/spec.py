@@ -72,7 +72,7 @@ class Spec:
         stem: A Snowball language whose stems replace the tokens, or None.
         base_hash: Family of the hash of a token: `xxh3`, `murmur3`, `fnv1a`, or `siphash`, which is keyed.
         hash_seed: Seed of the base hash.
-        key_id: Of the secret key, for a keyed family; the key itself is in no Spec (see `nearkin.keys`).
+        key_id: Id of the secret key, for a keyed family; the key itself is in no Spec (see `nearkin.keys`).
         measure: The similarity: `jaccard`, `weighted-jaccard` (of multisets), `simhash`
             (weighted shingles), `cosine` (vectors).
         weights: Of simhash's features: `tf`, `tfidf` or `given`.
@@ -85,7 +85,7 @@ class Spec:
         slot_bits: Bits kept of a slot: 32, or 16, 8, 4, 2, 1 (b-bit MinHash).
         seed: Seed of the signature's hash functions.
         unicode: The Unicode version of the committed tables.
-        version: Of the signature format; another one is another fingerprint.
+        version: Version of the signature format; another version has another fingerprint.
 
     Examples:
         >>> Spec().fingerprint == Spec.from_json(Spec().to_json()).fingerprint

@@ -56,7 +56,7 @@ LONGEST = 30.0
 """Seconds between two attempts while a store or a server does not answer."""
 TIMEOUT = 30.0
 ATTEMPTS = 3
-"""How often a server that answers one event with an internal error is asked again before the event is a dead letter."""
+"""The number of retries of an event that a server answers with an internal error, before it becomes a dead letter."""
 FIRST_READ = 16
 """Events of the first read; later reads take as many as fit into READ_BYTES, by the largest event of the one before."""
 READ_BYTES = 64 << 20
@@ -104,7 +104,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """How events are read, and what documents they hold.
+    """Settings of a consumer: how events are read, and which fields hold documents.
 
     Attributes:
         scope: Of documents whose events name none.
@@ -297,7 +297,7 @@ class Consumer:
         return new, refused
 
     def _results(self, scope: str, some: list[NewEvent]) -> list[Outcome | NearkinError]:
-        """What became of each; a refusal of some of them is theirs, and does not keep the others back.
+        """Returns the result of each document; the refusal of some of them does not keep the others back.
 
         Raises:
             ServiceError: If the server refuses the consumer rather than events.
@@ -318,7 +318,7 @@ class Consumer:
         return [refused]
 
     def _is_about_events(self, error: ServiceError, scope: str) -> bool:
-        """Whether a server refused what events say; else it refused this consumer: its token, its address, its own scope."""
+        """Returns whether a server refused the content of events. If not, it refused the consumer: token, address or scope."""
         if error.code in ("unauthenticated", "unexpected-answer") or error.status is None:
             return False
         if error.status in (403, 404):

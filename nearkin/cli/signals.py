@@ -1,4 +1,4 @@
-"""Ending by a signal: SIGTERM and SIGHUP end a command as an interruption by the user does, with a word on how to resume."""
+"""Ending by a signal: SIGTERM and SIGHUP end a command as Ctrl-C does, with a message that says how to resume."""
 
 import signal
 import threading
@@ -27,7 +27,7 @@ class EndedBySignalError(KeyboardInterrupt):
 
 @contextmanager
 def ending_signals() -> Iterator[None]:
-    """Raises EndedBySignalError at SIGTERM and SIGHUP. A signal that the process was told to ignore (nohup) stays ignored."""
+    """Raises EndedBySignalError at SIGTERM and SIGHUP. A signal that the process ignores already (nohup) stays ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -8,11 +8,11 @@ from nearkin.errors import RunError
 
 
 class Output:
-    """A standard stream. What nobody reads any more is dropped; what cannot be written for another reason is an error.
+    """A standard stream. Output that no process reads any more is dropped; any other failure to write is an error.
 
     Args:
         stream: The stream.
-        needed: Whether failing to write is an error. Nobody can be told if standard error itself fails.
+        needed: Whether a failure to write is an error. It is not for standard error, where it could not be reported.
     """
 
     def __init__(self, stream: TextIO, needed: bool) -> None:

@@ -128,7 +128,7 @@ def _settle_chains(
     compare: Callable[[np.ndarray], Overlaps],
     sharing_among: Callable[[np.ndarray], Sharing | None],
 ) -> None:
-    """What is left after ROUNDS rounds, by steps that cost as much as what they settle."""
+    """Settles what is left after ROUNDS rounds, in steps that cost as much as what they settle."""
     left = distinct(np.concatenate([later, earlier]))
     graph = graph_of(np.searchsorted(left, later), np.searchsorted(left, earlier), len(left))
 

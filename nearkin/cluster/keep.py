@@ -127,7 +127,7 @@ def holds(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool:
 
 
 def as_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
-    """Returns a text column as numbers; an empty text, which is all that csv has for it, is null.
+    """Returns a text column as numbers; an empty text, which stands for a missing value in CSV, is null.
 
     Raises:
         pa.ArrowInvalid: If a value is not a number of that type.

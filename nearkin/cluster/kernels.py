@@ -146,7 +146,7 @@ def look_at_next(search: Search, s: np.int64, graph: Graph, component: np.ndarra
 def split_component(
     gone: np.ndarray, graph: Graph, component: np.ndarray, number: int, search: Search, parts: np.ndarray
 ) -> np.ndarray:
-    """What the rest of a connected component falls apart into when some documents are gone: all parts but one.
+    """Splits the rest of a connected component when some documents are gone, and returns all parts but one.
 
     Searches begin at the neighbours of what is gone and look at one document each in turn; those that meet become one. When a
     single one is left, it is in the part that goes on under the old number, so nobody looks at all of it.

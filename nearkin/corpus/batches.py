@@ -14,7 +14,7 @@ BATCH_BYTES = 8 << 20
 WHOLE_FILE = -1
 """Row of a rejection that concerns what could not be read of a file."""
 MAX_DOCUMENT = 1 << 30
-"""Bytes of the largest document with whatever memory."""
+"""Maximum size of a document in bytes, however large the memory bound is."""
 DOCUMENT_SHARE = 32
 """A document may have one part in so many of the memory bound: sketching takes a multiple of it, in several threads at once."""
 UNFOLDED_SHARE = 8
@@ -48,18 +48,18 @@ def riding(name: str) -> str:
 
 @dataclass(frozen=True)
 class Columns:
-    """What of the inputs is read.
+    """The parts of the inputs that are read.
 
     Attributes:
         text: Column with the text, or None where `tokens` or `vector` is given.
         tokens: Column with lists of tokens, or None.
         vector: Column with vectors, or None.
-        dimensions: Numbers of a vector; None where they are yet to be found.
+        dimensions: Numbers of a vector; None until they are known.
         id: Column with ids; without one an id is made of path and row.
         extra: Columns that ride along: of keep policy, block and source.
         document_limit: Bytes of the largest document. A larger one is rejected, and so is a row that would take a multiple of
-            this to read. It stays what it was when a run is continued or its signatures are used again, for it decides which
-            rows are documents.
+            this to read. It is unchanged when a run is resumed or its signatures are used again, because it decides
+            which rows are documents.
     """
 
     text: str | None = "text"
@@ -75,7 +75,7 @@ class Columns:
         return replace(self, document_limit=document_limit(memory))
 
     def identity(self) -> dict[str, Any]:
-        """Returns what must be the same when a run is continued: all but the limit, which the run keeps."""
+        """Returns what must be unchanged for a run to be resumed: all but the limit, which the run keeps."""
         return {name: value for name, value in asdict(self).items() if name != "document_limit"}
 
     @property

@@ -175,7 +175,7 @@ def row_groups(metadata: pq.FileMetaData, start: int) -> Iterator[RowGroup]:
 
 
 def _damaged(group: RowGroup, row: int, damage: Exception, columns: Columns) -> Piece:
-    """The rejection of what cannot be read of a row group."""
+    """Returns the rejection of the rows of a row group that cannot be read."""
     end = group.first + group.rows
     reason = f"unreadable: rows {row} to {end - 1} (row group {group.number}): {one_line(damage)}"
     return Piece(np.empty(0, np.int64), no_documents(columns), [(WHOLE_FILE, reason, "")], end)
@@ -200,7 +200,7 @@ class _GroupReader:
         self._page_limit = PAGE_SHARE * columns.document_limit
 
     def batches(self, group: RowGroup, ahead: int) -> tuple[Iterable[pa.RecordBatch], UntilDamage[pa.RecordBatch]]:
-        """Returns a row group's batches, the first `ahead` bytes of them decoded already, and what says of a damage."""
+        """Returns a row group's batches, the first `ahead` bytes of them decoded already, and the error of a damage."""
         until = UntilDamage(self._decoded(group))
         batches = iter(until)
         taken: list[pa.RecordBatch] = []

@@ -1,4 +1,4 @@
-"""Compressed files as streams of which everything in front of a damage can be read."""
+"""Compressed files as streams of which everything before a damage can be read."""
 
 import io
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 BLOCK = 1 << 20
 NEAR = 1 << 18
-"""Compressed bytes in front of the place of an error that are decompressed in small steps."""
+"""Compressed bytes before the place of an error that are decompressed in small steps."""
 COARSE = 1 << 12
 
 
@@ -16,7 +16,7 @@ class DecompressedStream(io.RawIOBase):
     """The content of a compressed file.
 
     A codec that finds a damage loses what it had decompressed in the same call, up to a megabyte. Therefore the part around an
-    error is decompressed again in small steps: first all bytes in front of the damage are read, then the error is raised.
+    error is decompressed again in small steps: first all bytes before the damage are read, then the error is raised.
     A codec that works by blocks loses the damaged block: up to 900 kB of bz2, 4 MB of lz4, 128 kB of zstd.
 
     Args:
@@ -38,7 +38,7 @@ class DecompressedStream(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        """Returns the next bytes, fewer than `size` at the end and in front of a damage.
+        """Returns the next bytes, fewer than `size` at the end and before a damage.
 
         Raises:
             OSError: If the file is damaged here.

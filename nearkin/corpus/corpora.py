@@ -80,7 +80,7 @@ class FileCorpus:
         return cls(found.files, on_error, ahead, found.skipped)
 
     def format_of(self, file: InputFile) -> Format:
-        """By its suffix, and of JSON by what it begins with; every other file is one text."""
+        """Returns the reader of a file: by its suffix, for JSON also by how the file begins. Every other file is one text."""
         form = self._formats.get(file.suffix, TEXT)
         if form is not LINES:
             return form
@@ -100,7 +100,7 @@ class FileCorpus:
         return [file.name for file in self.files]
 
     def check(self, columns: Columns) -> None:
-        """Checks what can be told of the files before anything long begins.
+        """Checks what can be known about the files before anything long begins.
 
         Raises:
             UsageError: If no reader understands a file, a file lacks a column, or no JSON object has one.
@@ -212,7 +212,7 @@ def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
 
 
 def require_once(name: str, names: Sequence[str], place: str) -> None:
-    """Raises UsageError if several columns have the name, for then it cannot be told which one is meant."""
+    """Raises UsageError if several columns have the name, because it is ambiguous then."""
     if names.count(name) > 1:
         raise UsageError(f"{place} has {names.count(name)} columns named {name!r}; rename all but one")
 

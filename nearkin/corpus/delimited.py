@@ -1,4 +1,4 @@
-"""Comma- and tab-separated values. Python's csv tells the values of a row; kept rows are copied character by character."""
+"""Comma- and tab-separated values. Python's csv parses the values of a row; kept rows are copied character by character."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ csv.field_size_limit((1 << 31) - 1)  # rows are bounded here, with a reason and 
 
 
 class Record(NamedTuple):
-    """A row of a file, or why it is none."""
+    """A row of a file, or the reason why it cannot be read."""
 
     raw: str
     """All of its characters, with the end of its last line; the first ones if it is too long."""
@@ -128,7 +128,7 @@ class _Lines:
     """Lines for csv's reader, which asks for another one as long as a quote is open.
 
     Attributes:
-        taken: The lines of the present row.
+        taken: The lines of the current row.
         ended_inside: Whether the file ended while a quote was open.
     """
 
@@ -205,7 +205,7 @@ class _Gathered:
         self._size += len(record.raw)
 
     def piece(self) -> Piece:
-        """What was collected; the next piece begins empty."""
+        """Returns what was collected. The next piece begins empty."""
         wanted = {name: self._names.index(name) for name in self._columns.all}
         arrays = [pa.array([record.values[at] for record in self._records], pa.large_string()) for at in wanted.values()]
         checked = check_rows(pa.record_batch(arrays, list(wanted)), self._columns)

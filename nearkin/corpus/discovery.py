@@ -103,7 +103,7 @@ def skipped_sentences(skipped: Sequence[Skipped]) -> list[str]:
 
 
 def is_hidden(parts: Sequence[str]) -> bool:
-    """Whether a part of a path is like `.git` or `_SUCCESS`: what tools leave beside data."""
+    """Returns whether a part of a path is like `.git` or `_SUCCESS`, which tools leave beside data."""
     return any(part.startswith((".", "_")) for part in parts)
 
 
@@ -264,7 +264,7 @@ def _url(protocol: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class _OnError:
-    """What to do about a folder that cannot be listed: an input must be readable, a folder below it is skipped."""
+    """A handler for a folder that cannot be listed: an input must be readable, a folder below it is skipped."""
 
     search: _Search
     top: str

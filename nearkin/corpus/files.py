@@ -14,7 +14,7 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 
 
 class FileStatus(NamedTuple):
-    """What tells one content of a file from another one without reading it."""
+    """The facts that distinguish one content of a file from another one without reading it."""
 
     size: int
     """In bytes."""
@@ -64,7 +64,7 @@ class InputFile:
             return pa.PythonFile(RemoteStream(self.path, filesystem.open(path, "rb")), "r")
 
     def open_decompressed(self) -> Any:
-        """Returns the content as a stream. Of a damaged file, all that is in front of the damage is read before the error."""
+        """Returns the content as a stream. Everything before a damage is read before its error is raised."""
         return DecompressedStream(self.open, self.compression) if self.compression else self.open()
 
     def status(self) -> FileStatus:

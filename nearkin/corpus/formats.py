@@ -28,7 +28,7 @@ class Piece(NamedTuple):
 
 
 UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
-"""What reading a damaged file raises."""
+"""The exceptions that reading a damaged file raises."""
 
 
 class UntilDamage(Generic[Item]):

@@ -1,4 +1,4 @@
-"""What the messages of an Arrow file unfold into, told by their headers before anything is decompressed.
+"""The size of the messages of an Arrow file in memory, read from their headers before anything is decompressed.
 
 A record batch is read and decompressed whole, so a few compressed bytes can take any amount of memory. Headers are flatbuffers
 (`Message.fbs` of the Arrow format): tables of fields behind offsets, and vectors of them.

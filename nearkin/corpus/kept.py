@@ -29,7 +29,7 @@ def write_kept(
     observe: Observer | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> None:
-    """Writes every input anew.
+    """Writes a copy of every input, without the rows that were removed.
 
     Args:
         corpus: The inputs.
@@ -38,8 +38,8 @@ def write_kept(
         folder: The folder of the copies. Each takes the relative name of its input; inputs whose names differ only by letter
             case or Unicode normalisation are numbered.
         rows: Columns to add for a range of ordinals; then all documents are written.
-        observe: Told of each piece's first ordinal and texts.
-        advance: Told how many documents are done.
+        observe: Receives the first ordinal and the texts of each piece.
+        advance: Receives the number of documents that are done.
     """
     first = 0
     for number, name in enumerate(output_names(corpus.names)):

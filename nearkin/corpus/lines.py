@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 def lines_of(stream: Any, limit: int = LINE_SHARE * MAX_DOCUMENT) -> Iterator[Line]:
-    """Every line of a stream of bytes, blank ones too; without its bytes if there are more than `limit`."""
+    """Yields every line of a stream of bytes, blank ones too; a line without its bytes if there are more than `limit`."""
     held: list[bytes] = []
     row, size, dropped = 0, 0, False
     while block := stream.read(BLOCK):

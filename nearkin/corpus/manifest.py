@@ -17,7 +17,7 @@ def describe(corpus: FileCorpus) -> list[dict[str, Any]]:
     """Returns one entry for each file, and pins its status: any later reading of a file that has changed is an error.
 
     Raises:
-        RunError: If a file cannot be read, or changes meanwhile.
+        RunError: If a file cannot be read, or changes while it is hashed.
     """
     with ThreadPoolExecutor(THREADS, "nearkin-hash") as pool:
         return list(pool.map(lambda number: _entry(corpus, number), range(len(corpus.files))))

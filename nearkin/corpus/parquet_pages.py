@@ -1,4 +1,4 @@
-"""What the pages of a parquet file unfold into, told by their headers before anything is decompressed.
+"""The size of the pages of a parquet file in memory, read from their headers before anything is decompressed.
 
 A page is decompressed whole, and a value of a dictionary may stand in every row: neither is bounded by the size of the file,
 and what the footer says of sizes need not be true. Headers are structs in Thrift's compact protocol (`PageHeader` of

@@ -44,7 +44,7 @@ def filesystem_of(url: str) -> tuple[Any, str]:
 
     Raises:
         MissingExtraError: If the driver is not installed.
-        UsageError: If there is no such protocol.
+        UsageError: If the protocol is unknown.
     """
     for name, value in SHORT_WAITS.items():
         os.environ.setdefault(name, value)
@@ -60,7 +60,7 @@ def filesystem_of(url: str) -> tuple[Any, str]:
 
 
 def driver_errors() -> tuple[type[BaseException], ...]:
-    """The exceptions of the drivers that are loaded."""
+    """Returns the exceptions of the drivers that are loaded."""
     found = [
         getattr(module, name)
         for path, names in DRIVER_ERRORS.items()
@@ -81,7 +81,7 @@ def remote_errors(url: str) -> Iterator[None]:
 
 
 def storage_error(url: str, error: BaseException) -> UsageError | OSError:
-    """What to raise for an exception of a driver or file system."""
+    """Returns what to raise for an exception of a driver or file system."""
     if type(error).__name__ in WITHOUT_CREDENTIALS:
         way = CREDENTIALS.get(protocol_of(url), "configure them for this protocol")
         return UsageError(f"no credentials for {url}; {way}")
@@ -90,14 +90,14 @@ def storage_error(url: str, error: BaseException) -> UsageError | OSError:
 
 
 def list_error(url: str, error: BaseException) -> UsageError | RunError:
-    """What to raise if the files of a URL cannot be listed."""
+    """Returns what to raise if the files of a URL cannot be listed."""
     known = storage_error(url, error)
     if isinstance(known, UsageError):
         return known
     if isinstance(error, PermissionError):
         return UsageError(f"no permission to list {url} ({_first_line(error)}); check the credentials and the bucket's policy")
     if isinstance(error, FileNotFoundError):
-        return UsageError(f"there is no {url} ({_first_line(error)}); check the name of the bucket and the path")
+        return UsageError(f"{url} does not exist ({_first_line(error)}); check the name of the bucket and the path")
     return UsageError(f"cannot list {url}: {_first_line(error)}")
 
 
@@ -106,7 +106,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class RemoteStream:
-    """A remote file that is open. A failure of the network or the storage is an error of the run, and no damage of the file.
+    """A remote file that is open. A failure of the network or the storage is an error of the run, not a damage of the file.
 
     Args:
         url: The file, for messages.

@@ -66,9 +66,9 @@ class Fields(NamedTuple):
     """The fields of the first objects of a JSON file."""
 
     names: dict[str, None]
-    """In the order in which they were seen."""
+    """The names, in the order in which they were seen."""
     objects: int
-    """How many objects were looked at."""
+    """The number of objects that were looked at."""
     complete: bool
     """Whether that was the whole file."""
 

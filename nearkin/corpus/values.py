@@ -1,4 +1,4 @@
-"""The text form of a column's values: of ids, and of the columns that ride along for keep policy, block, source and split.
+"""The text form of values: of ids, and of the columns that ride along for keep policy, block, source and split.
 
 The form of a value depends on the value alone, never on its neighbours, so a result cannot depend on how rows are divided into
 files and batches. Every Arrow type has a form.

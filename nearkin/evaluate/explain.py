@@ -34,7 +34,7 @@ VERDICTS = ("exact", "match", "empty", "not a candidate", "below the margin", "b
 
 @dataclass(frozen=True)
 class Shingles:
-    """What two texts share, in shingles.
+    """The shingles that two texts share.
 
     Attributes:
         sizes: Distinct shingles of each.

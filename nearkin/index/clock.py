@@ -131,7 +131,7 @@ class ClockWatch:
 
 
 def _day(seconds: float) -> str:
-    """Writes a time for people; a number of seconds where it is no time."""
+    """Returns a time as text for people, or a number of seconds if it is not a valid time."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):

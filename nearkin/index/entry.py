@@ -21,11 +21,11 @@ before anything is fetched whether it can be similar at all."""
 
 
 def require_public_name(name: str, what: str) -> str:
-    """Returns a scope or an id that came from outside, if outsiders may use it.
+    """Returns a scope or an id that came from outside, if clients may use it.
 
     Args:
         name: The scope or the id.
-        what: What it is, for the message.
+        what: The kind of name, for the message.
 
     Raises:
         UsageError: If the name is empty, too long or has control characters, with which reserved scopes begin.
@@ -105,7 +105,7 @@ class PostingPortion(NamedTuple):
     words: np.ndarray
     """int64 (n,): the postings."""
     place: Any
-    """Where the next portion begins, as the store counts; None behind the last one."""
+    """The place where the next portion begins; None after the last one."""
 
 
 class Written(NamedTuple):
@@ -157,7 +157,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Changes:
-    """What one atomic step does to a store, in this order.
+    """The changes that one atomic step makes to a store, in this order.
 
     Attributes:
         dropped: Documents that go, with the keys of their postings if they have any.
@@ -172,8 +172,8 @@ class Changes:
         leaving: (number, keys) of such documents; before `entering`.
         crowded: Whether a bucket may get more postings than it takes: only then a store has to count them.
         resolves: Whether what other processes remember of a document may become untrue: the store's generation rises.
-        epoch: Of the store's move, that the step was made under; None for steps that belong to the move itself.
-        events: For the log.
+        epoch: Epoch of the store under which the step was made; None for steps that belong to the move itself.
+        events: Lines for the log.
     """
 
     dropped: list[Written] = field(default_factory=list)
@@ -266,7 +266,7 @@ class ClusterPart:
     """Some of the documents of a cluster.
 
     Attributes:
-        id: Of the cluster.
+        id: Id of the cluster.
         representative: Id of the document that stands for it.
         size: The number of its documents, the representative included.
         members: (id, similarity to the representative), the representative first, then in the order in which they came.
@@ -285,7 +285,7 @@ class Cluster:
     """Documents that one stands for.
 
     Attributes:
-        id: Of the cluster.
+        id: Id of the cluster.
         representative: Id of the document.
         members: (id, similarity to the representative), the representative first, then as they came.
     """

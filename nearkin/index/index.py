@@ -455,8 +455,8 @@ class Index:
     def _confirmed_news(self) -> News:
         """Returns the store's news, if the index is where it was.
 
-        Who answers from what was read, and writes nothing, asks for them after the reading: a step that writes is refused where
-        the index has moved, and an answer must be, too.
+        A caller that answers from what was read, and writes nothing, calls this after the reading. A step that writes is
+        refused if the index has moved, and such an answer must be refused, too.
 
         Raises:
             MovedError: If the store's epoch is another than that of the last look.
@@ -467,7 +467,7 @@ class Index:
         return news
 
     def _stored(self, scope: str, digests: list[bytes], names: list[str], asked: list[int]) -> dict[int, _Known]:
-        """What the store knows of some documents of a batch, by their places in it."""
+        """Returns what the store knows of some documents of a batch, by their places in it."""
         if not asked:
             return {}
         known: dict[int, _Known] = {}
@@ -728,7 +728,7 @@ class Index:
             self._settle(entry, members, changes, heir)
 
     def _members_for_step(self, entry: Entry, into: str | None, heir: bool) -> list[Entry]:
-        """Returns the members of a representative that goes.
+        """Returns the members of a representative that is removed.
 
         Raises:
             LargeClusterError: If they are too many for one step; `step` then resolves some of them and tries again.
@@ -742,7 +742,7 @@ class Index:
         """Resolves members of a representative that will go, in portions, until one step can do the rest.
 
         After each portion the index is sound: the representative stands for the other members still. So a process that is
-        killed in between leaves nothing to repair, and who asks again goes on where it stopped.
+        killed in between leaves nothing to repair, and a repeated request continues where it stopped.
         """
         while self.step(scope, partial(self._drain_portion, scope, leader, into, heir)):
             pass
@@ -871,7 +871,7 @@ class Index:
         return changes
 
     def expire(self, trust_clock: bool = False) -> dict[str, int]:
-        """Takes out documents and postings whose time is over; returns how many of each.
+        """Deletes documents and postings whose time to live is over; returns how many of each.
 
         Args:
             trust_clock: Whether the caller has confirmed that the clock of this machine is right, although most documents are

@@ -33,4 +33,4 @@ class News(NamedTuple):
 
     move: Move
     generation: int
-    """How many steps have made what other processes remember of a document untrue: it went, or was resolved anew."""
+    """How many steps have made what other processes remember of a document untrue: it was deleted, or resolved again."""

@@ -110,7 +110,7 @@ def rotate_key(
 ) -> dict[str, Any]:
     """Copies an index, every scope of it, into one with another secret key, from its texts.
 
-    The old key is not needed, so it may be lost. A copy that was interrupted continues when it is asked for again.
+    The old key is not needed, so it may be lost. An interrupted copy continues with the next call.
 
     Args:
         source: URL of the index.

@@ -1,4 +1,4 @@
-"""Which names of scopes may be new: no two that differ only in ways that people, shells and forms do not see.
+"""The rule for names of new scopes: no two may differ only in ways that people, shells and forms do not see.
 
 A name with a blank at its end, or with an accent that is written as two characters, looks like another one. Whoever reads a
 list of scopes with a shell, or types a name, reaches the other tenant's documents.

@@ -39,7 +39,7 @@ class Portions:
         self.size = min(most, FIRST_PORTION)
 
     def read(self, documents: int, size: int) -> None:
-        """Notes what was read: documents, and their bytes."""
+        """Records how much was read: the number of documents, and their bytes."""
         fits = PORTION_BYTES * documents // max(1, size)
         self.size = max(1, min(self._most, fits, 2 * self.size))
 
@@ -57,7 +57,7 @@ class Store(Protocol):
 
     @property
     def durability(self) -> str:
-        """What an acknowledged step survives, in words, as far as the store's server tells."""
+        """Returns in words what an acknowledged step survives, as far as the store's server reports it."""
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         """Writes the header if there is none; returns the one that is there."""
@@ -91,7 +91,7 @@ class Store(Protocol):
         """Numbers that no other call gets, ascending."""
 
     def apply(self, changes: Changes) -> list[int]:
-        """One atomic step; returns the numbers of the new documents.
+        """Carries out one atomic step; returns the numbers of the new documents.
 
         Raises:
             RacedError: An id is there already, or something that was needed or changed is not; nothing was written.
@@ -187,7 +187,7 @@ class Store(Protocol):
         """
 
     def counts(self) -> dict[str, int]:
-        """Returns records, leaders, postings, evicted, bytes, …; these are kept by the steps, so nothing is counted for it."""
+        """Returns records, leaders, postings, evicted, bytes, …; the steps keep these counts, so no documents are counted."""
 
     def close(self) -> None:
         """Gives back what it holds."""

@@ -48,7 +48,7 @@ HOT_BUCKETS = 20
 MOST_SOURCES = 1000
 """Sources that are counted one by one; the others, which have the fewest documents, are counted together."""
 NOTABLE_HOT_SHARE = 0.01
-"""Of the pairs that share a bucket, the part in hot buckets from which it is said."""
+"""Share of the pairs with a common bucket that are in hot buckets, from which the run warns about its recall."""
 INDEPENDENT_SIGNS = 0.8
 """Cosine below which the bits of SimHash signatures of texts agree less evenly than independent ones."""
 PAIRS_AT_ONCE = 1 << 20

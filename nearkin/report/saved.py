@@ -1,4 +1,4 @@
-"""The report of a finished run in its folder: report.json and report.html, the only files of facts that hold texts."""
+"""The report of a finished run in its folder: report.json and report.html, the only files about a run that quote texts."""
 
 import json
 from pathlib import Path

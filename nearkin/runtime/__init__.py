@@ -1,1 +1,1 @@
-"""What every part of nearkin stands on and no part of the pipeline is: files."""
+"""Services that every part of nearkin uses: files, outputs, and checks of the environment."""

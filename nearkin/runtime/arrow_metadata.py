@@ -1,4 +1,4 @@
-"""What the messages of an Arrow IPC stream say about themselves, which pyarrow does not show before it unfolds them.
+"""The metadata of the messages of an Arrow IPC stream, which pyarrow does not show before it decompresses them.
 
 The metadata of a message is a FlatBuffer (https://flatbuffers.dev/internals, and Message.fbs of the Arrow format).
 """
@@ -15,7 +15,7 @@ LENGTH, COMPRESSION = 0, 3
 
 
 class MessageFacts(NamedTuple):
-    """What a message says.
+    """The facts in the metadata of a message.
 
     Attributes:
         kind: SCHEMA, RECORD_BATCH, or another number of MessageHeader.

@@ -37,7 +37,7 @@ MARKER = ".nearkin-output.json"
 LOCK = ".nearkin-lock"
 """The file of a work folder that its holder locks; it says who that is."""
 GENERATOR = b'name="generator" content="nearkin"'
-"""What every page of nearkin says in its head."""
+"""The mark in the head of every page of nearkin."""
 TEMPORARY = re.compile(r"^((?:.*/)?)\.([^/]+)\.\d+\.tmp$")
 PREVIOUS = "previous"
 """The old result, inside the work folder, while the new one takes its place."""
@@ -247,7 +247,7 @@ def files_below(folder: Path) -> Iterator[str]:
 
 
 def read_marker(folder: Path) -> dict[str, Any] | None:
-    """Returns what the marker of a result says: `run`, `identity` and `files`; None if there is no marker that can be read."""
+    """Returns the content of the marker of a result (`run`, `identity` and `files`), or None without a readable marker."""
     try:
         marker: dict[str, Any] = json.loads((folder / MARKER).read_bytes())
     except (OSError, ValueError):
@@ -280,7 +280,7 @@ class Claim:
 
         Args:
             out: The output folder or file.
-            command: The name of the command, which another process that wants the folder is told.
+            command: The name of the command, for the error of another process that wants the folder.
 
         Raises:
             UsageError: If another process holds the folder, or it is not the work folder of a run.
@@ -343,7 +343,7 @@ class Claim:
         Args:
             staged: The result, a folder inside the work folder.
             run: The id of the run, by which a process that resumes it knows its own result.
-            identity: What was asked for, which a later `--resume` is compared with.
+            identity: The parameters of the run, which a later `--resume` is compared with.
             replaces: Whether a result that is there is replaced.
 
         Raises:

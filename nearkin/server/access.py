@@ -22,7 +22,7 @@ class Gate:
     """Tokens and rates of a server.
 
     Args:
-        tokens: Known ones.
+        tokens: The known tokens.
         rates: Counts.
         source_rate: Documents of one address.
         failures: Failed authentications of one address.

@@ -1,6 +1,6 @@
 """Bounds on connections: how many there are, how long and how large the head of a request is, how long answers stay unread.
 
-Requests have bounds of their own (see guard.py). What is here concerns what comes before a request is one, from strangers.
+Requests have bounds of their own (see guard.py). These concern what a client can send before a request is complete.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ MOST_PIPELINED = 8
 
 @dataclass(frozen=True)
 class ConnectionBounds:
-    """What a connection may do.
+    """The bounds of a connection.
 
     Attributes:
         head_timeout: Seconds in which the head of a request must be complete.
@@ -175,7 +175,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._refused_timer = self.loop.call_later(self.bounds.refused_timeout, self.transport.close)
 
     def on_message_complete(self) -> None:
-        """What comes next is the head of another request."""
+        """Starts the time of the head of the next request."""
         super().on_message_complete()
         self._awaits_head = True
         if self._refused_timer is not None:

@@ -45,7 +45,7 @@ def is_stream(scope: Scope) -> bool:
 
 
 def method_of(scope: Scope) -> str:
-    """Returns the method of a request for logs and metrics: one of METHODS, lest strangers make up names without end."""
+    """Returns the method of a request for logs and metrics: one of METHODS, so that clients cannot invent more."""
     method: str = scope["method"]
     return method if method in METHODS else "(other)"
 

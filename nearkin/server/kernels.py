@@ -11,7 +11,7 @@ OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE = np.uint8(0x5B), np.uint8(
 
 
 class JsonShape(NamedTuple):
-    """What a JSON text consists of, outside of its strings.
+    """The structure of a JSON text, outside of its strings.
 
     Attributes:
         values: Commas and opening brackets and braces; at least as many as the text has values, less one.

@@ -148,7 +148,7 @@ def require_protection(index: Index, tokens: Tokens, settings: ServerSettings) -
     A tokens file that is gone, or that is looked for in another folder, must not open an index that was closed before.
 
     Raises:
-        UsageError: If the index was served with tokens before, there are none now, and nobody asked for `allow_anonymous`.
+        UsageError: If the index was served with tokens before, there are none now, and `allow_anonymous` is not set.
     """
     if tokens.is_kept:
         index.store.protect()

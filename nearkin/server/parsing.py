@@ -89,7 +89,7 @@ def parsed_json(body: bytes, model: type[M]) -> M:
 
 
 def check_shape(body: bytes, most_values: int) -> None:
-    """Checks that parsing takes no longer than its bytes are worth: the parser keeps all other threads from running meanwhile.
+    """Checks that parsing takes time in proportion to the bytes: no other thread runs while the parser does.
 
     Args:
         body: JSON that was not parsed yet.

@@ -1,4 +1,4 @@
-"""Whether the store answers, asked at most once a second however many probes come."""
+"""The check whether the store answers, made at most once a second however many probes come."""
 
 import asyncio
 import time

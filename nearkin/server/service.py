@@ -192,7 +192,7 @@ class Service:
         return outcome
 
     async def look_over(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
-        """As `run`, for what reads much or computes for long: in threads of its own, so that no upsert waits for one."""
+        """Does what `run` does, in other threads, for calls that read much or take long, so that no upsert waits for them."""
         return await self._in_turn(self.overview_turns, partial(work, *arguments, **fields))
 
     async def run(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
@@ -358,7 +358,7 @@ class _Kept:
 
 
 def ask_store(service: Service) -> None:
-    """Asks the store for a document that nobody has.
+    """Asks the store for a document that does not exist.
 
     Raises:
         StoreError: If it does not answer.

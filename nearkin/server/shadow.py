@@ -341,7 +341,7 @@ class Shadow:
 
 
 def _told(error: NearkinError) -> str:
-    """Returns what a log may say of an error: those of a store name no document, others may."""
+    """Returns the text of an error for the log. Errors of a store name no document; of others, which may, the type is used."""
     return str(error) if isinstance(error, StoreError) else f"{type(error).__name__}; nearkin index rebuild says more"
 
 

@@ -1,7 +1,7 @@
 """Bounds on what all callers use together, and the share of each bound that one caller may hold.
 
 A caller is a token, or an address on a server that needs no token. Memory, disk, places in a queue and threads are pools. One
-caller holds at most a share of a pool, so that the rest is always left to others. A refused caller is told so at once and may
+caller holds at most a share of a pool, so that the rest is always left to others. A refused caller is answered at once and may
 repeat the request; nothing waits in memory for a place in memory.
 """
 
@@ -31,7 +31,7 @@ CALLERS_KEPT = 10_000
 
 @dataclass(frozen=True)
 class Caller:
-    """Whom a request is counted for.
+    """The client for which a request is counted.
 
     Attributes:
         key: A name that is unique among callers.
@@ -69,7 +69,7 @@ def network_of(address: str) -> str:
 
 
 class Pool:
-    """An amount that callers take from and give back: bytes of memory or disk, streams, documents that wait.
+    """An amount from which callers take and to which they return: bytes of memory or disk, streams, documents that wait.
 
     Args:
         what: Name of the unit, for messages, in the plural.
@@ -109,7 +109,7 @@ class Pool:
         self._held[caller.key] += amount
 
     def release(self, caller: Caller, amount: int) -> None:
-        """Gives back what `take` added."""
+        """Releases what `take` added."""
         self.used -= amount
         self._held[caller.key] -= amount
         if not self._held[caller.key]:
@@ -117,10 +117,10 @@ class Pool:
         self._freed.set()
 
     async def wait(self, caller: Caller, amount: int, seconds: float) -> None:
-        """As `take`, but waits up to some seconds until there is room.
+        """Does what `take` does, but waits up to some seconds until there is room.
 
         Raises:
-            ProblemError: As of `take`, if there was no room in time.
+            ProblemError: The error of `take`, if there was no room in time.
         """
         until = time.monotonic() + seconds
         while not self.has_room(caller, amount) and time.monotonic() < until:
@@ -284,7 +284,7 @@ class FairThreads:
         return done
 
     def start(self, caller: Caller, work: Callable[[], Any], then: Then) -> None:
-        """As `submit`, but calls `then` with the result, without another turn of the event loop."""
+        """Does what `submit` does, but calls `then` with the result, without another turn of the event loop."""
         self._add(_Job(caller, work, then))
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ def hyperplanes(dimensions: int, bits: int, seed: int, secret: HashKey | None = 
         dimensions: d, numbers of a vector.
         bits: Number of planes.
         seed: Seed of the stream.
-        secret: Key of the stream. Without it nobody can tell which vectors share a bit.
+        secret: Key of the stream. Without it, which vectors share a bit cannot be computed.
     """
     planes = np.empty((dimensions, bits), np.float32)
     for j in range(bits):

@@ -175,7 +175,7 @@ def joint_weight(shared: float, a: float, b: float, product: bool) -> float:
 
 @kernel
 def total_weights_of(wanted: np.ndarray, starts: np.ndarray, weights: np.ndarray, product: bool, out: np.ndarray) -> None:
-    """Of some documents: the sum of the squared weights, or of the weights. The others' places in out stay as they are."""
+    """Computes the sum of the weights of some documents, or of their squares. The places of the others in out are unchanged."""
     for p in range(wanted.shape[0]):
         d = wanted[p]
         out[d] = 0

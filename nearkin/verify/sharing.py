@@ -1,4 +1,4 @@
-"""Which documents may be similar to one of them: those that share one of its rarest shingles."""
+"""The search for documents that may be similar to a given one: those that share one of its rarest shingles."""
 
 import numpy as np
 

@@ -366,7 +366,10 @@ class BucketError(Exception):
     [
         (NoCredentialsError("Unable to locate credentials"), "no credentials for s3://bucket/a.jsonl; set AWS_ACCESS_KEY_ID"),
         (BucketError("ClientError (InvalidRegion)"), r"cannot list s3://bucket/a.jsonl: ClientError \(InvalidRegion\)"),
-        (FileNotFoundError("The specified bucket does not exist"), r"there is no s3://bucket/a.jsonl \(The specified bucket"),
+        (
+            FileNotFoundError("The specified bucket does not exist"),
+            r"s3://bucket/a.jsonl does not exist \(The specified bucket",
+        ),
         (PermissionError("Forbidden"), r"no permission to list s3://bucket/a.jsonl \(Forbidden\)"),
         (TimeoutError(), "cannot list s3://bucket/a.jsonl: TimeoutError"),
     ],

@@ -19,7 +19,7 @@ from nearkin.runtime.outputs import LOCK, PREVIOUS, RESULT
 
 MANIFEST = "manifest.json"
 UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, "spool", "then"})
-"""Entries that no stage relies on after it is done, or that look after themselves (`then` is a work folder of its own)."""
+"""Entries that no stage relies on after it is done, or that check themselves (`then` is a work folder of its own)."""
 
 
 class WorkFolder:
@@ -41,8 +41,8 @@ class WorkFolder:
 
         Args:
             path: The folder; it may exist, without a manifest.
-            identity: What a resumed run must share, as JSON values.
-            durable: Whether the folder shall survive a power cut; False for one that nobody resumes.
+            identity: Parameters that must be unchanged for a run to be resumed, as JSON values.
+            durable: Whether the folder must survive a power cut; False for one that is never resumed.
             **other: Further entries of the manifest.
         """
         with disk_errors(path.parent):
@@ -54,7 +54,7 @@ class WorkFolder:
 
     @classmethod
     def resume(cls, path: Path, identity: dict[str, Any]) -> "WorkFolder":
-        """Opens what a killed run left.
+        """Opens the work folder of a killed run.
 
         A stage whose files are not as the manifest says counts as not done, and so do the stages after it.
 
@@ -158,7 +158,7 @@ class WorkFolder:
 
 
 class FileState(NamedTuple):
-    """What tells whether a file was written again."""
+    """The facts that show whether a file was written again."""
 
     inode: int
     size: int

@@ -21,7 +21,7 @@ ZERO, ESCAPED, END = b"\x00", b"\x00\xff", b"\x00\x00"
 
 @dataclass(frozen=True)
 class Resolved:
-    """How the columns of a keep policy are sorted, over all of the corpus.
+    """The way in which the columns of a keep policy are sorted, over all of the corpus.
 
     Attributes:
         kinds: By column: the type of numbers that holds every value, or None for text.

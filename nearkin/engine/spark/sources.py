@@ -123,7 +123,7 @@ class FrameSource:
 
 
 def unused_name(name: str, taken: Iterable[str]) -> str:
-    """Returns a column's name that is none of those taken; Spark does not distinguish upper and lower case."""
+    """Returns a name for a column that is not taken; Spark does not distinguish upper and lower case."""
     return fresh_name(name, {other.lower() for other in taken})
 
 

@@ -1,4 +1,4 @@
-"""What an Aerospike namespace promises: read from the server when the store is opened, because the store's steps depend on it.
+"""The guarantees of an Aerospike namespace, on which the steps of the store depend; read from the server at the opening.
 
 The editions differ in what a deletion is. The Community Edition deletes a record from its index in memory only: if the
 namespace keeps its data on a device or in a file, a cold start reads the device and brings deleted records back. The Enterprise
@@ -86,7 +86,7 @@ class Namespace:
         )
 
     def deletes_durably(self, requested: str) -> bool:
-        """Whether deletions are durable.
+        """Returns whether deletions are durable.
 
         Args:
             requested: `auto`, `true` or `false`, from the store's URL.
@@ -116,7 +116,7 @@ class Namespace:
 
     @property
     def durability(self) -> str:
-        """What an acknowledged write survives, in words."""
+        """Returns in words what an acknowledged write survives."""
         if not self.persistent:
             return "kept in the server's memory: a restart of the server loses the index"
         if self.commits:

@@ -78,7 +78,7 @@ ABSENT = Held(0, 0, NOTHING, NOTHING)
 
 @dataclass
 class Plan:
-    """What a step does.
+    """The changes that a step makes.
 
     Attributes:
         documents: By field: as each is to be.
@@ -310,7 +310,7 @@ class Steps:
             self._left.add(step)
 
     def end(self, step: int, mine: bool, parts: Parts | None = None) -> int:
-        """Completes a step that is committed, takes back one that is not.
+        """Completes a step that is committed, and undoes one that is not.
 
         Args:
             step: Its number.

@@ -17,7 +17,7 @@ def require_no_eviction(client: Any, where: str) -> None:
     A server with another policy than `noeviction` deletes keys when `maxmemory` is reached, without an error. Policies
     that begin with `allkeys-` delete any key, so documents that were acknowledged are lost. Policies that begin with
     `volatile-` delete keys with a time to live only; nearkin sets one for its notes of which step a writer did last, but
-    somebody else may have set more.
+    other programs may have set more.
 
     Args:
         client: The connection, of redis-py.

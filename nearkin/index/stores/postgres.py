@@ -82,7 +82,7 @@ INSERT INTO {s}.tallies SELECT count(*), count(*) FILTER (WHERE leader = id), (S
   FROM {s}.entries;
 UPDATE {s}.meta SET value = '2' WHERE name = 'schema';
 """
-"""From schema 1: listings and sweeps by keyed ranges, lines of the log by the transaction of their step, counts that are kept.
+"""The statements that convert schema 1. They add listings and sweeps by keyed ranges, log lines by transaction, and counts.
 
 Each step adds a row of tallies, so that no two steps wait for each other's; `counts` folds them into one.
 """
@@ -97,7 +97,7 @@ class PostgresStore:
     """An index in PostgreSQL.
 
     Args:
-        url: Of the database, with `?schema=` for the schema (`nearkin` by default) beside libpq's own options.
+        url: URL of the database, with `?schema=` for the schema (`nearkin` by default) beside libpq's own options.
             `connect_timeout` also bounds how long opening the store waits for the first connection (at least 30 s).
         most: Postings of a bucket.
     """

@@ -38,11 +38,11 @@ ENTRIES = 64
 WORD = struct.Struct("<q")
 TIMEOUT = 30.0
 RETRIES = 3
-"""How often a command is sent again after its connection was lost."""
+"""The number of times that a command is sent again after its connection was lost."""
 NOTE_SECONDS = 3600
 """Seconds for which the store remembers the last step of a writer, so that one that is sent twice is done once."""
 LAYOUT = 2
-"""Of the keys: 2 has members, and documents by scope and by time, in sorted sets. Older ones are converted at the opening."""
+"""The layout of the keys. 2 has sorted sets of members, and of documents by scope and time. Older ones are converted."""
 CONVERTING, WAIT = 60, 0.05
 """Seconds after which the conversion of a process that died is taken over, and between two looks at one that is under way."""
 COMMON = """
@@ -74,7 +74,7 @@ local function leave(ref, packed)
   redis.call('ZREM', P .. 'posted', member)
 end
 """
-"""What leads to a document beside its id: its scope, and when it was seen. Places are those of packing.HEAD, from 1."""
+"""Keys that lead to a document beside its id: its scope, and when it was seen. Places are those of packing.HEAD, from 1."""
 HEADS = (
     COMMON
     + KEEPING
@@ -166,7 +166,7 @@ while ARGV[i] ~= 'W' do
   if op == 'A' and held then return 'there already' end
   if op == 'R' and (not held or string.sub(held, 1, 8) ~= ARGV[i + 2]) then return 'not there any more' end
   if op == 'L' and held ~= ARGV[i + 2] then return 'a representative is not there any more' end
-  if op == 'B' and not redis.call('ZSCORE', P .. 'n:' .. field, ARGV[i + 2]) then return 'resolved anew meanwhile' end
+  if op == 'B' and not redis.call('ZSCORE', P .. 'n:' .. field, ARGV[i + 2]) then return 'resolved to another one meanwhile' end
   if op == 'S' then
     local seen, count = {}, 0
     for ref in string.gmatch(ARGV[i + 2], '%d+') do seen[ref], count = true, count + 1 end
@@ -456,7 +456,7 @@ class RedisStore:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Says of a lost answer that what was asked may have been done."""
+        """Raises a lost answer as an error that says that the step may have been done."""
         try:
             yield
         except self._lost as error:

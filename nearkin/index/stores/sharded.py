@@ -5,9 +5,9 @@ it; representatives come before those that are resolved to them, and go after th
 of a document that is not there, which look-ups pass over, `check` counts, and `expire` sweeps up (`nearkin.index.strays`); the
 documents of a failed batch that are there are whole.
 
-Of two steps, one that resolves a document to a representative and one that takes that out, each writes first and looks then, so
+If one step resolves a document to a representative and another one removes it, each writes first and looks then, so
 that at least one sees the other: the first takes its documents back if the representative is gone, the second puts the
-representative back if somebody was resolved to it, and both are tried again. What a document is changed to depends on what it
+representative back if a document was resolved to it, and both are tried again. What a document is changed to depends on what it
 was by a condition in its own shard. Three things are less than over one store. A process that is killed between its write and
 its look, while another one does the opposite, leaves a document resolved to one that is not there; `check` finds it. A step
 that was taken back may be in the log twice, and may have split its cluster already. And where a representative's text is

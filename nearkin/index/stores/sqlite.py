@@ -79,7 +79,7 @@ INSERT INTO meta SELECT 'records', CAST(COUNT(*) AS TEXT) FROM entries;
 INSERT INTO meta SELECT 'leaders', CAST(COUNT(*) AS TEXT) FROM entries WHERE leader = id;
 PRAGMA user_version = 2
 """
-"""From schema 1: listings of a scope and sweeps by index, counts that are kept. The number of a row follows in each index."""
+"""Statements that convert schema 1: they add indexes for listings and sweeps, and counts. Indexes end with the row number."""
 COUNT = "UPDATE meta SET value = CAST(CAST(value AS INT) + ? AS TEXT) WHERE name = ?"
 RESOLVED_TO = "scope = :scope AND leader = :leader AND leader <> id"
 UPDATE = """UPDATE entries SET leader = ?, cluster = ?, similarity = ?, seen = ?, posted = ?, signature = ?, step = ?

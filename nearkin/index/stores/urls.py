@@ -63,8 +63,8 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
     """The store that a URL, or a list of them, names; a list of one names that one.
 
     Raises:
-        UsageError: There is no such kind of store.
-        StoreError: It cannot be reached.
+        UsageError: If the scheme is not a kind of store.
+        StoreError: If the store cannot be reached.
     """
     if not isinstance(url, str):
         shards = [open_store(one, settings) for one in url]

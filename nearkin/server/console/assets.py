@@ -15,9 +15,9 @@ from starlette.responses import Response
 LEVEL = 6
 SOURCE_MAP = ".map"
 LASTING = "public, max-age=31536000, immutable"
-"""For addresses that contain a fingerprint of the content."""
+"""The header for addresses that contain a fingerprint of the content."""
 CHECKED = "public, no-cache"
-"""For other addresses: a browser keeps the file and asks whether it has changed."""
+"""The header for other addresses: a browser keeps the file and asks whether it has changed."""
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ async def _drawn(visit: Visit) -> list[Component]:
         shown.note(
             f"At {shown.at(now)}; rate and latency of the last {WINDOW} seconds"
             + (f", of {workers} workers, percentiles of the slowest. " if workers > 1 else ". ")
-            + "Latency is of documents that came one by one; counts may be older, because they are kept for twenty times as long "
-            "as counting takes."
+            + "Latency is of documents that came one by one; counts may be older: "
+            "each is kept for twenty times as long as counting takes."
         ),
         html.Div([_rates(seconds, now), _latencies(seconds, now)], className="charts"),
         shown.section(

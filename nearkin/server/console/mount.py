@@ -197,7 +197,7 @@ class Console:
         return answer
 
     def _headed(self, send: Send) -> Send:
-        """Adds the policy, and that nothing is to be kept."""
+        """Adds the content policy, and forbids caching."""
 
         async def headed(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -273,7 +273,7 @@ def door(problem: str | None = None, error: ProblemError | None = None) -> Respo
 
 @cache
 def _door_page(problem: str | None) -> str:
-    """Renders the page for each of the few problems once: strangers ask for it."""
+    """Renders the page for each of the few problems once, because it needs no token."""
     environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
     facts: dict[str, Any] = {"root": ROOT, "static": static_addresses(), "problem": problem, "hours": LASTS // 3600}
     return environment.get_template("login.html").render(facts)
