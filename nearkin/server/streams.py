@@ -44,6 +44,8 @@ IN_MEMORY = 1 << 18
 SEGMENT = 8 << 20
 """Bytes of answers of one file. A file is deleted when all of it was read, so that disk is used for what waits alone."""
 READ = 1 << 16
+NAMES_SHOWN = 200
+"""Characters of the names of columns that an error repeats; a schema may have a megabyte of them."""
 PAUSE = 0.05
 """Seconds without a line after which those that came are worked on: who sends one waits for its answer, perhaps."""
 
@@ -535,12 +537,13 @@ class Columns:
 def _check_columns(schema: pa.Schema) -> None:
     kinds = {field.name: field.type for field in schema}
     if len(kinds) < len(schema):
-        raise ProblemError("invalid-request", f"two columns of {', '.join(schema.names)} have the same name")
+        raise ProblemError("invalid-request", f"two columns of {', '.join(schema.names)[:NAMES_SHOWN]} have the same name")
     if encoded := [field.name for field in schema if pa.types.is_dictionary(field.type)]:
         raise ProblemError("invalid-request", f"column {encoded[0]} is encoded by a dictionary; send it plain, or not at all")
     given = [name for name in ("text", "vector") if name in kinds]
     if len(given) != 1:
-        raise ProblemError("invalid-request", f"columns {', '.join(kinds)} have not one of text and vector", field="/text")
+        names = ", ".join(kinds)[:NAMES_SHOWN]
+        raise ProblemError("invalid-request", f"columns {names} have not one of text and vector", field="/text")
     named_ = {"id": kinds.get("id", pa.string()), "text": kinds.get("text", pa.string())}
     for name, kind in named_.items():
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
@@ -558,7 +561,11 @@ def _check_columns(schema: pa.Schema) -> None:
 def _opened(message: Message | None) -> pa.Schema:
     """Reads the schema of a stream, and checks that its columns are documents."""
     schema = read_schema(message)
-    _check_columns(schema)
+    try:
+        _check_columns(schema)
+    except UnicodeDecodeError as error:
+        # pyarrow decodes names when they are looked at
+        raise ProblemError("invalid-request", "the name of a column is not valid UTF-8") from error
     return schema
 
 

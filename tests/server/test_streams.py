@@ -103,6 +103,18 @@ def test_arrow_columns_that_are_odd(client: TestClient, table: pa.Table, said: s
     assert said in json.loads(told[0]["problem"])["detail"]
 
 
+def test_arrow_columns_whose_names_are_not_utf8(client: TestClient) -> None:
+    body = arrow(pa.table({"text": ["a text of words"], "abcd": [1]})).replace(b"abcd", b"\xff\xfe\xfd\xfc")
+    answer = client.post(URL, content=body, headers={"content-type": ARROW})
+    told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
+    assert "the name of a column is not valid UTF-8" in json.loads(told[0]["problem"])["detail"]
+
+
+def test_an_error_does_not_repeat_a_megabyte_of_names(client: TestClient) -> None:
+    body = arrow(pa.table({"x" * 100_000: [1]}))
+    assert len(client.post(URL, content=body, headers={"content-type": ARROW}).content) < 10_000
+
+
 @pytest.mark.parametrize("how", ["zstd", "lz4"])
 def test_compressed_arrow_is_refused_before_it_unfolds(client: TestClient, how: str) -> None:
     table, out = pa.table({"text": ["x" * 10_000_000]}), io.BytesIO()
