@@ -85,6 +85,7 @@ def build(
     slot_bits: o.SlotBits = None,
     postings: Postings = "leaders",
     key_file: o.KeyFile = None,
+    memory: o.ReadMemory = o.MEMORY,
     json: o.Json = False,
 ) -> None:
     """Fill an empty index from a run saved with signatures (nothing is sketched again), or from files.
@@ -95,6 +96,7 @@ def build(
 
         nearkin index build "crawl/*.parquet" --id id --store sqlite:///kin.db
     """
+    from nearkin.engine.settings import parse_size
     from nearkin.index.bulk import add_files, load_run
     from nearkin.jobs import Saved
 
@@ -104,7 +106,7 @@ def build(
         o.require_as_saved(context, inputs)
         say(load_run(saved, store, scope, options.asked().secret, postings), json)
         return
-    columns = o.columns(text, tokens, vector, id_column, ())
+    columns = o.columns(text, tokens, vector, id_column, ()).within(parse_size(memory))
     say_added(add_files(tuple(inputs), columns, options.asked(), store, scope, threshold, postings), json)
 
 
@@ -118,6 +120,7 @@ def add(
     id_column: o.Id = None,
     tables: o.SpecTables = None,
     key_file: o.KeyFile = None,
+    memory: o.ReadMemory = o.MEMORY,
     json: o.Json = False,
 ) -> None:
     """Upsert the documents of files into an index: each is new, or resolved to what it resembles.
@@ -126,12 +129,13 @@ def add(
 
         nearkin index add today.jsonl --id id --store sqlite:///kin.db
     """
+    from nearkin.engine.settings import parse_size
     from nearkin.index.bulk import add_files
     from nearkin.keys import HashKey
     from nearkin.prepare import Asked
 
     asked = Asked(secret=None if key_file is None else HashKey.read(key_file))
-    columns = o.columns(text, None, vector, id_column, ())
+    columns = o.columns(text, None, vector, id_column, ()).within(parse_size(memory))
     say_added(add_files(tuple(inputs), columns, asked, store, scope, None, None, tables), json)
 
 

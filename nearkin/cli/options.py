@@ -75,6 +75,14 @@ BlockBy = Annotated[
 MaxBucket = Annotated[int, typer.Option("--max-bucket", help="A bucket larger than this is clustered inside itself.")]
 Fanout = Annotated[int, typer.Option("--fanout", help="Leaders a member of such a bucket is compared with.")]
 Memory = Annotated[str, typer.Option("--memory", help="Anonymous memory of the whole run.", metavar="SIZE")]
+ReadMemory = Annotated[
+    str,
+    typer.Option(
+        "--memory",
+        help="Memory for reading. The largest document may have 1/32 of it, at most 1 GiB; larger ones are rejected.",
+        metavar="SIZE",
+    ),
+]
 Workers = Annotated[int | None, typer.Option("--workers", help="Threads.  [default: the machine's cores]")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with what a killed run left.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]

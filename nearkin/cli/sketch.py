@@ -29,6 +29,7 @@ def sketch(
     frequencies: o.Frequencies = None,
     max_df: o.MaxDf = None,
     cut_list: o.CutList = None,
+    memory: o.ReadMemory = o.MEMORY,
     workers: o.Workers = None,
     overwrite: o.Overwrite = False,
     on_error: o.OnError = "quarantine",
@@ -47,12 +48,14 @@ def sketch(
     """
     from nearkin.corpus.discovery import Selection
     from nearkin.corpus.signatures import is_signature_file
+    from nearkin.engine.settings import parse_size
     from nearkin.jobs import SketchJob, require_file_output, sketch_job
     from nearkin.prepare import prepare
     from nearkin.runtime.files import Readers
 
     options = o.SpecOptions.of(context.params)
-    asked, columns = options.asked(), o.columns(text, tokens, vector, id_column, ())
+    asked = options.asked()
+    columns = o.columns(text, tokens, vector, id_column, ()).within(parse_size(memory))
     require_file_output(out, overwrite, is_signature_file, "a signature file", inputs)
     o.require_apart_from_files(context, out)
     selection = Selection(hidden, follow_links)

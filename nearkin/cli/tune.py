@@ -98,6 +98,7 @@ def observed(
 
     from nearkin.corpus import FileCorpus, with_dimensions
     from nearkin.corpus.discovery import skipped_sentences
+    from nearkin.engine.settings import parse_size
     from nearkin.measures import measure_of
     from nearkin.plan.observe import observe
     from nearkin.prepare import spec_for
@@ -106,7 +107,7 @@ def observed(
     unit, n = parse_shingle(shingle)
     given = {"unit": unit, "n": n, "k": k, "slot_bits": slot_bits}
     fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    columns = o.columns(text, tokens, vector, None, ())
+    columns = o.columns(text, tokens, vector, None, ()).within(parse_size(o.MEMORY))
     if not inputs:
         if measure == "cosine":
             columns = replace(columns, vector="vector", text=None, dimensions=1)

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearkin.cli.app import run
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, write_kept
 from nearkin.corpus.batches import document_limit
 from nearkin.engine.local.run import LocalRun
@@ -267,6 +268,22 @@ def test_documents_larger_than_a_share_of_the_memory_are_rejected(name: str, tmp
     assert [text for _, text in texts] == ([] if name == "a.txt" else ["small"])
     assert [entry.row for entry in rejected] == [0]
     assert "longer than 16,777,216 " in rejected[0].reason
+
+
+@pytest.mark.parametrize("command", ["sketch", "index build", "index add"])
+def test_commands_without_a_bound_of_memory_have_one_for_reading(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pa.table({"text": ["a small document", "x" * 40_000]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    store = f"sqlite:///{tmp_path}/kin.db"
+    if command == "index add":
+        pq.write_table(table.slice(0, 1), tmp_path / "first.parquet")
+        assert run(["index", "build", str(tmp_path / "first.parquet"), "--store", store]) == 0
+        capsys.readouterr()
+    target = ["--out", str(tmp_path / "out.arrow")] if command == "sketch" else ["--store", store]
+    assert run([*command.split(), str(tmp_path / "a.parquet"), *target, "--memory", "1MB", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rejected"] == 1
 
 
 @pytest.mark.parametrize("opener", [pa.ipc.new_file, pa.ipc.new_stream])
