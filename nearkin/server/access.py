@@ -190,7 +190,7 @@ def require_every_scope(who: Principal) -> None:
         ProblemError: If the token sees some scopes only.
     """
     if not who.sees_every_scope:
-        raise ProblemError("forbidden", "this is about all scopes together; it needs a token with the scope *")
+        raise ProblemError("forbidden", "this request concerns all scopes; it needs a token with the scope *")
 
 
 def named(name: str, what: str) -> str:
