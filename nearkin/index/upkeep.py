@@ -57,9 +57,11 @@ def check(index: Index, most: int = 100) -> Checked:
         index: To look through.
         most: Problems to list.
     """
-    records, postings, problems = 0, 0, list[Problem]()
+    records, leaders, postings, problems = 0, 0, 0, list[Problem]()
+    before = index.store.counts()
     for scope, entries in batches(index.store.scan()):
         records += len(entries)
+        leaders += sum(entry.is_leader for entry in entries)
         problems += _of_clusters(index, scope, entries)
         posted = [entry for entry in entries if entry.posted]
         if posted:
@@ -67,6 +69,10 @@ def check(index: Index, most: int = 100) -> Checked:
             postings += keys.size
             problems += _of_buckets(index, posted, keys)
     counts = index.store.counts()
+    if all(counts[name] == before[name] for name in ("records", "leaders", "postings")):
+        # else something writes, and what was counted is of several moments
+        problems += _miscounted("documents", records, counts["records"])
+        problems += _miscounted("representatives", leaders, counts["leaders"])
     stray = max(0, counts["postings"] - postings + sum(problem.what == "not in a bucket" for problem in problems))
     return Checked(records, postings, stray, tuple(problems[:most]), len(problems))
 
@@ -81,9 +87,13 @@ def check_quickly(store: Store, most: int = 100) -> Checked:
         records += len(entries)
         problems += _resolved(store, scope, entries)[0]
     counts = store.counts()
-    if records != counts["records"]:
-        problems.append(Problem(f"{records:,} documents are there, {counts['records']:,} are counted", "", ""))
+    problems += _miscounted("documents", records, counts["records"])
     return Checked(records, counts["postings"], 0, tuple(problems[:most]), len(problems))
+
+
+def _miscounted(what: str, there: int, counted: int) -> list[Problem]:
+    """Returns the problem that the store keeps a wrong count, if it does."""
+    return [] if there == counted else [Problem(f"{there:,} {what} are there, {counted:,} are counted", "", "")]
 
 
 def _resolved(store: Store, scope: str, entries: list[Entry]) -> tuple[list[Problem], list[tuple[Entry, Entry]]]:

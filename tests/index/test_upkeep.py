@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -347,3 +349,20 @@ def test_a_rebuild_needs_texts(tmp_path: Path, request: pytest.FixtureRequest) -
     assert command(["index", "rebuild", url, f"sqlite:///{tmp_path}/next.db", "--shingle", "words:2"]) == 2
     with nk.Index.open(url) as index, pytest.raises(UsageError, match="was not kept"):
         index.explain("a", *([entry.id for entry in index.store.scan()] * 2))
+
+
+def test_wrong_counts_are_found(tmp_path: Path) -> None:
+    """A process of an older version that was not stopped leaves them."""
+    path = tmp_path / "kin.db"
+    with nk.Index.open(f"sqlite:///{path}", threshold=0.7) as index:
+        index.upsert_many("a", corpus(20), [f"d{i}" for i in range(20)])
+        assert check(index).sound
+    with closing(sqlite3.connect(path)) as db, db:
+        assert db.execute("UPDATE meta SET value = value + 3 WHERE name IN ('records', 'leaders')").rowcount == 2
+    with nk.Index.open(f"sqlite:///{path}") as index:
+        found = check(index)
+        assert not found.sound
+        assert [problem.what for problem in found.problems] == [
+            "20 documents are there, 23 are counted",
+            f"{index.store.counts()['leaders'] - 3} representatives are there, {index.store.counts()['leaders']} are counted",
+        ]
