@@ -1,7 +1,9 @@
 """What an index reads and writes at once stays bounded, however many documents it has: entries and bytes are counted."""
 
 import itertools
+import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,16 @@ import numpy as np
 import pytest
 
 import nearkin as nk
+from nearkin.errors import StoreError
 from nearkin.index.entry import TOUCHED, Changes, Entry, Written
 from nearkin.index.move import COPYING, OPEN, Move
+from nearkin.index.opening import FORMAT
 from nearkin.index.stores import memory, postgres, redis, sqlite
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.upkeep import check
 from nearkin.measures.base import stored_of
 from tests.index.conftest import Clock, Opener, corpus, empty_store, near, words
-from tests.services import wait_until
+from tests.services import redis_server, wait_until
 
 SQL = ("sqlite", "postgres")
 
@@ -538,8 +542,14 @@ def downgraded_redis(store: Any) -> None:
     for key in list(client.scan_iter(prefix + b"n:*")):
         client.sadd(prefix + b"m:" + key[len(prefix) + 2 :], *(b"%d" % int(ref) for ref in client.zrange(key, 0, -1)))
         client.delete(key)
-    for key in [*client.scan_iter(prefix + b"s:*"), *(prefix + name for name in (b"scopes", b"seen", b"posted", b"layout"))]:
+    for key in [
+        *client.scan_iter(prefix + b"s:*"),
+        *(prefix + name for name in (b"scopes", b"seen", b"posted", b"layout", b"move")),
+    ]:
         client.delete(key)
+    client.rename(prefix + b"made", prefix + b"header")
+    if client.exists(prefix + b"place"):
+        client.rename(prefix + b"place", prefix + b"move")
 
 
 def downgrade(store: Any) -> None:
@@ -580,3 +590,75 @@ def test_an_index_of_the_older_layout_is_brought_over(old_url: Any, clock: Clock
         assert index.remove("a", "base")
         assert check(index).sound
         assert index.store.counts()["records"] == len(before) - 1
+
+
+class FirstVersion:
+    """A process of the first version that has an index in Redis open: what it reads, and how a step of it begins."""
+
+    STEP = "if (redis.call('HGET', KEYS[1], 'epoch') or '0') ~= ARGV[1] then return 'moved' end redis.call('SET', KEYS[2], 'x')"
+
+    def __init__(self, store: Any) -> None:
+        self._client = store._client
+        self._key = store._key
+
+    def format(self) -> Any:
+        return json.loads(self._client.get(self._key("header")))["format"]
+
+    def move(self) -> tuple[int, str, list[str]]:
+        epoch, phase, urls = self._client.hmget(self._key("move"), "epoch", "phase", "urls")
+        return int(epoch or 0), (phase or b"open").decode(), json.loads(urls or b"[]")
+
+    def write(self, epoch: int) -> Any:
+        return self._client.eval(self.STEP, 2, self._key("move"), self._key("written"), epoch)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_redis_stops_processes_of_the_first_version(request: pytest.FixtureRequest, tmp_path: Path, moved: bool) -> None:
+    url = str(empty_store("redis", request, tmp_path))
+    with nk.Index.open(url, threshold=0.7) as index:
+        index.upsert_many("a", corpus(20))
+        if moved:
+            index.store.redirect(Move(3, COPYING, ("redis://elsewhere/0",)))
+            index.store.redirect(Move(4, OPEN))
+        downgrade(index.store)
+        first = FirstVersion(index.store)
+        epoch = first.move()[0]
+        assert (first.format(), epoch) == (FORMAT, 4 if moved else 0)
+        assert first.write(epoch) is None
+        with nk.Index.open(url) as again:
+            assert first.write(epoch) == b"moved"
+            assert first.format() != FORMAT
+            place = f"{url}%3Astopped"
+            assert first.move()[1:] == ("moved", [place])
+            assert FirstVersion(redis.RedisStore(place, 10, 10)).format() != FORMAT
+            assert again.store.news().move.epoch == epoch
+            assert again.upsert_many("a", corpus(20))[0].kind == "exact"
+            assert check(again).sound
+
+
+def test_a_new_index_in_redis_is_not_opened_by_the_first_version(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    with nk.Index.open(str(empty_store("redis", request, tmp_path))) as index:
+        assert FirstVersion(index.store).format() != FORMAT
+
+
+def test_a_full_redis_still_deletes(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Deletions make room, by hand and in a sweep, in portions."""
+    clock = Clock()
+    clock.now = time.time()
+    with (
+        redis_server(tmp_path, "--appendonly", "no", "--maxmemory-policy", "noeviction") as port,
+        nk.Index.open(f"redis://127.0.0.1:{port}/0", threshold=0.7, record_ttl=600.0, clock=clock) as index,
+    ):
+        index.upsert_many("a", corpus(200), [f"d{number}" for number in range(200)])
+        clock.now -= 1000.0
+        index.upsert_many("b", corpus(200), [f"d{number}" for number in range(200)])
+        clock.now += 1000.0
+        client = index.store._client  # type: ignore[attr-defined]
+        client.config_set("maxmemory", 1)
+        with pytest.raises(StoreError, match="used memory"):
+            index.upsert("a", " ".join(words(np.random.default_rng(5))))
+        assert all(index.remove("a", f"d{number}") for number in range(50))
+        assert index.sweep(10.0)["records"] == 200
+        client.config_set("maxmemory", 0)
+        assert check(index).sound
+        assert index.store.counts()["records"] == 150

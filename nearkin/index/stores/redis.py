@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 import numpy as np
 
@@ -41,8 +41,12 @@ RETRIES = 3
 """The number of times that a command is sent again after its connection was lost."""
 NOTE_SECONDS = 3600
 """Seconds for which the store remembers the last step of a writer, so that one that is sent twice is done once."""
-LAYOUT = 2
-"""The layout of the keys. 2 has sorted sets of members, and of documents by scope and time. Older ones are converted."""
+LAYOUT = 3
+"""The layout of the keys. 2 has sorted sets of members, and of documents by scope and time. 3 keeps the header and the place of
+the index under names that the first version does not know, and tells that version to stop. Older ones are converted."""
+SORTED_SETS = 2
+STOPPED = 1 << 62
+"""The epoch that the first version finds: it refuses the steps of all its processes."""
 CONVERTING, WAIT = 60, 0.05
 """Seconds after which the conversion of a process that died is taken over, and between two looks at one that is under way."""
 COMMON = """
@@ -96,6 +100,7 @@ local key, seen, member, most = ARGV[1] .. ARGV[2], ARGV[3], ARGV[4], tonumber(A
 local rank = 0
 if member ~= '' then
   local mark = member .. '!'
+  redis.call('ZREM', key, mark)
   redis.call('ZADD', key, seen, mark)
   rank = redis.call('ZRANK', key, mark)
   redis.call('ZREM', key, mark)
@@ -103,6 +108,20 @@ end
 return redis.call('ZRANGE', key, rank, rank + most - 1, 'WITHSCORES')
 """
 """Documents behind a time and a number, in the order of both; a mark that is set for a moment says where that is."""
+STOP_FIRST_VERSION = """
+local P, urls, header, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+if redis.call('HGET', P .. 'move', 'epoch') == epoch then return end
+local move = redis.call('HGETALL', P .. 'move')
+for at = 1, #move, 2 do redis.call('HSET', P .. 'place', move[at], move[at + 1]) end
+redis.call('DEL', P .. 'move')
+redis.call('HSET', P .. 'move', 'epoch', epoch, 'phase', 'moved', 'urls', urls)
+if redis.call('EXISTS', P .. 'header') == 1 then redis.call('RENAME', P .. 'header', P .. 'made') end
+redis.call('SET', P .. 'header', header)
+redis.call('SET', P .. 'stopped:header', header)
+"""
+"""Processes of the first version find that the index has moved to the prefix `…:stopped`, whether they have it open or are
+started later. What is there has a format that they do not know, which they report. Their steps would leave out what this layout
+keeps."""
 CONVERT = (
     COMMON
     + KEEPING
@@ -161,7 +180,7 @@ end
 local i = 7
 while ARGV[i] ~= 'W' do
   local op, field = ARGV[i], ARGV[i + 1]
-  if op == 'F' and (redis.call('HGET', P .. 'move', 'epoch') or '0') ~= field then return 'moved' end
+  if op == 'F' and (redis.call('HGET', P .. 'place', 'epoch') or '0') ~= field then return 'moved' end
   local held = redis.call('HGET', P .. 'i:' .. string.sub(field, 1, 2), field)
   if op == 'A' and held then return 'there already' end
   if op == 'R' and (not held or string.sub(held, 1, 8) ~= ARGV[i + 2]) then return 'not there any more' end
@@ -190,18 +209,19 @@ while i <= #ARGV do
     redis.call('HDEL', P .. 'e:' .. a, b)
   elseif op == 'I' then redis.call('HSET', P .. 'i:' .. string.sub(a, 1, 2), a, b)
   elseif op == 'i' then redis.call('HDEL', P .. 'i:' .. string.sub(a, 1, 2), a)
+  elseif op == 'D' then redis.call('DEL', note)
   elseif op == 'M' then redis.call('ZADD', P .. 'n:' .. a, tonumber(b), b)
   elseif op == 'm' then redis.call('ZREM', P .. 'n:' .. a, b)
   elseif op == 'G' then
     local kept = tonumber(b)
-    local phase = redis.call('HGET', P .. 'move', 'phase')
+    local phase = redis.call('HGET', P .. 'place', 'phase')
     local over = redis.call('RPUSH', P .. 'log', a) - kept
     if over >= tonumber(c) and phase ~= 'copying' and phase ~= 'closing' then
       over = math.min(over, 2 * tonumber(c))
       redis.call('LTRIM', P .. 'log', over, -1)
       redis.call('INCRBY', P .. 'log-dropped', over)
     end
-  elseif op == 'V' then redis.call('HINCRBY', P .. 'move', 'generation', 1)
+  elseif op == 'V' then redis.call('HINCRBY', P .. 'place', 'generation', 1)
   elseif op == 'C' then redis.call('HINCRBY', P .. 'counts', a, b)
   elseif op == 'P' or op == 'p' then
     local ref, delta = string.sub(b, 4, 8), 0
@@ -231,6 +251,14 @@ redis.call('SET', note, step, 'EX', ARGV[6])
 return ''
 """
 )
+TAKE_TURN = """
+local held = redis.call('GET', ARGV[1])
+if held and held ~= ARGV[2] then return 0 end
+redis.call('DEL', ARGV[1])
+redis.call('SET', ARGV[1], ARGV[2], 'PX', ARGV[3])
+return 1
+"""
+"""The deletion comes first because a sweep makes room: a script that begins with one is done although the memory is full."""
 LINES = """
 local dropped = tonumber(redis.call('GET', ARGV[1] .. 'log-dropped') or '0')
 local start = math.max(tonumber(ARGV[2]), dropped)
@@ -240,9 +268,9 @@ return lines
 """
 """Lines of the log by their number since the index was made; the first value is the number of the first line."""
 REDIRECT = """
-if redis.call('HGET', ARGV[1] .. 'move', 'writer') == ARGV[5] then return 1 end
-if tonumber(redis.call('HGET', ARGV[1] .. 'move', 'epoch') or '0') >= tonumber(ARGV[2]) then return 0 end
-redis.call('HSET', ARGV[1] .. 'move', 'epoch', ARGV[2], 'phase', ARGV[3], 'urls', ARGV[4], 'writer', ARGV[5])
+if redis.call('HGET', ARGV[1] .. 'place', 'writer') == ARGV[5] then return 1 end
+if tonumber(redis.call('HGET', ARGV[1] .. 'place', 'epoch') or '0') >= tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', ARGV[1] .. 'place', 'epoch', ARGV[2], 'phase', ARGV[3], 'urls', ARGV[4], 'writer', ARGV[5])
 return 1
 """
 
@@ -269,6 +297,7 @@ class RedisStore:
             raise UsageError(f"{_shown(url)} has the unknown option {unknown[0]!r}; there is prefix")
         self._prefix = f"{options.get('prefix', ['nearkin'])[0]}:".encode()
         self._url, self._most = _shown(url), most
+        self._stopped_url = _with_prefix(url, self._key("stopped").decode())
         self._errors = redis.exceptions.RedisError
         self._lost = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
         self._writers: deque[bytes] = deque()
@@ -299,6 +328,7 @@ class RedisStore:
             self._redirect = self._client.register_script(REDIRECT)
             self._heads_script = self._client.register_script(HEADS)
             self._due_script = self._client.register_script(DUE)
+            self._turn_script = self._client.register_script(TAKE_TURN)
             self._lines_script = self._client.register_script(LINES)
             self._convert()
 
@@ -320,16 +350,22 @@ class RedisStore:
     def _convert(self) -> None:
         """Brings an index of an older layout to this one, once, a portion at a time; other processes that open it wait."""
         layout = self._key("layout")
-        while (held := self._client.get(layout)) is None:
+        while (held := int(self._client.get(layout) or 0)) < LAYOUT:
             if self._client.set(self._key("converting"), b"1", nx=True, ex=CONVERTING):
-                if self._client.exists(self._key("header")):
+                # first, so that what is converted stays as it is
+                self._stop_first_version()
+                if held < SORTED_SETS and self._client.exists(self._key("made")):
                     self._convert_all()
                 self._client.set(layout, LAYOUT)
                 self._client.delete(self._key("converting"))
             else:
                 time.sleep(WAIT)
-        if int(held) > LAYOUT:
-            raise IncompatibleError(f"{self._url} has layout {int(held)}, this nearkin knows {LAYOUT}: upgrade nearkin")
+        if held > LAYOUT:
+            raise IncompatibleError(f"{self._url} has layout {held}, this nearkin knows {LAYOUT}: upgrade nearkin")
+
+    def _stop_first_version(self) -> None:
+        stop = self._client.register_script(STOP_FIRST_VERSION)
+        stop(args=[self._prefix, json.dumps([self._stopped_url]), json.dumps({"format": f"of Redis layout {LAYOUT}"}), STOPPED])
 
     def _convert_all(self) -> None:
         convert = self._client.register_script(CONVERT)
@@ -359,8 +395,8 @@ class RedisStore:
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._failing():
-            self._client.set(self._key("header"), json.dumps(header, sort_keys=True), nx=True)
-            found: Any = self._client.get(self._key("header"))
+            self._client.set(self._key("made"), json.dumps(header, sort_keys=True), nx=True)
+            found: Any = self._client.get(self._key("made"))
         header_there: dict[str, Any] = json.loads(found)
         return header_there
 
@@ -374,7 +410,7 @@ class RedisStore:
 
     def news(self) -> News:
         with self._failing():
-            epoch, phase, urls, generation = self._client.hmget(self._key("move"), "epoch", "phase", "urls", "generation")
+            epoch, phase, urls, generation = self._client.hmget(self._key("place"), "epoch", "phase", "urls", "generation")
         move = Move() if epoch is None else Move(int(epoch), phase.decode(), tuple(json.loads(urls)))
         return News(move, int(generation or 0))
 
@@ -487,6 +523,9 @@ class RedisStore:
     def _steps(self, changes: Changes, numbers: list[int], before: list[Entry | None]) -> Iterator[bytes | int]:
         """Four arguments a step."""
         counted = {"records": len(changes.new) - len(changes.dropped), "leaders": 0}
+        if not (changes.new or changes.entering) and (changes.dropped or changes.unposted or changes.leaving):
+            # a script that begins with a deletion is done although the server's memory is full: it makes room
+            yield from (b"D", b"", b"", b"")
         for entry, keys in (*changes.dropped, *changes.unposted):
             if keys is not None:
                 yield from (b"p", keys.astype("<u8").tobytes(), WORD.pack(entry.word), b"")
@@ -617,14 +656,9 @@ class RedisStore:
         return None
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
-        key, milliseconds = self._key(f"turn:{work}"), max(1, round(seconds * 1000))
+        milliseconds = max(1, round(seconds * 1000))
         with self._failing():
-            if self._client.set(key, holder.encode(), nx=True, px=milliseconds):
-                return True
-            if self._client.get(key) != holder.encode():
-                return False
-            self._client.pexpire(key, milliseconds)
-        return True
+            return bool(self._turn_script(args=[self._key(f"turn:{work}"), holder, milliseconds]))
 
     def log_end(self) -> int:
         with self._failing():
@@ -681,6 +715,19 @@ def _literal(prefix: bytes) -> bytes:
 
 def _place(ref: int) -> tuple[bytes, bytes]:
     return b"%d" % (ref // ENTRIES), b"%d" % (ref % ENTRIES)
+
+
+def _with_prefix(url: str, prefix: str) -> str:
+    """Returns the URL with another prefix, and without a password, as it may be written down for other processes.
+
+    Examples:
+        >>> _with_prefix("redis://me:secret@db:6379/0?prefix=kin", "other")
+        'redis://me@db:6379/0?prefix=other'
+    """
+    parts = urlsplit(url)
+    userinfo, _, host = parts.netloc.rpartition("@")
+    user = userinfo.partition(":")[0]
+    return urlunsplit(parts._replace(netloc=f"{user}@{host}" if user else host, query=urlencode({"prefix": prefix})))
 
 
 def _shown(url: str) -> str:
