@@ -27,6 +27,7 @@ from nearkin.corpus import (
 )
 from nearkin.corpus.discovery import Selection
 from nearkin.corpus.files import FileStatus
+from nearkin.corpus.names import has_hidden_password, without_password
 from nearkin.corpus.signatures import SignatureWriter, is_signature_file
 from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering
@@ -160,7 +161,13 @@ class Saved:
 
     def corpus(self, on_error: str) -> FileCorpus:
         """The inputs it was made from, unchanged, or an error."""
-        corpus = FileCorpus.open([entry["path"] for entry in self.record["inputs"]], on_error=on_error)
+        paths = [entry["path"] for entry in self.record["inputs"]]
+        if (hidden := next(filter(has_hidden_password, paths), None)) is not None:
+            raise UsageError(
+                f"{self.folder} cannot be used again: its input {hidden} was given with a password, which is not recorded; "
+                "copy the inputs, or configure the credentials of the storage, and run nearkin dedup again"
+            )
+        corpus = FileCorpus.open(paths, on_error=on_error)
         if change := first_change(self.record["inputs"], corpus):
             raise UsageError(f"{self.folder} cannot be an input: {change}; run nearkin dedup on the inputs themselves")
         return corpus
@@ -190,7 +197,9 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
         wanted = Wanted(run, result, job.quoted)
         staging = work.path / RESULT
         _write_outputs(job, corpus, run, result, wanted, staging)
-        data = collect(run, result, wanted, count_reasons(staging / REJECTED), ", ".join(job.inputs), memory.peak)
+        data = collect(
+            run, result, wanted, count_reasons(staging / REJECTED), ", ".join(map(without_password, job.inputs)), memory.peak
+        )
         # what the report itself took counts too
         data = replace(data, peak_memory=memory.peak)
         summary = summary_of(job, work.manifest["inputs"], work.manifest["stages"], data, corpus)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from nearkin.corpus import Columns, FileCorpus, describe
 from nearkin.corpus.discovery import Selection
-from nearkin.corpus.names import shown_path
+from nearkin.corpus.names import shown_path, without_password
 from nearkin.engine.local.frequencies import Counting
 from nearkin.engine.memory import PeakMemory
 from nearkin.engine.progress import Progress, Silent
@@ -325,7 +325,7 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
         run.to_clusters()
         _write(job, run, staging / RESULT)
         corpus.require_all_unchanged()
-        data = collect_distributed(run, ", ".join(job.inputs), memory.peak, job.quoted)
+        data = collect_distributed(run, ", ".join(map(without_password, job.inputs)), memory.peak, job.quoted)
         summary = {**summary_of(job, inputs, run.stages, data, corpus), "engine": "spark", "master": spark.sparkContext.master}
         publish(job, claim, uuid4().hex, identity, summary, data, job.overwrite)
     return summary

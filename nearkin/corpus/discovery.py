@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from nearkin.corpus.files import InputFile
-from nearkin.corpus.names import distinct_names, safe_name, shown_path
+from nearkin.corpus.names import distinct_names, safe_name, shown_path, without_password
 from nearkin.corpus.remote import driver_errors, filesystem_of, list_error
 from nearkin.errors import UsageError
 from nearkin.runtime.outputs import LOCK, MARKER
@@ -71,11 +71,12 @@ def find_files(inputs: Sequence[str], selection: Selection | None = None) -> Fou
     paths = sorted({path for given in inputs for path in search.expand(os.fspath(given))}, key=os.fsencode)
     if not paths:
         raise UsageError("no inputs given")
-    names = [safe_name(path) for path in _relative(paths)]
+    shown = [without_password(path) for path in paths]
+    names = [safe_name(path) for path in _relative(shown)]
     files = map(InputFile, paths, distinct_names(names))
     return FoundFiles(
         tuple(sorted(files, key=lambda file: file.name.encode())),
-        tuple(sorted({entry for entry in search.skipped if entry.path not in set(paths)})),
+        tuple(sorted({entry for entry in search.skipped if entry.path not in set(shown)})),
     )
 
 
@@ -137,7 +138,7 @@ class _Search:
 
     def skip(self, path: str, reason: str) -> None:
         """Notes that something is not read."""
-        self.skipped.append(Skipped(shown_path(path), reason))
+        self.skipped.append(Skipped(without_password(shown_path(path)), reason))
 
     def _expand_local(self, given: str) -> list[str]:
         path = normal_path(given)

@@ -6,7 +6,7 @@ from typing import Any
 
 from nearkin.corpus.corpora import FileCorpus
 from nearkin.corpus.files import InputFile
-from nearkin.corpus.names import shown_path
+from nearkin.corpus.names import shown_path, without_password
 from nearkin.errors import RunError
 
 BLOCK = 4 << 20
@@ -31,7 +31,9 @@ def _entry(corpus: FileCorpus, number: int) -> dict[str, Any]:
     except OSError as error:
         raise RunError(f"cannot read {shown_path(file.path)}: {error.strerror or error}; fix it or leave it out") from error
     corpus.require_unchanged(number)
-    return {"path": file.path, "name": file.name, "size": status.size, "modified": status.modified, "sha256": digest}
+    # a password is not recorded: a resumed run is given its inputs again, and compares their content
+    path = without_password(file.path)
+    return {"path": path, "name": file.name, "size": status.size, "modified": status.modified, "sha256": digest}
 
 
 def _digest(file: InputFile) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from nearkin.errors import RunError
+from nearkin.redaction import HIDDEN, redact
 
 COMPRESSION_SUFFIXES = frozenset({".gz", ".zst", ".bz2", ".lz4"})
 
@@ -18,6 +19,32 @@ def shown_path(path: str) -> str:
         'caf\\xe9.txt'
     """
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def without_password(path: str) -> str:
+    """Returns a URL without its password and without secrets among its parameters; another path as it is.
+
+    Unlike in messages, a path is not searched for what only looks like a password: its file must be found again by it.
+
+    Examples:
+        >>> without_password("https://user:pw@example.org/a:b@c?token=d"), without_password("s3://bucket/token=1/a:b@c")
+        ('https://user:***@example.org/a:b@c?token=***', 's3://bucket/token=1/a:b@c')
+    """
+    scheme, mark, rest = path.partition("://")
+    if not mark:
+        return path
+    authority, slash, place = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    name, colon, _ = user.partition(":")
+    if colon:
+        user = f"{name}:{HIDDEN}"
+    place, question, parameters = place.partition("?")
+    return f"{scheme}://{user}{at}{host}{slash}{place}{question}{redact(parameters)}"
+
+
+def has_hidden_password(path: str) -> bool:
+    """Returns whether `without_password` removed a password or secret of a URL."""
+    return "://" in path and HIDDEN in path
 
 
 def safe_name(path: str) -> str:

@@ -114,6 +114,37 @@ def test_copies_of_a_local_file_and_a_url_stay_inside_the_output(tmp_path: Path)
     assert kept_texts(tmp_path / "out") == [words(1), words(2)]
 
 
+def test_the_password_of_an_input_is_not_written_down(tmp_path: Path) -> None:
+    """Not into the result, the work folder, names or ids. The run can be resumed, but not be an input: an error says why."""
+    url = "memory://user:hunter2@bucket/data/b.jsonl"
+    with fsspec.open(url, "w") as file:
+        file.write(lines(2) * 2 + "broken")
+    with fsspec.open("memory://user:hunter2@bucket/data/_hidden.jsonl", "w") as file:
+        file.write(lines(2))
+    (tmp_path / "a.jsonl").write_text(lines(1))
+    inputs = [str(tmp_path / "a.jsonl"), "memory://user:hunter2@bucket/data"]
+    out = tmp_path / "out"
+
+    def everything() -> bytes:
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        return b"".join(str(path).encode() + path.read_bytes() for path in files)
+
+    def interrupt() -> None:
+        assert b"user:***@bucket" in everything()
+        assert b"hunter2" not in everything()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dedup(inputs, out, At("collapse", interrupt), save_signatures=True)
+    summary = dedup(inputs, out, resume=True, save_signatures=True)
+    assert "memory://user:***@bucket/data/b.jsonl" in [entry["path"] for entry in summary["inputs"]]
+    assert "hunter2" not in json.dumps(summary)
+    assert b"hunter2" not in everything()
+    assert dedup(inputs, out, resume=True, save_signatures=True)["counts"] == summary["counts"]
+    with pytest.raises(UsageError, match="was given with a password, which is not recorded"):
+        dedup([str(out)], tmp_path / "again")
+
+
 def test_names_of_urls_do_not_lead_out_of_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ["/jail/../../up.jsonl", "/jail/__/__/up.jsonl", "/jail/x//y.jsonl", "/jail/x/y.jsonl"]
     monkeypatch.setattr(MemoryFileSystem, "isdir", lambda *_: True)
