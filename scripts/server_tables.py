@@ -143,7 +143,7 @@ BOUNDS = (
     Bound("members of the objects of JSON", MOST_MEMBERS, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
     Bound("nested brackets of JSON", MOST_DEPTH, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
     Bound(
-        "bytes of bodies, unfinished parts of streams and waiting documents",
+        "bytes of bodies, unfinished parts of streams, waiting documents and answers with texts",
         "max_inflight",
         True,
         "429, 503; a stream waits",

@@ -1,18 +1,21 @@
 """Routes of a scope: documents, queries, clusters."""
 
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.routing import APIRoute
 
 from nearkin.index.entry import Outcome
+from nearkin.index.index import Index
 from nearkin.server import models as m
 from nearkin.server.access import Allowed, DocumentId, Reader, ScopeName, StreamWriter, Writer, named, source_of
 from nearkin.server.guard import STREAMS
 from nearkin.server.parsing import JSON, described, media_type, parsed
 from nearkin.server.problems import ProblemError
 from nearkin.server.service import Service
+from nearkin.server.shares import CALLER, Holding
 from nearkin.server.streams import answer_stream
 
 PAGE = 100
@@ -94,22 +97,43 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     return m.Matches(matches=[m.Found.of(match) for match in await service.query(scope, asked.document, top)])
 
 
-@router.get("/documents/{id:path}", summary="A document")
+def held_answer(request: Request, service: Service, body: bytes) -> Response:
+    """Returns JSON as an answer whose bytes are counted for the caller until they were sent: a client may read them late.
+
+    Raises:
+        ProblemError: If the caller, or all callers together, have too many bytes in memory.
+    """
+    held = Holding(service.memory, CALLER.get())
+    holdings: ExitStack = request.state.holdings
+    holdings.callback(held.shrink)
+    held.add(len(body))
+    return Response(body, media_type=JSON)
+
+
+@router.get("/documents/{id:path}", response_model=m.StoredDocument, summary="A document")
 async def get(
     request: Request,
     scope: ScopeName,
     id: DocumentId,
     who: Reader,
     include: Annotated[str | None, Query(pattern="^signature$", description="signature, for admins.")] = None,
-) -> m.StoredDocument:
+) -> Response:
     """As it is kept."""
     service = service_of(request)
     if include is not None and not who.may("admin"):
         raise ProblemError("forbidden", "signatures are for admins")
-    entry = await service.run(service.index.get, scope, named(id, "id"))
-    if entry is None:
+    found = await service.run(_stored_document, service.index, scope, named(id, "id"), signature=include is not None)
+    if found is None:
         raise ProblemError("not-found", "this scope has no such document")
-    return m.StoredDocument.of(entry, include is not None)
+    return held_answer(request, service, found)
+
+
+def _stored_document(index: Index, scope: str, id: str, *, signature: bool) -> bytes | None:
+    """Returns a document as JSON, which takes time to write for a long text; None if there is no such document."""
+    import orjson
+
+    entry = index.get(scope, id)
+    return None if entry is None else orjson.dumps(m.StoredDocument.of(entry, signature).model_dump())
 
 
 @router.delete("/documents/{id:path}", status_code=204, summary="Erase a document")

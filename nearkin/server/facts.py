@@ -13,9 +13,9 @@ from nearkin.plan.tune import tune as find_points
 from nearkin.release import VERSION
 from nearkin.server import models as m
 from nearkin.server.access import Admin, Reader, Scraper, require_scope
-from nearkin.server.documents import service_of
+from nearkin.server.documents import held_answer, service_of
 from nearkin.server.observe import Exposition
-from nearkin.server.parsing import JSON, described, parsed
+from nearkin.server.parsing import described, parsed
 from nearkin.server.problems import ProblemError
 from nearkin.server.service import Service
 from nearkin.server.shadow import Shadow
@@ -34,7 +34,7 @@ async def explain(request: Request, who: Reader) -> Response:
     service = service_of(request)
     asked = await parsed(request, m.Explain)
     require_scope(who, asked.scope)
-    return Response(await service.look_over(explained, service.index, asked), media_type=JSON)
+    return held_answer(request, service, await service.look_over(explained, service.index, asked))
 
 
 def explained(index: Index, asked: m.Explain) -> bytes:

@@ -30,6 +30,8 @@ HEADERS = (
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 API_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 NO_STORE = (b"cache-control", b"no-store")
+PART = 1 << 16
+"""Bytes of an answer that are sent at once."""
 GONE = 499
 """Status in logs and counts of a request whose client went before it was whole."""
 API = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
@@ -187,6 +189,16 @@ class _Answer:
             self.status, self.started = message["status"], True
             there = {name for name, _ in message["headers"]}
             message = {**message, "headers": [*message["headers"], *(h for h in self._headers if h[0] not in there)]}
+        body: bytes = message.get("body", b"")
+        if len(body) > PART:
+            # in parts, each of which waits until the client has read most of the one before
+            for start in range(0, len(body) - PART, PART):
+                part = {"type": message["type"], "body": body[start : start + PART], "more_body": True}
+                await self._send_in_time(part)
+            message = {**message, "body": body[start + PART :]}
+        await self._send_in_time(message)
+
+    async def _send_in_time(self, message: Message) -> None:
         if self._is_lost is not None and self._is_lost():
             return
         # whoever does not take a stream's answers is not waited for longer than one who does not send; others have a timeout

@@ -83,7 +83,9 @@ class ServerSettings(BaseSettings):
         "may hold. Programs of this machine may hold all of it on a server without tokens that only they can reach.",
     )
     max_inflight: int = Field(
-        320_000_000, ge=4 << 20, description="Bytes of bodies, unfinished batches of streams and waiting documents in memory."
+        320_000_000,
+        ge=4 << 20,
+        description="Bytes of bodies, unfinished batches of streams, waiting documents and answers with texts in memory.",
     )
     byte_rate: str = Field("100000000/second", description="Bytes of documents of one token, or one address without a token.")
     streams: int = Field(256, ge=1, description="Streams at once, beyond which they are answered with 503.")

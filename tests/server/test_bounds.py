@@ -201,6 +201,40 @@ def test_a_client_that_does_not_read_is_not_read_from(tmp_path: Path) -> None:
     run(test())
 
 
+def test_answers_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    """Documents and explanations hold texts: one token must not fill the memory with answers that it does not read."""
+
+    async def test() -> None:
+        async with running(tmp_path, "greedy", "other") as app:
+            text = "word " * 200_000
+            for id in ("one", "two"):
+                await app.post("greedy", "/v1/scopes/greedy/documents", json.dumps({"id": id, "text": text + id}).encode())
+            app.service.memory.part = 50 * MEGABYTE
+            unread = []
+            for path, method, body in (
+                ("/v1/scopes/greedy/documents/one", "GET", b""),
+                ("/v1/explain", "POST", json.dumps({"scope": "greedy", "a": "one", "b": "two"}).encode()),
+            ):
+                used = app.service.memory.used
+                exchange = app.request("greedy", path, method=method, length=len(body))
+                exchange.reads.clear()
+                exchange.send(body, more=False)
+                assert await exchange.status() == 200
+                assert app.service.memory.used > used + MEGABYTE // 2
+                assert len(exchange.body) == 0
+                unread.append(exchange)
+            app.service.memory.part = app.service.memory.used
+            refused = await app.post("greedy", "/v1/scopes/greedy/documents/one", b"", method="GET")
+            assert problem_of(refused) == (429, "rate-limited")
+            await upserts(app, "other")
+            for exchange in unread:
+                exchange.reads.set()
+                assert json.loads(await exchange.finish())
+            assert app.service.memory.used == 0
+
+    run(test())
+
+
 def test_a_client_that_never_reads_is_given_up(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, "greedy", spill=1 << 20, idle_timeout=0.5) as app:
