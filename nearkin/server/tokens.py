@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nearkin.errors import UsageError
+from nearkin.index.entry import require_public_name
 from nearkin.runtime.files import PRIVATE_FILE, make_folders, write_durably
 from nearkin.server.rates import parse_rate
 
@@ -150,6 +151,9 @@ class Tokens:
             raise UsageError(f"scopes {principal.scopes!r} are empty; * stands for every scope")
         if inner := [scope for scope in principal.scopes if EVERY in scope[:-1]]:
             raise UsageError(f"scope {inner[0]!r} has a * before its end, where it stands for nothing")
+        for scope in principal.scopes:
+            if scope != EVERY:
+                require_public_name(scope.removesuffix(EVERY), f"scope {scope!r}")
         if principal.expires is not None and not 0 < principal.expires - time.time() < MILLENNIUM:
             raise UsageError("a token ends at some time to come, in less than 1,000 years")
         if principal.rate is not None:

@@ -390,3 +390,11 @@ def test_rates_counted_elsewhere_let_nobody_in_uncounted(serve: Serve, tmp_path:
         told = [client.get("/v1/spec").status_code for _ in range(3)]
         assert told == [200, 200, 429]
     assert client.get("/v1/spec").json()["code"] == "store-unavailable"
+
+
+@pytest.mark.parametrize("scope", ["\x1fparts", "a\nb", "x" * 2_000, "team\x00*"])
+def test_a_token_cannot_name_scopes_that_no_request_may_name(tmp_path: Path, scope: str) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    with pytest.raises(UsageError, match="control characters"):
+        tokens.create(Principal("one", (scope,), ("read",)))
+    assert tokens.principals() == []
