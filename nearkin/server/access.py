@@ -54,7 +54,7 @@ class Gate:
         found = self.tokens.find(token.strip()) if kind.lower() == "bearer" else None
         if found is None:
             # 256 random bits are not guessed; this keeps whoever tries from being work, and never who has a valid token
-            if authorization is not None and (wait := await self.rates.take(self.failures, "failures", source)):
+            if authorization is not None and (wait := await self.rates.take(self.failures, "failures", network_of(source))):
                 raise ProblemError("rate-limited", "too many tokens were wrong", retry_after=wait)
             raise ProblemError("unauthenticated", "send Authorization: Bearer and a token made with nearkin token create")
         return found

@@ -1,5 +1,6 @@
 """Who may do what: tokens, scopes, rights, rates."""
 
+import asyncio
 import json
 import threading
 import time
@@ -12,8 +13,11 @@ from nearkin.errors import KeyRequiredError, UsageError
 from nearkin.keys import HashKey
 from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server import opening
+from nearkin.server.access import Gate
 from nearkin.server.app import create_app
 from nearkin.server.opening import Parts
+from nearkin.server.problems import ProblemError
+from nearkin.server.rates import Rates
 from nearkin.server.settings import ServerSettings
 from nearkin.server.tokens import Principal, Tokens
 from tests.server.conftest import Serve
@@ -301,6 +305,21 @@ def test_guessing_is_slowed_down(serve: Serve, tmp_path: Path) -> None:
     told = [client.get("/v1/spec", headers=bearer("nk_one_" + "A" * 43)).status_code for _ in range(5)]
     assert told == [401, 401, 401, 429, 429]
     assert client.get("/v1/spec", headers=bearer(made)).status_code == 200, "nobody locks others of the same address out"
+
+
+def test_guesses_from_one_ipv6_network_are_counted_together(tmp_path: Path) -> None:
+    """Whoever has one address of a /64 network has all 2^64 of them."""
+
+    async def codes() -> list[str]:
+        gate = Gate(Tokens(tmp_path / "tokens.json"), Rates("memory://"), "9/second", "3/hour", "9/second", anonymous=False)
+        found = []
+        for number in range(5):
+            with pytest.raises(ProblemError) as refused:
+                await gate.who("Bearer wrong", f"2001:db8:1:2::{number}")
+            found.append(refused.value.code)
+        return found
+
+    assert asyncio.run(codes()) == ["unauthenticated"] * 3 + ["rate-limited"] * 2
 
 
 def test_one_source_cannot_make_others_slow(serve: Serve) -> None:
