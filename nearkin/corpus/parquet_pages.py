@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from nearkin.corpus.values import as_bytes, stored_values
 
 HEADER = 512
+HEADER_WITH_LONG_VALUES = 16 << 10
+"""Bytes of a header whose statistics hold the smallest and the largest value, which writers leave out if they are longer."""
 LONGEST_HEADER = 1 << 20
 """Bytes of a header with its statistics, at most."""
 KIND, UNCOMPRESSED, COMPRESSED, CHECKSUM, DATA_HEADER, DICTIONARY_HEADER, DATA_HEADER_V2 = 1, 2, 3, 4, 5, 7, 8
@@ -100,7 +102,7 @@ def _page(fields: Fields, at: int, stored: int, unfolded: int) -> Page:
 
 
 def _header(source: Any, at: int) -> tuple[Fields, int]:
-    for size in (HEADER, LONGEST_HEADER):
+    for size in (HEADER, HEADER_WITH_LONG_VALUES, LONGEST_HEADER):
         reader = _CompactReader(source.read_at(size, at))
         try:
             return reader.fields_of_struct(), reader.at
