@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from rapidfuzz.distance import Indel
-
 from nearkin.report.visible import visible
 
 MAX_CHARACTERS = 4000
@@ -47,6 +45,9 @@ def diff_words(left: str, right: str) -> list[Span]:
         equal 'the cat ' 'the cat '
         replace 'sat' 'lay down'
     """
+    # imported here because it takes about 25 ms, and commands that show no difference do without it
+    from rapidfuzz.distance import Indel
+
     a, b = _WORD.findall(left[:MAX_CHARACTERS]), _WORD.findall(right[:MAX_CHARACTERS])
     keys_a, keys_b = [word.strip() for word in a], [word.strip() for word in b]
     numbers = {word: number for number, word in enumerate(dict.fromkeys([*keys_a, *keys_b]))}
