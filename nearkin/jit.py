@@ -193,6 +193,9 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
         self._unit = f"{Path(path).parent.name}.{function.__qualname__}"
+        # Numba names both in a warning about a function that it cannot cache
+        self._py_file = path
+        self._lineno = function.__code__.co_firstlineno
 
     def get_cache_path(self) -> str:
         return str(cache_folder())

@@ -461,7 +461,7 @@ def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Pa
         "stages": run.work.manifest["stages"],
         "metrics": FleetMetrics.of_stages(run.work.manifest["stages"]).to_dict(),
     }
-    with claimed(folder, "write") as claim, disk_errors(folder.parent):
+    with claimed(folder, "write", replaces=False) as claim, disk_errors(folder.parent):
         staging = claim.path / RESULT
         (staging / "kept").mkdir(parents=True)
         if isinstance(run.corpus, TableCorpus):
@@ -695,7 +695,7 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
 
     documents, rejected = 0, Counter[str]()
     progress.stage("sketch", None)
-    with claimed(job.out, "nearkin sketch") as claim, disk_errors(job.out.parent):
+    with claimed(job.out, "nearkin sketch", replaces=job.overwrite) as claim, disk_errors(job.out.parent):
         staged = claim.path / RESULT
         with SignatureWriter(staged, job.spec) as writer:
             for batch, sketches in ordered_map(sketch, corpus.batches(job.columns), job.workers):

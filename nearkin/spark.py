@@ -310,7 +310,7 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
         raise UsageError("a run over Spark is not resumed; start it again with --overwrite")
     # the work folder goes after a failure too: there is nothing in it that a run could go on from
     with (
-        claimed(job.out, "nearkin dedup --engine spark") as claim,
+        claimed(job.out, "nearkin dedup --engine spark", replaces=job.overwrite) as claim,
         _session(master, conf) as spark,
         PeakMemory() as memory,
         told(),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import nearkin
-from nearkin.jit import UntrustedFolderError, trusted_folder
+from nearkin.jit import UntrustedFolderError, _Locator, trusted_folder
 
 HASHES = "from nearkin.hashing.families import *; print(int(hash_values([b'near'], key_of('xxh3', 0))[0]))"
 SKETCH = "import nearkin as nk; print(nk.sketch(['one two three four'], nk.Spec(k=8)).tolist())"
@@ -229,3 +229,12 @@ def test_kernels_under_bounds_checking() -> None:
     line = [sys.executable, "-m", "pytest", "-q", "-x", "-k", left_out, *(str(folder / suite) for suite in suites)]
     ended = subprocess.run(line, env={**os.environ, "NUMBA_BOUNDSCHECK": "1"}, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout[-3000:]
+
+
+def test_a_locator_names_the_place_of_its_function() -> None:
+    """Numba reads it for the warning about a function that it cannot cache, for example with NUMBA_OPT=0."""
+
+    def function() -> None: ...
+
+    locator = _Locator(function, __file__)
+    assert (locator._py_file, locator._lineno) == (__file__, function.__code__.co_firstlineno)

@@ -611,3 +611,34 @@ def test_the_marker_of_a_result_that_the_library_writes_has_its_readers(readers:
     finally:
         os.umask(umask)
     assert (tmp_path / "out" / MARKER).stat().st_mode & 0o777 == readers.file_mode
+
+
+def test_a_run_that_can_be_resumed_is_not_deleted_by_another_command(docs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    claim = Claim.take(out, "test")
+    (claim.path / "manifest.json").write_text("{}")
+    claim.release()
+    before = everything_below(claim.path)
+    with pytest.raises(UsageError, match="holds a run that was killed"):
+        sketch(docs, out)
+    with pytest.raises(UsageError, match="holds a run that was killed"):
+        nk.dedup(pq.read_table(docs)).write(out)
+    assert everything_below(claim.path).keys() == before.keys()
+    sketch(docs, out, overwrite=True)
+    assert not claim.path.exists()
+
+
+@pytest.mark.parametrize("run", COMMANDS)
+def test_a_url_is_not_an_output(run: Any, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not taken for a folder named `s3:` either."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="this is a URL"):
+        run(docs, Path("s3://bucket/out"))
+    assert not (tmp_path / "s3:").exists()
+
+
+@pytest.mark.parametrize("name", ["n" * 250, "in/docs.parquet/out"])
+def test_an_output_path_that_cannot_be_made_is_wrong_usage(name: str, docs: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="choose another --out"):
+        dedup(docs, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]

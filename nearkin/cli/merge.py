@@ -27,7 +27,7 @@ def merge(
     from nearkin.runtime.outputs import RESULT, claimed
 
     require_file_output(out, overwrite, is_signature_file, "a signature file", files)
-    with claimed(out, "nearkin merge") as claim, disk_errors(out.parent):
+    with claimed(out, "nearkin merge", replaces=overwrite) as claim, disk_errors(out.parent):
         documents = merge_signatures(files, claim.path / RESULT)
         claim.publish_file(claim.path / RESULT)
     if json:

@@ -321,7 +321,7 @@ def synth(
     words = Vocabulary.of_text(vocabulary) if vocabulary is not None else Vocabulary.invented()
     plan, generator = Plan(settings), Generator(settings, words)
     try:
-        with claimed(folder, "nearkin synth") as claim:
+        with claimed(folder, "nearkin synth", replaces=False) as claim:
             staged = claim.path / RESULT
             (staged / "documents").mkdir(parents=True)
             bytes_written = _write_documents(staged / "documents", plan, generator, workers, advance or (lambda _: None))

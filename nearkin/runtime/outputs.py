@@ -6,6 +6,7 @@ folder that carries the marker and holds nothing else is ever replaced. Before t
 into the work folder; a process that finds it there, and nothing at OUT, moves it back.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -39,6 +40,10 @@ LOCK = ".nearkin-lock"
 GENERATOR = b'name="generator" content="nearkin"'
 """The mark in the head of every page of nearkin."""
 TEMPORARY = re.compile(r"^((?:.*/)?)\.([^/]+)\.\d+\.tmp$")
+REMOTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:$")
+"""The first part of a URL that was taken for a path."""
+UNUSABLE = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG)
+"""Errors of a path that cannot be an output whatever the state of the disk."""
 PREVIOUS = "previous"
 """The old result, inside the work folder, while the new one takes its place."""
 RESULT = "result"
@@ -59,9 +64,10 @@ def work_folder_of(out: Path) -> Path:
     """Returns the folder in which an output is made until it is complete.
 
     Raises:
-        UsageError: If the path of `out` is not UTF-8, or `out` is the root of the file system, or names the current folder or
-            one above it.
+        UsageError: If `out` is a URL or the root of the file system, or its path is not UTF-8.
     """
+    if len(out.parts) > 1 and REMOTE.match(out.parts[0]) and not Path(out.parts[0]).is_dir():
+        raise UsageError(f"{out} cannot be an output: outputs are local, and this is a URL; give a path with --out and copy it")
     place = _absolute(out)
     try:
         os.fspath(place).encode()
@@ -283,11 +289,11 @@ class Claim:
             command: The name of the command, for the error of another process that wants the folder.
 
         Raises:
-            UsageError: If another process holds the folder, or it is not the work folder of a run.
+            UsageError: If another process holds the folder, it is not the work folder of a run, or its path is not possible.
             RunError: If the folder cannot be made.
         """
         place, path = _absolute(out), work_folder_of(out)
-        with disk_errors(path.parent):
+        with disk_errors(path.parent), _path_errors(path):
             made = make_folders(path.parent)
             try:
                 handle = _lock(path, out)
@@ -395,9 +401,35 @@ class Claim:
 
 
 @contextmanager
-def claimed(out: Path, command: str) -> Iterator[Claim]:
-    """Holds the work folder of an output that is not resumed; it is cleared first, and deleted afterwards in any case."""
+def _path_errors(path: Path) -> Iterator[None]:
+    """Raises a path that can never be made as a UsageError: to resume or to free space does not help."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in UNUSABLE:
+            raise
+        raise UsageError(f"cannot make {path}: {error.strerror}; choose another --out") from error
+
+
+@contextmanager
+def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
+    """Holds the work folder of an output that is not resumed; it is cleared first, and deleted afterwards in any case.
+
+    Args:
+        out: The output folder or file.
+        command: The name of the command.
+        replaces: Whether a run that can still be resumed in the work folder is deleted.
+
+    Raises:
+        UsageError: If the folder holds such a run and it must not be deleted.
+    """
     claim = Claim.take(out, command)
+    if not replaces and (claim.path / "manifest.json").exists():
+        claim.release()
+        raise UsageError(
+            f"{claim.path} holds a run that was killed; finish it with its own command and --resume, or delete the folder, "
+            "or choose another output"
+        )
     try:
         with disk_errors(claim.path):
             claim.clear()
