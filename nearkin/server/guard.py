@@ -125,7 +125,8 @@ class Guard:
             except ClientDisconnect:
                 answer.status = GONE
             except (ProblemError, NearkinError, TimeoutError) as error:
-                problem = problem_of(error)
+                # without the traceback: its frames hold what the request held, in a cycle that the collector finds late
+                problem = problem_of(error).with_traceback(None)
                 if isinstance(error, StoreError):
                     self.instruments.store_failed(method_of(scope))
                     log.warning("store failed", extra={"request_id": request_id, "error": str(error)})

@@ -1,9 +1,11 @@
 """Connections of strangers: each test does over a socket what should not be possible for long, or often."""
 
 import asyncio
+import gc
 import json
 import socket
 import struct
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,6 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 from nearkin.server.connections import ConnectionBounds
 from nearkin.server.guard import Guard
 from nearkin.server.observe import Instruments
+from nearkin.server.problems import ProblemError
 from tests.services import free_port, start_serving, wait_until
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -328,6 +331,34 @@ def test_a_lost_connection_is_not_written_to() -> None:
         guard = Guard(app, Instruments(), max_body=1, max_stream=1, requests=1, timeout=60, idle_timeout=60)
         asyncio.run(guard(scope, receive, send))
         assert sent == ([] if is_lost else ["http.response.start"])
+
+
+def test_a_refusal_keeps_nothing_of_its_request() -> None:
+    """Not even until the garbage collector comes by, which a server lets run rarely."""
+
+    class Body(bytearray):
+        """An answer of many bytes."""
+
+    kept: list[weakref.ref[Body]] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        body = Body()
+        kept.append(weakref.ref(body))
+        raise ProblemError("rate-limited", "too much", retry_after=1.0)
+
+    async def send(message: Message) -> None:
+        pass
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    gc.disable()
+    try:
+        guard = Guard(app, Instruments(), max_body=1, max_stream=1, requests=1, timeout=60, idle_timeout=60)
+        asyncio.run(guard({"type": "http", "method": "GET", "path": "/healthz", "headers": []}, receive, send))
+        assert kept[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_proxies_are_trusted_by_address_and_network() -> None:
