@@ -17,7 +17,7 @@ from nearkin.corpus.formats import Piece, UntilDamage, fresh_name, one_line
 from nearkin.corpus.ipc_messages import MAGIC, MAGIC_BYTES, unfolded_messages
 from nearkin.corpus.ipc_slices import sliced_batches
 from nearkin.corpus.parquet_pages import READ_BUFFER, dictionary_bytes, largest_page, longest_stored_value
-from nearkin.corpus.parquet_values import ByteColumn
+from nearkin.corpus.parquet_values import ByteColumn, longest_dictionary_value
 from nearkin.corpus.values import is_binary, is_text, unfolded_sizes
 from nearkin.errors import RunError
 from nearkin.threads import ordered_map
@@ -300,6 +300,8 @@ class _GroupReader:
         most = dictionary_bytes(self._source, chunk) if local else chunk.total_uncompressed_size
         if most * size <= UNFOLDED_BATCH:
             return 0
+        if local and (longest := longest_dictionary_value(self._source, chunk)) is not None:
+            return longest
         return longest_stored_value(self._source, self._metadata, group.number, chunk.path_in_schema)
 
 

@@ -22,6 +22,9 @@ LONGEST_CHARACTER = 4
 """Bytes of a character of UTF-8, at most."""
 LENGTH_BYTES = 4
 """Bytes of the length in front of a value or of levels."""
+SHORT_DICTIONARY = 1 << 13
+"""Values of a dictionary up to which it costs less to walk through them here than to let pyarrow decode them."""
+COMMON_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD")
 
 
 class Values(NamedTuple):
@@ -93,12 +96,12 @@ class ByteColumn:
     def _each(self, pages: list[Page]) -> Iterator[bytes | None]:
         for page in pages:
             if page.kind == DICTIONARY_PAGE:
-                self._dictionary = _plain_values(self._content(page)[1], page.values)
+                self._dictionary = _plain_values(_content_of(self._source, self._chunk, page)[1], page.values)
             elif page.kind in (DATA_PAGE, DATA_PAGE_V2):
                 yield from self._values_of(page)
 
     def _values_of(self, page: Page) -> Iterator[bytes | None]:
-        levels, content = self._content(page)
+        levels, content = _content_of(self._source, self._chunk, page)
         if self._optional and page.kind == DATA_PAGE:
             end = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
             levels, content = content[LENGTH_BYTES:end], content[end:]
@@ -118,22 +121,44 @@ class ByteColumn:
         for there in present.tolist():
             yield values.at(next(used), self._cut) if there else None
 
-    def _content(self, page: Page) -> tuple[memoryview, memoryview]:
-        """Returns the levels of a page of version 2, and what else it holds, decompressed."""
-        stored = self._source.read_at(page.stored, page.at)
-        if len(stored) != page.stored:
-            raise ValueError(f"the page at byte {page.at} ends too early")
-        if page.checksum is not None and zlib.crc32(stored) != page.checksum & 0xFFFFFFFF:
-            raise ValueError(f"the checksum of the page at byte {page.at} does not match")
-        start = page.repetition_bytes
-        end = start + page.definition_bytes
-        levels = memoryview(stored)[start:end]
-        codec = str(self._chunk.compression)
-        if codec == "UNCOMPRESSED" or not page.is_compressed:
-            return levels, memoryview(stored)[end:]
-        # the levels of a page of version 2 are not compressed
-        name = "lz4_raw" if codec == "LZ4" else codec.lower()
-        return levels, memoryview(pa.Codec(name).decompress(pa.py_buffer(stored).slice(end), page.unfolded - end))
+
+def longest_dictionary_value(source: Any, chunk: pq.ColumnChunkMetaData) -> int | None:
+    """Returns the bytes of the longest value in the dictionary of a column of texts or bytes.
+
+    Args:
+        source: The open local file.
+        chunk: The column in the row group.
+
+    Returns:
+        The number of bytes; None if the column does not begin with a dictionary of a common form, or with a very long one.
+
+    Raises:
+        ValueError: If the dictionary is damaged.
+    """
+    page = next(pages_of(source, chunk), None)
+    if page is None or page.kind != DICTIONARY_PAGE or page.encoding not in (PLAIN, PLAIN_DICTIONARY):
+        return None
+    if not 0 < page.values <= SHORT_DICTIONARY or str(chunk.compression) not in COMMON_CODECS:
+        return None
+    return int(_plain_values(_content_of(source, chunk, page)[1], page.values).lengths.max())
+
+
+def _content_of(source: Any, chunk: pq.ColumnChunkMetaData, page: Page) -> tuple[memoryview, memoryview]:
+    """Returns the levels of a page of version 2, and what else it holds, decompressed."""
+    stored = source.read_at(page.stored, page.at)
+    if len(stored) != page.stored:
+        raise ValueError(f"the page at byte {page.at} ends too early")
+    if page.checksum is not None and zlib.crc32(stored) != page.checksum & 0xFFFFFFFF:
+        raise ValueError(f"the checksum of the page at byte {page.at} does not match")
+    start = page.repetition_bytes
+    end = start + page.definition_bytes
+    levels = memoryview(stored)[start:end]
+    codec = str(chunk.compression)
+    if codec == "UNCOMPRESSED" or not page.is_compressed:
+        return levels, memoryview(stored)[end:]
+    # the levels of a page of version 2 are not compressed
+    name = "lz4_raw" if codec == "LZ4" else codec.lower()
+    return levels, memoryview(pa.Codec(name).decompress(pa.py_buffer(stored).slice(end), page.unfolded - end))
 
 
 def _plain_values(data: memoryview, count: int) -> Values:

@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 from nearkin.cli.app import run
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, write_kept
 from nearkin.corpus.batches import document_limit
+from nearkin.corpus.parquet_pages import longest_stored_value
+from nearkin.corpus.parquet_values import longest_dictionary_value
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.progress import Silent
@@ -436,3 +438,24 @@ def test_a_small_hostile_file_takes_no_more_than_the_memory_bound(make: Any, nam
     *counted, megabytes = done.stdout.split()
     assert " ".join(counted) == rows
     assert int(megabytes) < 300
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_the_longest_value_of_a_parquet_dictionary_is_told_without_decoding_rows(
+    codec: str, version: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.parquet"
+    texts = ["a", None, "é" * 700, "bc" * 300, "a", ""] * 5
+    pq.write_table(pa.table({"text": texts}), path, compression=codec, data_page_version=version)
+    with pa.OSFile(str(path)) as source:
+        metadata = pq.ParquetFile(source).metadata
+        found = longest_dictionary_value(source, metadata.row_group(0).column(0))
+        assert longest_stored_value(source, metadata, 0, "text") == 1400
+    assert found == (1400 if codec in ("none", "snappy", "gzip", "zstd") else None)
+
+
+def test_a_column_without_a_dictionary_has_no_longest_value_in_one(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "a.parquet", use_dictionary=False)
+    with pa.OSFile(str(tmp_path / "a.parquet")) as source:
+        assert longest_dictionary_value(source, pq.ParquetFile(source).metadata.row_group(0).column(0)) is None
