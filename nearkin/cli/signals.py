@@ -43,5 +43,16 @@ def ending_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def set_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Sets an event at SIGTERM and SIGINT, for a command that finishes what it has begun; the handlers before it come back."""
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _end(number: int, _: FrameType | None) -> None:
     raise EndedBySignalError(number)

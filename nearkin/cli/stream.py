@@ -43,9 +43,9 @@ def stream(
         nearkin stream "redis://localhost/0?stream=documents" --server https://kin.example --group crawl --consumer one
     """
     import logging
-    import signal
     from threading import Event
 
+    from nearkin.cli.signals import set_by_signals
     from nearkin.stream import Consumer, RedisSource, StreamSettings
 
     logging.basicConfig(level=logging.WARNING, format="nearkin: %(message)s")
@@ -61,9 +61,8 @@ def stream(
         max_event=max_event,
     )
     stop = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     with (
+        set_by_signals(stop),
         sink_of(store, server, tables=tables, key_file=key_file) as sink,
         RedisSource(source, group, consumer, seconds) as events,
     ):

@@ -27,7 +27,7 @@ def test_the_summary_has_numbers_warnings_and_places(data: ReportData, tmp_path:
     print_summary(data, console, tmp_path)
     text = text_of(console)
     assert data.headline in text
-    for words in ("Near duplicates", "18.0%", "4.00 s, 250 documents/s, 1.3 GB", "warning mirror loses", "report"):
+    for words in ("Near duplicates", "18.0%", "4.00 s, 250 documents/s, peak memory 1.3 GB", "warning mirror loses", "report"):
         assert words in text
     assert str(tmp_path / "report.html") in text.replace("\n", "")
     assert "pairs.parquet" not in text
