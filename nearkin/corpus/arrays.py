@@ -18,7 +18,7 @@ INSIDE = re.compile(rb'["\\]')
 
 
 def holds_array(file: InputFile) -> bool:
-    """Whether a JSON file holds one array instead of an object a line.
+    """Returns whether a JSON file holds one array instead of one object a line.
 
     A `.json` file does if it begins with a bracket. Of JSON lines, the first line must also not be complete by itself.
     """

@@ -109,7 +109,7 @@ def is_hidden(parts: Sequence[str]) -> bool:
 
 
 def is_output(folder: str) -> bool:
-    """Whether a folder is the output of a nearkin run, or where one is being made."""
+    """Returns whether a folder is the output of a nearkin run, or the work folder of one."""
     return any(os.path.exists(f"{folder}/{mark}") for mark in (MARKER, LOCK))  # noqa: PTH110
 
 

@@ -17,7 +17,7 @@ class FileStatus(NamedTuple):
     """The facts that distinguish one content of a file from another one without reading it."""
 
     size: int
-    """In bytes."""
+    """The size in bytes."""
     modified: float
     """Seconds since 1970; 0 if the storage has no time of modification."""
     identity: str
