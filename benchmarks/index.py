@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 import nearkin as nk
 from benchmarks.tables import Table, main
-from nearkin.evaluate.synth import SynthSettings, synth
 from nearkin.index.upkeep import compact
+from nearkin.lab.synth import SynthSettings, synth
 from tests.services import postgres_server, redis_server
 
 HERE = Path(__file__).parent

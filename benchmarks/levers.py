@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.tables import Table, main
-from nearkin.evaluate.bench import seconds_of
+from nearkin.lab.bench import seconds_of
 from nearkin.lsh import kernels as lsh
 from nearkin.lsh.bands import probing_keys
 from nearkin.lsh.curve import band_probability
@@ -28,8 +28,8 @@ from nearkin.measures.minhash import Jaccard
 from nearkin.sketch import kernels as sketching
 from nearkin.sketch.counting import CountingMinHash
 from nearkin.sketch.hyperplanes import ROWS, VectorSketcher, hyperplanes
-from nearkin.sketch.materials import DocumentFrequencies
 from nearkin.sketch.minhash import Binned, multipliers, splitmix64
+from nearkin.sketch.resources import DocumentFrequencies
 from nearkin.sketch.simhash import Signs
 from nearkin.sketch.sketcher import Sketcher, iterate_shingles
 from nearkin.spec import SLOT_BITS, Spec
@@ -265,7 +265,7 @@ def rates(full: bool) -> Table:
 def keyed_sketcher() -> Sketcher:
     """Under a key."""
     from nearkin.keys import HashKey
-    from nearkin.sketch.materials import Materials
+    from nearkin.sketch.resources import Materials
 
     key = HashKey(bytes(range(16)))
     return Sketcher(Spec(base_hash="siphash", key_id=key.id), Materials(key))

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from benchmarks.pages import write_pages
 from benchmarks.peer_runners.shared import THRESHOLD, shingles
 from nearkin.errors import RunError
-from nearkin.evaluate.bench import Process, machine, measured_process, nearkin_process
-from nearkin.evaluate.synth import SynthSettings, synth
-from nearkin.release import VERSION
+from nearkin.lab.bench import Process, machine, measured_process, nearkin_process
+from nearkin.lab.synth import SynthSettings, synth
+from nearkin.version import VERSION
 
 HERE = Path(__file__).parent
 WORK = HERE / "work"

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.pages import write_pages
-from nearkin.evaluate.bench import Measured, machine, measured_process, nearkin_process, run_commands, text_rates
-from nearkin.evaluate.synth import SynthSettings, synth
+from nearkin.lab.bench import Measured, machine, measured_process, nearkin_process, run_commands, text_rates
+from nearkin.lab.synth import SynthSettings, synth
 from nearkin.shingle import Shingler
 from nearkin.spec import Spec
-from nearkin.verify.exact import SetBuilder
+from nearkin.verify.jaccard import SetBuilder
 
 HERE = Path(__file__).parent
 SLOWER = 1.5
@@ -117,7 +117,7 @@ def starting(folder: Path, full: bool, runs: int) -> Iterator[Measured]:
 
 def measured_seconds(work: Callable[[], object]) -> float:
     """Wall clock."""
-    from nearkin.evaluate.bench import seconds_of
+    from nearkin.lab.bench import seconds_of
 
     return seconds_of(work, 1)[0]
 

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.pages import described
 from benchmarks.tables import Table, write_page
-from nearkin.evaluate.bench import machine
-from nearkin.evaluate.synth import SynthSettings, synth
+from nearkin.lab.bench import machine
+from nearkin.lab.synth import SynthSettings, synth
 
 HERE = Path(__file__).parent
 PAGE, RECORD = HERE.parent / "docs" / "spark.md", HERE / "spark.json"

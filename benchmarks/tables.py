@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.pages import described
-from nearkin.evaluate.bench import machine
+from nearkin.lab.bench import machine
 
 
 class Table(NamedTuple):

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.tables import Table, main
-from nearkin.evaluate.synth import SynthSettings, synth
+from nearkin.lab.synth import SynthSettings, synth
 from nearkin.plan.capacity import Workload, plan
 
 HERE = Path(__file__).parent

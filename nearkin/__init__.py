@@ -5,7 +5,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nearkin.release import VERSION
+from nearkin.version import VERSION
 
 __version__ = VERSION
 
@@ -19,12 +19,12 @@ _HOMES = {
     "Spec": "nearkin.spec",
     "MinHashBuilder": "nearkin.sketch.builder",
     "CountingMinHash": "nearkin.sketch.counting",
-    "BottomK": "nearkin.sketch.bottom",
+    "BottomK": "nearkin.sketch.bottom_k",
     "HammingIndex": "nearkin.lsh.hamming",
     "simhash": "nearkin.sketch.simhash",
     "HashKey": "nearkin.keys",
-    "DocumentFrequencies": "nearkin.sketch.materials",
-    "Materials": "nearkin.sketch.materials",
+    "DocumentFrequencies": "nearkin.sketch.resources",
+    "Materials": "nearkin.sketch.resources",
     "estimate": "nearkin.measures.estimates",
     "frequencies": "nearkin.api",
     "tune": "nearkin.plan.tune",
@@ -37,8 +37,8 @@ _HOMES = {
     "AsyncClient": "nearkin.client",
     "NewDocument": "nearkin.calls",
     "Retries": "nearkin.client",
-    "synth": "nearkin.evaluate.synth",
-    "SynthSettings": "nearkin.evaluate.synth",
+    "synth": "nearkin.lab.synth",
+    "SynthSettings": "nearkin.lab.synth",
     "NearkinError": "nearkin.errors",
     "UsageError": "nearkin.errors",
     "RunError": "nearkin.errors",
@@ -93,18 +93,18 @@ if TYPE_CHECKING:
         WireError,
     )
     from nearkin.evaluate.explain import explain
-    from nearkin.evaluate.synth import SynthSettings, synth
     from nearkin.index.aio import AsyncIndex
     from nearkin.index.index import Index
     from nearkin.index.settings import IndexSettings
     from nearkin.keys import HashKey
+    from nearkin.lab.synth import SynthSettings, synth
     from nearkin.lsh.hamming import HammingIndex
     from nearkin.measures.estimates import estimate
     from nearkin.plan.capacity import plan
     from nearkin.plan.tune import tune
-    from nearkin.sketch.bottom import BottomK
+    from nearkin.sketch.bottom_k import BottomK
     from nearkin.sketch.builder import MinHashBuilder
     from nearkin.sketch.counting import CountingMinHash
-    from nearkin.sketch.materials import DocumentFrequencies, Materials
+    from nearkin.sketch.resources import DocumentFrequencies, Materials
     from nearkin.sketch.simhash import simhash
     from nearkin.spec import Spec

@@ -19,7 +19,6 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.staged import to_final_clusters
 from nearkin.engine.local.work import WorkFolder
-from nearkin.engine.progress import Progress, Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.jobs import pair_table, require_relation, write_result
@@ -27,14 +26,15 @@ from nearkin.keys import HashKey
 from nearkin.measures import measure_of
 from nearkin.prepare import count_cut, spec_for
 from nearkin.report.collect import Wanted, collect, statistics
-from nearkin.report.data import ReportData
+from nearkin.report.model import ReportData
 from nearkin.report.page import render
 from nearkin.report.saved import read_report
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_page_output
-from nearkin.sketch.materials import NOTHING, DocumentFrequencies, Materials
+from nearkin.runtime.progress import Progress, Silent
+from nearkin.runtime.threads import Borrowed, ordered_map
+from nearkin.sketch.resources import NOTHING, DocumentFrequencies, Materials
 from nearkin.spec import Spec
-from nearkin.threads import Borrowed, ordered_map
 
 SKETCH_ROWS = 8192
 

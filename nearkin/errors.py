@@ -36,7 +36,7 @@ class MissingExtraError(NearkinError, ImportError):
 
 
 class WireError(NearkinError, ValueError):
-    """Bytes that are no signature of the Spec they are read for; `nearkin.sketch.wire` tells the faults apart."""
+    """Bytes that are no signature of the Spec they are read for; `nearkin.sketch.record` tells the faults apart."""
 
 
 class RebuildDueError(NearkinError, RuntimeError):

@@ -11,7 +11,6 @@ from nearkin.corpus import Columns
 from nearkin.corpus.batches import MAX_DOCUMENT
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work import WorkFolder
-from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, audit, banding_of
@@ -25,7 +24,8 @@ from nearkin.keys import HashKey
 from nearkin.report.saved import read_report, write_report
 from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.runtime.outputs import is_half_written, locked
-from nearkin.sketch.materials import Materials
+from nearkin.runtime.progress import Progress
+from nearkin.sketch.resources import Materials
 
 CLUSTERS = "clusters.parquet"
 WARM_BELOW = 100_000

@@ -28,7 +28,6 @@ from nearkin.corpus import (
 from nearkin.corpus.discovery import Selection
 from nearkin.corpus.files import FileStatus
 from nearkin.corpus.names import has_hidden_password, without_password
-from nearkin.corpus.signatures import SignatureWriter, is_signature_file
 from nearkin.engine.local import tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.containment import find_contained, require_containable
@@ -36,17 +35,15 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.staged import second_pair_batches, to_final_clusters, vector_columns
 from nearkin.engine.local.work import MANIFEST, WorkFolder, first_difference
-from nearkin.engine.memory import PeakMemory
-from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
 from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.measures import measure_of
-from nearkin.release import VERSION
 from nearkin.report.collect import Wanted, collect, skipped_warnings, statistics
-from nearkin.report.data import ReportData
+from nearkin.report.model import ReportData
 from nearkin.report.saved import write_report
 from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, write_durably
+from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import (
     RESULT,
     Claim,
@@ -59,10 +56,13 @@ from nearkin.runtime.outputs import (
     require_work_folder,
     work_folder_of,
 )
-from nearkin.sketch.materials import CUT, FREQUENCIES, NOTHING, Materials, is_frequencies_file
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.threads import Borrowed, ordered_map
+from nearkin.sketch.resources import CUT, FREQUENCIES, NOTHING, Materials, is_frequencies_file
+from nearkin.sketch.signature_file import SignatureWriter, is_signature_file
 from nearkin.sketch.sketcher import Sketches
 from nearkin.spec import Spec
-from nearkin.threads import Borrowed, ordered_map
+from nearkin.version import VERSION
 
 RUN = "run.json"
 SIGNATURES = "signatures"

@@ -12,12 +12,12 @@ from nearkin.corpus.discovery import Selection
 from nearkin.corpus.files import FileStatus
 from nearkin.engine.local.frequencies import Counting, count_frequencies
 from nearkin.engine.local.work import MANIFEST
-from nearkin.engine.progress import Progress
 from nearkin.errors import UsageError
 from nearkin.jobs import Saved
 from nearkin.keys import HashKey
 from nearkin.runtime.outputs import Claim, require_apart, work_folder_of
-from nearkin.sketch.materials import DocumentFrequencies, Materials
+from nearkin.runtime.progress import Progress
+from nearkin.sketch.resources import DocumentFrequencies, Materials
 from nearkin.spec import KEYED, Spec
 
 LEAST_CUT = 20

@@ -19,8 +19,6 @@ from nearkin.corpus import Columns, FileCorpus, describe
 from nearkin.corpus.discovery import Selection
 from nearkin.corpus.names import shown_path, without_password
 from nearkin.engine.local.frequencies import Counting
-from nearkin.engine.memory import PeakMemory
-from nearkin.engine.progress import Progress, Silent
 from nearkin.engine.settings import Settings
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.parts import require_mergeable
@@ -37,11 +35,13 @@ from nearkin.jobs import RUN, Job, check_request, finished_already, publish, req
 from nearkin.keys import HashKey
 from nearkin.prepare import Asked, Prepared, cut_of, prepare, require_cut, spec_for
 from nearkin.report.collect import statistics
-from nearkin.report.data import ReportData
 from nearkin.report.distributed import collect_distributed
+from nearkin.report.model import ReportData
 from nearkin.runtime.files import disk_errors
+from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, claimed
-from nearkin.sketch.materials import DocumentFrequencies, Materials
+from nearkin.runtime.progress import Progress, Silent
+from nearkin.sketch.resources import DocumentFrequencies, Materials
 from nearkin.spec import Spec
 
 __all__ = ["SparkResult", "StreamUpserts", "backfill", "dedup", "dedup_files", "prepare_files", "save"]

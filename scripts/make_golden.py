@@ -17,11 +17,11 @@ from nearkin.lsh.bands import make_keys, sign_form, slot_form, whole_keys
 from nearkin.lsh.signs import masks_of
 from nearkin.measures import measure_of
 from nearkin.shingle import Shingler, kernels, text_buffers
-from nearkin.shingle.tables import tables_for
+from nearkin.shingle.unicode_tables import tables_for
 from nearkin.sketch.hyperplanes import VectorSketcher
-from nearkin.sketch.materials import Materials
+from nearkin.sketch.record import write_record
+from nearkin.sketch.resources import Materials
 from nearkin.sketch.sketcher import Keyer
-from nearkin.sketch.wire import write_record
 from nearkin.spec import UNICODE_VERSION, Spec
 
 FOLDER = Path(__file__).parent.parent / "conformance"

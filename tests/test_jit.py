@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import nearkin
-from nearkin.jit import UntrustedFolderError, _Locator, trusted_folder
+from nearkin.runtime.jit import UntrustedFolderError, _Locator, trusted_folder
 
 HASHES = "from nearkin.hashing.families import *; print(int(hash_values([b'near'], key_of('xxh3', 0))[0]))"
 SKETCH = "import nearkin as nk; print(nk.sketch(['one two three four'], nk.Spec(k=8)).tolist())"

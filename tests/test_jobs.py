@@ -15,13 +15,13 @@ import pytest
 
 from nearkin.corpus import Columns
 from nearkin.engine.local import candidates, collapse, run, verifying
-from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import RunError, UsageError
-from nearkin.evaluate.synth import SynthSettings, synth
 from nearkin.jobs import Job, dedup_job, pairs_job
+from nearkin.lab.synth import SynthSettings, synth
 from nearkin.lsh.curve import solve_banding
 from nearkin.report.saved import read_report
+from nearkin.runtime.progress import Silent
 from nearkin.shingle import Shingler, text_buffers
 from nearkin.spec import Spec
 
@@ -460,7 +460,7 @@ def test_small_corpora_are_compared_completely(corpus: Path, tmp_path: Path) -> 
 
 @pytest.fixture(scope="session")
 def source_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from nearkin.corpus.source_code import write_source_corpus
+    from nearkin.lab.demo_corpus import write_source_corpus
 
     path = tmp_path_factory.mktemp("code") / "code.parquet"
     write_source_corpus(path)

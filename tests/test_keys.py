@@ -11,7 +11,7 @@ import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.errors import IncompatibleError, KeyRequiredError, UsageError
 from nearkin.keys import HashKey
-from nearkin.sketch.materials import Materials
+from nearkin.sketch.resources import Materials
 from nearkin.spec import Spec
 
 SECRET = bytes(range(16))

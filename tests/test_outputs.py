@@ -15,12 +15,11 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Columns
-from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import NearkinError, UsageError
-from nearkin.evaluate.synth import SynthSettings, synth
 from nearkin.finished import audit_run
 from nearkin.jobs import Job, SketchJob, dedup_job, pairs_job, read_run, sketch_job
+from nearkin.lab.synth import SynthSettings, synth
 from nearkin.report.saved import read_report
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import (
@@ -33,6 +32,7 @@ from nearkin.runtime.outputs import (
     require_replaceable_folder,
     work_folder_of,
 )
+from nearkin.runtime.progress import Silent
 from nearkin.spec import Spec
 
 TEXTS = ["one two three four five", "one two three four five", "six seven eight nine ten", "eleven twelve thirteen fourteen"]
@@ -527,7 +527,7 @@ def test_a_killed_synth_leaves_nothing_at_the_name_of_its_corpus(tmp_path: Path)
     out = tmp_path / "synth"
     program = (
         "import os, sys\n"
-        "import nearkin.evaluate.synth as synth\n"
+        "import nearkin.lab.synth as synth\n"
         "def kill(*_):\n    os._exit(9)\n"
         "synth._write_truth = kill\n"
         f"synth.synth({str(out)!r}, synth.SynthSettings(documents=50))\n"
@@ -562,7 +562,7 @@ def test_an_audit_that_is_killed_between_its_files_does_no_harm(renames: int, sa
     program = (
         "import os\n"
         "from pathlib import Path\n"
-        "from nearkin.engine.progress import Silent\n"
+        "from nearkin.runtime.progress import Silent\n"
         "from nearkin.finished import audit_run\n"
         "rename, done = Path.replace, []\n"
         "def replace(source, target):\n"

@@ -40,9 +40,9 @@ from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.streams import prepare_streams
 from nearkin.errors import NearkinError, UsageError
 from nearkin.redaction import redact
-from nearkin.release import VERSION
 from nearkin.runtime.environment import check_numba_settings
 from nearkin.runtime.files import Readers
+from nearkin.version import VERSION
 
 DONE = 0
 FAILED = 1

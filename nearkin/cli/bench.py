@@ -20,7 +20,7 @@ def bench(
 
         nearkin bench --documents 400000 --json
     """
-    from nearkin.evaluate.bench import as_dict, text_rates, whole_runs
+    from nearkin.lab.bench import as_dict, text_rates, whole_runs
 
     measured = [*text_rates(runs), *whole_runs(documents, runs)]
     if json:

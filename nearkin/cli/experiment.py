@@ -22,8 +22,8 @@ def experiment(
         nearkin experiment bands --largest 10000 --json
     """
     from nearkin.errors import UsageError
-    from nearkin.evaluate.experiment import SIZES
-    from nearkin.evaluate.experiment import experiment as run
+    from nearkin.lab.experiment import SIZES
+    from nearkin.lab.experiment import experiment as run
 
     if name != "bands":
         raise UsageError(f"experiment {name!r} is not one of bands")

@@ -47,7 +47,7 @@ def explain(
     from nearkin.finished import explain_in_run
     from nearkin.keys import HashKey
     from nearkin.prepare import Asked
-    from nearkin.sketch.materials import Materials
+    from nearkin.sketch.resources import Materials
     from nearkin.spec import parse_shingle
 
     secret = None if key_file is None else HashKey.read(key_file)

@@ -24,7 +24,7 @@ def hashlab(
         nearkin hashlab --trials 1000 --json
     """
     from nearkin.errors import UsageError
-    from nearkin.evaluate.hashlab import laboratory
+    from nearkin.lab.hashlab import laboratory
 
     if min(trials, samples, runs) < 2:
         raise UsageError(f"trials={trials}, samples={samples} and runs={runs} are at least 2")

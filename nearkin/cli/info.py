@@ -37,8 +37,8 @@ def info(
 def _file_facts(path: Path) -> dict[str, Any]:
     import json
 
-    from nearkin.corpus.signatures import read_signatures
     from nearkin.sketch.minhash import fill_shares
+    from nearkin.sketch.signature_file import read_signatures
 
     found = read_signatures(path)
     facts = {

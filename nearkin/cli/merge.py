@@ -21,10 +21,10 @@ def merge(
 
         nearkin merge monday.arrow tuesday.arrow --out week.arrow
     """
-    from nearkin.corpus.signatures import is_signature_file, merge_signatures
     from nearkin.jobs import require_file_output
     from nearkin.runtime.files import disk_errors
     from nearkin.runtime.outputs import RESULT, claimed
+    from nearkin.sketch.signature_file import is_signature_file, merge_signatures
 
     require_file_output(out, overwrite, is_signature_file, "a signature file", files)
     with claimed(out, "nearkin merge", replaces=overwrite) as claim, disk_errors(out.parent):

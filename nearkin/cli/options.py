@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 if TYPE_CHECKING:
-    from nearkin.engine.progress import Progress
+    from nearkin.runtime.progress import Progress
 
 READABLE_BY = "NEARKIN_READABLE_BY"
 """The environment variable that says who may read what commands write."""
@@ -313,7 +313,7 @@ def workers_or_cores(workers: int | None) -> int:
 
 def progress() -> "Progress":
     """A display on standard error, silent when that is not a terminal."""
-    from nearkin.engine.progress import Silent
+    from nearkin.runtime.progress import Silent
 
     if not sys.stderr.isatty():
         return Silent()

@@ -146,7 +146,7 @@ def count(text: str, option: str) -> int:
 
 def write_calibration() -> dict[str, Any]:
     """Measures this machine and keeps what it finds for later plans."""
-    from nearkin.evaluate.calibrate import calibrate
+    from nearkin.lab.calibration import calibrate
     from nearkin.plan.rates import calibration_file
 
     path = calibration_file()

@@ -47,11 +47,11 @@ def sketch(
         nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow
     """
     from nearkin.corpus.discovery import Selection
-    from nearkin.corpus.signatures import is_signature_file
     from nearkin.engine.settings import parse_size
     from nearkin.jobs import SketchJob, require_file_output, sketch_job
     from nearkin.prepare import prepare
     from nearkin.runtime.files import Readers
+    from nearkin.sketch.signature_file import is_signature_file
 
     options = o.SpecOptions.of(context.params)
     asked = options.asked()

@@ -42,8 +42,8 @@ def synth(
 
         nearkin synth --documents 50000 --similarity 0.75:0.95 --hot-clusters 2 --boilerplate 0.1 --hostile 50 --out hard/
     """
-    from nearkin.evaluate.synth import SynthSettings
-    from nearkin.evaluate.synth import synth as write
+    from nearkin.lab.synth import SynthSettings
+    from nearkin.lab.synth import synth as write
     from nearkin.spec import Spec
 
     settings = SynthSettings(

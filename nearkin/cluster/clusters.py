@@ -7,7 +7,7 @@ import numpy as np
 
 from nearkin.cluster import kernels
 from nearkin.cluster.chains import Sharing, graph_of, settle
-from nearkin.verify.exact import Overlaps, distinct
+from nearkin.verify.jaccard import Overlaps, distinct
 
 PAIRS_AT_ONCE = 1 << 24
 ROUNDS = 8

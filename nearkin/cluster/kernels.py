@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.jit import kernel
+from nearkin.runtime.jit import kernel
 
 U64 = np.uint64
 U32 = np.uint32

@@ -20,7 +20,7 @@ from nearkin.corpus.parquet_pages import READ_BUFFER, dictionary_bytes, largest_
 from nearkin.corpus.parquet_values import ByteColumn, longest_dictionary_value
 from nearkin.corpus.values import is_binary, is_text, unfolded_sizes
 from nearkin.errors import RunError
-from nearkin.threads import ordered_map
+from nearkin.runtime.threads import ordered_map
 
 LONG = 64
 DECODERS = 2

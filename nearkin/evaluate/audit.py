@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
 from nearkin.evaluate.scan import Finished, Found, packed, scan_of
 from nearkin.lsh.curve import Banding, pass_probability
 from nearkin.measures import measure_of
+from nearkin.runtime.progress import Progress
 from nearkin.sketch.minhash import splitmix64
 
 QUANTILE = 1.959963984540054

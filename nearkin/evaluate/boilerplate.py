@@ -11,11 +11,11 @@ from nearkin.engine.local.documents import take
 from nearkin.engine.local.frequencies import repeated
 from nearkin.evaluate.explain import units_of, windows
 from nearkin.shingle import text_buffers
-from nearkin.sketch.materials import Materials
 from nearkin.sketch.minhash import splitmix64
+from nearkin.sketch.resources import Materials
 from nearkin.sketch.sketcher import iterate_streams
 from nearkin.spec import Spec
-from nearkin.verify.exact import distinct_sets
+from nearkin.verify.jaccard import distinct_sets
 
 SAMPLE, SAMPLE_BYTES = 4000, 3 << 20
 """Kept documents looked at, and about how much of their text: fewer of longer ones."""

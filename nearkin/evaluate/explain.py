@@ -19,9 +19,9 @@ from nearkin.lsh.bands import make_keys
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import Stored
-from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.spec import Spec
-from nearkin.verify.exact import SetBuilder
+from nearkin.verify.jaccard import SetBuilder
 
 SHOWN = 20
 READ_FOR_EXAMPLES = 20_000

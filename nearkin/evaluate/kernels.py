@@ -6,7 +6,7 @@ A token is a word of the vocabulary (24 bits), a typo's number << 24 (7 bits, 0 
 import numpy as np
 
 from nearkin.hashing.kernels import find_sorted, mix64
-from nearkin.jit import kernel
+from nearkin.runtime.jit import kernel
 
 U8 = np.uint8
 U32 = np.uint32

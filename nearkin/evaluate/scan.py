@@ -14,19 +14,19 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus import Batch, Columns, Corpus, riding
 from nearkin.engine.local.documents import block_hashes
-from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.evaluate import kernels
-from nearkin.hashing.prefixes import PrefixIndex
+from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import Payload, joined, starts_of, stored_of
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.threads import Borrowed, ordered_map
 from nearkin.sketch import kernels as sketching
-from nearkin.sketch.materials import Materials
 from nearkin.sketch.minhash import splitmix64
+from nearkin.sketch.resources import Materials
 from nearkin.sketch.sketcher import iterate_streams
-from nearkin.threads import Borrowed, ordered_map
-from nearkin.verify.exact import Overlaps, distinct, inside
+from nearkin.verify.jaccard import Overlaps, distinct, inside
 
 PAIRS_AT_ONCE = 1 << 20
 

@@ -11,7 +11,7 @@ from nearkin.engine.local.work import map_file
 from nearkin.errors import UsageError
 from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.evaluate.golden import Golden, Scores, score
-from nearkin.verify.exact import Overlaps, inside
+from nearkin.verify.jaccard import Overlaps, inside
 
 NAMES = {"b": "bands", "r": "rows"}
 KINDS = {"bands": int, "rows": int, "max_bucket": int, "fanout": int, "threshold": float, "recall": float, "floor": float}

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from nearkin.jit import kernel
+from nearkin.runtime.jit import kernel
 
 U64 = np.uint64
 U32 = np.uint32

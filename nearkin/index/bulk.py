@@ -24,7 +24,7 @@ from nearkin.jobs import SIGNATURES, Saved
 from nearkin.keys import HashKey
 from nearkin.measures.base import Payload
 from nearkin.prepare import Asked
-from nearkin.sketch.materials import Materials
+from nearkin.sketch.resources import Materials
 from nearkin.spec import Spec
 
 CLUSTERS = "clusters.parquet"

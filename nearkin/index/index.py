@@ -54,7 +54,7 @@ from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.measures import Measure, Request, measure_of
 from nearkin.measures.base import stored_of
-from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.spec import Spec
 
 R = TypeVar("R")

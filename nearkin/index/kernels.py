@@ -7,7 +7,7 @@ together is in one cache line, for a table of millions is read from memory.
 import numpy as np
 
 from nearkin.hashing.kernels import mix64
-from nearkin.jit import kernel
+from nearkin.runtime.jit import kernel
 
 U64, I64 = np.uint64, np.int64
 UNUSED, END = I64(0), I64(-1)

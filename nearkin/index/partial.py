@@ -15,7 +15,7 @@ from nearkin.errors import UsageError
 from nearkin.index.entry import RESERVED, Changes, Entry, Outcome, Written
 from nearkin.index.index import Index
 from nearkin.index.preparing import Shingled
-from nearkin.verify.exact import distinct
+from nearkin.verify.jaccard import distinct
 
 PIECES = f"{RESERVED}open:"
 

@@ -17,10 +17,10 @@ from nearkin.lsh.bands import make_keys, probing_keys, whole_keys
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
 from nearkin.measures.base import Payload
-from nearkin.sketch.materials import Materials
+from nearkin.runtime.threads import Borrowed
+from nearkin.sketch.resources import Materials
 from nearkin.sketch.sketcher import Keyer, Sketches
-from nearkin.threads import Borrowed
-from nearkin.verify.exact import Sets, distinct, distinct_sets
+from nearkin.verify.jaccard import Sets, distinct, distinct_sets
 
 
 class Shingled(NamedTuple):

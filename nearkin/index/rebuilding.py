@@ -29,7 +29,7 @@ from nearkin.index.store import PORTION, Store
 from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.keys import HashKey
-from nearkin.sketch.materials import Materials, shingle_facts
+from nearkin.sketch.resources import Materials, shingle_facts
 
 ROUNDS, FEW = 10, 1000
 """Times that a copy follows the log before it closes the index, at most, and touched documents with which it does not wait

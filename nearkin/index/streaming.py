@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
-from nearkin.sketch.materials import Materials
+from nearkin.sketch.resources import Materials
 
 
 @dataclass(frozen=True)

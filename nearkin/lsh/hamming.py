@@ -12,7 +12,7 @@ from nearkin.errors import UsageError
 from nearkin.lsh import kernels
 from nearkin.lsh.bands import even_slabs
 from nearkin.lsh.signs import SignBanding, block_banding
-from nearkin.threads import ordered_map
+from nearkin.runtime.threads import ordered_map
 
 PAIRS_AT_ONCE = 1 << 20
 MOST_SIGNATURES = 1 << 32

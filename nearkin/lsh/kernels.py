@@ -12,7 +12,7 @@ import numpy as np
 from numba.extending import overload
 
 from nearkin.hashing.kernels import count_ones, load_u64, mix64
-from nearkin.jit import inlined, kernel
+from nearkin.runtime.jit import inlined, kernel
 
 U64 = np.uint64
 U32 = np.uint32

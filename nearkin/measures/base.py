@@ -10,7 +10,7 @@ from nearkin.lsh.bands import Form
 from nearkin.lsh.curve import Banding
 from nearkin.sketch.sketcher import Keyer, Sketches
 from nearkin.spec import Spec
-from nearkin.verify.exact import Overlaps
+from nearkin.verify.jaccard import Overlaps
 from nearkin.verify.weighted import MEMORY, WeightedBuilder
 
 

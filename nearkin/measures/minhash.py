@@ -12,11 +12,11 @@ from nearkin.lsh.bands import Form, slot_form, truncated_form
 from nearkin.lsh.curve import Banding, fixed_banding, margin_for, solve_banding
 from nearkin.measures.base import Payload, PayloadBuilder, Request, Stored, WeightedPayloads
 from nearkin.shingle import Shingler
-from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.sketch.sketcher import Keyer, Sketcher
 from nearkin.spec import Spec
 from nearkin.verify import weighted
-from nearkin.verify.exact import Overlaps, SetBuilder, overlaps
+from nearkin.verify.jaccard import Overlaps, SetBuilder, overlaps
 from nearkin.verify.weighted import MEMORY, WeightedBuilder, WeightedSets
 
 

@@ -4,7 +4,7 @@ from nearkin.errors import UsageError
 from nearkin.measures.base import Measure
 from nearkin.measures.minhash import Jaccard, WeightedJaccard
 from nearkin.measures.signs import Cosine, Hamming, SimHash
-from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.spec import Spec
 
 

@@ -14,11 +14,12 @@ from nearkin.lsh.curve import Banding
 from nearkin.lsh.signs import SignBanding, block_banding, fixed_signs, sign_collision, solve_signs
 from nearkin.measures.base import DocumentSketcher, Payload, PayloadBuilder, Request, Stored, WeightedPayloads
 from nearkin.sketch.hyperplanes import VectorSketcher, matrix_of
-from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.sketch.sketcher import Keyer, Sketcher
 from nearkin.spec import Spec
-from nearkin.verify import vectors, weighted
-from nearkin.verify.exact import Overlaps
+from nearkin.verify import cosine as vectors
+from nearkin.verify import weighted
+from nearkin.verify.jaccard import Overlaps
 from nearkin.verify.weighted import MEMORY, WeightedBuilder, WeightedSets
 
 PAIRS_AT_ONCE = 1 << 20

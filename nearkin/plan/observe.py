@@ -8,7 +8,7 @@ from nearkin.errors import UsageError
 from nearkin.measures import Measure, Payload
 from nearkin.plan.tune import Distribution
 from nearkin.sketch.minhash import splitmix64
-from nearkin.verify.exact import Overlaps
+from nearkin.verify.jaccard import Overlaps
 
 SAMPLE = 2000
 BINS = 200

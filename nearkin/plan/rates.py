@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nearkin.errors import UsageError
-from nearkin.jit import user_folder
+from nearkin.runtime.jit import user_folder
 
 FILE = "calibration.json"
 STAGES = ("start", "sketch", "collapse", "candidates", "verify", "cluster", "write")

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nearkin.evaluate.audit import Audit
-from nearkin.report.data import BINS, EDGES, Histogram, Parameters, SizeCount
+from nearkin.report.model import BINS, EDGES, Histogram, Parameters, SizeCount
 
 WIDTH, HEIGHT = 420, 264
 LEFT, RIGHT, TOP, BOTTOM = 40, 40, 36, 40

@@ -19,7 +19,7 @@ from nearkin.evaluate.overlap import Overlap, overlap
 from nearkin.lsh.curve import Banding
 from nearkin.lsh.signs import SignBanding
 from nearkin.measures import Measure
-from nearkin.report.data import (
+from nearkin.report.model import (
     BINS,
     EDGES,
     Borderline,
@@ -37,8 +37,8 @@ from nearkin.report.data import (
 )
 from nearkin.report.whatif import NextToPart, next_to_part, what_if
 from nearkin.shingle import text_buffers
-from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import slot_sources
+from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.spec import Spec
 
 EXCERPT, BORDERLINE = 4000, 600

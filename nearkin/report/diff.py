@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from nearkin.report.visible import visible
+from nearkin.report.escaping import visible
 
 MAX_CHARACTERS = 4000
 """Of each text; what lies beyond is not compared."""

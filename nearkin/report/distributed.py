@@ -26,8 +26,8 @@ from nearkin.report.collect import (
     skipped_warnings,
     warnings,
 )
-from nearkin.report.data import Cluster, Example, Histogram, ReasonCount, ReportData, SizeCount, SourceCount, StageSeconds
-from nearkin.verify.exact import Overlaps
+from nearkin.report.model import Cluster, Example, Histogram, ReasonCount, ReportData, SizeCount, SourceCount, StageSeconds
+from nearkin.verify.jaccard import Overlaps
 
 Largest = list[tuple[int, int, list[dict[str, Any]]]]
 """(kept, members, some removed members) of clusters."""

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.evaluate.explain import Explanation
-from nearkin.report.data import Cluster, Example
+from nearkin.report.escaping import visible
+from nearkin.report.model import Cluster, Example
 from nearkin.report.page import side_by_side
 from nearkin.report.terminal import side_by_side_table
-from nearkin.report.visible import visible
 
 EXAMPLES = 6
 

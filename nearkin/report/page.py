@@ -15,9 +15,9 @@ from markupsafe import Markup, escape
 from nearkin.evaluate.boilerplate import LEAST_SHARE
 from nearkin.report import charts
 from nearkin.report.charts import compact
-from nearkin.report.data import EDGES, NOTABLE_LOSS, Borderline, Cluster, Example, ReportData
 from nearkin.report.diff import MAX_CHARACTERS, Kind, Piece, diff_sides
-from nearkin.report.visible import visible
+from nearkin.report.escaping import visible
+from nearkin.report.model import EDGES, NOTABLE_LOSS, Borderline, Cluster, Example, ReportData
 
 MAX_CLUSTERS = 20
 MAX_SOURCES = 100

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nearkin.errors import UsageError
-from nearkin.report.data import ReportData
+from nearkin.report.model import ReportData
 from nearkin.report.page import render
 from nearkin.runtime.files import PRIVATE_FILE, to_json, write_durably
 

@@ -16,10 +16,10 @@ from nearkin.evaluate.shadow import Shadow, Side
 from nearkin.plan.capacity import Line, Plan, Verdict, by_part
 from nearkin.plan.tune import Tuning
 from nearkin.report.curves import name_of
-from nearkin.report.data import Cluster, ReportData
 from nearkin.report.diff import Kind, Span, diff_words, focus
+from nearkin.report.escaping import visible
+from nearkin.report.model import Cluster, ReportData
 from nearkin.report.page import bytes_text, fates, percent, similarity_text, telling_example
-from nearkin.report.visible import visible
 
 EXCERPT_LINES = 14
 CONTEXT = 160
@@ -161,7 +161,7 @@ def most_interesting(clusters: Sequence[Cluster], top: int = 10) -> list[Cluster
     - 1 less for each better cluster of the same packages, so that one vendored package does not fill the list.
 
     Examples:
-        >>> from nearkin.report.data import Example
+        >>> from nearkin.report.model import Example
         >>> near = Cluster("left/a.py:f:1", "x" * 900, 2, (Example("right/b.py:f:1", 0.9, "y"),))
         >>> exact = Cluster("left/a.py:g:1", "x" * 900, 9, (Example("left/b.py:g:1", 1.0, "x"),))
         >>> [cluster.id for cluster in most_interesting([exact, near], top=1)]

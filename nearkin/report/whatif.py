@@ -6,7 +6,7 @@ import numpy as np
 
 from nearkin.cluster.clusters import unpack
 from nearkin.engine.local.run import LocalRun
-from nearkin.report.data import Step
+from nearkin.report.model import Step
 
 STEPS, LEAST_STEPS = 20, 4
 DOCUMENTS = 4_000_000

@@ -16,7 +16,6 @@ from starlette.exceptions import HTTPException
 
 from nearkin.errors import NearkinError, StoreError, UsageError
 from nearkin.index.index import Index
-from nearkin.release import VERSION
 from nearkin.server import documents, facts
 from nearkin.server import models as m
 from nearkin.server.access import Gate, source_of
@@ -33,6 +32,7 @@ from nearkin.server.service import Service, ask_store
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shares import ReleaseHoldings
 from nearkin.server.tokens import Tokens
+from nearkin.version import VERSION
 
 if TYPE_CHECKING:
     from nearkin.server.console.mount import Console

@@ -10,7 +10,6 @@ from fastapi import APIRouter, Request, Response
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.plan.tune import tune as find_points
-from nearkin.release import VERSION
 from nearkin.server import models as m
 from nearkin.server.access import Admin, Reader, Scraper, require_scope
 from nearkin.server.documents import held_answer, service_of
@@ -19,6 +18,7 @@ from nearkin.server.parsing import described, parsed
 from nearkin.server.problems import ProblemError
 from nearkin.server.service import Service
 from nearkin.server.shadow import Shadow
+from nearkin.version import VERSION
 
 router = APIRouter(tags=["index"])
 

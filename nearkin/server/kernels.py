@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.jit import kernel
+from nearkin.runtime.jit import kernel
 
 QUOTE, BACKSLASH, COMMA, COLON = np.uint8(0x22), np.uint8(0x5C), np.uint8(0x2C), np.uint8(0x3A)
 OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE = np.uint8(0x5B), np.uint8(0x5D), np.uint8(0x7B), np.uint8(0x7D)

@@ -13,7 +13,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from nearkin.index.entry import Outcome
-from nearkin.release import VERSION
+from nearkin.version import VERSION
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

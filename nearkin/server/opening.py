@@ -20,7 +20,7 @@ from nearkin.server.prober import GoldenPair, read_pairs
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import Shadow
 from nearkin.server.tokens import Tokens
-from nearkin.sketch.materials import Materials
+from nearkin.sketch.resources import Materials
 from nearkin.spec import KEYED_HYPERPLANES, Spec
 
 log = logging.getLogger("nearkin.server")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.hashing.kernels import count_ones, find_sorted, hash_tokens, load_u64, trailing_zeros
-from nearkin.jit import kernel
+from nearkin.runtime.jit import kernel
 
 U8 = np.uint8
 U32 = np.uint32

@@ -9,11 +9,11 @@ from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
 from nearkin.keys import HashKey
 from nearkin.shingle import kernels
-from nearkin.shingle.cut import Cut
+from nearkin.shingle.frequency_cut import Cut
 from nearkin.shingle.kernels import Scratch
 from nearkin.shingle.markup import strip_markup
-from nearkin.shingle.stems import Stems
-from nearkin.shingle.tables import tables_for
+from nearkin.shingle.stemming import Stems
+from nearkin.shingle.unicode_tables import tables_for
 from nearkin.spec import Spec
 
 PADDING, FRONT = 256, 16

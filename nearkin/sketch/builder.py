@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
-from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import EMPTY_SLOT, scheme_of
+from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 

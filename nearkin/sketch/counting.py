@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from nearkin.errors import RebuildDueError, UsageError
 from nearkin.sketch import kernels
-from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import multipliers
+from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.spec import Spec
 

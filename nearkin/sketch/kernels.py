@@ -3,7 +3,7 @@
 import numpy as np
 
 from nearkin.hashing.kernels import load_u64, mix64
-from nearkin.jit import kernel
+from nearkin.runtime.jit import kernel
 
 U64 = np.uint64
 U32 = np.uint32

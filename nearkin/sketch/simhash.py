@@ -14,8 +14,8 @@ from nearkin.hashing.families import hash_values, key_of
 from nearkin.keys import HashKey
 from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
-from nearkin.sketch.materials import DocumentFrequencies
 from nearkin.sketch.minhash import splitmix64
+from nearkin.sketch.resources import DocumentFrequencies
 from nearkin.spec import Spec
 
 LEAST_TABLE = 64

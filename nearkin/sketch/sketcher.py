@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from nearkin.shingle import Shingler, Shingles, text_buffers
 from nearkin.sketch import kernels
-from nearkin.sketch.materials import NOTHING, Materials
 from nearkin.sketch.minhash import multipliers, scheme_of
+from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.sketch.simhash import Signs
 from nearkin.spec import Spec
 

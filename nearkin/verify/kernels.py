@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.hashing.kernels import find_sorted
-from nearkin.jit import kernel
+from nearkin.runtime.jit import kernel
 
 U64 = np.uint64
 
@@ -16,9 +16,9 @@ class Inverted(NamedTuple):
     keys: np.ndarray
     """uint64: distinct hashes, sorted."""
     prefixes: np.ndarray
-    """int64: where the keys of each prefix begin, see `nearkin.hashing.prefixes`."""
+    """int64: where the keys of each prefix begin, see `nearkin.hashing.sorted_lookup`."""
     shift: np.uint64
-    """See `nearkin.hashing.prefixes`."""
+    """See `nearkin.hashing.sorted_lookup`."""
     firsts: np.ndarray
     """int64: key q is posted at firsts[q] to firsts[q + 1]."""
     postings: np.ndarray
@@ -247,7 +247,7 @@ def pairs_of_slab(
             sums[touched[i]] = 0
             if blocks[d] == blocks[e]:
                 joint = joint_weight(shared, totals[d], totals[e], product)
-                # the quotient, not a product with the threshold: see nearkin.verify.exact.reaches
+                # the quotient, not a product with the threshold: see nearkin.verify.jaccard.reaches
                 if shared / joint >= threshold:
                     out[found] = (U64(e) << U64(32)) | U64(d)
                     both[found], union[found] = shared, joint

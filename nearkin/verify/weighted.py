@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearkin.hashing.prefixes import PrefixIndex
+from nearkin.hashing.sorted_lookup import PrefixIndex
+from nearkin.runtime.threads import ordered_map
 from nearkin.shingle import Shingler
 from nearkin.sketch.sketcher import iterate_shingles
-from nearkin.threads import ordered_map
 from nearkin.verify import kernels
-from nearkin.verify.exact import Overlaps, distinct, slabs
+from nearkin.verify.jaccard import Overlaps, distinct, slabs
 from nearkin.verify.kernels import Inverted
 
 MEMORY = 256 << 20

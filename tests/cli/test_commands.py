@@ -171,14 +171,14 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nearkin.evaluate.synth.synth", interrupt)
+    monkeypatch.setattr("nearkin.lab.synth.synth", interrupt)
     assert app.run(["synth", "--out", str(tmp_path / "x")]) == app.INTERRUPTED
     assert "interrupted" in capsys.readouterr().err
 
 
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from nearkin.cli import app
-    from nearkin.corpus import source_code
+    from nearkin.lab import demo_corpus as source_code
 
     whole = source_code.write_source_corpus
     monkeypatch.setattr(source_code, "write_source_corpus", lambda path: whole(path, limit=3000))

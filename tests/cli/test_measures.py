@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.cli.app import run
-from nearkin.corpus.signatures import read_signatures
+from nearkin.sketch.signature_file import read_signatures
 
 NEAR = 40
 

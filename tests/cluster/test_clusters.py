@@ -11,7 +11,7 @@ from nearkin.engine.local.verifying import Payloads
 from nearkin.measures import measure_of
 from nearkin.measures.base import stored_of
 from nearkin.spec import Spec
-from nearkin.verify.exact import Overlaps
+from nearkin.verify.jaccard import Overlaps
 
 edges = st.dictionaries(
     st.tuples(st.integers(0, 14), st.integers(0, 14)).filter(lambda p: p[0] < p[1]), st.integers(50, 100), max_size=40

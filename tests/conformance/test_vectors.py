@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from nearkin.lsh.bands import make_keys, slot_form
+from nearkin.sketch.record import write_record
 from nearkin.sketch.sketcher import Sketcher
-from nearkin.sketch.wire import write_record
 from nearkin.spec import FAMILIES, MEASURES, SLOT_BITS, Spec
 
 ROOT = Path(__file__).parents[2]

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
-from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
 from nearkin.jobs import Job, dedup_job
+from nearkin.runtime.progress import Silent
 
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 ROWS = 20_000

@@ -26,11 +26,11 @@ from nearkin.corpus.parquet_pages import longest_stored_value
 from nearkin.corpus.parquet_values import longest_dictionary_value
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work import WorkFolder
-from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import RunError
 from nearkin.finished import audit_run
 from nearkin.jobs import Job, dedup_job
+from nearkin.runtime.progress import Silent
 
 LIMIT = 100_000
 SMALL = Columns(document_limit=LIMIT)

@@ -21,11 +21,11 @@ from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, describe, write_kept
 from nearkin.corpus.discovery import Selection, find_files
 from nearkin.corpus.files import InputFile
-from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import RunError, UsageError
 from nearkin.jobs import Job, dedup_job, pairs_job
 from nearkin.prepare import Asked, prepare
+from nearkin.runtime.progress import Silent
 
 
 def words(number: int) -> str:

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.corpus.signatures import SignatureWriter, merge_signatures, read_signatures
 from nearkin.errors import NearkinError, UsageError
-from nearkin.sketch.wire import ChecksumError, ForeignError, TruncatedError, UnknownVersionError
+from nearkin.sketch.record import ChecksumError, ForeignError, TruncatedError, UnknownVersionError
+from nearkin.sketch.signature_file import SignatureWriter, merge_signatures, read_signatures
 from nearkin.spec import Spec
 
 TEXTS = [f"one two three {i} four five {i * i} six" for i in range(50)]
@@ -50,7 +50,7 @@ def test_each_fault_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ChecksumError, match="batch 0"):
         read_signatures(path)
     with monkeypatch.context() as newer:
-        newer.setattr("nearkin.corpus.signatures.FORMAT_VERSION", 2)
+        newer.setattr("nearkin.sketch.signature_file.FORMAT_VERSION", 2)
         written(path, spec)
     with pytest.raises(UnknownVersionError, match="'2'"):
         read_signatures(path)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from nearkin.corpus import source_code
-from nearkin.corpus.source_code import documents_of, source_files, write_source_corpus
+from nearkin.lab import demo_corpus as source_code
+from nearkin.lab.demo_corpus import documents_of, source_files, write_source_corpus
 
 METHOD = "    def {name}(self):\n        value = self.read()\n        return value + {name}\n"
 TWO_METHODS = "class Box:\n" + METHOD.format(name="left") + "\n" + METHOD.format(name="right")

@@ -25,10 +25,10 @@ import nearkin as nk
 from nearkin.corpus import Columns
 from nearkin.corpus.accept import as_id
 from nearkin.corpus.values import readable_text
-from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
 from nearkin.jobs import Job, dedup_job
+from nearkin.runtime.progress import Silent
 
 TEXTS = [
     "the quick brown fox jumps over the lazy dog",

@@ -14,7 +14,7 @@ from nearkin.index.scope_names import ScopeNames
 from nearkin.keys import HashKey
 from nearkin.server.app import create_app
 from nearkin.server.settings import ServerSettings
-from nearkin.sketch.materials import Materials
+from nearkin.sketch.resources import Materials
 from nearkin.spec import KEYED, Spec
 from scripts.server_tables import PAGE, current
 from tests.deploy.conftest import QUANTILES, ROOT, WORDS, Live

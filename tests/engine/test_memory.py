@@ -17,8 +17,8 @@ import pytest
 import nearkin as nk
 from nearkin.engine.local.documents import portions, take
 from nearkin.engine.local.run import BYTES_PER_WORKER
-from nearkin.engine.memory import PeakMemory
 from nearkin.evaluate.labels import LONGEST_NAME, most_frequent
+from nearkin.runtime.memory import PeakMemory
 
 BOUND = 512 << 20
 OVERHEAD = 250 << 20
@@ -66,7 +66,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 USE_MEMORY = """
 import json, sys
 import numpy as np
-from nearkin.engine.memory import PeakMemory
+from nearkin.runtime.memory import PeakMemory
 with PeakMemory() as memory:
     values = np.arange(40_000_000)
     before = memory.peak

@@ -13,10 +13,10 @@ import pytest
 from nearkin.corpus import Columns
 from nearkin.engine.local import sketching
 from nearkin.engine.local.work import MANIFEST, WorkFolder
-from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
 from nearkin.jobs import Job, dedup_job
+from nearkin.runtime.progress import Silent
 
 
 def finished_stages(path: Path) -> WorkFolder:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearkin.cli.app import run
-from nearkin.engine.progress import Silent
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Share, sample_by_kind
 from nearkin.evaluate.scan import EveryPairScan, least
 from nearkin.finished import audit_run
+from nearkin.runtime.progress import Silent
 
 
 @given(st.integers(0, 500), st.integers(1, 500))

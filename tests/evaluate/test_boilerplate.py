@@ -7,7 +7,7 @@ import pytest
 import nearkin as nk
 from nearkin.evaluate import boilerplate as module
 from nearkin.evaluate.boilerplate import TextSample, boilerplate
-from nearkin.sketch.materials import NOTHING
+from nearkin.sketch.resources import NOTHING
 
 BANNER = "we use cookies to give you the best experience on our site"
 FOOTER = "copyright by the owners all rights reserved"

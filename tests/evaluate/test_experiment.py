@@ -3,7 +3,7 @@ import json
 import pytest
 
 from nearkin.cli.app import run
-from nearkin.evaluate.experiment import BANDINGS, experiment, generate, growth, table, true_pairs
+from nearkin.lab.experiment import BANDINGS, experiment, generate, growth, table, true_pairs
 
 
 def test_the_classic_table() -> None:

@@ -14,7 +14,7 @@ from nearkin.engine.settings import Settings
 from nearkin.errors import UsageError
 from nearkin.evaluate.explain import READ_FOR_EXAMPLES, SHOWN, VERDICTS, explain, shingles_of
 from nearkin.keys import HashKey
-from nearkin.sketch.materials import Materials
+from nearkin.sketch.resources import Materials
 from nearkin.spec import Spec
 
 BASE = " ".join(f"word{i}" for i in range(100))

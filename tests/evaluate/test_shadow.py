@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.cli.app import run as command
-from nearkin.engine.progress import Silent
 from nearkin.errors import UsageError
 from nearkin.evaluate.shadow import parse_against
 from nearkin.finished import shadow_run
+from nearkin.runtime.progress import Silent
 
 
 @pytest.fixture(scope="module")

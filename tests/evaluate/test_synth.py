@@ -8,7 +8,7 @@ import pytest
 
 from nearkin.errors import UsageError
 from nearkin.evaluate import kernels
-from nearkin.evaluate.synth import HOSTILE_TEXTS, SynthSettings, Vocabulary, synth
+from nearkin.lab.synth import HOSTILE_TEXTS, SynthSettings, Vocabulary, synth
 
 SETTINGS = SynthSettings(
     documents=3000, length="uniform:200:800", hot_clusters=1, hot_size=100, boilerplate=0.2, hostile=24, seed=5

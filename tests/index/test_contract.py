@@ -12,7 +12,7 @@ from nearkin.errors import IncompatibleError, StoreError, UsageError
 from nearkin.index.entry import Changes, Written
 from nearkin.index.index import Index
 from nearkin.index.rebuilding import beside
-from nearkin.sketch.materials import Materials
+from nearkin.sketch.resources import Materials
 from tests.index.conftest import Clock, Opener, corpus, near, words
 
 TEXT = "the quick brown fox jumps over the lazy dog and then it runs away from it all the way home"

@@ -15,7 +15,7 @@ from nearkin.index.index import Index
 from nearkin.index.opening import Opened
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.upkeep import check
-from nearkin.sketch.materials import NOTHING
+from nearkin.sketch.resources import NOTHING
 from tests.index.conftest import Clock, Opener, corpus
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"

@@ -9,7 +9,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import UsageError
-from nearkin.evaluate.calibrate import _fit
+from nearkin.lab.calibration import _fit
 from nearkin.plan.capacity import Plan, Workload, binned_updates, plan
 from nearkin.plan.rates import STAGES, Rates, StageRate, known_rates
 

@@ -6,7 +6,7 @@ from nearkin.evaluate.audit import Audit, Bin, Share
 from nearkin.evaluate.boilerplate import Boilerplate, Phrase, SourceShare
 from nearkin.evaluate.overlap import Overlap
 from nearkin.lsh.curve import candidate_probability
-from nearkin.report.data import (
+from nearkin.report.model import (
     BINS,
     Borderline,
     Cluster,

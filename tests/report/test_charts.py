@@ -6,7 +6,7 @@ import pytest
 
 from nearkin.report import charts
 from nearkin.report.charts import similarity_chart, size_chart, size_classes
-from nearkin.report.data import BINS, Histogram, Parameters, ReportData, SizeCount
+from nearkin.report.model import BINS, Histogram, Parameters, ReportData, SizeCount
 
 
 def test_classes_hold_every_cluster_once() -> None:

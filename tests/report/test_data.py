@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearkin.errors import UsageError
-from nearkin.report.data import BINS, Counts, Histogram, ReportData, SourceCount
+from nearkin.report.model import BINS, Counts, Histogram, ReportData, SourceCount
 
 
 def test_json_round_trip(data: ReportData) -> None:

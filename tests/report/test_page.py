@@ -14,7 +14,7 @@ import pytest
 from nearkin.evaluate.audit import Share
 from nearkin.evaluate.boilerplate import Boilerplate, Phrase, SourceShare
 from nearkin.report import charts, page
-from nearkin.report.data import (
+from nearkin.report.model import (
     Borderline,
     Cluster,
     Counts,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nearkin.report.data import Cluster, Example, ReportData
+from nearkin.report.model import Cluster, Example, ReportData
 from nearkin.report.terminal import most_interesting, print_clusters, print_summary
 
 HOSTILE = "[bold]markup[/] [/nothing] \x1b[2J\x07 \u202e"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearkin.report.visible import visible
+from nearkin.report.escaping import visible
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from nearkin.index.index import Index
 from nearkin.index.upkeep import check
 from nearkin.keys import HashKey
 from nearkin.server.settings import ServerSettings
-from nearkin.sketch.materials import Materials
+from nearkin.sketch.resources import Materials
 from tests.services import free_port, start_serving, wait_until
 
 LINE = [sys.executable, "-m", "nearkin", "serve"]

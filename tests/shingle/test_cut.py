@@ -11,7 +11,7 @@ import nearkin as nk
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.prepare import LEAST_CUT
 from nearkin.shingle import Cut, Shingler, kernels, text_buffers
-from nearkin.sketch.materials import DocumentFrequencies, Materials
+from nearkin.sketch.resources import DocumentFrequencies, Materials
 from nearkin.sketch.sketcher import Sketcher
 
 BANNER = "we use cookies to give you the best experience on our site please accept all of them or leave now"

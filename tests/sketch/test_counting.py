@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.errors import RebuildDueError, UsageError
-from nearkin.sketch.bottom import BottomK
+from nearkin.sketch.bottom_k import BottomK
 from nearkin.sketch.counting import CountingMinHash
 from nearkin.sketch.minhash import SCHEMES, scheme_of, splitmix64
 from nearkin.spec import Spec

@@ -14,8 +14,8 @@ from nearkin.hashing.families import hash_values, key_of
 from nearkin.keys import HashKey
 from nearkin.shingle import Shingles
 from nearkin.sketch.hyperplanes import VectorSketcher, fingerprints, hyperplanes, keyed_words
-from nearkin.sketch.materials import DocumentFrequencies, Materials
 from nearkin.sketch.minhash import splitmix64
+from nearkin.sketch.resources import DocumentFrequencies, Materials
 from nearkin.sketch.simhash import Signs, WeightTable, accumulate, binarise
 from nearkin.sketch.sketcher import Sketcher, occurrences
 from nearkin.spec import Spec

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from nearkin.errors import WireError
-from nearkin.sketch.wire import (
+from nearkin.sketch.record import (
     CHECKSUM,
     HEADER,
     ChecksumError,

@@ -13,7 +13,7 @@ import nearkin as nk
 from nearkin.engine.banding import Limits
 from nearkin.engine.settings import Settings
 from nearkin.measures import measure_of
-from nearkin.verify.exact import reaches
+from nearkin.verify.jaccard import reaches
 
 PERCENTS = range(1, 100)
 SPEC = nk.Spec(unit="words", n=1)

@@ -10,14 +10,14 @@ from nearkin.engine.banding import Limits, band_keys
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pairs import PairSpool
 from nearkin.engine.local.work import WorkFolder, map_file
-from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.lsh import kernels
 from nearkin.lsh.bands import Form, even_slabs
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
-from nearkin.threads import ordered_map
-from nearkin.verify.exact import distinct
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.threads import ordered_map
+from nearkin.verify.jaccard import distinct
 
 PAIRS_AT_ONCE = 1 << 20
 BYTES_PER_KEY = 48

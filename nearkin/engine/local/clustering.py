@@ -11,7 +11,7 @@ from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.verifying import Estimates, Payloads
 from nearkin.engine.local.work import WorkFolder
 from nearkin.engine.settings import Settings
-from nearkin.verify.exact import Overlaps
+from nearkin.verify.jaccard import Overlaps
 
 KINDS = ("unique", "kept", "exact", "near", "empty", "vector")
 """`vector`: near by the second measure of a run."""

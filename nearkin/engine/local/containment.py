@@ -16,13 +16,13 @@ from nearkin.engine.local import verifying
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work import map_file
 from nearkin.errors import UsageError
-from nearkin.hashing.prefixes import PrefixIndex
+from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.curve import margin_for
 from nearkin.measures.base import PayloadBuilder
+from nearkin.runtime.threads import Borrowed, ordered_map
 from nearkin.spec import Spec
-from nearkin.threads import Borrowed, ordered_map
 from nearkin.verify import kernels
-from nearkin.verify.exact import distinct, reaches
+from nearkin.verify.jaccard import distinct, reaches
 
 SMALLEST = 64
 """m: a document's hashes that are looked up."""

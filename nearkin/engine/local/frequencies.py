@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.corpus import Batch, Columns, Corpus
-from nearkin.engine.progress import Progress
 from nearkin.runtime.files import disk_errors
-from nearkin.sketch.materials import DocumentFrequencies, Materials
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.threads import Borrowed, ordered_map
+from nearkin.sketch.resources import DocumentFrequencies, Materials
 from nearkin.spec import Spec
-from nearkin.threads import Borrowed, ordered_map
-from nearkin.verify.exact import SetBuilder
+from nearkin.verify.jaccard import SetBuilder
 
 PART_BITS = 6
 

@@ -15,9 +15,9 @@ from nearkin.engine.local.candidates import Banded, CandidateFinder
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pairs import PairSpool, merge_scored, read_scored
 from nearkin.engine.local.work import WorkFolder
-from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
-from nearkin.verify.exact import Overlaps
+from nearkin.runtime.progress import Silent
+from nearkin.verify.jaccard import Overlaps
 
 MOST_ROUNDS = 12
 

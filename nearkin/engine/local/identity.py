@@ -14,7 +14,7 @@ from nearkin.engine.local.documents import UNIQUE, Documents
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
 from nearkin.shingle import text_buffers
-from nearkin.verify.exact import distinct, inside
+from nearkin.verify.jaccard import distinct, inside
 
 
 def separate_repeated_ids(documents: Documents, names: Sequence[str]) -> int:

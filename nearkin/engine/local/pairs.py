@@ -8,7 +8,7 @@ from typing import BinaryIO
 import numpy as np
 
 from nearkin.engine.local.work import map_file
-from nearkin.verify.exact import Overlaps, distinct, inside
+from nearkin.verify.jaccard import Overlaps, distinct, inside
 
 PAIRS_AT_ONCE = 1 << 20
 SCORED = {"pairs": np.uint64, "shared": np.float64, "joint": np.float64}

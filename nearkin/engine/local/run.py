@@ -18,16 +18,16 @@ from nearkin.engine.local.hot import HotBuckets
 from nearkin.engine.local.identity import separate_repeated_ids
 from nearkin.engine.local.pairs import PairSpool, ScoredWriter, read_scored
 from nearkin.engine.local.work import WorkFolder, map_file
-from nearkin.engine.progress import Progress
 from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES, Settings
 from nearkin.errors import RunError, UsageError
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.runtime.files import disk_errors, write_durably
-from nearkin.sketch.materials import NOTHING, Materials
+from nearkin.runtime.progress import Progress
 from nearkin.sketch.minhash import fill_shares
+from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.sketch.sketcher import Keyer
-from nearkin.verify.exact import Overlaps, distinct
+from nearkin.verify.jaccard import Overlaps, distinct
 
 BYTES_PER_PAIR = 32
 BYTES_PER_WORKER = 32 << 20

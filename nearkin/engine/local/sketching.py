@@ -22,11 +22,11 @@ from nearkin.corpus import Batch, Columns, Corpus, Quarantine, make_ids
 from nearkin.corpus.batches import ID, RIDING
 from nearkin.engine.local.documents import KEYS, UNIQUE, arrays_of
 from nearkin.engine.local.work import WorkFolder
-from nearkin.engine.progress import Progress
 from nearkin.measures import Measure
 from nearkin.runtime.files import disk_errors, sync_file, sync_folder, to_json, write_durably
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.threads import Borrowed, ordered_map
 from nearkin.sketch.sketcher import Keyer, Sketches
-from nearkin.threads import Borrowed, ordered_map
 
 SEGMENT_SECONDS = 5.0
 SEGMENT_BYTES = 32 << 20

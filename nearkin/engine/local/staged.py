@@ -21,7 +21,7 @@ from nearkin.engine.local.tables import pair_batches
 from nearkin.engine.local.work import MANIFEST, WorkFolder, map_file
 from nearkin.measures.base import Stored
 from nearkin.sketch.hyperplanes import matrix_of
-from nearkin.sketch.materials import Materials
+from nearkin.sketch.resources import Materials
 from nearkin.spec import Spec
 
 FILE_SHIFT = np.uint64(40)

@@ -14,7 +14,7 @@ from nearkin.engine.local.containment import Contained
 from nearkin.engine.local.documents import portions, take
 from nearkin.engine.local.expand import Groups
 from nearkin.engine.local.run import LocalRun
-from nearkin.verify.exact import Overlaps
+from nearkin.verify.jaccard import Overlaps
 
 ROWS = 1 << 18
 LEAST_ROWS = 1 << 10

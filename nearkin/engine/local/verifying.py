@@ -10,15 +10,15 @@ from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pairs import ScoredWriter
 from nearkin.engine.local.work import WorkFolder, map_file
-from nearkin.engine.progress import Progress
 from nearkin.engine.settings import Settings
 from nearkin.lsh import kernels
 from nearkin.lsh.bands import Form
 from nearkin.measures import Measure, Payload
 from nearkin.measures.base import Stored
-from nearkin.threads import Borrowed, ordered_map
-from nearkin.verify.exact import Overlaps
-from nearkin.verify.sharing import RarestShared
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.threads import Borrowed, ordered_map
+from nearkin.verify.jaccard import Overlaps
+from nearkin.verify.prefix_filter import RarestShared
 
 ABSENT = np.uint32(0xFFFFFFFF)
 PAIRS_AT_ONCE = 1 << 18

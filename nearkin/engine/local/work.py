@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from nearkin.errors import UsageError
-from nearkin.release import VERSION
 from nearkin.runtime.files import PRIVATE_FILE, PRIVATE_FOLDER, disk_errors, sync_files, sync_folder, to_json, write_durably
 from nearkin.runtime.outputs import LOCK, PREVIOUS, RESULT
+from nearkin.version import VERSION
 
 MANIFEST = "manifest.json"
 UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, "spool", "then"})

@@ -19,7 +19,7 @@ from nearkin.engine.spark.columns import content, numbers, table, unpacked, unsi
 from nearkin.engine.spark.sketching import Request
 from nearkin.lsh import kernels
 from nearkin.lsh.curve import Banding
-from nearkin.verify.exact import distinct
+from nearkin.verify.jaccard import distinct
 
 KEYS = "part int,keys binary,docs binary"
 """Of one band (part // parts of a band) and one range of its keys: uint64 and int64, one after the other."""

@@ -21,7 +21,7 @@ from nearkin.engine.spark.columns import numbers, table
 from nearkin.engine.spark.sketching import Request
 from nearkin.engine.spark.verifying import Members, Scoring, with_payloads
 from nearkin.measures.base import stored_of
-from nearkin.verify.exact import Overlaps
+from nearkin.verify.jaccard import Overlaps
 
 ELECTED = "doc long,leader long,similarity double"
 """Removed documents."""

@@ -12,8 +12,8 @@ from nearkin.engine.local.frequencies import repeated
 from nearkin.engine.spark.columns import content, signed, table, unsigned
 from nearkin.engine.spark.sketching import Read, Request, read_files, read_rows
 from nearkin.engine.spark.tables import Tables
-from nearkin.sketch.materials import DocumentFrequencies
-from nearkin.verify.exact import SetBuilder
+from nearkin.sketch.resources import DocumentFrequencies
+from nearkin.verify.jaccard import SetBuilder
 
 HASHES = "part int,hashes binary,documents long"
 COUNTED = "hash long,times long"

@@ -17,7 +17,6 @@ from pyspark.sql import functions as f
 from nearkin.engine.local.clustering import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
 from nearkin.engine.local.hot import MOST_ROUNDS
 from nearkin.engine.local.sketching import latency
-from nearkin.engine.progress import Progress
 from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES, Settings
 from nearkin.engine.spark.banding import BUCKETS, HOT, KEYS, Banded
 from nearkin.engine.spark.clustering import ELECTED, Election, connected
@@ -34,7 +33,8 @@ from nearkin.engine.spark.verifying import AGREED, SCORED, Scoring, binned, need
 from nearkin.errors import UsageError
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
-from nearkin.sketch.materials import Materials
+from nearkin.runtime.progress import Progress
+from nearkin.sketch.resources import Materials
 
 PART_BYTES = 32 << 20
 """Of keys and documents in a part of a band: a task holds one, and what sorting it takes."""

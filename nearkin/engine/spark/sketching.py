@@ -30,8 +30,8 @@ from nearkin.engine.spark.ordering import keep_order, unfit_types
 from nearkin.errors import NearkinError, RunError
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import DocumentSketcher
-from nearkin.sketch.materials import Materials
 from nearkin.sketch.minhash import fill_shares
+from nearkin.sketch.resources import Materials
 from nearkin.sketch.sketcher import Sketches
 
 FILE_SHIFT = 40

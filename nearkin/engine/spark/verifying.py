@@ -23,7 +23,7 @@ from nearkin.lsh import kernels
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Payload
 from nearkin.measures.base import stored_of
-from nearkin.verify.exact import Overlaps
+from nearkin.verify.jaccard import Overlaps
 
 AGREED = "a long,b long,agree int,facts string"
 """Pairs that pass the margin, with the slots that agree; and facts."""

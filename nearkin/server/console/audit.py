@@ -8,7 +8,7 @@ from dash.development.base_component import Component
 
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, Share
-from nearkin.report.data import restore_dataclass
+from nearkin.report.model import restore_dataclass
 from nearkin.report.page import percent
 from nearkin.server.console import figures, shown
 from nearkin.server.console.visit import Page, Visit

@@ -6,7 +6,7 @@ from dash.development.base_component import Component
 
 from nearkin.index.entry import RESERVED, Entry
 from nearkin.index.observed import REMEMBERED
-from nearkin.report.visible import visible
+from nearkin.report.escaping import visible
 from nearkin.server.console import shown
 from nearkin.server.console.visit import Page, Visit
 

@@ -10,9 +10,9 @@ from nearkin.errors import UsageError
 from nearkin.evaluate.explain import Explanation
 from nearkin.index.entry import ClusterPart, Entry
 from nearkin.index.index import MOST_NAME, Index
+from nearkin.report.escaping import visible
 from nearkin.report.explained import facts
 from nearkin.report.page import similarity_text
-from nearkin.report.visible import visible
 from nearkin.server.access import CONTROL, named
 from nearkin.server.catalogue import Head
 from nearkin.server.console import shown

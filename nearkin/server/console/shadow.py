@@ -5,7 +5,7 @@ from typing import Any
 
 from dash.development.base_component import Component
 
-from nearkin.report.visible import visible
+from nearkin.report.escaping import visible
 from nearkin.server.console import shown
 from nearkin.server.console.visit import Page, Visit
 

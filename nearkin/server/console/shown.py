@@ -8,8 +8,8 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from nearkin.report.diff import MAX_CHARACTERS, Kind, Piece, diff_sides
+from nearkin.report.escaping import visible
 from nearkin.report.page import similarity_text
-from nearkin.report.visible import visible
 from nearkin.server.console.visit import address
 
 EXCERPT = 140

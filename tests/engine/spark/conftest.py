@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from nearkin.corpus.source_code import write_source_corpus
+from nearkin.lab.demo_corpus import write_source_corpus
 from tests.services import program
 
 CONF = {

@@ -21,7 +21,6 @@ import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
 from nearkin.corpus import Columns
-from nearkin.engine.progress import Silent
 from nearkin.engine.settings import Settings
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import from_task
@@ -30,7 +29,8 @@ from nearkin.engine.spark.sources import FrameSource
 from nearkin.engine.spark.tables import Tables
 from nearkin.errors import RunError, UsageError
 from nearkin.measures import Measure
-from nearkin.sketch.materials import NOTHING
+from nearkin.runtime.progress import Silent
+from nearkin.sketch.resources import NOTHING
 from tests.engine.spark.conftest import rows_of
 
 HOSTILE = [b'{"id": 1, "text": null}', b"not json", b'{"text": "no id here"}', b'{"id": "bad", "text": "\xff"}', b'{"id": 3}']

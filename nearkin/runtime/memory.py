@@ -12,7 +12,7 @@ import psutil
 INTERVAL = 0.02
 """Seconds between two samples."""
 STATUS = Path("/proc/self/status")
-SAMPLER = Path(__file__).with_name("sampler.py")
+SAMPLER = Path(__file__).with_name("memory_sampler.py")
 
 
 def anonymous_bytes() -> int:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.evaluate.bench import machine, nearkin_process, seconds_of, text_rates
-from nearkin.evaluate.synth import SynthSettings, synth
+from nearkin.lab.bench import machine, nearkin_process, seconds_of, text_rates
+from nearkin.lab.synth import SynthSettings, synth
 from nearkin.plan.capacity import binned_updates
 from nearkin.plan.rates import STAGES, Rates, StageRate
 from nearkin.sketch import kernels as sketching

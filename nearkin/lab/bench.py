@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.errors import RunError
-from nearkin.evaluate.synth import SynthSettings, synth
+from nearkin.lab.synth import SynthSettings, synth
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nearkin.corpus.source_code import installation_folders, source_files
 from nearkin.evaluate import kernels
-from nearkin.evaluate.bench import seconds_of
 from nearkin.hashing.families import hash_values, key_of
 from nearkin.hashing.kernels import hash_each
 from nearkin.keys import HashKey
+from nearkin.lab.bench import seconds_of
+from nearkin.lab.demo_corpus import installation_folders, source_files
 from nearkin.sketch.minhash import SCHEMES, estimate, splitmix64
 from nearkin.spec import FAMILIES, KEYED, SEED_BITS
 

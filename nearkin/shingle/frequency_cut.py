@@ -4,7 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nearkin.hashing.prefixes import PrefixIndex
+from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.shingle import kernels
 
 

@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 from nearkin.errors import RunError, UsageError
 from nearkin.evaluate import kernels
 from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.runtime.threads import ordered_map
 from nearkin.shingle import Shingler
 from nearkin.spec import Spec
-from nearkin.threads import ordered_map
-from nearkin.verify.exact import SetBuilder, overlaps
+from nearkin.verify.jaccard import SetBuilder, overlaps
 
 BATCH = 4096
 ALL_PAIRS = 32

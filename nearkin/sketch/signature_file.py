@@ -13,7 +13,7 @@ import pyarrow.ipc
 from nearkin.errors import UsageError
 from nearkin.runtime.files import replace_durably, sync_file
 from nearkin.shingle import text_buffers
-from nearkin.sketch.wire import ChecksumError, ForeignError, TruncatedError, UnknownVersionError, checksum
+from nearkin.sketch.record import ChecksumError, ForeignError, TruncatedError, UnknownVersionError, checksum
 from nearkin.spec import FORMAT_VERSION, Spec
 
 SPEC, FINGERPRINT, VERSION, CHECKSUM = b"nearkin.spec", b"nearkin.fingerprint", b"nearkin.version", b"nearkin.checksum"

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nearkin.threads import ordered_map
-from nearkin.verify.exact import Overlaps, slabs
+from nearkin.runtime.threads import ordered_map
+from nearkin.verify.jaccard import Overlaps, slabs
 
 PAIRS_AT_ONCE = 1 << 14
 SLACK = 1e-9

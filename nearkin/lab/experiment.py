@@ -16,7 +16,7 @@ from nearkin.lsh.bands import whole_keys
 from nearkin.lsh.curve import classic_threshold
 from nearkin.measures import measure_of
 from nearkin.spec import Spec
-from nearkin.verify.exact import Overlaps
+from nearkin.verify.jaccard import Overlaps
 
 BANDINGS = ((5, 20), (10, 10), (20, 5), (25, 4), (50, 2))
 DOCUMENTS, WORDS, PLANTED, THRESHOLD = 100, 80, 25, 0.5

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nearkin.verify.exact import distinct
+from nearkin.verify.jaccard import distinct
 
 ROUNDING = 1e-9
 
