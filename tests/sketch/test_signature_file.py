@@ -1,4 +1,5 @@
 import random
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_each_fault_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ChecksumError, match="batch 0"):
         read_signatures(path)
     with monkeypatch.context() as newer:
-        newer.setattr("nearkin.sketch.signature_file.FORMAT_VERSION", 2)
+        newer.setattr(sys.modules["nearkin.sketch.signature_file"], "FORMAT_VERSION", 2)
         written(path, spec)
     with pytest.raises(UnknownVersionError, match="'2'"):
         read_signatures(path)
