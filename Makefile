@@ -41,7 +41,7 @@ contract: $(DEV)  ## imports point one way
 	$(BIN)/lint-imports
 
 readme: $(DEV)  ## the README's examples run
-	$(BIN)/python scripts/run_readme.py README.md docs/*.md
+	$(BIN)/python scripts/run_readme.py README.md docs
 
 check: lint types contract test readme
 

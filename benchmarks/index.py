@@ -1,7 +1,7 @@
-"""The online index: rates, bytes and order effects of each store; the tables of docs/index.md.
+"""The online index: rates, bytes and order effects of each store; the tables of docs/reference/stores.md.
 
 python -m benchmarks.index                 quick sizes, to the terminal
-python -m benchmarks.index --full --write  full sizes; writes benchmarks/index.json and the tables of docs/index.md
+python -m benchmarks.index --full --write  full sizes; writes benchmarks/index.json and the tables of docs/reference/stores.md
 
 Redis and PostgreSQL are started on free loopback ports, on the same cores as the client.
 """
@@ -23,7 +23,7 @@ from nearkin.lab.synth import SynthSettings, synth
 from tests.services import postgres_server, redis_server
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "index.md"
+PAGE = HERE.parent / "docs" / "reference" / "stores.md"
 BANDS = {"threshold": 0.8, "bands": 20, "rows": 6}
 BATCH, PART = 1000, 10_000
 

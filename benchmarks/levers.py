@@ -1,7 +1,7 @@
-"""What each lever costs and gives: the tables of docs/levers.md.
+"""What each lever costs and gives: the tables of docs/explanation/levers.md.
 
 python -m benchmarks.levers                 quick sizes, to the terminal
-python -m benchmarks.levers --full --write  full sizes; writes benchmarks/levers.json and the tables of docs/levers.md
+python -m benchmarks.levers --full --write  full sizes; writes levers.json and the tables of docs/explanation/levers.md
 """
 
 import os
@@ -35,7 +35,7 @@ from nearkin.sketch.sketcher import Sketcher, iterate_shingles
 from nearkin.spec import SLOT_BITS, Spec
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "levers.md"
+PAGE = HERE.parent / "docs" / "explanation" / "levers.md"
 SET = 200
 """Elements of a set in the simulations: about what a document of 1.5 kB has."""
 

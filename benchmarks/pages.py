@@ -1,4 +1,4 @@
-"""docs/benchmarks.md and the README's figure, written from benchmarks/figures.json and benchmarks/peers.json."""
+"""docs/reference/benchmarks.md and the README's figure, written from benchmarks/figures.json and benchmarks/peers.json."""
 
 import json
 from pathlib import Path
@@ -71,13 +71,13 @@ def write_pages() -> None:
     if peers.exists():
         record = json.loads(peers.read_text("utf-8"))
         text += f"\n## Side by side\n\n{record['about']}\n\n{described(record['machine'])}\n{peers_table(record)}"
-    (ROOT / "docs" / "benchmarks.md").write_text(text, "utf-8")
+    (ROOT / "docs" / "reference" / "benchmarks.md").write_text(text, "utf-8")
     values = {one["name"]: one["value"] for one in figures["figures"]}
     pairs, dedup = (values.get(f"nearkin {name}, 400,000 documents of 1.5 kB") for name in ("pairs", "dedup"))
     if pairs and dedup:
         figure = (
-            f"Measured on {figures['machine']['cores']} cores ([benchmarks](docs/benchmarks.md)), as whole processes:\n"
-            f"400,000 documents of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, to kept files,\n"
+            f"Measured on {figures['machine']['cores']} cores as whole processes ([benchmarks](docs/reference/benchmarks.md)):"
+            f"\n400,000 documents of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, to kept files,\n"
             f"clusters and report in {dedup:.1f} s."
         )
         page = (ROOT / "README.md").read_text("utf-8")

@@ -1,6 +1,6 @@
 """nearkin beside other libraries: same texts, same shingles, same threshold; each in an environment of its own.
 
-python -m benchmarks.peers                        writes peers.json and docs/benchmarks.md
+python -m benchmarks.peers                        writes peers.json and docs/reference/benchmarks.md
 python -m benchmarks.peers --documents 20000 --only gaoya    a small one, to the terminal
 """
 

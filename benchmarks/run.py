@@ -1,7 +1,7 @@
-"""The figures of docs/benchmarks.md.
+"""The figures of docs/reference/benchmarks.md.
 
 python -m benchmarks.run                     quick sizes, to the terminal
-python -m benchmarks.run --full --write      full sizes; writes figures.json, docs/benchmarks.md and the README's figure
+python -m benchmarks.run --full --write      full sizes; writes figures.json, docs/reference/benchmarks.md, the README's figure
 python -m benchmarks.run --baseline          writes benchmarks/baseline.json
 python -m benchmarks.run --compare FILE      quick sizes beside a stored baseline; slower by more than a half ends with 1
 """

@@ -1,7 +1,8 @@
-"""The service over HTTP: rates, latencies and memory of a server on the same cores as its client; the tables of docs/server.md.
+"""The service over HTTP: rates, latencies and memory of a server on the cores of its client; the tables of
+docs/reference/http.md.
 
 python -m benchmarks.server                 quick sizes, to the terminal
-python -m benchmarks.server --full --write  full sizes; writes benchmarks/server.json and the tables of docs/server.md
+python -m benchmarks.server --full --write  full sizes; writes benchmarks/server.json and the tables of docs/reference/http.md
 
 Needs wrk and curl (Debian's packages). The server runs as `nearkin serve` does, but for the rate of a source, which is what
 keeps one client from what is measured here. Asked: 1,200 single upserts a second with a p99 of at most 60 ms, at 200,000
@@ -32,7 +33,7 @@ from benchmarks.tables import Table, main
 from tests.services import free_port, program, wait_for
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "server.md"
+PAGE = HERE.parent / "docs" / "reference" / "http.md"
 STORES = ("memory", "sqlite")
 CONNECTIONS, THREADS = 32, 2
 SCOPE = "/v1/scopes/bench/documents"

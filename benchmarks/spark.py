@@ -4,7 +4,7 @@ python -m benchmarks.spark                                   quick sizes, to the
 python -m benchmarks.spark --sizes 100000 1000000 4000000 --beside 400000 --mllib 100000 400000 --write
 
 Whole processes over local[2]; memory is sampled over the process tree (resident sets: the Java process, which is driver and
-worker in one here, and the sum of the Python workers). Writes benchmarks/spark.json and the tables of docs/spark.md.
+worker in one here, and the sum of the Python workers). Writes spark.json and the tables of docs/explanation/spark.md.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from nearkin.lab.bench import machine
 from nearkin.lab.synth import SynthSettings, synth
 
 HERE = Path(__file__).parent
-PAGE, RECORD = HERE.parent / "docs" / "spark.md", HERE / "spark.json"
+PAGE, RECORD = HERE.parent / "docs" / "explanation" / "spark.md", HERE / "spark.json"
 HEAP = "3g"
 MLLIB_SECONDS = 1200
 MLLIB_RECALL = 0.995

@@ -1,7 +1,7 @@
-"""Plans against what happens, and what a frequency cut does to a corpus under a banner: the tables of docs/tuning.md.
+"""Plans against what happens, and what a frequency cut does under a banner: the tables of docs/how-to/tune-recall.md.
 
 python -m benchmarks.tuning                 quick sizes, to the terminal
-python -m benchmarks.tuning --full --write  full sizes; writes benchmarks/tuning.json and the tables of docs/tuning.md
+python -m benchmarks.tuning --full --write  full sizes; writes tuning.json and the tables of docs/how-to/tune-recall.md
 """
 
 import json
@@ -25,7 +25,7 @@ from nearkin.lab.synth import SynthSettings, synth
 from nearkin.plan.capacity import Workload, plan
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "tuning.md"
+PAGE = HERE.parent / "docs" / "how-to" / "tune-recall.md"
 BANNER = (
     "we and our partners store and read information on this device such as cookies to measure how pages are used and to show "
     "you advertisements that fit your interests you can accept all of them refuse all of them or choose one by one in the "

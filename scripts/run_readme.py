@@ -1,7 +1,8 @@
 """Runs the examples of Markdown files: every ```bash and ```python block, in order, in one empty folder for each file.
 
 A block after the comment `<!-- not run: why -->` is left out. A python block that shows results (>>>) is run as a doctest.
-Run: python scripts/run_readme.py README.md docs/*.md
+A folder stands for the Markdown files below it, without those of a built site.
+Run: python scripts/run_readme.py README.md docs
 """
 
 import contextlib
@@ -95,10 +96,19 @@ def run_file(path: str) -> str:
     return f"{path}: {len(blocks)} examples run"
 
 
+def find_pages(paths: list[str]) -> list[str]:
+    """Returns the Markdown files that are named, and those below the folders that are named, in order."""
+    pages = []
+    for path in map(Path, paths):
+        below = sorted(path.rglob("*.md")) if path.is_dir() else [path]
+        pages += [str(page) for page in below if "_build" not in page.parts and "_generated" not in page.parts]
+    return pages
+
+
 def main(paths: list[str]) -> None:
-    """Runs files side by side, two at once; a process each, for examples change the working directory."""
+    """Runs files side by side, two at once, in a process each, because examples change the working directory."""
     with ProcessPoolExecutor(2, max_tasks_per_child=1) as pool:
-        for told in pool.map(run_file, paths):
+        for told in pool.map(run_file, find_pages(paths)):
             print(told, flush=True)
 
 

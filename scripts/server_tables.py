@@ -1,4 +1,4 @@
-"""The tables of docs/server.md that follow from the code: settings of the server and of its index, codes of problems,
+"""The tables of docs/reference/http.md that follow from the code: settings of the server and of its index, codes of problems,
 bounds.
 
 Run: python -m scripts.server_tables    (a test looks whether the page is current)
@@ -20,7 +20,7 @@ from nearkin.server.problems import CODES
 from nearkin.server.service import OVERVIEWS
 from nearkin.server.settings import PREFIX, ServerSettings
 
-PAGE = Path(__file__).parent.parent / "docs" / "server.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "http.md"
 ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 SPECIAL = {
     "shingle": "`words:3` or `chars:5`, and so on.",

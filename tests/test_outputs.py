@@ -1,4 +1,4 @@
-"""What may be replaced, who may write, and what a failure leaves: the promises of docs/files.md about outputs."""
+"""What may be replaced, who may write, and what a failure leaves: the promises of docs/reference/files.md about outputs."""
 
 import json
 import os

@@ -281,7 +281,7 @@ def test_the_source_is_an_interface(index: nk.Index) -> None:
     assert source.done == ["0", "1", "2", "3", "4"]
 
 
-# -- promises of docs/client.md
+# -- promises of docs/how-to/use-the-client.md
 
 
 def test_events_cannot_name_reserved_scopes(stream: Stream, index: nk.Index) -> None:

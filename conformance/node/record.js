@@ -1,4 +1,4 @@
-// Single records: one signature by itself, as bytes. Written and read after docs/wire-format.md, format version 1, family 1.
+// Single records: one signature by itself, as bytes. Written and read after docs/reference/wire-format.md, format version 1, family 1.
 //
 // A reader checks length, magic, version, checksum, fingerprint and header in this order; each failure has its own error class.
 

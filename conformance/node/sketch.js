@@ -1,6 +1,6 @@
 // From a text to its signature and band keys: normalisation, tokens, shingle hashes, MinHash slots, and the identity of a Spec.
 //
-// Follows docs/wire-format.md, version 1, for unit words and chars, schemes binned and classic, normalise steps nfkc and lower.
+// Follows docs/reference/wire-format.md, version 1, for unit words and chars, schemes binned and classic, normalise steps nfkc and lower.
 // Anything else that a Spec may ask for raises UnsupportedError. 64-bit numbers are BigInt, slots are Numbers below 2^32.
 
 "use strict";

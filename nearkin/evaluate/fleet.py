@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 SCHEMA = "nearkin.metrics/1"
-"""Of `FleetMetrics.to_dict`; docs/metrics.schema.json describes it."""
+"""Of `FleetMetrics.to_dict`; docs/reference/metrics.schema.json describes it."""
 
 
 @dataclass(frozen=True)

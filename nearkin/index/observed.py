@@ -99,7 +99,7 @@ class Observed:
         return sorted(self._hot.items(), key=lambda item: (-item[1].size, item[0]))[:REMEMBERED]
 
     def metrics(self, recall: float | None = None, memory: int | None = None) -> FleetMetrics:
-        """The figures of docs/metrics.schema.json, of what was seen."""
+        """The figures of docs/reference/metrics.schema.json, of what was seen."""
         with self._lock:
             sizes = [(size, int(count)) for size, count in enumerate(self._sizes) if count]
             waits = [(step, int(count)) for step, count in enumerate(self._latencies) if count]

@@ -1,6 +1,6 @@
 """Signatures on the wire: single records that say what they are and are checked before anything in them is believed.
 
-Little-endian throughout; docs/wire-format.md has every byte of an example.
+Little-endian throughout; docs/reference/wire-format.md has every byte of an example.
 """
 
 import struct

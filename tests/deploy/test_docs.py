@@ -70,12 +70,12 @@ def test_every_metric_is_described(exposed: Mapping[str, set[str]]) -> None:
 
 def test_the_examples_run(live: Live, tmp_path: Path) -> None:
     variables = {"URL": live.url, "TOKEN": live.token, "ADMIN": live.admin}
-    answers = "".join(run(block, tmp_path, **variables) for block in examples("server.md"))
+    answers = "".join(run(block, tmp_path, **variables) for block in examples("reference/http.md"))
     assert '"kind":"match"' in answers
     assert '"field":"/texd"' in answers
     with live.client(live.token) as client:
         assert client.post("/v1/scopes/shop/documents", json={"id": "two", "text": WORDS}).status_code == 200
-    for block in examples("runbook.md"):
+    for block in examples("how-to/operate.md"):
         run(block, tmp_path, **variables)
 
 
@@ -94,8 +94,8 @@ def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_new_key(keyed: str, tmp_path: Path) -> None:
-    """The steps of docs/security.md: an index of the same documents, that a server with the new key takes for its own."""
-    (block,) = examples("security.md")
+    """The steps of docs/explanation/security.md: an index of the same documents, for the new key."""
+    (block,) = examples("explanation/security.md")
     following = f"sqlite:///{tmp_path / 'next.db'}"
     run(block, tmp_path, STORE=keyed, NEXT=following)
     secret = HashKey.read(str(tmp_path / "new.key"))

@@ -83,12 +83,12 @@ def test_the_dashboard_can_be_imported() -> None:
 
 
 def test_every_alert_says_what_to_do() -> None:
-    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / "runbook.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / "how-to" / "operate.md").read_text(), re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     for rule in rules():
         if "alert" in rule:
             page, _, anchor = rule["annotations"]["runbook"].partition("#")
-            assert page == "docs/runbook.md"
+            assert page == "docs/how-to/operate.md"
             assert anchor in anchors, rule["alert"]
             assert rule["annotations"]["summary"]
             assert rule["labels"]["severity"] in ("warning", "critical")

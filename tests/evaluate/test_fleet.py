@@ -9,7 +9,7 @@ import pytest
 from nearkin.cli.app import run as command
 from nearkin.evaluate.fleet import FleetMetrics, percentile
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "metrics.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "metrics.schema.json").read_text("utf-8"))
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:

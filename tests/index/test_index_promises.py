@@ -1,4 +1,4 @@
-"""Promises of docs/index.md and docs/security.md, each tried as its sentence says it."""
+"""Promises of docs/reference/stores.md and docs/explanation/security.md, each tried as its sentence says it."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The promises of docs/security.md that no other file of this folder tests, each by its name.
+"""The promises of docs/explanation/security.md that no other file of this folder tests, each by its name.
 
 Others: a stranger costs no more than a refusal (test_strangers); the console is confined to a token's scopes (test_scopes);
 once a token was made one is always needed (test_protection); logs name nobody (test_logs); one client stops no other

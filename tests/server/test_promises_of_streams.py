@@ -1,4 +1,4 @@
-"""Promises of docs/security.md about documents and bodies: a test for each, named after it."""
+"""Promises of docs/explanation/security.md about documents and bodies: a test for each, named after it."""
 
 import asyncio
 import io

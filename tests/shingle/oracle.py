@@ -28,7 +28,7 @@ def lower(c: str) -> str:
 
 
 def normalised(text: str, steps: tuple[str, ...]) -> str:
-    """The definition in docs/wire-format.md, step by step."""
+    """The definition in docs/reference/wire-format.md, step by step."""
 
     def form(value: str) -> str:
         if "marks" not in steps:
