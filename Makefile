@@ -5,7 +5,7 @@ DEV := .venv/.dev
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-full coverage lint types contract check readme bench bench-compare bench-peers clean
+.PHONY: demo test test-full coverage lint types contract check docs readme bench bench-compare bench-peers clean
 
 $(RUNTIME): pyproject.toml constraints.txt scripts/environment.sh
 	PYTHON="$(PYTHON)" bash scripts/environment.sh
@@ -43,7 +43,10 @@ contract: $(DEV)  ## imports point one way
 readme: $(DEV)  ## the README's examples run
 	$(BIN)/python scripts/run_readme.py README.md docs
 
-check: lint types contract test readme
+docs: $(DEV)  ## the documentation site, in docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -E -j auto -b html docs docs/_build/html
+
+check: lint types contract docs test readme
 
 bench: $(RUNTIME)
 	$(BIN)/python -m benchmarks.run
@@ -55,4 +58,4 @@ bench-peers: $(RUNTIME)
 	$(BIN)/python -m benchmarks.peers
 
 clean:
-	rm -rf .venv demo build dist *.egg-info
+	rm -rf .venv demo build dist docs/_build docs/_generated *.egg-info

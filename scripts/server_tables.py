@@ -1,13 +1,8 @@
-"""The tables of docs/reference/http.md that follow from the code: settings of the server and of its index, codes of problems,
-bounds.
-
-Run: python -m scripts.server_tables    (a test looks whether the page is current)
-"""
+"""Tables of the reference that follow from the code of the server: its settings, those of its index, problems, bounds."""
 
 import inspect
 import re
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from nearkin.index.settings import SERVER_TIMES, IndexSettings
@@ -20,7 +15,6 @@ from nearkin.server.problems import CODES
 from nearkin.server.service import OVERVIEWS
 from nearkin.server.settings import PREFIX, ServerSettings
 
-PAGE = Path(__file__).parent.parent / "docs" / "reference" / "http.md"
 ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 SPECIAL = {
     "shingle": "`words:3` or `chars:5`, and so on.",
@@ -219,20 +213,3 @@ def bounds() -> str:
 
 def _spaced(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-TABLES = {"settings": server_settings, "index-settings": index_settings, "problems": problem_codes, "bounds": bounds}
-
-
-def current(page: str) -> str:
-    """The page with its tables as they follow from the code."""
-    for name, make in TABLES.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        before, _, rest = page.partition(begin)
-        _, _, after = rest.partition(end)
-        page = f"{before}{begin}{make()}{end}{after}"
-    return page
-
-
-if __name__ == "__main__":
-    PAGE.write_text(current(PAGE.read_text("utf-8")), "utf-8")

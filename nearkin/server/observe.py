@@ -47,30 +47,42 @@ class Instruments:
         meter = metrics.get_meter("nearkin", VERSION, provider)
         self.tracer = trace.get_tracer("nearkin", VERSION, tracing)
         self._meter = meter
-        self._upserts = meter.create_counter("nearkin_upserts", description="Upserted documents by result and scope.")
+        self._upserts = meter.create_counter(
+            "nearkin_upserts",
+            description="Upserted documents by `result` and `scope`. l1_hit: known in memory; l2_hit: a stored resolution; "
+            "l3_hit: a stored representative; match: resolved by a search; new; updated.",
+        )
         self._upsert_seconds = meter.create_histogram(
             "nearkin_upsert_duration",
             unit="s",
-            description="From the arrival of a document to its outcome.",
+            description="Time from the arrival of a single document to its outcome, waiting included, by `result` and `scope`.",
             explicit_bucket_boundaries_advisory=SECONDS,
         )
         self._candidates = meter.create_histogram(
             "nearkin_candidates",
-            description="Stored documents that a searched one was compared with.",
+            description="Number of stored documents that a searched document was compared with.",
             explicit_bucket_boundaries_advisory=COUNTS,
         )
         self._returned = meter.create_counter(
-            "nearkin_representatives_returned", description="Upserts and queries that were answered with a stored document."
+            "nearkin_representatives_returned",
+            description="Upserts, and matches of queries, that were answered with a stored document (`by`).",
         )
-        self._store_errors = meter.create_counter("nearkin_store_errors", description="Calls that a store failed.")
-        self._requests = meter.create_counter("nearkin_http_requests", description="Answered requests.")
+        self._store_errors = meter.create_counter(
+            "nearkin_store_errors",
+            description="Calls that the store failed, by `operation` (a method, stream, expire, probe, shadow).",
+        )
+        self._requests = meter.create_counter(
+            "nearkin_http_requests", description="Answered requests by `route`, `method` and `status`, without streams."
+        )
         self._request_seconds = meter.create_histogram(
             "nearkin_http_duration",
             unit="s",
-            description="Of requests that are no streams.",
+            description="Time of requests by `route` and `method`, without streams.",
             explicit_bucket_boundaries_advisory=SECONDS,
         )
-        self._refused = meter.create_counter("nearkin_refused", description="Requests that were refused, by problem.")
+        self._refused = meter.create_counter(
+            "nearkin_refused", description="Requests and lines of streams that ended in a problem, by `code`."
+        )
         self._scopes: set[str] = set()
         self._lock = Lock()
         self.recent = Recent()

@@ -299,11 +299,15 @@ class Service:
             "Pairs that passed the estimate and were compared exactly.",
             lambda: self.index.searcher.observed.compared,
         )
-        gauge("nearkin_queue_depth", "Documents that wait.", lambda: self.waiting.depth)
-        gauge("nearkin_queue_limit", "Documents that may wait.", lambda: self.settings.queue)
-        gauge("nearkin_memory_budget_bytes", "Bytes that the index may take.", lambda: self.settings.memory_budget)
-        for name in ("records", "leaders", "postings", "evicted"):
-            gauge(f"nearkin_{name}", f"Of the index: {name}.", partial(kept.count, name))
+        gauge("nearkin_queue_depth", "Single documents that wait.", lambda: self.waiting.depth)
+        gauge("nearkin_queue_limit", "Single documents that may wait.", lambda: self.settings.queue)
+        gauge(
+            "nearkin_memory_budget_bytes",
+            "The setting memory_budget. Nothing enforces it; alerts compare with it.",
+            lambda: self.settings.memory_budget,
+        )
+        for name, description in COUNTS.items():
+            gauge(f"nearkin_{name}", description, partial(kept.count, name))
 
 
 def _report(task: "asyncio.Task[None]") -> None:
@@ -313,13 +317,23 @@ def _report(task: "asyncio.Task[None]") -> None:
 
 
 FLEET = {
-    "candidate_pairs_per_doc": "Stored documents that a searched one was compared with, on average.",
-    "bucket_size_p99": "99th percentile of the postings of the buckets that searches looked into.",
+    "candidate_pairs_per_doc": "Mean of nearkin_candidates.",
+    "bucket_size_p99": "99th percentile of the postings in the buckets that searches read. It is never more than max_bucket.",
     "verify_drop_rate": "Share of the pairs that passed the estimate but not the exact comparison.",
-    "empty_bin_rate": "Share of one-permutation bins that no element of the document reached.",
+    "empty_bin_rate": "Share of one-permutation bins that no shingle reached. It rises if documents become shorter.",
     "signature_build_latency_p99": "Seconds to sketch a document, 99th percentile.",
-    "index_memory_bytes": "Bytes of the index.",
-    "recall_on_labeled_set": "Share of the golden pairs that were found.",
+    "index_memory_bytes": (
+        "Bytes of the index as the store counts them: memory (memory://), the file (SQLite, without its buckets in memory), "
+        "used memory (Redis), tables (PostgreSQL)."
+    ),
+    "recall_on_labeled_set": "Share of the golden pairs that were found. Only with --golden.",
+}
+
+COUNTS = {
+    "records": "Documents in the index.",
+    "leaders": "Clusters in the index.",
+    "postings": "Postings in the index.",
+    "evicted": "Postings that left full buckets.",
 }
 
 

@@ -1,5 +1,6 @@
-"""The service's pages: tables as the code has them, every route and metric there, examples that run."""
+"""Pages of the documentation: every command, name, route and metric is described, and examples run against a server."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -16,7 +17,7 @@ from nearkin.server.app import create_app
 from nearkin.server.settings import ServerSettings
 from nearkin.sketch.resources import Materials
 from nearkin.spec import KEYED, Spec
-from scripts.server_tables import PAGE, current
+from scripts.reference_pages import write_reference
 from tests.deploy.conftest import QUANTILES, ROOT, WORDS, Live
 from tests.services import found
 
@@ -47,25 +48,50 @@ def run(block: str, folder: Path, **variables: str) -> str:
     return done.stdout
 
 
-def test_tables_are_current() -> None:
-    page = PAGE.read_text("utf-8")
-    assert page == current(page), "run: python -m scripts.server_tables"
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The generated parts of the reference."""
+    folder = tmp_path_factory.mktemp("reference")
+    write_reference(folder)
+    return folder
+
+
+def test_the_reference_includes_every_generated_part(reference: Path) -> None:
+    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
+    for part in reference.iterdir():
+        assert f"{{include}} ../_generated/{part.name}" in pages, part.name
+
+
+def test_every_command_and_option_is_described(reference: Path) -> None:
+    page = (reference / "cli.md").read_text("utf-8")
+    for name in ("dedup", "index rotate-key", "token create", "serve", "stream"):
+        assert f"## nearkin {name}\n" in page
+    for option in ("--threshold", "--resume", "--max-inflight", "--new-key-file", "--rights"):
+        assert f"`{option}" in page
+
+
+def test_every_public_name_is_described(reference: Path) -> None:
+    page = (reference / "python.md").read_text("utf-8")
+    for name in nk.__all__:
+        value = getattr(nk, name)
+        if not name.startswith("__") and not inspect.ismodule(value):
+            assert f"{value.__module__}.{value.__qualname__}\n" in page, name
 
 
 def test_every_route_is_described(tmp_path: Path) -> None:
     settings = ServerSettings.read(store="memory://", tokens=tmp_path / "tokens", key_file=str(tmp_path / "key"))
-    page = PAGE.read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "http.md").read_text("utf-8")
     for path, operations in create_app(settings).openapi()["paths"].items():
         rows = [line for line in page.splitlines() if line.startswith(f"| `{path}` |")]
         assert rows, path
         assert all(any(method.upper() in row for row in rows) for method in operations), path
 
 
-def test_every_metric_is_described(exposed: Mapping[str, set[str]]) -> None:
-    section = PAGE.read_text("utf-8").partition("## Metrics")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`((?:nearkin|process)_[a-z0-9_]+)`", section))
-    told = {re.sub(f"({'|'.join(QUANTILES)})$", "", name) for name in exposed if not name.endswith("_created")}
-    assert told == named
+def test_every_metric_is_described(exposed: Mapping[str, set[str]], reference: Path) -> None:
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8") + (reference / "metrics.md").read_text("utf-8")
+    described = set(re.findall(r"`((?:nearkin|process)_[a-z0-9_]+)`", page))
+    names = {re.sub(f"({'|'.join(QUANTILES)})$", "", name) for name in exposed if not name.endswith("_created")}
+    assert names == described
 
 
 def test_the_examples_run(live: Live, tmp_path: Path) -> None:
@@ -94,8 +120,8 @@ def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_new_key(keyed: str, tmp_path: Path) -> None:
-    """The steps of docs/explanation/security.md: an index of the same documents, for the new key."""
-    (block,) = examples("explanation/security.md")
+    """The steps of docs/how-to/rotate-keys.md: an index of the same documents, for the new key."""
+    (block,) = examples("how-to/rotate-keys.md")
     following = f"sqlite:///{tmp_path / 'next.db'}"
     run(block, tmp_path, STORE=keyed, NEXT=following)
     secret = HashKey.read(str(tmp_path / "new.key"))

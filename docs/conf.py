@@ -1,0 +1,101 @@
+"""Configuration of the documentation site. `make docs` builds it into docs/_build/html, without access to the network."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from nearkin import __version__  # noqa: E402
+from scripts.reference_pages import write_reference  # noqa: E402
+
+project = "nearkin"
+author = "the nearkin authors"
+project_copyright = author
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+exclude_patterns = ["_build", "_generated", "Thumbs.db", ".DS_Store"]
+source_suffix = {".md": "markdown"}
+root_doc = "index"
+nitpicky = False
+
+myst_enable_extensions = ["colon_fence", "deflist", "fieldlist", "attrs_block", "attrs_inline"]
+myst_heading_anchors = 4
+# a link to a file of the repository that is not a page of the site becomes a download
+myst_all_links_external = False
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_preserve_defaults = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+# single backquotes in docstrings are code
+default_role = "code"
+python_maximum_signature_line_length = 88
+
+html_theme = "pydata_sphinx_theme"
+html_title = "nearkin"
+html_static_path = ["_static"]
+html_css_files = ["nearkin.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "show_prev_next": False,
+    "navigation_with_keys": False,
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "navigation_depth": 2,
+    "show_toc_level": 2,
+}
+html_sidebars = {"index": []}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+CODE_OR_TEXT = re.compile(r"(``[^`]+``|`[^`]+`)(\w?)|([^`]+|`)")
+NAME_WITH_UNDERSCORE = re.compile(r"(\w)_(?=[\s.,;:)]|$)")
+
+
+def escape_plain_text(line: str) -> str:
+    """Returns a line of a docstring with its code as literals, and without markup in its plain text."""
+
+    def escape(part: re.Match[str]) -> str:
+        code, letter, text = part.groups()
+        if code is not None:
+            literal = code if code.startswith("``") else f"`{code}`"
+            return f"{literal}\\ {letter}" if letter else literal
+        return NAME_WITH_UNDERSCORE.sub(r"\1\_", text.replace("|", r"\|"))
+
+    return CODE_OR_TEXT.sub(escape, line)
+
+
+def escape_docstring(app: Sphinx, what: str, name: str, value: object, options: Any, lines: list[str]) -> None:
+    """Escapes the lines of a docstring in place, except for its examples."""
+    in_example = False
+    for number, line in enumerate(lines):
+        in_example = line.lstrip().startswith(">>>") or (in_example and bool(line.strip()))
+        if not in_example:
+            lines[number] = escape_plain_text(line)
+
+
+def setup(app: Sphinx) -> None:
+    """Connects what the build does beside Sphinx: generated parts of the reference, docstrings as plain text."""
+    app.connect("builder-inited", lambda app: write_reference(Path(app.srcdir) / "_generated"))
+    # before napoleon, which turns sections into markup
+    app.connect("autodoc-process-docstring", escape_docstring, priority=400)

@@ -1,0 +1,278 @@
+"""Generates the parts of the reference that follow from the code, as Markdown files that pages in docs/reference include.
+
+Run: python -m scripts.reference_pages FOLDER    (the documentation build calls it; FOLDER is docs/_generated)
+"""
+
+import inspect
+import logging
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+import nearkin
+from nearkin import errors
+from nearkin.cli.app import app as command_line
+from nearkin.cli.serve import start, with_flags
+from nearkin.server.app import create_app
+from nearkin.server.settings import ServerSettings
+from scripts.server_metrics import declared_metrics
+from scripts.server_tables import bounds, index_settings, problem_codes, server_settings, table
+
+REPEATED_BLANKS = re.compile(r"\n{3,}")
+
+
+def write_reference(folder: Path) -> None:
+    """Writes every generated part into a folder. A file whose content is unchanged is left alone.
+
+    Args:
+        folder: The folder; it is created if it does not exist.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    log = logging.getLogger("nearkin")
+    level = log.level
+    # a server that is only described warns about missing tokens as one that is started does
+    log.setLevel(logging.ERROR)
+    try:
+        for name, make in PARTS.items():
+            target = folder / f"{name}.md"
+            text = REPEATED_BLANKS.sub("\n\n", make()).strip() + "\n"
+            if not target.exists() or target.read_text("utf-8") != text:
+                target.write_text(text, "utf-8")
+    finally:
+        log.setLevel(level)
+
+
+# -- command line
+
+
+def command_pages() -> str:
+    """Returns a section for each command, with its usage, its arguments and its options."""
+    group = get_command(command_line)
+    context = typer.Context(group, info_name="nearkin")  # type: ignore[arg-type]
+    return "\n".join(describe_command(command, inner) for command, inner in leaf_commands(group, context))
+
+
+def leaf_commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the commands below a group that are not groups themselves, with a context that knows their full name."""
+    for name in group.list_commands(context):
+        command = serve_command() if name == "serve" else group.get_command(context, name)
+        inner = typer.Context(command, parent=context, info_name=name)
+        if hasattr(command, "list_commands"):
+            yield from leaf_commands(command, inner)
+        else:
+            yield command, inner
+
+
+def serve_command() -> Any:
+    """Returns the command behind `nearkin serve`, whose options are the settings of the server."""
+    application = typer.Typer(add_completion=False)
+    application.command()(with_flags(start))
+    return get_command(application)
+
+
+def describe_command(command: Any, context: Any) -> str:
+    """Returns the section of one command."""
+    usage = f"{context.command_path} {' '.join(command.collect_usage_pieces(context))}"
+    parts = [f"## {context.command_path}", plain_help(command.help or ""), f"```text\n{usage}\n```"]
+    panels: dict[str, list[tuple[str, ...]]] = {}
+    for parameter in command.params:
+        record = parameter.get_help_record(context)
+        if record is not None and parameter.name != "help":
+            panels.setdefault(panel_of(parameter), []).append(parameter_row(*record))
+    for title, rows in panels.items():
+        parts.append(f"**{title}**\n\n{table((title.lower(), 'meaning', 'default'), rows)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def panel_of(parameter: Any) -> str:
+    """Returns the name of the help panel that a parameter belongs to."""
+    usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+    return getattr(parameter, "rich_help_panel", None) or usual
+
+
+def parameter_row(names: str, text: str) -> tuple[str, ...]:
+    """Returns the cells of a parameter: its names with the placeholder of its value, its meaning, its default.
+
+    Args:
+        names: The names as the terminal shows them.
+        text: The help text, with the default in brackets at its end.
+    """
+    facts = TAIL.search(text)
+    meaning = plain_help(TAIL.sub("", text)).replace("\n", " ")
+    default = "" if facts is None else "; ".join(fact.removeprefix("default: ") for fact in facts[1].split("; "))
+    return f"`{names}`", meaning, default if default in ("", "required") else f"`{default}`"
+
+
+TAIL = re.compile(r"\s*\[((?:default: |required|env var: |x>=|\d)[^\]]*)\]\s*$")
+
+
+def plain_help(text: str) -> str:
+    """Returns a help text as Markdown, in which example commands are code."""
+    text = inspect.cleandoc(text).replace("\b", "").replace("<", "\\<")
+    return "\n".join(f"    {line.replace(chr(92), '')}" if line.startswith("nearkin ") else line for line in text.splitlines())
+
+
+# -- HTTP
+
+
+def http_pages() -> str:
+    """Returns a section for each path of the server's OpenAPI document, and one for each form of a body."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = ServerSettings.read(
+            store="memory://", tokens=Path(folder) / "tokens.json", key_file=str(Path(folder) / "key"), console=False
+        )
+        document = create_app(settings).openapi()
+    parts = ["## Paths"]
+    for path, operations in document["paths"].items():
+        parts += [describe_operation(path, method, operation) for method, operation in operations.items()]
+    parts.append("## Forms of bodies")
+    schemas = document["components"]["schemas"]
+    parts += [describe_schema(name, schemas[name]) for name in sorted(schemas) if name not in UNUSED_SCHEMAS]
+    return "\n\n".join(parts) + "\n"
+
+
+UNUSED_SCHEMAS = ("HTTPValidationError", "ValidationError")
+"""Forms that FastAPI adds to every document, and that the server never answers with."""
+
+
+def describe_operation(path: str, method: str, operation: dict[str, Any]) -> str:
+    """Returns the section of one method of one path."""
+    parts = [f"### {method.upper()} `{path}`", f"{operation.get('summary', '')}.", operation.get("description", "")]
+    rows = [
+        (f"`{one['name']}`", one["in"], schema_type(one["schema"]), one.get("description", ""))
+        for one in operation.get("parameters", ())
+    ]
+    if rows:
+        parts.append(table(("parameter", "place", "type", "meaning"), rows))
+    body = operation.get("requestBody", {}).get("content", {})
+    answers = {code: one.get("content", {}) for code, one in operation["responses"].items() if code.startswith("2")}
+    forms = [("request", media, one.get("schema", {})) for media, one in body.items()]
+    for code, content in answers.items():
+        forms += [(code, media, one.get("schema", {})) for media, one in content.items()] or [(code, "", {})]
+    if forms:
+        rows = [(kind, f"`{media}`" if media else "no body", schema_type(schema)) for kind, media, schema in forms]
+        parts.append(table(("body of", "content type", "form"), rows))
+    return "\n\n".join(part for part in parts if part.strip("."))
+
+
+def describe_schema(name: str, schema: dict[str, Any]) -> str:
+    """Returns the section of one form of a body."""
+    required = schema.get("required", ())
+    rows = [
+        (f"`{key}`", schema_type(one), "yes" if key in required else "", one.get("description", ""))
+        for key, one in schema.get("properties", {}).items()
+    ]
+    members = table(("member", "type", "required", "meaning"), rows) if rows else ""
+    return f"### {name}\n\n{schema.get('description', '')}\n\n{members}"
+
+
+def schema_type(schema: dict[str, Any]) -> str:
+    """Returns the type of a JSON schema in words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(schema_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"`{one}`" for one in schema["enum"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if schema.get("type") == "array":
+        return f"array of {schema_type(schema.get('items', {}))}"
+    described = f": {schema['description']}" if "description" in schema and schema.get("format") == "binary" else ""
+    return str(schema.get("format", schema.get("type", "any value"))) + described
+
+
+# -- errors and exit codes
+
+
+def error_classes() -> str:
+    """Returns a table of the exceptions that nearkin raises on purpose, with the exit code of each."""
+    rows = []
+    for name, value in vars(errors).items():
+        if inspect.isclass(value) and issubclass(value, errors.NearkinError):
+            parents = ", ".join(f"`{base.__name__}`" for base in value.__bases__)
+            first = inspect.cleandoc(value.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+            rows.append((f"`{name}`", parents, "2" if issubclass(value, errors.UsageError) else "1", first))
+    return table(("class", "base classes", "exit code", "meaning"), rows)
+
+
+def metrics_table() -> str:
+    """Returns a table of the metrics of a server."""
+    rows = [(f"`{one.name}`", one.kind, one.unit, one.description) for one in declared_metrics()]
+    return table(("metric", "type", "unit", "meaning"), rows)
+
+
+# -- Python
+
+GROUPS = {
+    "nearkin.api": "Deduplication",
+    "nearkin.spec": "Signatures and sketches",
+    "nearkin.keys": "Signatures and sketches",
+    "nearkin.sketch": "Signatures and sketches",
+    "nearkin.measures": "Signatures and sketches",
+    "nearkin.lsh": "Signatures and sketches",
+    "nearkin.plan": "Planning and evaluation",
+    "nearkin.evaluate": "Planning and evaluation",
+    "nearkin.lab": "Planning and evaluation",
+    "nearkin.index": "Online index",
+    "nearkin.client": "Client of the service",
+    "nearkin.errors": "Errors",
+}
+"""Headings of the API page, by the package in which a public name is defined."""
+
+
+def group_of(value: object) -> str:
+    """Returns the heading under which a public object is documented."""
+    module = getattr(value, "__module__", "")
+    for prefix, heading in GROUPS.items():
+        if module == prefix or module.startswith(f"{prefix}."):
+            return heading
+    return "Other names"
+
+
+def python_pages() -> str:
+    """Returns a section for each group of public names, in which autodoc documents them."""
+    groups: dict[str, list[str]] = {heading: [] for heading in GROUPS.values()}
+    for name in nearkin.__all__:
+        value = getattr(nearkin, name)
+        if inspect.ismodule(value) or name.startswith("__"):
+            continue
+        groups.setdefault(group_of(value), []).append(document_object(f"{value.__module__}.{value.__qualname__}", value))
+    parts = []
+    for heading, entries in groups.items():
+        if entries:
+            parts += [f"## {heading}", *entries]
+    return "\n\n".join(parts) + "\n"
+
+
+def document_object(path: str, value: object) -> str:
+    """Returns a directive with which autodoc documents a class, an exception or a function."""
+    directive = "autofunction"
+    if inspect.isclass(value):
+        directive = "autoexception" if issubclass(value, BaseException) else "autoclass"
+    return f"```{{eval-rst}}\n.. {directive}:: {path}\n```"
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "cli": command_pages,
+    "http": http_pages,
+    "python": python_pages,
+    "server-settings": server_settings,
+    "index-settings": index_settings,
+    "problems": problem_codes,
+    "bounds": bounds,
+    "errors": error_classes,
+    "metrics": metrics_table,
+}
+"""The generated parts: the name of the file without its suffix, and the function that makes its text."""
+
+
+if __name__ == "__main__":
+    write_reference(Path(sys.argv[1]))
