@@ -93,6 +93,7 @@ BOUNDS = (
         "400, closed",
         "test_a_head_that_is_too_large_is_refused",
     ),
+    Bound("seconds for a TLS handshake", "head_timeout", False, "closed", "test_a_handshake_that_never_completes_is_closed"),
     Bound("seconds for the head of a request", "head_timeout", False, "closed", "test_a_head_that_does_not_end_is_closed"),
     Bound(
         "requests that wait on one connection",

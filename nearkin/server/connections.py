@@ -1,16 +1,22 @@
 """Bounds on connections: how many there are, how long and how large the head of a request is, how long answers stay unread.
 
-Requests have bounds of their own (see guard.py). These concern what a client can send before a request is complete.
+Requests have bounds of their own (see guard.py). These concern what a client can send before a request is complete, including
+the handshake of TLS.
 """
 
+import asyncio
 import ipaddress
+import os
+import socket
+import ssl
 from asyncio import Transport
 from asyncio.events import TimerHandle
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nearkin.server.settings import ServerSettings
@@ -25,7 +31,7 @@ class ConnectionBounds:
     """The bounds of a connection.
 
     Attributes:
-        head_timeout: Seconds in which the head of a request must be complete.
+        head_timeout: Seconds in which the head of a request must be complete, and before it the handshake of TLS.
         max_head: Bytes of the head of a request, and of trailers after its body.
         connections: Maximum number of connections of this process.
         source_connections: Maximum number of connections of one address or /64 network.
@@ -33,7 +39,8 @@ class ConnectionBounds:
         refused_timeout: Seconds in which the rest of a body must come whose request was answered before it was complete.
         max_refused: Maximum bytes of such a rest. They are not kept.
         trusted: Addresses of proxies, whose connections are not counted by address.
-        counts: Open connections by address.
+        counts: Open connections by address, handshakes of TLS included.
+        handshakes: Connections whose handshake of TLS is not complete.
     """
 
     head_timeout: float = 10.0
@@ -45,6 +52,7 @@ class ConnectionBounds:
     max_refused: int = 16_000_000
     trusted: str = "127.0.0.1"
     counts: Counter[str] = field(default_factory=Counter)
+    handshakes: "set[TlsConnection]" = field(default_factory=set)
 
     @classmethod
     def of(cls, settings: ServerSettings) -> "ConnectionBounds":
@@ -72,6 +80,39 @@ class ConnectionBounds:
                 continue
         return False
 
+    def origin_of(self, client: tuple[Any, ...] | None) -> str | None:
+        """Returns the address or network by which a connection is counted; None for proxies and sockets without an address.
+
+        Args:
+            client: The address of the other side as a socket has it: the host comes first.
+        """
+        if not client or self.trusts(str(client[0])):
+            return None
+        return network_of(str(client[0]))
+
+    def has_room(self, origin: str | None, others: int) -> bool:
+        """Returns whether one more connection may be opened.
+
+        Args:
+            origin: The result of `origin_of`.
+            others: Number of other connections whose handshake, if any, is complete.
+        """
+        if others + len(self.handshakes) >= self.connections:
+            return False
+        return origin is None or self.counts[origin] < self.source_connections
+
+    def count(self, origin: str | None) -> None:
+        """Counts a connection that was opened."""
+        if origin is not None:
+            self.counts[origin] += 1
+
+    def discount(self, origin: str | None) -> None:
+        """Takes back `count` for a connection that is closed."""
+        if origin is not None:
+            self.counts[origin] -= 1
+            if not self.counts[origin]:
+                del self.counts[origin]
+
 
 class BoundedConnection(HttpToolsProtocol):
     """A connection of uvicorn that keeps to the bounds of the process."""
@@ -91,17 +132,13 @@ class BoundedConnection(HttpToolsProtocol):
         self._named_size = 0
         self._origin: str | None = None
         bounds = self.bounds
-        address = None if self.client is None else self.client[0]
-        if len(self.connections) > bounds.connections:
+        origin = bounds.origin_of(self.client)
+        # this connection is among the open ones already
+        if not bounds.has_room(origin, len(self.connections) - 1):
             transport.close()
             return
-        if address is not None and not bounds.trusts(address):
-            origin = network_of(address)
-            if bounds.counts[origin] >= bounds.source_connections:
-                transport.close()
-                return
-            bounds.counts[origin] += 1
-            self._origin = origin
+        bounds.count(origin)
+        self._origin = origin
         self._start_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -112,11 +149,8 @@ class BoundedConnection(HttpToolsProtocol):
         self._head_timer = None
         self._unread_timer = None
         self._refused_timer = None
-        if self._origin is not None:
-            self.bounds.counts[self._origin] -= 1
-            if not self.bounds.counts[self._origin]:
-                del self.bounds.counts[self._origin]
-            self._origin = None
+        self.bounds.discount(self._origin)
+        self._origin = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -226,3 +260,97 @@ class BoundedConnection(HttpToolsProtocol):
             self._start_head()
         else:
             self.transport.close()
+
+
+class TlsConfig(uvicorn.Config):
+    """A configuration of uvicorn whose connections begin TLS themselves (`TlsConnection`), so that handshakes have bounds.
+
+    The event loop would give each handshake a minute, and count it nowhere.
+
+    Attributes:
+        tls: The certificate and the key.
+    """
+
+    tls: ssl.SSLContext | None = None
+
+    def load(self) -> None:
+        """Loads the configuration and keeps the event loop from beginning TLS."""
+        super().load()
+        self.tls = self.ssl
+        self.ssl = None
+
+
+class TlsConnection(asyncio.Protocol):
+    """A connection whose handshake of TLS is under way; a BoundedConnection takes its place when that is complete."""
+
+    def __init__(
+        self,
+        config: TlsConfig,
+        server_state: Any,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._config = config
+        self._loop = _loop or asyncio.get_running_loop()
+        self._state = server_state
+        self._app_state = app_state
+        self._bounds = BoundedConnection.bounds
+        self._origin: str | None = None
+        self._handshake: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Begins the handshake, unless there are too many connections."""
+        origin = self._bounds.origin_of(transport.get_extra_info("peername"))
+        if not self._bounds.has_room(origin, len(self._state.connections)):
+            transport.close()
+            return
+        try:
+            # `start_tls` would lose what uvloop reads before it: the connection goes on in a transport that begins with TLS
+            connection = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        except OSError:
+            # there are too many open files
+            transport.close()
+            return
+        connection.setblocking(False)
+        transport.abort()
+        self._origin = origin
+        self._bounds.count(origin)
+        self._bounds.handshakes.add(self)
+        self._handshake = self._loop.create_task(self._begin(connection))
+
+    def leave(self) -> None:
+        """Counts this no longer as a handshake."""
+        if self in self._bounds.handshakes:
+            self._bounds.handshakes.remove(self)
+            self._bounds.discount(self._origin)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._secure,
+                connection,
+                ssl=self._config.tls,
+                ssl_handshake_timeout=self._bounds.head_timeout,
+                ssl_shutdown_timeout=self._bounds.head_timeout,
+            )
+        except OSError:
+            # the client speaks no TLS, does not accept the certificate, was too slow or has gone
+            connection.close()
+        finally:
+            self.leave()
+
+    def _secure(self) -> "SecureConnection":
+        return SecureConnection(self, self._config, self._state, self._app_state, self._loop)
+
+
+class SecureConnection(BoundedConnection):
+    """A connection over TLS."""
+
+    def __init__(self, handshake: TlsConnection, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._handshake = handshake
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Counts the connection in place of its handshake, which is complete."""
+        self._handshake.leave()
+        super().connection_made(transport)

@@ -93,7 +93,7 @@ class ServerSettings(BaseSettings):
     spill: int = Field(
         1_000_000_000, ge=1 << 20, description="Bytes of answers of streams that clients have not read, on disk; more waits."
     )
-    head_timeout: float = Field(10.0, gt=0, description="Seconds in which the head of a request must be complete.")
+    head_timeout: float = Field(10.0, gt=0, description="Seconds for a TLS handshake, and for the head of a request.")
     max_head: int = Field(65_536, ge=1024, description="Bytes of the head of a request: its address and headers.")
     connections: int = Field(4096, ge=1, description="Connections at once, beyond which new ones are closed.")
     source_connections: int = Field(
