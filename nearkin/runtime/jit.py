@@ -30,7 +30,7 @@ check_numba_settings()
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 KERNEL_FILES = ("kernels.py", "jit.py")
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 NAMED = "NEARKIN_CACHE_DIR"
 TRUSTED = "NEARKIN_CACHE_TRUSTED"
 """Set beside NEARKIN_CACHE_DIR if no other user can reach that folder, whatever the modes of the folders above it say: volumes
