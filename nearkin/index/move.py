@@ -16,6 +16,9 @@ CLOSING = "closing"
 """The last of those are being carried over: writers wait."""
 MOVED = "moved"
 """It is elsewhere."""
+STOPPED = 2**31 - 1
+"""The epoch of a move that processes of older versions find where they look for it, so that their steps are refused. The first
+version reads a number of 32 bits from PostgreSQL."""
 
 
 class Move(NamedTuple):

@@ -51,7 +51,7 @@ def failing_in_the_middle(store: Any) -> Iterator[None]:
         with store._transaction() as run:
             body = "BEGIN RAISE EXCEPTION 'refused'; END"
             run.execute(f"CREATE FUNCTION {s}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
-            run.execute(f"CREATE TRIGGER refusing BEFORE INSERT ON {s}.postings FOR EACH ROW EXECUTE FUNCTION {s}.refuse()")
+            run.execute(f"CREATE TRIGGER refusing BEFORE INSERT ON {s}.buckets FOR EACH ROW EXECUTE FUNCTION {s}.refuse()")
 
         def undo() -> None:
             with store._transaction() as run:

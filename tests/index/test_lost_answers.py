@@ -214,7 +214,7 @@ def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
         s = index.store._s
         with index.store._transaction() as run:
             run.execute(f"UPDATE {s}.meta SET value = to_jsonb({2**31 - 1}) WHERE name = 'generation'")
-            run.execute(f"UPDATE {s}.meta SET value = jsonb_set(value, '{{0}}', '{2**31 - 1}') WHERE name = 'move'")
+            run.execute(f"UPDATE {s}.meta SET value = jsonb_set(value, '{{0}}', '{2**31 - 1}') WHERE name = 'place'")
     with nk.Index.open(url) as index:
         assert index.store.news().generation == 2**31 - 1
         assert index.remove("a", "x")

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 
 import nearkin as nk
 from nearkin.errors import StoreError
 from nearkin.index.entry import TOUCHED, Changes, Entry, Written
-from nearkin.index.move import COPYING, OPEN, Move
+from nearkin.index.move import COPYING, MOVED, OPEN, STOPPED, Move
 from nearkin.index.opening import FORMAT
 from nearkin.index.stores import memory, postgres, redis, sqlite
 from nearkin.index.stores.sharded import ShardedStore
@@ -511,8 +512,12 @@ def test_the_log_is_read_from_a_place(opened: Opener, url: Any, monkeypatch: pyt
 
 
 def downgraded_sqlite(path: Path) -> None:
-    """Takes from a file what schema 2 brought."""
+    """Takes from a file what schemas 2 and 3 brought."""
     with sqlite3.connect(path) as db:
+        db.execute("DROP TRIGGER older_versions_are_stopped")
+        db.execute("UPDATE meta SET value = (SELECT value FROM meta WHERE name = 'last_step') WHERE name = 'step'")
+        db.execute("DELETE FROM meta WHERE name IN ('last_step', 'move')")
+        db.execute("UPDATE meta SET name = 'move' WHERE name = 'place'")
         for name in ("entries_by_scope", "entries_by_seen", "entries_posted_by_seen"):
             db.execute(f"DROP INDEX {name}")
         db.execute("DELETE FROM meta WHERE name IN ('records', 'leaders')")
@@ -523,6 +528,10 @@ def downgraded_postgres(store: Any) -> None:
     s = store._s
     with store._transaction() as run:
         for statement in (
+            f"ALTER TABLE {s}.documents RENAME TO entries",
+            f"ALTER TABLE {s}.buckets RENAME TO postings",
+            f"DELETE FROM {s}.meta WHERE name = 'move'",
+            f"UPDATE {s}.meta SET name = 'move' WHERE name = 'place'",
             f"DROP INDEX {s}.entries_by_scope",
             f"DROP INDEX {s}.entries_members",
             f"CREATE INDEX entries_by_leader ON {s}.entries (scope, leader) WHERE leader <> id",
@@ -593,52 +602,152 @@ def test_an_index_of_the_older_layout_is_brought_over(old_url: Any, clock: Clock
 
 
 class FirstVersion:
-    """A process of the first version that has an index in Redis open: what it reads, and how a step of it begins."""
-
-    STEP = "if (redis.call('HGET', KEYS[1], 'epoch') or '0') ~= ARGV[1] then return 'moved' end redis.call('SET', KEYS[2], 'x')"
+    """A process of the first version that has an index open: the statements with which it looks at the index and writes."""
 
     def __init__(self, store: Any) -> None:
-        self._client = store._client
-        self._key = store._key
+        self._store = store
+        self._sent = itertools.count()
 
-    def format(self) -> Any:
-        return json.loads(self._client.get(self._key("header")))["format"]
+    def format(self) -> object:
+        """Returns the format or the schema that it reads when it opens the index."""
+        raise NotImplementedError
 
     def move(self) -> tuple[int, str, list[str]]:
-        epoch, phase, urls = self._client.hmget(self._key("move"), "epoch", "phase", "urls")
+        raise NotImplementedError
+
+    def write(self, epoch: int | None) -> bool:
+        """Writes a step that was made under an epoch, or under any; returns False if it goes to look at the move first.
+
+        Raises:
+            Exception: The driver's, if the step is refused otherwise.
+        """
+        raise NotImplementedError
+
+
+class FirstVersionOverRedis(FirstVersion):
+    STEP = "if (redis.call('HGET', KEYS[1], 'epoch') or '0') ~= ARGV[1] then return 'moved' end redis.call('SET', KEYS[2], 'x')"
+
+    def format(self) -> object:
+        return json.loads(self._store._client.get(self._store._key("header")))["format"]
+
+    def move(self) -> tuple[int, str, list[str]]:
+        epoch, phase, urls = self._store._client.hmget(self._store._key("move"), "epoch", "phase", "urls")
         return int(epoch or 0), (phase or b"open").decode(), json.loads(urls or b"[]")
 
-    def write(self, epoch: int) -> Any:
-        return self._client.eval(self.STEP, 2, self._key("move"), self._key("written"), epoch)
+    def write(self, epoch: int | None) -> bool:
+        key = self._store._key
+        return self._store._client.eval(self.STEP, 2, key("move"), key("written"), epoch) is None
+
+
+class FirstVersionOverSqlite(FirstVersion):
+    INSERT = "INSERT INTO entries VALUES (NULL, 'a', ?, x'00', ?, ?, 1, 9, 1, 1, 0, x'', '', x'00', NULL, ?)"
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self._db = sqlite3.connect(store.path, isolation_level=None)
+
+    def format(self) -> object:
+        return self._db.execute("PRAGMA user_version").fetchone()[0]
+
+    def move(self) -> tuple[int, str, list[str]]:
+        found = self._db.execute("SELECT value FROM meta WHERE name = 'move'").fetchone()
+        epoch, phase, urls = json.loads(found[0]) if found else Move()
+        return epoch, phase, list(urls)
+
+    def write(self, epoch: int | None) -> bool:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            if epoch not in (None, self.move()[0]):
+                return False
+            step = 1 + int(self._db.execute("SELECT value FROM meta WHERE name = 'step'").fetchone()[0])
+            name = f"old{next(self._sent)}"
+            self._db.execute(self.INSERT, (name, name, name, step))
+            self._db.execute("UPDATE meta SET value = ? WHERE name = 'step'", (str(step),))
+            self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        return True
+
+
+class FirstVersionOverPostgres(FirstVersion):
+    INSERT = (
+        "COPY {s}.entries (ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, signature, "
+        "payload) FROM STDIN"
+    )
+
+    def format(self) -> object:
+        with self._store._pool.connection() as run:
+            return run.execute(f"SELECT value FROM {self._store._s}.meta WHERE name = 'schema'").fetchone()[0]
+
+    def move(self) -> tuple[int, str, list[str]]:
+        with self._store._pool.connection() as run:
+            return tuple(run.execute(f"SELECT value FROM {self._store._s}.meta WHERE name = 'move'").fetchone()[0])  # type: ignore[return-value]
+
+    def write(self, epoch: int | None) -> bool:
+        s = self._store._s
+        with self._store._pool.connection() as connection, connection.cursor() as run:
+            if epoch is not None:
+                query = f"SELECT (value->>0)::int FROM {s}.meta WHERE name = 'move' FOR SHARE"
+                if run.execute(query).fetchone()[0] != epoch:
+                    return False
+            (ref,) = run.execute(f"SELECT nextval('{s}.refs')").fetchone()
+            name = f"old{next(self._sent)}"
+            with run.copy(self.INSERT.format(s=s)) as copy:
+                copy.write_row((ref, "a", name, "\\x00", name, name, 1.0, 9, 1.0, 1.0, False, "\\x", "\\x00"))
+        return True
+
+
+FIRST_VERSIONS = {"redis": FirstVersionOverRedis, "sqlite": FirstVersionOverSqlite, "postgres": FirstVersionOverPostgres}
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_redis_stops_processes_of_the_first_version(request: pytest.FixtureRequest, tmp_path: Path, moved: bool) -> None:
-    url = str(empty_store("redis", request, tmp_path))
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
+def test_processes_of_the_first_version_are_stopped(
+    kind: str, moved: bool, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """They have the index open while this version converts it; each step of theirs is refused from then on, before the counts
+    that they do not keep are wrong, and where they look for the index they find one that they cannot open."""
+    url = str(empty_store(kind, request, tmp_path))
+    texts = list(dict.fromkeys(corpus(20)))
     with nk.Index.open(url, threshold=0.7) as index:
-        index.upsert_many("a", corpus(20))
+        index.upsert_many("a", texts)
         if moved:
             index.store.redirect(Move(3, COPYING, ("redis://elsewhere/0",)))
             index.store.redirect(Move(4, OPEN))
         downgrade(index.store)
-        first = FirstVersion(index.store)
+        first = FIRST_VERSIONS[kind](index.store)
         epoch = first.move()[0]
-        assert (first.format(), epoch) == (FORMAT, 4 if moved else 0)
-        assert first.write(epoch) is None
+        assert (first.format(), epoch) == (1, 4 if moved else 0)
+        assert first.write(epoch)
+        before = len(texts) + (kind != "redis")
         with nk.Index.open(url) as again:
-            assert first.write(epoch) == b"moved"
-            assert first.format() != FORMAT
-            place = f"{url}%3Astopped"
-            assert first.move()[1:] == ("moved", [place])
-            assert FirstVersion(redis.RedisStore(place, 10, 10)).format() != FORMAT
+            assert first.write(epoch) is False
+            assert first.format() not in (1, FORMAT)
+            stopped, phase, places = first.move()
+            assert (stopped, phase) == (STOPPED, MOVED)
+            if kind == "redis":
+                assert places == [f"{url}%3Astopped"]
+                assert FirstVersionOverRedis(redis.RedisStore(places[0], 10, 10)).format() != FORMAT
+            else:
+                # where it is: they open it anew, and do not know the schema
+                assert places == [url]
+                with pytest.raises((sqlite3.DatabaseError, psycopg.DatabaseError), match=r"schema 3|does not exist"):
+                    # steps of bulk loads are under no epoch
+                    first.write(None)
             assert again.store.news().move.epoch == epoch
-            assert again.upsert_many("a", corpus(20))[0].kind == "exact"
-            assert check(again).sound
+            assert again.upsert_many("a", texts)[0].kind == "exact"
+            assert again.store.counts()["records"] == before
+            assert [problem for problem in check(again).problems if "counted" in problem.what] == []
 
 
-def test_a_new_index_in_redis_is_not_opened_by_the_first_version(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    with nk.Index.open(str(empty_store("redis", request, tmp_path))) as index:
-        assert FirstVersion(index.store).format() != FORMAT
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
+def test_a_new_index_is_not_opened_by_the_first_version(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    with nk.Index.open(str(empty_store(kind, request, tmp_path))) as index:
+        first = FIRST_VERSIONS[kind](index.store)
+        assert first.format() != FORMAT
+        assert first.move()[:2] == (STOPPED, MOVED)
+        assert index.upsert("a", "one two three four").kind == "new"
 
 
 def test_a_full_redis_still_deletes(request: pytest.FixtureRequest, tmp_path: Path) -> None:

@@ -352,7 +352,7 @@ def test_a_rebuild_needs_texts(tmp_path: Path, request: pytest.FixtureRequest) -
 
 
 def test_wrong_counts_are_found(tmp_path: Path) -> None:
-    """A process of an older version that was not stopped leaves them."""
+    """Processes of older versions are stopped; what else wrote into the file may leave them."""
     path = tmp_path / "kin.db"
     with nk.Index.open(f"sqlite:///{path}", threshold=0.7) as index:
         index.upsert_many("a", corpus(20), [f"d{i}" for i in range(20)])

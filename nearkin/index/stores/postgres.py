@@ -20,10 +20,11 @@ from nearkin.errors import (
     UsageError,
 )
 from nearkin.index.entry import Changes, Entry, Event, PostingPortion, Postings, content_size
-from nearkin.index.move import CLOSING, COPYING, Move, News
+from nearkin.index.move import CLOSING, COPYING, MOVED, STOPPED, Move, News
 from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
+from nearkin.index.stores.addresses import without_password
 
-SCHEMA = 2
+SCHEMA = 3
 CONNECTIONS = 8
 TIMEOUT = 30.0
 AT_ONCE = 1000
@@ -86,6 +87,14 @@ UPDATE {s}.meta SET value = '2' WHERE name = 'schema';
 
 Each step adds a row of tallies, so that no two steps wait for each other's; `counts` folds them into one.
 """
+TO_THIRD = """
+ALTER TABLE {s}.entries RENAME TO documents;
+ALTER TABLE {s}.postings RENAME TO buckets;
+UPDATE {s}.meta SET name = 'place' WHERE name = 'move';
+UPDATE {s}.meta SET value = '3' WHERE name = 'schema';
+"""
+"""The statements that convert schema 2. They stop processes of older versions, whose steps would leave out what later schemas
+keep: what such processes read and write in each step has other names."""
 FOLDED_AFTER = 1000
 """Steps of this process after which tallies are folded."""
 RESOLVED_TO = "scope = %(scope)s AND leader = %(leader)s AND leader <> id"
@@ -115,6 +124,7 @@ class PostgresStore:
             raise UsageError(f"schema={self._s!r} is no plain name")
         self._applied = 0
         self._most, self._url = most, urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        self._lasting_url = without_password(url)
         self._psycopg, self._pool_errors = psycopg, (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed)
         self._pool: Any = psycopg_pool.ConnectionPool(
             urlunsplit(parts._replace(query=urlencode(options))),
@@ -199,8 +209,8 @@ class PostgresStore:
             else:
                 version = 1
                 self._run_all(run, CREATE)
-            if version < SCHEMA:
-                self._run_all(run, TO_SECOND)
+            for script in (TO_SECOND, TO_THIRD)[version - 1 :]:
+                self._run_all(run, script)
             self._state(run)
 
     def _run_all(self, run: Any, script: str) -> None:
@@ -209,9 +219,16 @@ class PostgresStore:
                 run.execute(statement)
 
     def _state(self, run: Any) -> None:
-        """Rows that steps look at or count up."""
-        rows = (json.dumps(Move()),)
-        run.execute(f"INSERT INTO {self._s}.meta VALUES ('move', %s::jsonb), ('generation', '0') ON CONFLICT DO NOTHING", rows)
+        """Writes rows that steps look at or count up.
+
+        Processes of older versions look at the row `move` instead. They go where it says, and cannot open what is there.
+        """
+        stopped = Move(STOPPED, MOVED, (self._lasting_url,))
+        query = (
+            f"INSERT INTO {self._s}.meta VALUES ('place', %s::jsonb), ('move', %s::jsonb), ('generation', '0') "
+            "ON CONFLICT DO NOTHING"
+        )
+        run.execute(query, (json.dumps(Move()), json.dumps(stopped)))
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._transaction() as run:
@@ -230,32 +247,32 @@ class PostgresStore:
 
     def news(self) -> News:
         with self._reading() as run:
-            found = dict(run.execute(f"SELECT name, value FROM {self._s}.meta WHERE name IN ('move', 'generation')"))
-        epoch, phase, urls = found["move"]
+            found = dict(run.execute(f"SELECT name, value FROM {self._s}.meta WHERE name IN ('place', 'generation')"))
+        epoch, phase, urls = found["place"]
         return News(Move(epoch, phase, tuple(urls)), found["generation"])
 
     def redirect(self, move: Move) -> None:
-        query = f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'move' AND (value->>0)::bigint < %s"
+        query = f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'place' AND (value->>0)::bigint < %s"
         with self._transaction() as run:
             if not run.execute(query, (json.dumps(move), move.epoch)).rowcount:
                 raise RacedError(f"{self._url} is in epoch {move.epoch} already, or beyond it")
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         with self._reading() as run:
-            query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE scope = %s AND id = ANY(%s)"
+            query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE scope = %s AND id = ANY(%s)"
             found = {row[2]: _entry(row) for row in run.execute(query, (scope, list(ids)))}
         return [found.get(name) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         with self._reading() as run:
-            query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE ref = ANY(%s::bigint[])"
+            query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])"
             found = {row[0]: _entry(row) for row in run.execute(query, (_array(refs),))}
         return [found.get(ref) for ref in refs]
 
     def postings(self, keys: np.ndarray) -> Postings:
         asked = keys.view(np.int64)
         with self._reading() as run:
-            query = f"SELECT key, word FROM {self._s}.postings WHERE key = ANY(%s::bigint[])"
+            query = f"SELECT key, word FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])"
             rows = run.execute(query, (_array(asked.tolist()),)).fetchall()
         if not rows:
             return Postings(np.empty(0, np.int64), np.zeros(len(keys) + 1, np.int64))
@@ -314,7 +331,7 @@ class PostgresStore:
         first, last = run.execute(bounds).fetchone()
         if last - first < LOG_KEPT + LOG_PORTION:
             return
-        move = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'move'").fetchone()[0]
+        move = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'place'").fetchone()[0]
         if move[1] not in (COPYING, CLOSING):
             until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
             run.execute(f"DELETE FROM {self._s}.events WHERE number <= %s", (until,))
@@ -379,7 +396,7 @@ class PostgresStore:
         if changes.epoch is None:
             (number,) = run.execute("SELECT txid_current()").fetchone()
             return number
-        query = f"SELECT (value->>0)::bigint, txid_current() FROM {self._s}.meta WHERE name = 'move' FOR SHARE"
+        query = f"SELECT (value->>0)::bigint, txid_current() FROM {self._s}.meta WHERE name = 'place' FOR SHARE"
         epoch, number = run.execute(query).fetchone()
         if epoch != changes.epoch:
             raise MovedError(f"{self._url} is being moved")
@@ -393,7 +410,7 @@ class PostgresStore:
         there = {entry.ref: entry.id for entry in changes.present}
         leaders: dict[int, str] = {}
         if there:
-            query = f"SELECT ref, id, leader FROM {self._s}.entries WHERE ref = ANY(%s::bigint[]) ORDER BY ref FOR UPDATE"
+            query = f"SELECT ref, id, leader FROM {self._s}.documents WHERE ref = ANY(%s::bigint[]) ORDER BY ref FOR UPDATE"
             rows = run.execute(query, (_array(sorted(there)),)).fetchall()
             if {ref: name for ref, name, _ in rows} != there:
                 raise RacedError("a document is not there any more")
@@ -403,12 +420,12 @@ class PostgresStore:
         for standing in changes.stood:
             # a statement of its own, that sees what was committed until its document's row was locked by the one above; who is
             # resolved to that document meanwhile needs it, and waits for the row
-            query = f"SELECT ref FROM {self._s}.entries WHERE scope = %s AND leader = %s AND leader <> id LIMIT %s"
+            query = f"SELECT ref FROM {self._s}.documents WHERE scope = %s AND leader = %s AND leader <> id LIMIT %s"
             found = run.execute(query, (standing.entry.scope, standing.entry.id, len(standing.members) + 1)).fetchall()
             standing.hold(leaders.get(standing.entry.ref), (ref for (ref,) in found))
         needed = sorted({entry.ref for entry in changes.needs})
         if needed:
-            query = f"SELECT ref FROM {self._s}.entries WHERE ref = ANY(%s::bigint[]) AND leader = id ORDER BY ref FOR SHARE"
+            query = f"SELECT ref FROM {self._s}.documents WHERE ref = ANY(%s::bigint[]) AND leader = id ORDER BY ref FOR SHARE"
             if len(run.execute(query, (_array(needed),)).fetchall()) < len(needed):
                 raise RacedError("a representative is not there any more")
         return leaders
@@ -419,19 +436,19 @@ class PostgresStore:
         again = [(entry, keys) for entry, keys in changes.posted if keys is not None]
         leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted, *again) if keys is not None]
         for ref, keys in (*leaving, *changes.leaving):
-            query = f"DELETE FROM {self._s}.postings WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
+            query = f"DELETE FROM {self._s}.buckets WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
             left += run.execute(query, (_array(keys.view(np.int64).tolist()), ref)).rowcount
         if changes.dropped:
             refs = [entry.ref for entry, _ in changes.dropped]
-            run.execute(f"DELETE FROM {self._s}.entries WHERE ref = ANY(%s::bigint[])", (_array(refs),))
+            run.execute(f"DELETE FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])", (_array(refs),))
         return left
 
     def _change(self, run: Any, entries: list[Entry]) -> None:
         if not entries:
             return
         run.executemany(
-            f"UPDATE {self._s}.entries SET leader = %s, cluster = %s, similarity = %s, seen = %s, posted = %s, signature = %s "
-            "WHERE ref = %s",
+            f"UPDATE {self._s}.documents SET leader = %s, cluster = %s, similarity = %s, seen = %s, posted = %s, "
+            "signature = %s WHERE ref = %s",
             [(e.leader, e.cluster, e.similarity, e.seen, e.posted, e.signature, e.ref) for e in entries],
         )
 
@@ -442,7 +459,7 @@ class PostgresStore:
         numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
         stored = [_row(entry._replace(ref=number)) for (entry, _), number in zip(changes.new, numbers, strict=True)]
         rows = sorted(stored, key=_by_id)
-        with run.copy(f"COPY {self._s}.entries ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
+        with run.copy(f"COPY {self._s}.documents ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
             copy.set_types(TYPES)
             for row in rows:
                 copy.write_row(row)
@@ -455,13 +472,13 @@ class PostgresStore:
         keys = np.concatenate([keys for _, keys in pairs]).view(np.int64)
         words = np.repeat(np.array([word for word, _ in pairs], np.int64), [len(keys) for _, keys in pairs])
         order = np.lexsort((words, keys))
-        with run.copy(f"COPY {self._s}.postings FROM STDIN (FORMAT BINARY)") as copy:
+        with run.copy(f"COPY {self._s}.buckets FROM STDIN (FORMAT BINARY)") as copy:
             copy.write(_binary(keys[order], words[order]))
         if crowded:
             # buckets are in the order of their documents' numbers: the oldest go
-            query = f"""DELETE FROM {self._s}.postings p USING (
+            query = f"""DELETE FROM {self._s}.buckets p USING (
                 SELECT key, word FROM (SELECT key, word, row_number() OVER (PARTITION BY key ORDER BY word DESC) AS place
-                  FROM {self._s}.postings WHERE key = ANY(%s::bigint[])) AS ranked WHERE place > %s) AS over
+                  FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])) AS ranked WHERE place > %s) AS over
                 WHERE p.key = over.key AND p.word = over.word"""
             run.execute(query, (_array(sorted(set(keys.tolist()))), self._most))
             if gone := run.rowcount:
@@ -475,26 +492,26 @@ class PostgresStore:
             return rows
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        query = f"SELECT {COLUMNS} FROM {self._s}.entries WHERE {RESOLVED_TO} ORDER BY ref LIMIT %(limit)s"
+        query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE {RESOLVED_TO} ORDER BY ref LIMIT %(limit)s"
         return [_entry(row) for row in self._portion(query, {"scope": scope, "leader": leader, "limit": limit})]
 
     def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
         query = (
-            f"SELECT {HEADS} FROM {self._s}.entries WHERE {RESOLVED_TO} AND ref > %(after)s "
+            f"SELECT {HEADS} FROM {self._s}.documents WHERE {RESOLVED_TO} AND ref > %(after)s "
             "ORDER BY ref LIMIT %(limit)s OFFSET %(skip)s"
         )
         values = {"scope": scope, "leader": leader, "after": after, "skip": skip, "limit": limit}
         return [_entry(row) for row in self._portion(query, values)]
 
     def member_count(self, scope: str, leader: str) -> int:
-        query = f"SELECT count(*) FROM {self._s}.entries WHERE {RESOLVED_TO}"
+        query = f"SELECT count(*) FROM {self._s}.documents WHERE {RESOLVED_TO}"
         return int(self._portion(query, {"scope": scope, "leader": leader})[0][0])
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         last, inside = 0, "" if scope is None else "AND scope = %(scope)s"
         columns = COLUMNS if content else HEADS
         order = "ref" if scope is None else "scope, ref"
-        query = f"SELECT {columns} FROM {self._s}.entries WHERE ref > %(last)s {inside} ORDER BY {order} LIMIT %(limit)s"
+        query = f"SELECT {columns} FROM {self._s}.documents WHERE ref > %(last)s {inside} ORDER BY {order} LIMIT %(limit)s"
         portions = Portions(PORTION)
         while rows := self._portion(query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}):
             last = rows[-1][0]
@@ -505,8 +522,8 @@ class PostgresStore:
     def scopes(self) -> Iterator[str]:
         s, last = self._s, None
         query = f"""WITH RECURSIVE found AS (
-            (SELECT scope FROM {s}.entries WHERE %(last)s::text IS NULL OR scope > %(last)s ORDER BY scope LIMIT 1)
-            UNION ALL SELECT (SELECT e.scope FROM {s}.entries e WHERE e.scope > found.scope ORDER BY e.scope LIMIT 1)
+            (SELECT scope FROM {s}.documents WHERE %(last)s::text IS NULL OR scope > %(last)s ORDER BY scope LIMIT 1)
+            UNION ALL SELECT (SELECT e.scope FROM {s}.documents e WHERE e.scope > found.scope ORDER BY e.scope LIMIT 1)
               FROM found WHERE found.scope IS NOT NULL)
             SELECT scope FROM found WHERE scope IS NOT NULL LIMIT {PORTION}"""
         while rows := self._portion(query, {"last": last}):
@@ -515,7 +532,7 @@ class PostgresStore:
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         query = (
-            f"SELECT key, word FROM {self._s}.postings WHERE (key, word) > (%s::bigint, %s::bigint) ORDER BY key, word LIMIT %s"
+            f"SELECT key, word FROM {self._s}.buckets WHERE (key, word) > (%s::bigint, %s::bigint) ORDER BY key, word LIMIT %s"
         )
         with self._reading() as run:
             rows = run.execute(query, (*(place or (-(2**63), 0)), most)).fetchall()
@@ -533,7 +550,7 @@ class PostgresStore:
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
         only = "AND posted" if posted else ""
         query = (
-            f"SELECT {HEADS} FROM {self._s}.entries WHERE (seen, ref) > (%(seen)s, %(ref)s) AND seen < %(before)s {only} "
+            f"SELECT {HEADS} FROM {self._s}.documents WHERE (seen, ref) > (%(seen)s, %(ref)s) AND seen < %(before)s {only} "
             f"ORDER BY seen, ref LIMIT {PORTION}"
         )
         values: dict[str, float] = {"seen": -math.inf, "ref": 0, "before": float(before)}
@@ -574,7 +591,7 @@ class PostgresStore:
             if rows > FOLDED_AFTER:
                 self._fold(run)
             last, called = run.execute(f"SELECT last_value, is_called FROM {s}.evicted").fetchone()
-            size = f"SELECT pg_total_relation_size('{s}.entries') + pg_total_relation_size('{s}.postings')"
+            size = f"SELECT pg_total_relation_size('{s}.documents') + pg_total_relation_size('{s}.buckets')"
             (used,) = run.execute(size).fetchone()
         counted = {"records": records, "leaders": leaders, "postings": postings, "evicted": last + 1 if called else 0}
         return {**counted, "bytes": int(used)}

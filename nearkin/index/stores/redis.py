@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import numpy as np
 
@@ -27,8 +27,9 @@ from nearkin.errors import (
     UsageError,
 )
 from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, PostingPortion, Postings, content_size
-from nearkin.index.move import Move, News
+from nearkin.index.move import STOPPED, Move, News
 from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
+from nearkin.index.stores.addresses import without_password
 from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry, unpack_head
 
@@ -45,8 +46,6 @@ LAYOUT = 3
 """The layout of the keys. 2 has sorted sets of members, and of documents by scope and time. 3 keeps the header and the place of
 the index under names that the first version does not know, and tells that version to stop. Older ones are converted."""
 SORTED_SETS = 2
-STOPPED = 1 << 62
-"""The epoch that the first version finds: it refuses the steps of all its processes."""
 CONVERTING, WAIT = 60, 0.05
 """Seconds after which the conversion of a process that died is taken over, and between two looks at one that is under way."""
 COMMON = """
@@ -297,7 +296,7 @@ class RedisStore:
             raise UsageError(f"{_shown(url)} has the unknown option {unknown[0]!r}; there is prefix")
         self._prefix = f"{options.get('prefix', ['nearkin'])[0]}:".encode()
         self._url, self._most = _shown(url), most
-        self._stopped_url = _with_prefix(url, self._key("stopped").decode())
+        self._stopped_url = without_password(url, prefix=self._key("stopped").decode())
         self._errors = redis.exceptions.RedisError
         self._lost = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
         self._writers: deque[bytes] = deque()
@@ -715,19 +714,6 @@ def _literal(prefix: bytes) -> bytes:
 
 def _place(ref: int) -> tuple[bytes, bytes]:
     return b"%d" % (ref // ENTRIES), b"%d" % (ref % ENTRIES)
-
-
-def _with_prefix(url: str, prefix: str) -> str:
-    """Returns the URL with another prefix, and without a password, as it may be written down for other processes.
-
-    Examples:
-        >>> _with_prefix("redis://me:secret@db:6379/0?prefix=kin", "other")
-        'redis://me@db:6379/0?prefix=other'
-    """
-    parts = urlsplit(url)
-    userinfo, _, host = parts.netloc.rpartition("@")
-    user = userinfo.partition(":")[0]
-    return urlunsplit(parts._replace(netloc=f"{user}@{host}" if user else host, query=urlencode({"prefix": prefix})))
 
 
 def _shown(url: str) -> str:

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from threading import RLock
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import numpy as np
 
@@ -32,14 +32,14 @@ from nearkin.index.entry import (
     Written,
     content_size,
 )
-from nearkin.index.move import CLOSING, COPYING, Move, News
+from nearkin.index.move import CLOSING, COPYING, MOVED, STOPPED, Move, News
 from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.table import BucketTable, enter
 from nearkin.runtime.files import make_folders, sync_folder
 
 FULL_SYNC = 2
 """Value of `PRAGMA synchronous` from which each commit is synced."""
-SCHEMA = 2
+SCHEMA = 3
 AT_ONCE = 500
 """Values of one statement."""
 BLOCK = 10_000
@@ -80,6 +80,15 @@ INSERT INTO meta SELECT 'leaders', CAST(COUNT(*) AS TEXT) FROM entries WHERE lea
 PRAGMA user_version = 2
 """
 """Statements that convert schema 1: they add indexes for listings and sweeps, and counts. Indexes end with the row number."""
+TO_THIRD = """
+UPDATE meta SET name = 'place' WHERE name = 'move';
+INSERT INTO meta SELECT 'last_step', value FROM meta WHERE name = 'step';
+CREATE TRIGGER older_versions_are_stopped BEFORE UPDATE ON meta WHEN OLD.name = 'step' BEGIN
+  SELECT RAISE(ABORT, 'the file has schema 3, which this process does not know: stop it and upgrade nearkin'); END;
+PRAGMA user_version = 3
+"""
+"""Statements that convert schema 2: they stop processes of older versions that have the file open, and keep the rows that such
+processes read and write in each step under other names. Their steps would leave out what later schemas keep."""
 COUNT = "UPDATE meta SET value = CAST(CAST(value AS INT) + ? AS TEXT) WHERE name = ?"
 RESOLVED_TO = "scope = :scope AND leader = :leader AND leader <> id"
 UPDATE = """UPDATE entries SET leader = ?, cluster = ?, similarity = ?, seen = ?, posted = ?, signature = ?, step = ?
@@ -162,10 +171,13 @@ class SqliteStore:
             with self._writing():
                 # another process may have done it meanwhile
                 version = self._rows("PRAGMA user_version")[0][0]
-                for statement in (CREATE if version == 0 else "").split(";"):
-                    self._db.execute(statement)
-                for statement in (TO_SECOND if version < SCHEMA else "").split(";"):
-                    self._db.execute(statement)
+                scripts = (CREATE, TO_SECOND, TO_THIRD)
+                for script in scripts[version:]:
+                    for statement in script.split(";\n"):
+                        self._db.execute(statement)
+                # processes of older versions go where this says, and cannot open what is there
+                moved = Move(STOPPED, MOVED, (f"sqlite:///{quote(str(self.path.resolve()))}",))
+                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('move', ?)", (json.dumps(moved),))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -227,7 +239,7 @@ class SqliteStore:
         table = BucketTable(self.most)
         version = self._data_version()
         with self._snapshot():
-            step = self._number("step")
+            step = self._number("last_step")
             query = "SELECT ref, leader = id, size, keys FROM entries WHERE posted AND keys IS NOT NULL ORDER BY ref"
             with closing(self._blocks(query)) as blocks:
                 for some in blocks:
@@ -285,7 +297,7 @@ class SqliteStore:
             keys = np.frombuffer(blob, np.uint64)
             self.table.remove(keys, ref)
             self.table.append(keys, word)
-        self._step = self._number("step")
+        self._step = self._number("last_step")
 
     # -- the store's methods
 
@@ -311,15 +323,15 @@ class SqliteStore:
             return self._remembered[1]
 
     def _news(self) -> News:
-        found = dict(self._rows("SELECT name, value FROM meta WHERE name IN ('move', 'generation')"))
-        epoch, phase, urls = json.loads(found["move"]) if "move" in found else Move()
+        found = dict(self._rows("SELECT name, value FROM meta WHERE name IN ('place', 'generation')"))
+        epoch, phase, urls = json.loads(found["place"]) if "place" in found else Move()
         return News(Move(epoch, phase, tuple(urls)), int(found.get("generation", 0)))
 
     def redirect(self, move: Move) -> None:
         with self._lock, self._failing(), self._writing():
             if move.epoch <= (held := self._news().move.epoch):
                 raise RacedError(f"{self.path} is in epoch {held} already")
-            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('move', ?)", (json.dumps(move),))
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('place', ?)", (json.dumps(move),))
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         found: dict[str, Entry] = {}
@@ -424,7 +436,7 @@ class SqliteStore:
         run.executemany(LOG, [tuple(event) for event in changes.events])
         if changes.events:
             self._trim_log()
-        run.execute("UPDATE meta SET value = ? WHERE name = 'step'", (str(step),))
+        run.execute("UPDATE meta SET value = ? WHERE name = 'last_step'", (str(step),))
         if changes.resolves:
             run.execute("INSERT INTO meta VALUES ('generation', '1') ON CONFLICT DO UPDATE SET value = CAST(value AS INT) + 1")
         if step % GONE == 0:

@@ -7,6 +7,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 from nearkin.errors import UsageError
 from nearkin.index.settings import IndexSettings
 from nearkin.index.store import Store
+from nearkin.index.stores.addresses import SECRET, joined, without_password
 from nearkin.index.stores.aerospike import AerospikeStore
 from nearkin.index.stores.aerospike_records import Records
 from nearkin.index.stores.memory import MemoryStore
@@ -18,8 +19,6 @@ from nearkin.index.stores.sqlite import SqliteStore
 USUAL_BANDS = 20
 ONE_PORT = ("redis", "rediss", "aerospike")
 """Kinds whose URLs have a single host; the driver of PostgreSQL reads its own."""
-SECRET = ("password", "sslpassword")
-"""Options of a URL that are never written down."""
 
 
 def _memory(url: str, settings: IndexSettings) -> Store:
@@ -114,11 +113,8 @@ def lasting(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         path = quote(str(Path(unquote(parts.path.removeprefix("/"))).resolve()))
-        return _joined(parts._replace(path=f"/{path}"))
-    userinfo, _, host = parts.netloc.rpartition("@")
-    user = userinfo.partition(":")[0]
-    options = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name not in SECRET])
-    return _joined(parts._replace(netloc=f"{user}@{host}" if user else host, query=options))
+        return joined(parts._replace(path=f"/{path}"))
+    return without_password(url)
 
 
 def with_passwords(urls: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
@@ -142,11 +138,6 @@ def _server(parts: SplitResult) -> tuple[str, str, str]:
 
 def _as(parts: SplitResult, known: SplitResult | None) -> str:
     if known is None:
-        return _joined(parts)
+        return joined(parts)
     secret = [(name, value) for name, value in parse_qsl(known.query) if name in SECRET]
-    return _joined(parts._replace(netloc=known.netloc, query=urlencode([*parse_qsl(parts.query), *secret])))
-
-
-def _joined(parts: SplitResult) -> str:
-    """Not urlunsplit: it leaves out the slashes of an empty host."""
-    return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
+    return joined(parts._replace(netloc=known.netloc, query=urlencode([*parse_qsl(parts.query), *secret])))

@@ -1,0 +1,28 @@
+"""URLs of stores as they may be written down."""
+
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
+
+SECRET = ("password", "sslpassword")
+"""Options of a URL that are never written down."""
+
+
+def without_password(url: str, **options: str) -> str:
+    """Returns a URL without its passwords, with some options in place of its own.
+
+    Examples:
+        >>> without_password("postgresql://nearkin:secret@db/kin?schema=next&password=secret")
+        'postgresql://nearkin@db/kin?schema=next'
+        >>> without_password("redis://me:secret@db:6379/0?prefix=kin", prefix="other")
+        'redis://me@db:6379/0?prefix=other'
+    """
+    parts = urlsplit(url)
+    userinfo, _, host = parts.netloc.rpartition("@")
+    user = userinfo.partition(":")[0]
+    given = [(name, value) for name, value in parse_qsl(parts.query) if name not in SECRET and name not in options]
+    query = urlencode([*given, *options.items()])
+    return joined(parts._replace(netloc=f"{user}@{host}" if user else host, query=query))
+
+
+def joined(parts: SplitResult) -> str:
+    """Returns the URL of its parts. `urlunsplit` leaves out the slashes of an empty host."""
+    return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
