@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from nearkin.cli import options as o
+from nearkin.runtime.loading import paused_collector
 
 
 def dedup(
@@ -100,11 +101,12 @@ def dedup(
 
         nearkin dedup /shared/crawl --engine spark --master spark://head:7077 --conf spark.executor.memory=8g --out /shared/out
     """
-    from nearkin.cluster.keep import KeepPolicy
-    from nearkin.corpus.discovery import Selection
-    from nearkin.engine.settings import Settings, parse_size, ride_along
-    from nearkin.jobs import Job, require_free
-    from nearkin.runtime.files import Readers
+    with paused_collector():
+        from nearkin.cluster.keep import KeepPolicy
+        from nearkin.corpus.discovery import Selection
+        from nearkin.engine.settings import Settings, parse_size, ride_along
+        from nearkin.jobs import Job, require_free
+        from nearkin.runtime.files import Readers
 
     taken = {**context.params, **(o.planned(context, plan) if plan else {})}
     threshold, recall, bands, rows, memory = (taken[name] for name in ("threshold", "recall", "bands", "rows", "memory"))

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from nearkin.cli import options as o
+from nearkin.runtime.loading import paused_collector
 
 
 def pairs(
@@ -67,11 +68,12 @@ def pairs(
 
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """
-    from nearkin.corpus.discovery import Selection
-    from nearkin.engine.settings import Settings, parse_size
-    from nearkin.jobs import Job, check_pairs, pairs_job, require_relation
-    from nearkin.prepare import prepare
-    from nearkin.runtime.files import Readers
+    with paused_collector():
+        from nearkin.corpus.discovery import Selection
+        from nearkin.engine.settings import Settings, parse_size
+        from nearkin.jobs import Job, check_pairs, pairs_job, require_relation
+        from nearkin.prepare import prepare
+        from nearkin.runtime.files import Readers
 
     options = o.SpecOptions.of(context.params)
     asked = options.asked()

@@ -5,6 +5,7 @@ import sys
 import typer
 
 from nearkin.cli import options as o
+from nearkin.runtime.loading import paused_collector
 
 
 def sketch(
@@ -46,12 +47,13 @@ def sketch(
 
         nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow
     """
-    from nearkin.corpus.discovery import Selection
-    from nearkin.engine.settings import parse_size
-    from nearkin.jobs import SketchJob, require_file_output, sketch_job
-    from nearkin.prepare import prepare
-    from nearkin.runtime.files import Readers
-    from nearkin.sketch.signature_file import is_signature_file
+    with paused_collector():
+        from nearkin.corpus.discovery import Selection
+        from nearkin.engine.settings import parse_size
+        from nearkin.jobs import SketchJob, require_file_output, sketch_job
+        from nearkin.prepare import prepare
+        from nearkin.runtime.files import Readers
+        from nearkin.sketch.signature_file import is_signature_file
 
     options = o.SpecOptions.of(context.params)
     asked = options.asked()

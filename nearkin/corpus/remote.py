@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import fsspec
-
 from nearkin.errors import MissingExtraError, RunError, UsageError
 
 EXTRAS = {"s3": "remote", "s3a": "remote", "gs": "remote", "gcs": "remote", "http": "remote", "https": "remote"}
@@ -46,6 +44,9 @@ def filesystem_of(url: str) -> tuple[Any, str]:
         MissingExtraError: If the driver is not installed.
         UsageError: If the protocol is unknown.
     """
+    # fsspec takes longer to import than a small run of local files takes to read them
+    import fsspec
+
     for name, value in SHORT_WAITS.items():
         os.environ.setdefault(name, value)
     try:

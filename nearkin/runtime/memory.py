@@ -7,8 +7,6 @@ import threading
 from pathlib import Path
 from typing import Self
 
-import psutil
-
 INTERVAL = 0.02
 """Seconds between two samples."""
 STATUS = Path("/proc/self/status")
@@ -21,6 +19,9 @@ def anonymous_bytes() -> int:
         for line in STATUS.read_text().splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
+    # only systems without /proc need it
+    import psutil
+
     return int(psutil.Process(os.getpid()).memory_info().rss)
 
 

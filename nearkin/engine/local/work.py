@@ -124,12 +124,8 @@ class WorkFolder:
     def _files(self) -> dict[str, "FileState"]:
         found: dict[str, FileState] = {}
         for entry in os.scandir(self.path):
-            if entry.name in UNRECORDED:
-                continue
-            below = Path(entry.path).rglob("*") if entry.is_dir(follow_symlinks=False) else [Path(entry.path)]
-            for path in below:
-                if path.is_file() and not path.is_symlink():
-                    found[path.relative_to(self.path).as_posix()] = FileState.of(path)
+            if entry.name not in UNRECORDED:
+                found.update(_files_at(entry, entry.name))
         return found
 
     def folder(self, name: str) -> Path:
@@ -165,10 +161,19 @@ class FileState(NamedTuple):
     modified: int
 
     @classmethod
-    def of(cls, path: Path) -> "FileState":
+    def of(cls, entry: os.DirEntry[str]) -> "FileState":
         """Reads the state of a file."""
-        found = path.stat()
+        found = entry.stat(follow_symlinks=False)
         return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _files_at(entry: os.DirEntry[str], name: str) -> Iterator[tuple[str, FileState]]:
+    """Yields the file that an entry of a folder is, or the files below it, by their names relative to the work folder."""
+    if entry.is_file(follow_symlinks=False):
+        yield name, FileState.of(entry)
+    elif entry.is_dir(follow_symlinks=False):
+        for below in os.scandir(entry.path):
+            yield from _files_at(below, f"{name}/{below.name}")
 
 
 def _without(files: dict[str, int], names: Container[str]) -> dict[str, int]:

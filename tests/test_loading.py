@@ -1,0 +1,48 @@
+"""What a command loads, and how."""
+
+import gc
+import subprocess
+import sys
+
+from nearkin.runtime.loading import paused_collector
+
+ONLY_WHERE_NEEDED = ("fsspec", "psutil", "rapidfuzz", "pyspark")
+"""Libraries that a run over local files has no use for."""
+
+LOAD = f"""
+import sys
+import nearkin.cli.app
+import nearkin.jobs
+print([name for name in {ONLY_WHERE_NEEDED!r} if name in sys.modules])
+"""
+
+LOAD_PAUSED = """
+import gc
+from nearkin.runtime.loading import paused_collector
+collections = []
+gc.callbacks.append(lambda phase, facts: collections.append(phase))
+with paused_collector():
+    import nearkin.jobs
+print(collections, gc.isenabled(), gc.get_freeze_count() > 100_000)
+"""
+
+
+def output_of(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
+def test_a_run_over_local_files_loads_no_library_for_other_ones() -> None:
+    assert output_of(LOAD) == "[]"
+
+
+def test_the_collector_is_paused_while_a_command_loads_its_libraries() -> None:
+    assert output_of(LOAD_PAUSED) == "[] True True"
+
+
+def test_the_collector_is_left_alone_in_a_process_that_has_loaded_them() -> None:
+    import numba  # noqa: F401
+
+    frozen = gc.get_freeze_count()
+    with paused_collector():
+        assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen
