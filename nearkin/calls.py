@@ -346,26 +346,31 @@ class ReadingCluster:
             return
         members = dict((*(before.members if before else ()), *part.cluster.members))
         self.found = replace(part.cluster, members=tuple(members.items()))
-        if part.cluster.members and part.end < part.size:
+        if part.next is not None:
+            self.call = self._part(part.end, cursor=part.next)
+        elif not part.has_cursors and part.cluster.members and part.end < part.size:
             self.call = self._part(part.end, part.cluster.members[-1][0])
 
-    def _part(self, start: int, after: str | None = None) -> "Call[ClusterPart | None]":
+    def _part(self, start: int, after: str | None = None, cursor: str | None = None) -> "Call[ClusterPart | None]":
         def read(answer: httpx.Response) -> ClusterPart:
             told = _json(answer)
             members = tuple((member["id"], member["similarity"]) for member in told["members"])
-            return ClusterPart(Cluster(told["id"], told["representative"], members), start + len(members), told["size"])
+            cluster = Cluster(told["id"], told["representative"], members)
+            return ClusterPart(cluster, start + len(members), told["size"], told.get("next"), "next" in told)
 
-        # a server that does not know `after`, or whose document of that id has gone, goes by `start`
-        known = {} if after is None else {"after": after}
+        # a server of an older version has no cursors. If it does not know `after`, or the document has gone, it goes by `start`
+        known = {name: value for name, value in (("after", after), ("cursor", cursor)) if value is not None}
         return Call("GET", self._path, _or_none(read), params={"start": str(start), "limit": str(PAGE), **known})
 
 
 class ClusterPart(NamedTuple):
-    """A cluster with some of its members, up to `end` of `size`."""
+    """A cluster with some of its members, up to `end` of `size`; and the cursor of what follows, if the server has cursors."""
 
     cluster: Cluster
     end: int
     size: int
+    next: str | None
+    has_cursors: bool
 
 
 def listing(scope: str, order: str, limit: int, cursor: str) -> Call[ClusterPage]:

@@ -261,6 +261,18 @@ class Outcome:
         return {**self.__dict__, "seconds": dict(self.seconds), "duplicate": self.duplicate}
 
 
+class MemberPosition(NamedTuple):
+    """The place of a document in the listing of its cluster.
+
+    Attributes:
+        representative: Id of the document that stood for the cluster.
+        number: Number of the document in the store; 0 for the representative itself.
+    """
+
+    representative: str
+    number: int
+
+
 @dataclass(frozen=True)
 class ClusterPart:
     """Some of the documents of a cluster.
@@ -271,6 +283,7 @@ class ClusterPart:
         size: The number of its documents, the representative included.
         members: (id, similarity to the representative), the representative first, then in the order in which they came.
         created: When the representative came, in seconds.
+        end: The place of the last of these documents, from which `Index.cluster_part_behind` goes on; None if no more follow.
     """
 
     id: str
@@ -278,6 +291,7 @@ class ClusterPart:
     size: int
     members: tuple[tuple[str, float], ...]
     created: float
+    end: MemberPosition | None = None
 
 
 @dataclass(frozen=True)

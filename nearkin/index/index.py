@@ -35,6 +35,7 @@ from nearkin.index.entry import (
     Entry,
     Event,
     Match,
+    MemberPosition,
     Outcome,
     Standing,
     Written,
@@ -642,12 +643,34 @@ class Index:
         begins = start == 0 and last is None
         skip = 0 if last is not None else max(0, start - 1)
         after_ref = 0 if last is None or last.is_leader else last.ref
-        rest = limit - begins
-        found = store.member_page(scope, leader.id, after_ref, skip, rest) if rest else []
-        members = [(leader.id, 1.0)] if begins else []
-        members += [(one.id, one.similarity) for one in found]
-        size = 1 + store.member_count(scope, leader.id)
-        return ClusterPart(leader.cluster, leader.id, size, tuple(members), leader.created)
+        return _cluster_part(store, leader, begins, after_ref, skip, limit)
+
+    def cluster_part_behind(self, scope: str, id: str, position: MemberPosition, limit: int = 100) -> ClusterPart | None:
+        """Returns the documents of a cluster behind one that was listed, or None if there is no such document.
+
+        Documents that are in the cluster all the time are listed once each, whatever comes and goes between two calls: also if
+        the one at the position was deleted, or if another document came to represent the others.
+
+        Args:
+            scope: Tenant or group.
+            id: Id of any document of the cluster.
+            position: `ClusterPart.end` of the part before, of this index in this store.
+            limit: Maximum number of documents.
+        """
+        self._look_around()
+        store = self.searcher.store
+        entry = store.entries(checked_name(scope, "scope", 0), [checked_name(id, "id", 1)])[0]
+        if entry is None:
+            return None
+        leader = entry if entry.is_leader else store.entries(scope, [entry.leader])[0]
+        if leader is None:
+            return None
+        # one that was a member when the part before was listed, and whose turn would come
+        begins = leader.id != position.representative and leader.ref > position.number
+        part = _cluster_part(store, leader, begins, position.number, 0, limit)
+        # one that came to be a member after it was listed as the representative
+        members = [row for row in part.members if leader.id == position.representative or row[0] != position.representative]
+        return replace(part, members=tuple(members))
 
     def explain(self, scope: str, a: str, b: str) -> Explanation:
         """Why two stored documents were matched, or were not.
@@ -976,6 +999,18 @@ class Index:
         digest = hashlib.sha256(checked_name(scope, "scope", 0).encode()).digest()
         with self._locks[int.from_bytes(digest[:2], "little") % STRIPES]:
             yield
+
+
+def _cluster_part(store: Store, leader: Entry, begins: bool, after: int, skip: int, limit: int) -> ClusterPart:
+    """Returns some documents of a cluster: the representative if the part begins with it, and members behind a number."""
+    rest = limit - begins
+    found = store.member_page(leader.scope, leader.id, after, skip, rest) if rest else []
+    members = [(leader.id, 1.0)] if begins else []
+    members += [(one.id, one.similarity) for one in found]
+    number = found[-1].ref if found else after
+    end = MemberPosition(leader.id, number) if members and len(members) == limit else None
+    size = 1 + store.member_count(leader.scope, leader.id)
+    return ClusterPart(leader.cluster, leader.id, size, tuple(members), leader.created, end)
 
 
 def _leads(entry: Entry | None) -> TypeGuard[Entry]:

@@ -41,6 +41,16 @@ class Head(NamedTuple):
     created: float
 
 
+def by_size(head: Head) -> tuple[float, str]:
+    """Returns the place of a cluster in the order `largest`."""
+    return -head.size, head.representative
+
+
+def by_age(head: Head) -> tuple[float, str]:
+    """Returns the place of a cluster in the order `newest`."""
+    return -head.created, head.representative
+
+
 @dataclass(frozen=True)
 class Listing:
     """Clusters of a scope as they were at `as_of`.
@@ -200,8 +210,8 @@ class Catalogue:
             else:
                 heapq.heappushpop(sample, ranked)
         rows = [Head(cluster, name, sizes[name], created) for name, (cluster, created) in heads.items()]
-        largest = heapq.nsmallest(MOST, rows, key=lambda row: (-row.size, row.representative))
-        newest = heapq.nsmallest(MOST, rows, key=lambda row: (-row.created, row.representative))
+        largest = heapq.nsmallest(MOST, rows, key=by_size)
+        newest = heapq.nsmallest(MOST, rows, key=by_age)
         ended = self._clock()
         until = _until(began, ended)
         drawn = tuple(ref for _, ref in sorted(sample))

@@ -1,5 +1,6 @@
 """Routes of a scope: documents, queries, clusters."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from typing import Annotated, Any
@@ -7,10 +8,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.routing import APIRoute
 
-from nearkin.index.entry import Outcome
+from nearkin.index.entry import MemberPosition, Outcome
 from nearkin.index.index import Index
 from nearkin.server import models as m
 from nearkin.server.access import Allowed, DocumentId, Reader, ScopeName, StreamWriter, Writer, named, source_of
+from nearkin.server.catalogue import by_age, by_size
+from nearkin.server.cursors import FIRST, MOST_LENGTH, cursor_at, position_of
 from nearkin.server.guard import STREAMS
 from nearkin.server.parsing import JSON, described, media_type, parsed
 from nearkin.server.problems import ProblemError
@@ -179,15 +182,29 @@ async def cluster(
             min_length=1, max_length=1024, description="Id of the last member known: faster than start, which is then unused."
         ),
     ] = None,
+    cursor: Annotated[
+        str | None,
+        Query(
+            max_length=MOST_LENGTH,
+            description="`next` of the previous page; start and after are then unused. Members that stay in the cluster are "
+            "listed once each, whatever comes and goes between the pages.",
+        ),
+    ] = None,
 ) -> m.ClusterAnswer:
     """By the id of any document in it; every answer names the representative. (A cluster keeps its own id, the one of its first
     document, when that document is erased.)"""
     service = service_of(request)
-    last = None if after is None else named(after, "after")
-    found = await service.run(service.index.cluster_part, scope, named(id, "id"), start, limit, last)
+    listing = ("members", scope, *service.index.place)
+    position = None if cursor is None else position_of(cursor, listing)
+    if position is not None:
+        behind = MemberPosition(*position)
+        found = await service.run(service.index.cluster_part_behind, scope, named(id, "id"), behind, limit)
+    else:
+        last = None if after is None else named(after, "after")
+        found = await service.run(service.index.cluster_part, scope, named(id, "id"), start, limit, last)
     if found is None:
         raise ProblemError("not-found", "this scope has no such cluster")
-    return m.ClusterAnswer.of(found)
+    return m.ClusterAnswer.of(found, None if found.end is None else cursor_at(listing, list(found.end)))
 
 
 @router.get("/clusters", summary="Clusters, largest or newest first")
@@ -197,16 +214,24 @@ async def clusters(
     who: Reader,
     order: Annotated[str, Query(pattern="^(largest|newest)$", description="largest or newest.")] = "largest",
     limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
-    cursor: Annotated[str, Query(pattern="^[0-9]{1,9}$", description="From the page before.")] = "0",
+    cursor: Annotated[
+        str,
+        Query(min_length=1, max_length=MOST_LENGTH, description="`next` of the previous page of this scope and order."),
+    ] = FIRST,
 ) -> m.ClusterPage:
-    """The first 10,000 of either order, counted anew from time to time; `nearkin index export` writes all of them."""
+    """The first 10,000 of either order, counted again from time to time; `nearkin index export` writes all of them. Clusters
+    that stay are listed once each, whatever comes and goes between the pages; in the order `largest`, one whose size has
+    changed between two pages may be missing or come twice."""
     service = service_of(request)
+    listing = ("clusters", order, scope)
+    position = position_of(cursor, listing)
     found = await service.look_over(service.catalogue.listing, scope)
-    start = int(cursor)
-    heads = (found.largest if order == "largest" else found.newest)[start : start + limit]
-    more = start + limit < len(found.largest)
+    rows, key = (found.largest, by_size) if order == "largest" else (found.newest, by_age)
+    start = 0 if position is None else bisect_right(rows, (position[0], position[1]), key=key)
+    heads = rows[start : start + limit]
+    more = start + limit < len(rows)
     return m.ClusterPage(
         clusters=[m.ClusterHead(id=h.cluster, representative=h.representative, size=h.size, created=h.created) for h in heads],
-        next=str(start + limit) if more else None,
+        next=cursor_at(listing, list(key(heads[-1]))) if more else None,
         as_of=found.as_of,
     )

@@ -155,12 +155,13 @@ class ClusterAnswer(Model):
     representative: str
     size: int
     members: list[Member] = Field(description="The representative first; a page of them.")
+    next: str | None = Field(description="Cursor of the next page; null at the end.")
 
     @classmethod
-    def of(cls, part: ClusterPart) -> Self:
-        """Returns the answer for some documents of a cluster."""
+    def of(cls, part: ClusterPart, cursor: str | None) -> Self:
+        """Returns the answer for some documents of a cluster, and the cursor of the next page."""
         members = [Member(id=name, similarity=similarity) for name, similarity in part.members]
-        return cls(id=part.id, representative=part.representative, size=part.size, members=members)
+        return cls(id=part.id, representative=part.representative, size=part.size, members=members, next=cursor)
 
 
 class ClusterHead(Model):

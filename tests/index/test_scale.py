@@ -131,10 +131,57 @@ def test_one_page_of_a_cluster_reads_that_page(opened: Opener, url: Any, meter: 
         size = len(family(60)["base"]) + 600
         assert meter.content <= 2 * size * (len(whole.members) // 9 + 2)
         assert meter.entries <= len(whole.members) + 2 * (len(whole.members) // 9 + 3) + 9 * shards(url) * 9
+    meter.reset()
+    part = index.cluster_part("a", "base", limit=9)
+    assert part is not None
+    rows = [*part.members]
+    while part.end is not None:
+        part = index.cluster_part_behind("a", "base", part.end, 9)
+        assert part is not None
+        rows += part.members
+    assert tuple(rows) == whole.members
+    if bounded(url):
+        assert meter.content <= 2 * size * (len(whole.members) // 9 + 2)
     gone = index.cluster_part("a", "base", 3, 2, "not there")
     assert gone is not None
     assert gone.members == whole.members[3:5]
     assert index.cluster_part("a", "unknown") is None
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_pages_of_a_cluster_neither_skip_nor_repeat_what_stays(opened: Opener, limit: int) -> None:
+    """Between two pages, documents come and go, and at last the representative goes."""
+    index, texts = opened(threshold=0.6), family(24)
+    fill(index, texts)
+    whole = index.cluster("a", "base")
+    assert whole is not None
+    names = [name for name, _ in whole.members]
+    part = index.cluster_part("a", names[-1], limit=limit)
+    assert part is not None
+    pages = [part]
+    gone = set[str]()
+    for at in itertools.count():
+        if part.end is None:
+            break
+        listed = [name for page in pages for name, _ in page.members]
+        # the last that was listed and one before it go; others come
+        for name in {listed[-1], listed[len(listed) // 2]} - {names[-1], "base"}:
+            gone.add(name)
+            index.remove("a", name)
+        index.upsert("a", texts["base"], f"late{at}")
+        if at == 3:
+            gone.add("base")
+            index.remove("a", "base")
+        part = index.cluster_part_behind("a", names[-1], part.end, limit)
+        assert part is not None
+        pages.append(part)
+    left = index.cluster("a", names[-1])
+    assert left is not None
+    listed = [name for page in pages for name, _ in page.members]
+    assert len(listed) == len(set(listed))
+    stayed = {name for name, _ in left.members} & set(names) - gone
+    assert stayed
+    assert stayed <= set(listed)
 
 
 # -- removal

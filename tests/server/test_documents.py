@@ -1,5 +1,7 @@
 """Documents, queries and clusters over HTTP."""
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -69,6 +71,87 @@ def test_clusters_by_id_and_in_order(client: TestClient) -> None:
     newest = client.get("/v1/scopes/a/clusters", params={"order": "newest"}).json()
     assert newest["clusters"][0]["id"] == "dog"
     assert client.get("/v1/scopes/a/clusters/nobody").status_code == 404
+
+
+def pages_of(client: TestClient, path: str, limit: int, between: Callable[[int], object], **params: str) -> list[str]:
+    """Returns the ids that the pages of a listing show, with something done between each two."""
+    ids: list[str] = []
+    cursor: str | None = "0"
+    for number in itertools.count():
+        if cursor is None:
+            break
+        page = client.get(path, params={"limit": limit, "cursor": cursor, **params}).json()
+        ids += [row["representative" if "clusters" in page else "id"] for row in page.get("clusters", page.get("members"))]
+        cursor = page["next"]
+        between(number)
+    return ids
+
+
+def texts_apart(count: int) -> list[str]:
+    return [" ".join(f"w{number}x{at}" for at in range(12)) for number in range(count)]
+
+
+@pytest.mark.parametrize("order", ["newest", "largest"])
+def test_pages_of_clusters_neither_skip_nor_repeat_what_stays(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """The list is counted again before each page, as another worker would; clusters come and go between the pages."""
+    monkeypatch.setattr("nearkin.server.catalogue._until", lambda began, ended: began)
+    texts = texts_apart(40)
+    for number, text in enumerate(texts[:20]):
+        client.post(URL, json={"id": f"d{number:02d}", "text": text})
+
+    def between(number: int) -> None:
+        client.post(URL, json={"id": f"new{number}", "text": texts[20 + number]})
+        client.delete(f"{URL}/d{19 - number:02d}" if order == "newest" else f"{URL}/d{number:02d}")
+
+    before = {f"d{number:02d}" for number in range(20)}
+    shown = pages_of(client, "/v1/scopes/a/clusters", 4, between, order=order)
+    assert len(shown) == len(set(shown))
+    stayed = {name for name in before if client.get(f"{URL}/{name}").status_code == 200}
+    assert stayed
+    assert stayed <= set(shown)
+
+
+def test_members_are_listed_once_each_while_others_go(client: TestClient) -> None:
+    names = [f"cat{number:02d}" for number in range(20)]
+    for name in names:
+        client.post(URL, json={"id": name, "text": CAT})
+
+    def between(number: int) -> None:
+        for name in names[number * 3 + 1 : number * 3 + 3]:
+            client.delete(f"{URL}/{name}")
+
+    shown = pages_of(client, "/v1/scopes/a/clusters/cat00", 3, between)
+    assert len(shown) == len(set(shown))
+    assert {name for name in names if client.get(f"{URL}/{name}").status_code == 200} <= set(shown)
+
+
+def test_cursors_of_another_listing_and_changed_ones_are_refused(client: TestClient) -> None:
+    for scope in ("a", "b"):
+        for number, text in enumerate([*texts_apart(3), *texts_apart(1)]):
+            client.post(f"/v1/scopes/{scope}/documents", json={"id": f"d{number}", "text": text})
+    clusters, members = "/v1/scopes/a/clusters", "/v1/scopes/a/clusters/d0"
+    of_clusters = client.get(clusters, params={"limit": 1}).json()["next"]
+    of_members = client.get(members, params={"limit": 1}).json()["next"]
+    assert client.get(clusters, params={"cursor": of_clusters}).status_code == 200
+    assert client.get(members, params={"cursor": of_members}).status_code == 200
+    changed = ("B" if of_clusters[4] == "A" else "A").join((of_clusters[:4], of_clusters[5:]))
+    for path, params in (
+        (clusters, {"cursor": of_members}),
+        (members, {"cursor": of_clusters}),
+        (clusters, {"cursor": of_clusters, "order": "newest"}),
+        (clusters.replace("/a/", "/b/"), {"cursor": of_clusters}),
+        (members.replace("/a/", "/b/"), {"cursor": of_members}),
+        *(
+            (path, {"cursor": cursor})
+            for path in (clusters, members)
+            for cursor in (changed, of_clusters[:-3], "1", "é", "a" * 99)
+        ),
+    ):
+        answer = client.get(path, params=params)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid-request")
+        assert "begin again" in answer.json()["detail"]
 
 
 def test_explain_tune_and_spec(client: TestClient) -> None:

@@ -34,7 +34,7 @@ BODIES: dict[str, list[Any]] = {
 QUERIES: dict[str, list[str]] = {
     "GET /v1/scopes/{scope}/documents/{id}": ["", "?include=signature"],
     "GET /v1/scopes/{scope}/clusters/{id}": ["", "?start=1&limit=1"],
-    "GET /v1/scopes/{scope}/clusters": ["", "?order=newest&limit=1", "?cursor=1", "?cursor=999999999", "?cursor=x"],
+    "GET /v1/scopes/{scope}/clusters": ["", "?order=newest&limit=1", "?cursor=0", "?cursor=999999999", "?cursor=x"],
 }
 VALUES: dict[str, list[Any]] = {
     "url.pathname": [f"/console/{page}" for page in ("", "live", "try", "clusters", "tuning", "buckets", "shadow", "audit")],
