@@ -1,6 +1,7 @@
 """What a server tells of itself: instruments of the OpenTelemetry API, which cost next to nothing until an SDK is installed."""
 
 import asyncio
+import logging
 import os
 import time
 from collections import deque
@@ -18,6 +19,7 @@ from nearkin.version import VERSION
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+log = logging.getLogger("nearkin.metrics")
 MOST_SCOPES = 100
 OTHER_SCOPES = "(other)"
 LAYERS = {"memory": "l1_hit", "store": "l2_hit", "record": "l3_hit"}
@@ -235,16 +237,22 @@ class Exposition:
         if self.folder is None:
             return own
         self.leave(own)
-        return merged({path.stem: path.read_text("utf-8") for path in sorted(self.folder.glob("*.prom")) if is_alive(path)})
+        notes = {path.stem: path.read_text("utf-8") for path in sorted(self.folder.glob("*.prom")) if is_alive(path)}
+        # the note of this process is an old one if the disk is full
+        return merged({**notes, str(os.getpid()): own.decode("utf-8")})
 
     def leave(self, text: bytes | None = None) -> None:
-        """Notes this worker's for the others."""
+        """Notes the figures of this worker for the others. If the disk is full, they read the previous ones until it is not."""
         from prometheus_client import generate_latest
 
-        if self.folder is not None:
-            staging = self.folder / f"{os.getpid()}.part"
+        if self.folder is None:
+            return
+        staging = self.folder / f"{os.getpid()}.part"
+        try:
             staging.write_bytes(generate_latest(self.registry) if text is None else text)
             staging.replace(self.folder / f"{os.getpid()}.prom")
+        except OSError as error:
+            log.warning("metrics could not be left for other workers", extra={"error": str(error)})
 
     async def keep_leaving(self) -> None:
         """Until it is cancelled."""

@@ -7,6 +7,7 @@ until it has read some.
 
 import asyncio
 import io
+import os
 import tempfile
 import time
 from collections import deque
@@ -589,10 +590,14 @@ async def _chunk(chunks: AsyncIterator[bytes]) -> bytes | None:
 
 
 class Segment:
-    """Answers in one file, which are written to its end and read from its beginning."""
+    """Answers that are written to the end and read from the beginning: in memory while they are few, else in one file.
+
+    The file has no buffer, so that a disk that is full is noticed by `write`, which then has changed nothing.
+    """
 
     def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (closed by close)
+        self._memory = bytearray()
+        self._file: IO[bytes] | None = None
         self.written = 0
         self.read_so_far = 0
 
@@ -600,25 +605,52 @@ class Segment:
         """Adds bytes.
 
         Raises:
-            ProblemError: If the disk is full, or fails.
+            ProblemError: If the disk is full, or fails. What was added before can still be read.
         """
         try:
-            self._file.seek(self.written)
-            self._file.write(data)
+            self._write(data)
         except OSError as error:
             raise ProblemError("busy", "the server has no room for answers that are not read", retry_after=1.0) from error
         self.written += len(data)
 
+    def _write(self, data: bytes) -> None:
+        if self._file is None and self.written + len(data) <= IN_MEMORY:
+            self._memory += data
+            return
+        if self._file is None:
+            file: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed by close)
+            try:
+                _write_at(file, bytes(self._memory), 0)
+            except OSError:
+                file.close()
+                raise
+            self._file = file
+            self._memory.clear()
+        _write_at(self._file, data, self.written)
+
     def read(self, most: int) -> bytes:
         """Returns the next bytes."""
-        self._file.seek(self.read_so_far)
-        found = self._file.read(min(most, self.written - self.read_so_far))
+        size = min(most, self.written - self.read_so_far)
+        if self._file is None:
+            found = bytes(self._memory[self.read_so_far : self.read_so_far + size])
+        else:
+            found = os.pread(self._file.fileno(), size, self.read_so_far)
         self.read_so_far += len(found)
         return found
 
     def close(self) -> None:
         """Deletes the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+
+
+def _write_at(file: IO[bytes], data: bytes, place: int) -> None:
+    """Writes all of some bytes at a place of a file, also if the system takes them in parts."""
+    rest = memoryview(data)
+    while rest:
+        count = os.pwrite(file.fileno(), rest, place)
+        rest = rest[count:]
+        place += count
 
 
 class Spool:
