@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import nearkin as nk
 from benchmarks.tables import Table, main
-from nearkin.index.upkeep import compact
+from nearkin.index.maintenance import compact
 from nearkin.lab.synth import SynthSettings, synth
 from tests.services import postgres_server, redis_server
 

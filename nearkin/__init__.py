@@ -31,12 +31,12 @@ _HOMES = {
     "plan": "nearkin.plan.capacity",
     "explain": "nearkin.evaluate.explain",
     "Index": "nearkin.index.index",
-    "AsyncIndex": "nearkin.index.aio",
+    "AsyncIndex": "nearkin.index.async_index",
     "IndexSettings": "nearkin.index.settings",
-    "Client": "nearkin.client",
-    "AsyncClient": "nearkin.client",
-    "NewDocument": "nearkin.calls",
-    "Retries": "nearkin.client",
+    "Client": "nearkin.client.clients",
+    "AsyncClient": "nearkin.client.clients",
+    "NewDocument": "nearkin.client.requests",
+    "Retries": "nearkin.client.clients",
     "synth": "nearkin.lab.synth",
     "SynthSettings": "nearkin.lab.synth",
     "NearkinError": "nearkin.errors",
@@ -80,8 +80,8 @@ sys.modules[__name__].__class__ = _Package
 
 if TYPE_CHECKING:
     from nearkin.api import DedupResult, PairsResult, dedup, frequencies, pairs, report, sketch
-    from nearkin.calls import NewDocument
-    from nearkin.client import AsyncClient, Client, Retries
+    from nearkin.client.clients import AsyncClient, Client, Retries
+    from nearkin.client.requests import NewDocument
     from nearkin.errors import (
         IncompatibleError,
         KeyRequiredError,
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
         WireError,
     )
     from nearkin.evaluate.explain import explain
-    from nearkin.index.aio import AsyncIndex
+    from nearkin.index.async_index import AsyncIndex
     from nearkin.index.index import Index
     from nearkin.index.settings import IndexSettings
     from nearkin.keys import HashKey

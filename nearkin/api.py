@@ -11,24 +11,24 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, count_reasons, with_dimensions
-from nearkin.corpus.convert import to_table, to_texts, to_vectors
-from nearkin.engine.local import tables
+from nearkin.corpus.arrow_conversion import to_table, to_texts, to_vectors
+from nearkin.engine.local import result_tables as tables
 from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.frequencies import Counting, count_frequencies
+from nearkin.engine.local.document_frequencies import Counting, count_frequencies
 from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.local.staged import to_final_clusters
-from nearkin.engine.local.work import WorkFolder
-from nearkin.engine.settings import Settings
+from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.options import Settings
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.jobs import pair_table, require_relation, write_result
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
-from nearkin.prepare import count_cut, spec_for
 from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.model import ReportData
 from nearkin.report.page import render
 from nearkin.report.saved import read_report
+from nearkin.runs.jobs import pair_table, require_relation, write_result
+from nearkin.runs.spec_request import count_cut, spec_for
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import Progress, Silent
@@ -230,7 +230,7 @@ def dedup(
         max_df: Leave out the shingles that more than this share of the documents have.
         work: Folder for temporary files, the system's by default.
         progress: Who is told.
-        **settings: Further fields of `nearkin.engine.settings.Settings`: recall, bands, rows, verify, cluster, floor, keep,
+        **settings: Further fields of `nearkin.engine.options.Settings`: recall, bands, rows, verify, cluster, floor, keep,
             empty, block_by, source, then, memory, workers …
 
     Examples:

@@ -222,7 +222,7 @@ GROUPS = {
     "nearkin.evaluate": "Planning and evaluation",
     "nearkin.lab": "Planning and evaluation",
     "nearkin.index": "Online index",
-    "nearkin.client": "Client of the service",
+    "nearkin.client.clients": "Client of the service",
     "nearkin.errors": "Errors",
 }
 """Headings of the API page, by the package in which a public name is defined."""

@@ -4,10 +4,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nearkin.server.observe import Instruments
-from nearkin.server.opening import Parts
+from nearkin.server.resources import Parts
 from nearkin.server.service import Service
 from nearkin.server.settings import ServerSettings
+from nearkin.server.telemetry import Instruments
 
 
 class DeclaredMetric(NamedTuple):

@@ -6,14 +6,14 @@ from dataclasses import MISSING, fields
 from typing import Any, NamedTuple
 
 from nearkin.index.settings import SERVER_TIMES, IndexSettings
-from nearkin.server.arrow_stream import SLOWEST
-from nearkin.server.connections import MOST_PIPELINED
 from nearkin.server.console.mount import MOST_VALUES
-from nearkin.server.models import Model, Piece
-from nearkin.server.parsing import MOST_DEPTH, MOST_MEMBERS, SMALL
-from nearkin.server.problems import CODES
+from nearkin.server.http.connections import MOST_PIPELINED
+from nearkin.server.http.parsing import MOST_DEPTH, MOST_MEMBERS, SMALL
+from nearkin.server.http.problems import CODES
+from nearkin.server.routes.models import Model, Piece
 from nearkin.server.service import OVERVIEWS
 from nearkin.server.settings import PREFIX, ServerSettings
+from nearkin.server.streams.arrow import SLOWEST
 
 ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 SPECIAL = {

@@ -216,7 +216,7 @@ class Trial:
 def main() -> None:
     """Reads a case and prints the failures as JSON."""
     folder, case = Path(sys.argv[1]).resolve(), json.loads(sys.stdin.read())
-    import nearkin.corpus.corpora as corpora
+    import nearkin.corpus.corpus as corpora
     from nearkin.engine.local import sketching
 
     corpora.BATCH_ROWS = 256

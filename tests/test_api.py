@@ -56,7 +56,8 @@ def test_sketch_of_every_kind_of_column(column: Any) -> None:
 
 
 def test_sketch_of_arrow_makes_no_python_strings(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nearkin.corpus import accept, convert
+    from nearkin.corpus import arrow_conversion as convert
+    from nearkin.corpus import validation as accept
 
     def fail(*_: object) -> None:
         raise AssertionError("Python objects were made")

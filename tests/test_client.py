@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin import calls
+from nearkin.client import requests as calls
 from tests.services import nearkin_server
 
 SOON = nk.Retries(attempts=4, first=0.001, longest=0.01)

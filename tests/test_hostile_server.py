@@ -10,8 +10,8 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from nearkin import calls
-from nearkin.client import AsyncClient, Client, Retries
+from nearkin.client import requests as calls
+from nearkin.client.clients import AsyncClient, Client, Retries
 from nearkin.errors import ServiceError
 
 ONCE = Retries(attempts=1)

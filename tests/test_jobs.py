@@ -14,13 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Columns
-from nearkin.engine.local import candidates, collapse, run, verifying
-from nearkin.engine.settings import Settings
+from nearkin.engine.local import candidates, run
+from nearkin.engine.local import exact_groups as collapse
+from nearkin.engine.local import verification as verifying
+from nearkin.engine.options import Settings
 from nearkin.errors import RunError, UsageError
-from nearkin.jobs import Job, dedup_job, pairs_job
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.lsh.curve import solve_banding
 from nearkin.report.saved import read_report
+from nearkin.runs.jobs import Job, dedup_job, pairs_job
 from nearkin.runtime.progress import Silent
 from nearkin.shingle import Shingler, text_buffers
 from nearkin.spec import Spec
@@ -160,9 +162,9 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from nearkin.engine.local import sketching
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
 from nearkin.corpus import Columns
-from nearkin.jobs import Job, dedup_job
+from nearkin.runs.jobs import Job, dedup_job
 
 sketching.SEGMENT_SECONDS = 0.0
 

@@ -15,12 +15,12 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Columns
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
 from nearkin.errors import NearkinError, UsageError
-from nearkin.finished import audit_run
-from nearkin.jobs import Job, SketchJob, dedup_job, pairs_job, read_run, sketch_job
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.report.saved import read_report
+from nearkin.runs.jobs import Job, SketchJob, dedup_job, pairs_job, read_run, sketch_job
+from nearkin.runs.reopen import audit_run
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import (
     LOCK,
@@ -563,7 +563,7 @@ def test_an_audit_that_is_killed_between_its_files_does_no_harm(renames: int, sa
         "import os\n"
         "from pathlib import Path\n"
         "from nearkin.runtime.progress import Silent\n"
-        "from nearkin.finished import audit_run\n"
+        "from nearkin.runs.reopen import audit_run\n"
         "rename, done = Path.replace, []\n"
         "def replace(source, target):\n"
         f"    if len(done) == {renames}:\n        os._exit(9)\n"

@@ -14,14 +14,14 @@ import pytest
 import typer
 
 from nearkin.cli.app import app, run
-from nearkin.client import AsyncClient, Client
+from nearkin.client.clients import AsyncClient, Client
 from nearkin.errors import NearkinError, ServiceError
 from nearkin.index.index import Index
 from nearkin.redaction import redact
 from nearkin.server.app import create_app
+from nearkin.server.http.rates import Rates
 from nearkin.server.logs import JsonLines
-from nearkin.server.opening import Parts
-from nearkin.server.rates import Rates
+from nearkin.server.resources import Parts
 from nearkin.server.settings import ServerSettings
 
 PIECES = ("hunter2", "zq9x", "tail7")

@@ -17,13 +17,23 @@ import redis
 
 import nearkin as nk
 from nearkin.cli import app
+from nearkin.consumer.consumer import (
+    Consumed,
+    Consumer,
+    Event,
+    IndexSink,
+    RedisSource,
+    ServerSink,
+    Source,
+    StreamSettings,
+    document_of,
+)
 from nearkin.errors import StoreError
 from nearkin.index.entry import require_public_name
-from nearkin.index.partial import fold, scope_of_pieces
-from nearkin.index.upkeep import check
-from nearkin.server.access import named
-from nearkin.server.problems import ProblemError
-from nearkin.stream import Consumed, Consumer, Event, IndexSink, RedisSource, ServerSink, Source, StreamSettings, document_of
+from nearkin.index.maintenance import check
+from nearkin.index.parts import fold, scope_of_pieces
+from nearkin.server.http.auth import named
+from nearkin.server.http.problems import ProblemError
 from tests.index.conftest import corpus
 from tests.services import free_port, nearkin_server, redis_server, start_serving, wait_until
 
@@ -229,7 +239,7 @@ class Failing:
 
 
 def test_a_store_that_fails_is_waited_for(stream: Stream, index: nk.Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearkin.stream.LONGEST", 0.01)
+    monkeypatch.setattr("nearkin.consumer.consumer.LONGEST", 0.01)
     stream.fill(corpus(10))
     failing = Failing(IndexSink(index), StoreError("gone"), nk.ServiceError("busy", "later", status=503))
     assert consume(stream, failing).kinds.total() == 10
@@ -349,7 +359,7 @@ def test_an_event_that_is_too_large_is_a_dead_letter(stream: Stream, index: nk.I
 
 
 def test_reads_take_as_many_events_as_fit_into_memory(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearkin.stream.READ_BYTES", 100_000)
+    monkeypatch.setattr("nearkin.consumer.consumer.READ_BYTES", 100_000)
     stream.fill(["x" * 20_000] * 60)
     with RedisSource(stream.url) as source:
         sizes = [len(source.read(500, 0.05)) for _ in range(10)]
@@ -407,7 +417,7 @@ class Refusing:
 def test_events_that_a_server_refuses_become_dead_letters(
     stream: Stream, index: nk.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearkin.stream.LONGEST", 0.01)
+    monkeypatch.setattr("nearkin.consumer.consumer.LONGEST", 0.01)
     stream.fill(corpus(40))
     stream.add(text="one", id="foreign", scope="foreign")
     stream.add(text="two", id="nowhere", scope="no/where")

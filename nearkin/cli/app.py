@@ -35,9 +35,9 @@ from nearkin.cli import (
     tune,
 )
 from nearkin.cli import options as o
-from nearkin.cli.redacting import RedactingGroup
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
-from nearkin.cli.streams import prepare_streams
+from nearkin.cli.standard_streams import prepare_streams
+from nearkin.cli.usage_errors import RedactingGroup
 from nearkin.errors import NearkinError, UsageError
 from nearkin.redaction import redact
 from nearkin.runtime.environment import check_numba_settings

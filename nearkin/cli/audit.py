@@ -30,8 +30,8 @@ def audit(
         nearkin audit deduped/ --sample 5000 --budget 5m
     """
     from nearkin.errors import UsageError
-    from nearkin.finished import audit_run
     from nearkin.keys import HashKey
+    from nearkin.runs.reopen import audit_run
 
     if sample < 1 or removed < 0:
         raise UsageError(f"sample={sample} is below 1, or removed={removed} below 0")

@@ -28,7 +28,7 @@ def backup(
     """
     from nearkin.index.backup import backup as copy
     from nearkin.index.backup import is_index_file
-    from nearkin.jobs import require_file_output
+    from nearkin.runs.jobs import require_file_output
 
     require_file_output(out, overwrite, is_index_file, "a backup of an index")
     _tell(copy(url, out), json)

@@ -103,9 +103,9 @@ def dedup(
     """
     with paused_collector():
         from nearkin.cluster.keep import KeepPolicy
-        from nearkin.corpus.discovery import Selection
-        from nearkin.engine.settings import Settings, parse_size, ride_along
-        from nearkin.jobs import Job, require_free
+        from nearkin.corpus.inputs import Selection
+        from nearkin.engine.options import Settings, parse_size, ride_along
+        from nearkin.runs.jobs import Job, require_free
         from nearkin.runtime.files import Readers
 
     taken = {**context.params, **(o.planned(context, plan) if plan else {})}
@@ -142,7 +142,7 @@ def dedup(
         )  # fmt: skip
         summary = run(job, shown)
         if audit:
-            from nearkin.finished import audit_run
+            from nearkin.runs.reopen import audit_run
 
             audited = audit_run(out, shown, materials.secret, workers=threads)
             summary["audit"], summary["metrics"] = audited.audit.to_dict(), audited.metrics.to_dict()
@@ -175,8 +175,8 @@ def engine_of(
         raise UsageError("--merge-parts is of --engine spark")
     if master or conf:
         raise UsageError(f"--{'master ' + master if master else 'conf ' + conf[0]} is of --engine spark")
-    from nearkin.jobs import dedup_job
-    from nearkin.prepare import prepare
+    from nearkin.runs.jobs import dedup_job
+    from nearkin.runs.spec_request import prepare
 
     return dedup_job, prepare
 

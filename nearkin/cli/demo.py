@@ -31,9 +31,9 @@ def demo(
     """
     from nearkin.cli.dedup import show
     from nearkin.corpus import Columns
-    from nearkin.engine.settings import Settings
-    from nearkin.jobs import Job, dedup_job
+    from nearkin.engine.options import Settings
     from nearkin.lab.demo_corpus import write_source_corpus
+    from nearkin.runs.jobs import Job, dedup_job
     from nearkin.runtime.files import Readers
 
     shown = o.progress()

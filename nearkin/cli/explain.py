@@ -42,11 +42,11 @@ def explain(
 
         nearkin explain doc-17 doc-42 --index sqlite:///kin.db
     """
-    from nearkin.engine.settings import Settings
+    from nearkin.engine.options import Settings
     from nearkin.errors import UsageError
-    from nearkin.finished import explain_in_run
     from nearkin.keys import HashKey
-    from nearkin.prepare import Asked
+    from nearkin.runs.reopen import explain_in_run
+    from nearkin.runs.spec_request import Asked
     from nearkin.sketch.resources import Materials
     from nearkin.spec import parse_shingle
 

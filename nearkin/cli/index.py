@@ -96,9 +96,9 @@ def build(
 
         nearkin index build "crawl/*.parquet" --id id --store sqlite:///kin.db
     """
-    from nearkin.engine.settings import parse_size
-    from nearkin.index.bulk import add_files, load_run
-    from nearkin.jobs import Saved
+    from nearkin.engine.options import parse_size
+    from nearkin.loading import add_files, load_run
+    from nearkin.runs.jobs import Saved
 
     options = o.SpecOptions.of(context.params)
     saved = Saved.find(tuple(inputs))
@@ -129,10 +129,10 @@ def add(
 
         nearkin index add today.jsonl --id id --store sqlite:///kin.db
     """
-    from nearkin.engine.settings import parse_size
-    from nearkin.index.bulk import add_files
+    from nearkin.engine.options import parse_size
     from nearkin.keys import HashKey
-    from nearkin.prepare import Asked
+    from nearkin.loading import add_files
+    from nearkin.runs.spec_request import Asked
 
     asked = Asked(secret=None if key_file is None else HashKey.read(key_file))
     columns = o.columns(text, None, vector, id_column, ()).within(parse_size(memory))
@@ -199,7 +199,7 @@ def info(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json
 @index.command()
 def check(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """Whether everything in an index is where it should be, every match verified again. Exits with 1 if not."""
-    from nearkin.index.upkeep import check as look
+    from nearkin.index.maintenance import check as look
 
     with existing(url, key_file, tables=tables) as found:
         result = look(found)
@@ -218,7 +218,7 @@ def check(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, jso
 @index.command()
 def compact(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """Merge clusters whose representatives verify by now: what an order of arrival, or two processes at once, left apart."""
-    from nearkin.index.upkeep import compact as merge
+    from nearkin.index.maintenance import compact as merge
 
     with existing(url, key_file, tables=tables) as found:
         say(merge(found), json)
@@ -258,7 +258,7 @@ def export(
 ) -> None:
     """All documents of an index as parquet, to be looked at, or loaded elsewhere with migrate."""
     from nearkin.index.exports import is_export
-    from nearkin.jobs import require_file_output
+    from nearkin.runs.jobs import require_file_output
     from nearkin.runtime.files import disk_errors, make_folders
 
     require_file_output(out, overwrite, is_export, "an exported index")
@@ -282,8 +282,8 @@ def migrate(
 
         nearkin index migrate sqlite:///kin.db postgresql://nearkin@db/kin
     """
-    from nearkin.index.bulk import migrate as move
     from nearkin.keys import HashKey
+    from nearkin.loading import migrate as move
 
     secret = None if key_file is None else HashKey.read(key_file)
     say({"documents": move(source, target, secret, tables)}, json)
@@ -321,8 +321,8 @@ def rebuild(
         nearkin index rebuild sqlite:///kin.db --cut-back
     """
     from nearkin.errors import UsageError
-    from nearkin.index.rebuilding import cut_back as back
-    from nearkin.index.rebuilding import rebuild as anew
+    from nearkin.index.migration.rebuild import cut_back as back
+    from nearkin.index.migration.rebuild import rebuild as anew
     from nearkin.keys import HashKey
     from nearkin.spec import parse_shingle
 
@@ -364,7 +364,7 @@ def rotate_key(
 
         nearkin index rotate-key sqlite:///kin.db sqlite:///next.db --new-key-file new.key
     """
-    from nearkin.index.rebuilding import rotate_key as rotate
+    from nearkin.index.migration.rebuild import rotate_key as rotate
     from nearkin.keys import HashKey
 
     secret = HashKey.read(new_key_file)

@@ -55,7 +55,7 @@ def _file_facts(path: Path) -> dict[str, Any]:
 
 
 def _run_facts(path: Path) -> dict[str, Any]:
-    from nearkin.jobs import RUN, SIGNATURES, read_run
+    from nearkin.runs.jobs import RUN, SIGNATURES, read_run
 
     record = read_run(path / RUN)
     wanted = ("nearkin", "spec", "spec_fingerprint", "parameters", "counts", "peak_memory", "seconds", "warnings")

@@ -21,7 +21,7 @@ def merge(
 
         nearkin merge monday.arrow tuesday.arrow --out week.arrow
     """
-    from nearkin.jobs import require_file_output
+    from nearkin.runs.jobs import require_file_output
     from nearkin.runtime.files import disk_errors
     from nearkin.runtime.outputs import RESULT, claimed
     from nearkin.sketch.signature_file import is_signature_file, merge_signatures

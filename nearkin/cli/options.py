@@ -146,7 +146,7 @@ class SpecOptions:
         """What the Spec is made from."""
         from nearkin.errors import UsageError
         from nearkin.keys import HashKey
-        from nearkin.prepare import Asked
+        from nearkin.runs.spec_request import Asked
         from nearkin.spec import parse_shingle
 
         unit, n = parse_shingle(self.shingle)
@@ -230,7 +230,7 @@ def require_as_saved(context: typer.Context, inputs: list[str]) -> None:
         UsageError: If one does. The message names the option and what the saved run was made with.
     """
     from nearkin.errors import UsageError
-    from nearkin.jobs import Saved
+    from nearkin.runs.jobs import Saved
 
     if (saved := Saved.find(tuple(inputs))) is None:
         return
@@ -286,7 +286,7 @@ def planned(context: typer.Context, path: Path) -> dict[str, Any]:
     """
     import json
 
-    from nearkin.engine.settings import parse_size
+    from nearkin.engine.options import parse_size
     from nearkin.errors import UsageError
 
     try:

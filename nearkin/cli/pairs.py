@@ -69,10 +69,10 @@ def pairs(
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """
     with paused_collector():
-        from nearkin.corpus.discovery import Selection
-        from nearkin.engine.settings import Settings, parse_size
-        from nearkin.jobs import Job, check_pairs, pairs_job, require_relation
-        from nearkin.prepare import prepare
+        from nearkin.corpus.inputs import Selection
+        from nearkin.engine.options import Settings, parse_size
+        from nearkin.runs.jobs import Job, check_pairs, pairs_job, require_relation
+        from nearkin.runs.spec_request import prepare
         from nearkin.runtime.files import Readers
 
     options = o.SpecOptions.of(context.params)

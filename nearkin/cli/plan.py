@@ -55,7 +55,7 @@ def plan(
 
         nearkin plan --docs 20M --disk 200GB --time 1h --out plan.json
     """
-    from nearkin.engine.settings import parse_size
+    from nearkin.engine.options import parse_size
     from nearkin.errors import UsageError
     from nearkin.plan.capacity import Workload
     from nearkin.plan.capacity import plan as find

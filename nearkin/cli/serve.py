@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from nearkin.cli.redacting import RedactingCommand
+from nearkin.cli.usage_errors import RedactingCommand
 
 INSTALL = "nearkin serve needs the server's libraries: pip install 'nearkin[server]'"
 ANY = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -38,7 +38,7 @@ def start(config: Path | None, **flags: Any) -> None:
 
         nearkin serve --host 0.0.0.0 --tokens tokens.json --tls-cert chain.pem --tls-key key.pem
     """
-    from nearkin.server.run import serve as run
+    from nearkin.server.processes import serve as run
     from nearkin.server.settings import ServerSettings, pair
 
     given = {name: value for name, value in flags.items() if value is not None}

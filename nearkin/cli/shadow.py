@@ -30,8 +30,8 @@ def shadow(
         nearkin shadow deduped/ --against "threshold=0.7" --golden labels.csv
     """
     from nearkin.evaluate.shadow import parse_against
-    from nearkin.finished import shadow_run
     from nearkin.keys import HashKey
+    from nearkin.runs.reopen import shadow_run
 
     secret = None if key_file is None else HashKey.read(key_file)
     shown = o.progress()

@@ -48,10 +48,10 @@ def sketch(
         nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow
     """
     with paused_collector():
-        from nearkin.corpus.discovery import Selection
-        from nearkin.engine.settings import parse_size
-        from nearkin.jobs import SketchJob, require_file_output, sketch_job
-        from nearkin.prepare import prepare
+        from nearkin.corpus.inputs import Selection
+        from nearkin.engine.options import parse_size
+        from nearkin.runs.jobs import SketchJob, require_file_output, sketch_job
+        from nearkin.runs.spec_request import prepare
         from nearkin.runtime.files import Readers
         from nearkin.sketch.signature_file import is_signature_file
 

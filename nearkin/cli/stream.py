@@ -10,7 +10,7 @@ from nearkin.cli import options as o
 from nearkin.cli.index import opened, say
 
 if TYPE_CHECKING:
-    from nearkin.stream import Sink
+    from nearkin.consumer.consumer import Sink
 
 
 def stream(
@@ -46,7 +46,7 @@ def stream(
     from threading import Event
 
     from nearkin.cli.signals import set_by_signals
-    from nearkin.stream import Consumer, RedisSource, StreamSettings
+    from nearkin.consumer.consumer import Consumer, RedisSource, StreamSettings
 
     logging.basicConfig(level=logging.WARNING, format="nearkin: %(message)s")
     seconds = o.seconds(idle, "--idle") or 0.0
@@ -72,13 +72,13 @@ def stream(
 @contextmanager
 def sink_of(store: str | None, server: str | None, **fields: Any) -> "Iterator[Sink]":
     """Where the documents go."""
+    from nearkin.consumer.consumer import IndexSink, ServerSink
     from nearkin.errors import UsageError
-    from nearkin.stream import IndexSink, ServerSink
 
     if (store is None) == (server is None):
         raise UsageError("say where the documents go: --store URL, or --server URL")
     if server is not None:
-        from nearkin.client import Client
+        from nearkin.client.clients import Client
 
         with Client(server) as client:
             yield ServerSink(client)

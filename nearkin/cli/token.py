@@ -8,7 +8,7 @@ import typer
 from nearkin.cli import options as o
 
 if TYPE_CHECKING:
-    from nearkin.server.tokens import Principal, Tokens
+    from nearkin.server.http.tokens import Principal, Tokens
 
 token = typer.Typer(no_args_is_help=True, help="Tokens of a server: create, list, revoke.")
 
@@ -24,7 +24,7 @@ def held(path: Path) -> "Tokens":
     from nearkin.errors import MissingExtraError
 
     try:
-        from nearkin.server.tokens import Tokens
+        from nearkin.server.http.tokens import Tokens
     except ImportError as error:
         raise MissingExtraError(f"{INSTALL} ({error.name} is missing)") from error
     return Tokens(path)
@@ -54,7 +54,7 @@ def create(
     import time
 
     tokens = held(file)
-    from nearkin.server.tokens import Principal
+    from nearkin.server.http.tokens import Principal
 
     expires = None if days is None else time.time() + days * 86400
     made = tokens.create(Principal(name, parts(scopes), parts(rights), rate, expires))

@@ -97,11 +97,11 @@ def observed(
     from dataclasses import replace
 
     from nearkin.corpus import FileCorpus, with_dimensions
-    from nearkin.corpus.discovery import skipped_sentences
-    from nearkin.engine.settings import parse_size
+    from nearkin.corpus.inputs import skipped_sentences
+    from nearkin.engine.options import parse_size
     from nearkin.measures import measure_of
     from nearkin.plan.observe import observe
-    from nearkin.prepare import spec_for
+    from nearkin.runs.spec_request import spec_for
     from nearkin.spec import parse_shingle
 
     unit, n = parse_shingle(shingle)

@@ -121,7 +121,7 @@ class Batch(NamedTuple):
     """int64 (n,): row in that file."""
     documents: pa.RecordBatch
     """`text` (large_string), `tokens` (large_list of large_string) or `vector` (fixed_size_list of float), `id` (large_string)
-    if given, and the extra columns under their `riding` names, large_string: see `nearkin.corpus.values.text_form`."""
+    if given, and the extra columns under their `riding` names, large_string: see `nearkin.corpus.column_values.text_form`."""
     rejected: tuple[Rejected, ...]
     next: tuple[int, int]
     """(file, row) where reading goes on after this batch."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
 from nearkin.lsh import kernels
 from nearkin.lsh.bands import Form, make_keys, probing_keys, whole_keys
 from nearkin.lsh.curve import Banding

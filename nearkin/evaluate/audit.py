@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
 from nearkin.evaluate.scan import Finished, Found, packed, scan_of
 from nearkin.lsh.curve import Banding, pass_probability

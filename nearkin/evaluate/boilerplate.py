@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.engine.local.document_frequencies import repeated
 from nearkin.engine.local.documents import take
-from nearkin.engine.local.frequencies import repeated
 from nearkin.evaluate.explain import units_of, windows
 from nearkin.shingle import text_buffers
 from nearkin.sketch.minhash import splitmix64

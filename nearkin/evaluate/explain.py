@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, Corpus
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
 from nearkin.lsh.bands import make_keys
 from nearkin.lsh.kernels import pair_agreements

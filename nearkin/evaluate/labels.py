@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.engine.local.documents import portions
-from nearkin.engine.local.identity import id_hashes
+from nearkin.engine.local.repeated_ids import id_hashes
 
 NONE, OTHERS = "(none)", "(others)"
 LONGEST_NAME = 200

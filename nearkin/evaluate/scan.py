@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus import Batch, Columns, Corpus, riding
 from nearkin.engine.local.documents import block_hashes
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
 from nearkin.evaluate import kernels
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.curve import Banding

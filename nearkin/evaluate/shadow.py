@@ -7,7 +7,7 @@ import numpy as np
 
 from nearkin.cluster.clusters import unpack
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.work import map_file
+from nearkin.engine.local.work_folder import map_file
 from nearkin.errors import UsageError
 from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.evaluate.golden import Golden, Scores, score

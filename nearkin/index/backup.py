@@ -14,11 +14,11 @@ from typing import Any
 from urllib.parse import quote
 
 from nearkin.errors import IncompatibleError, StoreError, UsageError
-from nearkin.index.move import MOVED
+from nearkin.index.maintenance import check_quickly
+from nearkin.index.migration.state import MOVED
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.sqlite import SqliteStore, failing, file_of
 from nearkin.index.stores.urls import SCHEMES, scheme_of
-from nearkin.index.upkeep import check_quickly
 from nearkin.runtime.files import create_exclusively, make_folders, replace_durably, sync_file
 
 OWN_TOOLS = {

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from nearkin.errors import ClockError
-from nearkin.index.store import Store
+from nearkin.index.stores.base import Store
 
 TOLERANCE = 60.0
 """Seconds by which two clocks may differ."""

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Entry
-from nearkin.index.store import Store
+from nearkin.index.stores.base import Store
 from nearkin.index.stores.packing import id_key
 from nearkin.runtime.files import PRIVATE_FILE, replacing_durably
 

@@ -20,7 +20,7 @@ from weakref import finalize
 
 import numpy as np
 
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
 from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError, UsageError
 from nearkin.evaluate.explain import Explanation, explain
 from nearkin.evaluate.fleet import FleetMetrics
@@ -43,13 +43,13 @@ from nearkin.index.entry import (
 )
 from nearkin.index.exports import write_export
 from nearkin.index.making import Maker
-from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, Move, News
+from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, Move, News
 from nearkin.index.opening import Opened, open_index, unasked
-from nearkin.index.preparing import Checked, Document, Prepared, Preparer, default_id
+from nearkin.index.preparation import Checked, Document, Prepared, Preparer, default_id
 from nearkin.index.scope_names import ScopeNames
-from nearkin.index.searching import Decision, Searcher
+from nearkin.index.search import Decision, Searcher
 from nearkin.index.settings import IndexSettings
-from nearkin.index.store import PORTION, Store
+from nearkin.index.stores.base import PORTION, Store
 from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.urls import lasting, with_passwords
@@ -207,7 +207,7 @@ class Index:
 
     @property
     def moving(self) -> str:
-        """The phase of a move (`nearkin.index.move`) that the index is in, as far as it has heard."""
+        """The phase of a move (`nearkin.index.migration.state`) that the index is in, as far as it has heard."""
         return self._news.move.phase
 
     def look(self) -> None:

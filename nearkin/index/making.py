@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nearkin.index.entry import Entry, Written
-from nearkin.index.preparing import Prepared, Preparer
+from nearkin.index.preparation import Prepared, Preparer
 from nearkin.measures.base import starts_of
 
 

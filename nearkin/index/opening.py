@@ -6,9 +6,9 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from nearkin.errors import IncompatibleError, StoreError
-from nearkin.index.move import MOVED, News
+from nearkin.index.migration.state import MOVED, News
 from nearkin.index.settings import IndexSettings
-from nearkin.index.store import Store
+from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import lasting, open_store, with_passwords
 from nearkin.spec import Spec
 

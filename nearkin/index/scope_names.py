@@ -9,7 +9,7 @@ from threading import Lock
 
 from nearkin.errors import UsageError
 from nearkin.index.entry import RESERVED
-from nearkin.index.store import Store
+from nearkin.index.stores.base import Store
 
 
 def canonical(name: str) -> str:

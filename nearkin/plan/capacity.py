@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.engine.settings import LEAST_MEMORY
+from nearkin.engine.options import LEAST_MEMORY
 from nearkin.errors import UsageError
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, Request, measure_of

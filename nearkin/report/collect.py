@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Corpus, FileCorpus
-from nearkin.corpus.discovery import skipped_sentences
+from nearkin.corpus.inputs import skipped_sentences
 from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, boilerplate
 from nearkin.evaluate.explain import windows as windows_of
 from nearkin.evaluate.labels import most_frequent

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from nearkin.engine.local.clustering import EXACT, KINDS
-from nearkin.engine.spark.columns import numbers
+from nearkin.engine.spark.arrow_columns import numbers
 from nearkin.engine.spark.rereading import ExcerptRows
 from nearkin.engine.spark.run import SparkRun, facts_of
 from nearkin.engine.spark.sources import FileSource

@@ -16,22 +16,23 @@ from starlette.exceptions import HTTPException
 
 from nearkin.errors import NearkinError, StoreError, UsageError
 from nearkin.index.index import Index
-from nearkin.server import documents, facts
-from nearkin.server import models as m
-from nearkin.server.access import Gate, source_of
-from nearkin.server.connections import BoundedConnection, ConnectionBounds
-from nearkin.server.guard import Guard, answer_with
+from nearkin.server.http.auth import Gate, source_of
+from nearkin.server.http.connections import BoundedConnection, ConnectionBounds
+from nearkin.server.http.middleware import Guard, answer_with
+from nearkin.server.http.parsing import invalid
+from nearkin.server.http.problems import MEDIA_TYPE, ProblemError
+from nearkin.server.http.rates import Rates
+from nearkin.server.http.shares import ReleaseHoldings
+from nearkin.server.http.tokens import Tokens
 from nearkin.server.logs import configure
-from nearkin.server.observe import Exposition, Instruments, install_traces, prometheus
-from nearkin.server.opening import Parts, require_protection
-from nearkin.server.parsing import invalid
-from nearkin.server.problems import MEDIA_TYPE, ProblemError
-from nearkin.server.rates import Rates
 from nearkin.server.readiness import Readiness
+from nearkin.server.resources import Parts, require_protection
+from nearkin.server.routes import documents
+from nearkin.server.routes import info as facts
+from nearkin.server.routes import models as m
 from nearkin.server.service import Service, ask_store
 from nearkin.server.settings import ServerSettings
-from nearkin.server.shares import ReleaseHoldings
-from nearkin.server.tokens import Tokens
+from nearkin.server.telemetry import Exposition, Instruments, install_traces, prometheus
 from nearkin.version import VERSION
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from nearkin.server.problems import ProblemError
+from nearkin.server.http.problems import ProblemError
 
 CHECK_BYTES = 8
 MOST_LENGTH = 4096

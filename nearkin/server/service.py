@@ -19,19 +19,19 @@ import numpy as np
 from nearkin.errors import NearkinError, StoreError, UsageError
 from nearkin.index.entry import RESERVED, Match, Outcome
 from nearkin.index.index import Index
-from nearkin.index.partial import fold, scope_of_pieces, seal
-from nearkin.index.preparing import Document
-from nearkin.server.catalogue import Catalogue
-from nearkin.server.kernels import json_shape
-from nearkin.server.observe import Instruments
-from nearkin.server.opening import Parts
-from nearkin.server.prober import Probed, probe
-from nearkin.server.problems import ProblemError
+from nearkin.index.parts import fold, scope_of_pieces, seal
+from nearkin.index.preparation import Document
+from nearkin.server.cluster_listings import Catalogue
+from nearkin.server.golden_probe import Probed, probe
+from nearkin.server.http.kernels import json_shape
+from nearkin.server.http.problems import ProblemError
+from nearkin.server.http.shares import CALLER, SERVER, ByteRates, Caller, FairThreads, Pool, network_of
+from nearkin.server.http.tokens import LOCAL, Principal
+from nearkin.server.micro_batcher import WaitingRoom
+from nearkin.server.resources import Parts
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import Shadow
-from nearkin.server.shares import CALLER, SERVER, ByteRates, Caller, FairThreads, Pool, network_of
-from nearkin.server.tokens import LOCAL, Principal
-from nearkin.server.waiting import WaitingRoom
+from nearkin.server.telemetry import Instruments
 
 log = logging.getLogger("nearkin.server")
 

@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from nearkin.errors import UsageError
 from nearkin.index.settings import SERVER_TIMES, IndexSettings
-from nearkin.server.rates import Rates, parse_rate
+from nearkin.server.http.rates import Rates, parse_rate
 
 PREFIX = "NEARKIN_"
 READ_AHEAD = 2 << 20

@@ -4,9 +4,9 @@ What the live index took goes to the other one after its answer was given, by na
 So whatever comes between, another worker, a kill, the way over itself, both end with the same documents. A shadow never delays
 an answer until it lags so far behind that its queue is full.
 
-The way over is a move of the index (`nearkin.index.rebuilding.cut_over`): every process that has it open follows, none writes
-to the one that answers no longer, and a restart finds it where it is. The other one goes on being fed, so that the way back is
-as short.
+The way over is a move of the index (`nearkin.index.migration.rebuild.cut_over`): every process that has it open follows, none
+writes to the old one any longer, and a restart finds the new one. The old index still receives all documents, so that the way
+back is as short.
 """
 
 import logging
@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 from nearkin.errors import IncompatibleError, MovedError, NearkinError, StoreError, UsageError
 from nearkin.index.entry import Entry, Outcome
 from nearkin.index.index import Index
-from nearkin.index.move import CLOSING, COPYING
-from nearkin.index.partial import of_pieces
-from nearkin.index.rebuilding import accept, alike, bring, content_of, cut_over, fill
-from nearkin.server.prober import Probed
+from nearkin.index.migration.rebuild import accept, alike, bring, content_of, cut_over, fill
+from nearkin.index.migration.state import CLOSING, COPYING
+from nearkin.index.parts import of_pieces
+from nearkin.server.golden_probe import Probed
 
 log = logging.getLogger("nearkin.server")
 

@@ -17,8 +17,8 @@ import nearkin as nk
 from nearkin.cli import app
 from nearkin.corpus import Columns
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.settings import Settings
-from nearkin.jobs import Job, dedup_job
+from nearkin.engine.options import Settings
+from nearkin.runs.jobs import Job, dedup_job
 from nearkin.runtime.progress import Silent
 
 SECRET = "xylophone"

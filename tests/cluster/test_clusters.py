@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.cluster.clusters import components, leaders, pack, unpack
-from nearkin.engine.local.verifying import Payloads
+from nearkin.engine.local.verification import Payloads
 from nearkin.measures import measure_of
 from nearkin.measures.base import stored_of
 from nearkin.spec import Spec

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
-from nearkin.jobs import Job, dedup_job
+from nearkin.runs.jobs import Job, dedup_job
 from nearkin.runtime.progress import Silent
 
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}

@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from nearkin.cli.app import run
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, write_kept
 from nearkin.corpus.batches import document_limit
-from nearkin.corpus.parquet_pages import longest_stored_value
-from nearkin.corpus.parquet_values import longest_dictionary_value
+from nearkin.corpus.formats.parquet_pages import longest_stored_value
+from nearkin.corpus.formats.parquet_values import longest_dictionary_value
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.work import WorkFolder
-from nearkin.engine.settings import Settings
+from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.options import Settings
 from nearkin.errors import RunError
-from nearkin.finished import audit_run
-from nearkin.jobs import Job, dedup_job
+from nearkin.runs.jobs import Job, dedup_job
+from nearkin.runs.reopen import audit_run
 from nearkin.runtime.progress import Silent
 
 LIMIT = 100_000

@@ -19,12 +19,12 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, describe, write_kept
-from nearkin.corpus.discovery import Selection, find_files
-from nearkin.corpus.files import InputFile
-from nearkin.engine.settings import Settings
+from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.inputs import Selection, find_files
+from nearkin.engine.options import Settings
 from nearkin.errors import RunError, UsageError
-from nearkin.jobs import Job, dedup_job, pairs_job
-from nearkin.prepare import Asked, prepare
+from nearkin.runs.jobs import Job, dedup_job, pairs_job
+from nearkin.runs.spec_request import Asked, prepare
 from nearkin.runtime.progress import Silent
 
 
@@ -415,7 +415,7 @@ def test_storage_that_cannot_be_reached_is_one_clear_error(
     driver = ModuleType("botocore.exceptions")
     driver.__dict__.update(BotoCoreError=NoCredentialsError, ClientError=BucketError)
     monkeypatch.setitem(sys.modules, "botocore.exceptions", driver)
-    monkeypatch.setattr("nearkin.corpus.discovery.filesystem_of", lambda url: (Storage(), "bucket/a.jsonl"))
+    monkeypatch.setattr("nearkin.corpus.inputs.filesystem_of", lambda url: (Storage(), "bucket/a.jsonl"))
     with pytest.raises(UsageError, match=said):
         find_files(["s3://bucket/a.jsonl"])
 

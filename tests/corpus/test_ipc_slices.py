@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.ipc
 import pytest
 
-from nearkin.corpus import Columns, FileCorpus, columnar, ipc_slices, write_kept
-from nearkin.corpus.ipc_slices import sliced_batches
+from nearkin.corpus import Columns, FileCorpus, write_kept
+from nearkin.corpus.formats import columnar, ipc_slices
+from nearkin.corpus.formats.ipc_slices import sliced_batches
 from nearkin.errors import RunError
 
 ROWS = 1003

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, write_kept
-from nearkin.corpus.arrays import JsonArray
-from nearkin.corpus.lines import Line
+from nearkin.corpus.formats.json_array import JsonArray
+from nearkin.corpus.formats.json_lines import Line
 from nearkin.errors import UsageError
 
 DOCUMENTS: list[dict[str, Any]] = [

@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 
 import nearkin as nk
 from nearkin.corpus import Columns
-from nearkin.corpus.accept import as_id
-from nearkin.corpus.values import readable_text
-from nearkin.engine.settings import Settings
+from nearkin.corpus.column_values import readable_text
+from nearkin.corpus.validation import as_id
+from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
-from nearkin.jobs import Job, dedup_job
+from nearkin.runs.jobs import Job, dedup_job
 from nearkin.runtime.progress import Silent
 
 TEXTS = [

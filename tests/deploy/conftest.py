@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nearkin.server.tokens import Principal, Tokens
+from nearkin.server.http.tokens import Principal, Tokens
 from tests.services import free_port, start_process, wait_for, wait_until
 
 ROOT = Path(__file__).parents[2]

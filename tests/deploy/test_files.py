@@ -13,7 +13,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from nearkin.server.run import GRACE
+from nearkin.server.processes import GRACE
 from nearkin.server.settings import PREFIX, ServerSettings
 from tests.deploy.conftest import DEPLOY
 from tests.services import found

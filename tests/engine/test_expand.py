@@ -3,8 +3,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from nearkin.engine.local import expand
-from nearkin.engine.local.expand import Groups
+from nearkin.engine.local import group_expansion as expand
+from nearkin.engine.local.group_expansion import Groups
 
 
 @pytest.mark.parametrize("at_once", [3, 1 << 20])

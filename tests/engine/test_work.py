@@ -12,10 +12,10 @@ import pytest
 
 from nearkin.corpus import Columns
 from nearkin.engine.local import sketching
-from nearkin.engine.local.work import MANIFEST, WorkFolder
-from nearkin.engine.settings import Settings
+from nearkin.engine.local.work_folder import MANIFEST, WorkFolder
+from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
-from nearkin.jobs import Job, dedup_job
+from nearkin.runs.jobs import Job, dedup_job
 from nearkin.runtime.progress import Silent
 
 
@@ -92,7 +92,7 @@ class Stopping(Silent):
 def half_sketched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Job, Job]:
     """A run that failed in the middle of its sketch stage, and the same one undisturbed."""
     monkeypatch.setattr(sketching, "SEGMENT_SECONDS", 0.0)
-    monkeypatch.setattr("nearkin.corpus.corpora.BATCH_ROWS", 256)
+    monkeypatch.setattr("nearkin.corpus.corpus.BATCH_ROWS", 256)
     rng = np.random.default_rng(3)
     texts = [" ".join(rng.choice([f"w{i}" for i in range(50)], 12)) for _ in range(1000)]
     (tmp_path / "in").mkdir()

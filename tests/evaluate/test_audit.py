@@ -12,7 +12,7 @@ from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Share, sample_by_kind
 from nearkin.evaluate.scan import EveryPairScan, least
-from nearkin.finished import audit_run
+from nearkin.runs.reopen import audit_run
 from nearkin.runtime.progress import Silent
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
 from nearkin.evaluate.explain import READ_FOR_EXAMPLES, SHOWN, VERDICTS, explain, shingles_of
 from nearkin.keys import HashKey

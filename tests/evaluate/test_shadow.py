@@ -9,7 +9,7 @@ import pytest
 from nearkin.cli.app import run as command
 from nearkin.errors import UsageError
 from nearkin.evaluate.shadow import parse_against
-from nearkin.finished import shadow_run
+from nearkin.runs.reopen import shadow_run
 from nearkin.runtime.progress import Silent
 
 

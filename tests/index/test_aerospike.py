@@ -15,11 +15,11 @@ from aerospike_helpers.batch.records import BatchRecords, Read, Remove, Write
 import nearkin as nk
 from nearkin.errors import MissingExtraError, RacedError, StoreError, UsageError
 from nearkin.index.entry import TOUCHED, Changes, Written
-from nearkin.index.move import COPYING, Move
+from nearkin.index.maintenance import check, compact
+from nearkin.index.migration.state import COPYING, Move
 from nearkin.index.stores import aerospike_buckets, aerospike_records, aerospike_steps
 from nearkin.index.stores.aerospike_namespace import Namespace
 from nearkin.index.stores.aerospike_steps import LEASE
-from nearkin.index.upkeep import check, compact
 from tests.index.conftest import corpus
 from tests.index.fake_aerospike import Cluster, Fault, Query, Record
 from tests.services import free_port

@@ -14,8 +14,8 @@ import pytest
 import nearkin as nk
 from nearkin.cli import app
 from nearkin.index.backup import backup, restore
-from nearkin.index.move import MOVED, Move
-from nearkin.index.upkeep import check
+from nearkin.index.maintenance import check
+from nearkin.index.migration.state import MOVED, Move
 from tests.index.conftest import corpus
 
 WRITER = """

@@ -12,7 +12,7 @@ from nearkin.cli.app import run as command
 from nearkin.errors import ClockError, StoreError
 from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
 from nearkin.index.entry import Changes
-from nearkin.index.upkeep import check
+from nearkin.index.maintenance import check
 from tests.index.conftest import corpus
 
 DAY = 86400.0

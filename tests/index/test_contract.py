@@ -11,7 +11,7 @@ import nearkin as nk
 from nearkin.errors import IncompatibleError, StoreError, UsageError
 from nearkin.index.entry import Changes, Written
 from nearkin.index.index import Index
-from nearkin.index.rebuilding import beside
+from nearkin.index.migration.rebuild import beside
 from nearkin.sketch.resources import Materials
 from tests.index.conftest import Clock, Opener, corpus, near, words
 

@@ -17,11 +17,11 @@ from nearkin.cli.app import run as command
 from nearkin.errors import IncompatibleError, MovedError, RacedError, StoreError, UsageError
 from nearkin.index.entry import TOUCHED, Changes, Written
 from nearkin.index.index import INTERVAL
-from nearkin.index.move import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
-from nearkin.index.partial import fold, seal
-from nearkin.index.rebuilding import beside, cut_back, cut_over, rebuild, rotate_key
+from nearkin.index.maintenance import check
+from nearkin.index.migration.rebuild import beside, cut_back, cut_over, rebuild, rotate_key
+from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
+from nearkin.index.parts import fold, seal
 from nearkin.index.stores.urls import lasting, with_passwords
-from nearkin.index.upkeep import check
 from tests.index.conftest import STORES, Clock, Opener, corpus, empty_store
 from tests.index.test_faults import Failing
 
@@ -391,7 +391,9 @@ def test_of_two_cut_overs_one_ends(request: pytest.FixtureRequest, tmp_path: Pat
     url, target = (empty_store("sqlite", request, tmp_path) for _ in range(2))
     with nk.Index.open(url, threshold=0.7) as live, nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
         live.upsert("a", corpus(1)[0], "x")
-        monkeypatch.setattr("nearkin.index.rebuilding._follow", lambda *_: live.store.redirect(Move(7, COPYING, ("other",))))
+        monkeypatch.setattr(
+            "nearkin.index.migration.rebuild._follow", lambda *_: live.store.redirect(Move(7, COPYING, ("other",)))
+        )
         with pytest.raises(StoreError, match="in epoch 7 already"):
             cut_over(live, anew, wait=0)
         assert live.store.news().move == Move(7, COPYING, ("other",))
@@ -435,7 +437,7 @@ def test_cluster_ids_are_kept_where_clusters_agree(request: pytest.FixtureReques
 def test_the_cut_over_from_the_command_line(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("nearkin.index.rebuilding.INTERVAL", 0.0)
+    monkeypatch.setattr("nearkin.index.migration.rebuild.INTERVAL", 0.0)
     url, target = (str(empty_store("sqlite", request, tmp_path)) for _ in range(2))
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert_many("default", corpus(30), [f"d{i}" for i in range(30)])

@@ -11,7 +11,7 @@ import pytest
 import nearkin as nk
 from nearkin.index.backup import backup, restore
 from nearkin.runtime.files import PRIVATE_FILE, write_durably
-from nearkin.server.opening import open_index
+from nearkin.server.resources import open_index
 from nearkin.server.settings import ServerSettings
 from tests.index.conftest import corpus
 

@@ -14,8 +14,8 @@ import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import IncompatibleError, MissingExtraError, StoreError, UsageError
 from nearkin.index.entry import Changes
+from nearkin.index.maintenance import check
 from nearkin.index.stores.packing import pack_entry, unpack_entry
-from nearkin.index.upkeep import check
 from tests.index.conftest import Opener, corpus
 from tests.services import free_port, redis_server
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nearkin as nk
-from nearkin.index.upkeep import check, compact
+from nearkin.index.maintenance import check, compact
 from tests.index.conftest import corpus, empty_store
 
 WRITER = """

@@ -12,13 +12,13 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import OutcomeUnknownError, StoreError
-from nearkin.index.move import MOVED, Move
-from nearkin.index.partial import fold, seal
+from nearkin.index.maintenance import check
+from nearkin.index.migration.state import MOVED, Move
+from nearkin.index.parts import fold, seal
 from nearkin.index.stores.postgres import PostgresStore
 from nearkin.index.stores.redis import RedisStore
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.sqlite import SqliteStore
-from nearkin.index.upkeep import check
 from tests.index.conftest import Clock, Opener, corpus, empty_store
 
 OTHER = """

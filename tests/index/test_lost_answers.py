@@ -10,9 +10,9 @@ import pytest
 import nearkin as nk
 from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
 from nearkin.index.entry import Changes
-from nearkin.index.move import COPYING, OPEN, Move
-from nearkin.index.upkeep import check
-from nearkin.server.guard import problem_of
+from nearkin.index.maintenance import check
+from nearkin.index.migration.state import COPYING, OPEN, Move
+from nearkin.server.http.middleware import problem_of
 from tests.index.conftest import NUMBERS, corpus
 from tests.index.dropping import DroppingProxy, dropping
 from tests.index.test_races import Between, Countdown

@@ -7,9 +7,9 @@ import pytest
 
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
-from nearkin.index.partial import fold, scope_of_pieces, seal
-from nearkin.index.rebuilding import beside
-from nearkin.index.upkeep import check
+from nearkin.index.maintenance import check
+from nearkin.index.migration.rebuild import beside
+from nearkin.index.parts import fold, scope_of_pieces, seal
 from nearkin.sketch.builder import MinHashBuilder
 from nearkin.spec import Spec
 from tests.index.conftest import Opener

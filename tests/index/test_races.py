@@ -12,9 +12,9 @@ import nearkin as nk
 from nearkin.errors import RacedError, StoreError
 from nearkin.index.entry import Changes
 from nearkin.index.index import Index
+from nearkin.index.maintenance import check
 from nearkin.index.opening import Opened
 from nearkin.index.stores.sharded import ShardedStore
-from nearkin.index.upkeep import check
 from nearkin.sketch.resources import NOTHING
 from tests.index.conftest import Clock, Opener, corpus
 

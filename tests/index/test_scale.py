@@ -15,11 +15,11 @@ import pytest
 import nearkin as nk
 from nearkin.errors import StoreError
 from nearkin.index.entry import TOUCHED, Changes, Entry, Written
-from nearkin.index.move import COPYING, MOVED, OPEN, STOPPED, Move
+from nearkin.index.maintenance import check
+from nearkin.index.migration.state import COPYING, MOVED, OPEN, STOPPED, Move
 from nearkin.index.opening import FORMAT
 from nearkin.index.stores import memory, postgres, redis, sqlite
 from nearkin.index.stores.sharded import ShardedStore
-from nearkin.index.upkeep import check
 from nearkin.measures.base import stored_of
 from tests.index.conftest import Clock, Opener, corpus, empty_store, near, words
 from tests.services import redis_server, wait_until
@@ -495,8 +495,8 @@ def test_a_scan_with_texts_reads_as_many_as_fit_into_memory(
 ) -> None:
     if not bounded(url) or url == "memory://":
         pytest.skip("memory:// holds every text anyhow")
-    monkeypatch.setattr("nearkin.index.store.FIRST_PORTION", 2)
-    monkeypatch.setattr("nearkin.index.store.PORTION_BYTES", 20_000)
+    monkeypatch.setattr("nearkin.index.stores.base.FIRST_PORTION", 2)
+    monkeypatch.setattr("nearkin.index.stores.base.PORTION_BYTES", 20_000)
     index = opened()
     texts = [f"{text} {'x' * 8_000}" for text in corpus(60, share=0.0)]
     index.upsert_many("a", texts, [f"d{i}" for i in range(60)])

@@ -8,8 +8,8 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import UsageError
-from nearkin.index.partial import fold
-from nearkin.index.rebuilding import rebuild
+from nearkin.index.migration.rebuild import rebuild
+from nearkin.index.parts import fold
 from nearkin.index.scope_names import ScopeNames
 from tests.index.conftest import Opener, corpus
 

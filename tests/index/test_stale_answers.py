@@ -16,11 +16,11 @@ import nearkin as nk
 from nearkin.errors import MovedError, RacedError, StoreError
 from nearkin.index.cache import Resolution, ResolvedCache
 from nearkin.index.entry import Changes, Event
-from nearkin.index.move import MOVED, OPEN, Move
-from nearkin.index.partial import fold, seal
-from nearkin.index.preparing import Preparer
+from nearkin.index.maintenance import check
+from nearkin.index.migration.state import MOVED, OPEN, Move
+from nearkin.index.parts import fold, seal
+from nearkin.index.preparation import Preparer
 from nearkin.index.stores.sqlite import SqliteStore
-from nearkin.index.upkeep import check
 from tests.index.conftest import Clock, Opener, corpus
 from tests.index.test_races import Between, Countdown, beside
 

@@ -10,9 +10,9 @@ import nearkin as nk
 from nearkin.errors import StoreError
 from nearkin.index.entry import REF_SHIFT, Changes
 from nearkin.index.index import Index
+from nearkin.index.maintenance import check
 from nearkin.index.stores.sharded import ShardedStore
-from nearkin.index.strays import AGE, StraySweeper
-from nearkin.index.upkeep import check
+from nearkin.index.stray_postings import AGE, StraySweeper
 from tests.index.conftest import corpus, empty_store
 
 
@@ -63,7 +63,7 @@ def leave_strays(index: Index, refs: list[int]) -> np.ndarray:
 
 
 def test_strays_are_swept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearkin.index.strays.PORTION", 300)
+    monkeypatch.setattr("nearkin.index.stray_postings.PORTION", 300)
     assert check(index).sound
     leave_strays(index, [10_000_001, 10_000_002])
     assert check(index).stray == 40

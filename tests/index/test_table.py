@@ -8,7 +8,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from nearkin.index.table import BucketTable
+from nearkin.index.stores.bucket_table import BucketTable
 
 
 @pytest.mark.parametrize("most", [3, 1000])

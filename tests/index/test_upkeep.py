@@ -19,8 +19,8 @@ import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Changes, Entry, Written
+from nearkin.index.maintenance import check, compact
 from nearkin.index.stores.sqlite import SqliteStore
-from nearkin.index.upkeep import check, compact
 from tests.index.conftest import Opener, corpus, empty_store, near, words
 
 
@@ -203,7 +203,7 @@ def test_what_was_broken_off_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Loads of a run, of files, of another index: the third step fails, the same command then does the rest."""
-    monkeypatch.setattr("nearkin.corpus.corpora.BATCH_ROWS", 1000)
+    monkeypatch.setattr("nearkin.corpus.corpus.BATCH_ROWS", 1000)
     texts = corpus(3000, share=0.2)
     for part in range(6):
         rows = {"id": [f"d{i:04d}" for i in range(3000)][part::6], "text": texts[part::6]}

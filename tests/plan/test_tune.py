@@ -7,7 +7,7 @@ import pytest
 
 from nearkin.cli.app import run
 from nearkin.corpus import Columns, TableCorpus
-from nearkin.corpus.convert import to_table
+from nearkin.corpus.arrow_conversion import to_table
 from nearkin.errors import UsageError
 from nearkin.lsh.curve import candidate_probability
 from nearkin.measures import measure_of

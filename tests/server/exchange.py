@@ -10,9 +10,9 @@ from fastapi import FastAPI
 
 from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server.app import create_app
+from nearkin.server.http.tokens import Principal, Tokens
 from nearkin.server.service import Service
 from nearkin.server.settings import ServerSettings
-from nearkin.server.tokens import Principal, Tokens
 from tests.services import KEY
 
 JSON, NDJSON, ARROW = "application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream"

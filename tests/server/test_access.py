@@ -12,14 +12,14 @@ from starlette.testclient import TestClient
 from nearkin.errors import KeyRequiredError, UsageError
 from nearkin.keys import HashKey
 from nearkin.runtime.files import PRIVATE_FILE, write_durably
-from nearkin.server import opening
-from nearkin.server.access import Gate
+from nearkin.server import resources as opening
 from nearkin.server.app import create_app
-from nearkin.server.opening import Parts
-from nearkin.server.problems import ProblemError
-from nearkin.server.rates import Rates
+from nearkin.server.http.auth import Gate
+from nearkin.server.http.problems import ProblemError
+from nearkin.server.http.rates import Rates
+from nearkin.server.http.tokens import Principal, Tokens
+from nearkin.server.resources import Parts
 from nearkin.server.settings import ServerSettings
-from nearkin.server.tokens import Principal, Tokens
 from tests.server.conftest import Serve
 from tests.services import redis_server
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from nearkin.index.index import Index
-from nearkin.server import models
-from nearkin.server.catalogue import Catalogue
-from nearkin.server.kernels import json_shape
+from nearkin.server.cluster_listings import Catalogue
+from nearkin.server.http.kernels import json_shape
+from nearkin.server.routes import models
 from nearkin.server.settings import ServerSettings
 from scripts.server_tables import BOUNDS
 from tests.server.exchange import ARROW, NDJSON, App, Exchange, run, running, until

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from nearkin.server.connections import ConnectionBounds
-from nearkin.server.guard import Guard
-from nearkin.server.observe import Instruments
-from nearkin.server.problems import ProblemError
+from nearkin.server.http.connections import ConnectionBounds
+from nearkin.server.http.middleware import Guard
+from nearkin.server.http.problems import ProblemError
+from nearkin.server.telemetry import Instruments
 from tests.services import free_port, start_serving, wait_until
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -17,9 +17,9 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from starlette.testclient import TestClient
 
 from nearkin.server.console.mount import COOKIE
-from nearkin.server.console.recents import SUFFIX, Recents
+from nearkin.server.console.recent_metrics import SUFFIX, Recents
 from nearkin.server.console.sessions import secret_of
-from nearkin.server.tokens import Principal, Tokens
+from nearkin.server.http.tokens import Principal, Tokens
 from tests.conftest import PATIENCE
 from tests.server.conftest import Serve
 from tests.services import free_port, start_process, wait_for, wait_until
@@ -548,7 +548,7 @@ def test_hostile_vectors_are_refused_before_they_are_parsed(serve: Serve, capfd:
 def test_a_server_without_console_has_none_and_imports_nothing_of_it(serve: Serve) -> None:
     client = serve(console=False)
     assert client.get("/console/").status_code == 404
-    code = "import sys, nearkin.server.run; sys.exit(any(name in sys.modules for name in ('dash', 'plotly', 'flask')))"
+    code = "import sys, nearkin.server.processes; sys.exit(any(name in sys.modules for name in ('dash', 'plotly', 'flask')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

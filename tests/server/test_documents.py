@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.keys import HashKey
-from nearkin.server.guard import Guard
+from nearkin.server.http.middleware import Guard
 from tests.server.conftest import KEY, Serve
 
 CAT = "the cat sat on the mat"
@@ -96,7 +96,7 @@ def test_pages_of_clusters_neither_skip_nor_repeat_what_stays(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
     """The list is counted again before each page, as another worker would; clusters come and go between the pages."""
-    monkeypatch.setattr("nearkin.server.catalogue._until", lambda began, ended: began)
+    monkeypatch.setattr("nearkin.server.cluster_listings._until", lambda began, ended: began)
     texts = texts_apart(40)
     for number, text in enumerate(texts[:20]):
         client.post(URL, json={"id": f"d{number:02d}", "text": text})

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nearkin.server.problems import ProblemError
-from nearkin.server.streams import IN_MEMORY, Segment
+from nearkin.server.http.problems import ProblemError
+from nearkin.server.streams.documents import IN_MEMORY, Segment
 from tests.disks import enlarge, fill, small_disk
 from tests.services import free_port, start_serving, wait_until
 

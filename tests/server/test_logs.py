@@ -8,8 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.errors import MovedError, RacedError, StoreError
+from nearkin.server.http.problems import ProblemError
 from nearkin.server.logs import JsonLines
-from nearkin.server.problems import ProblemError
 from tests.server.test_console import SAME
 from tests.server.test_scopes import (
     OTHER,

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 from nearkin.index.entry import Outcome
 from nearkin.server.app import create_app
 from nearkin.server.logs import JsonLines
-from nearkin.server.observe import MOST_SCOPES, OTHER_SCOPES, Exposition, Instruments, prometheus, result_of
 from nearkin.server.settings import ServerSettings
+from nearkin.server.telemetry import MOST_SCOPES, OTHER_SCOPES, Exposition, Instruments, prometheus, result_of
 from tests.server.conftest import Serve
 
 NAMES = (

@@ -12,8 +12,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.errors import StoreError
-from nearkin.server.problems import CODES
-from nearkin.server.tokens import Principal, Tokens
+from nearkin.server.http.problems import CODES
+from nearkin.server.http.tokens import Principal, Tokens
 from tests.server.conftest import Serve
 from tests.server.test_console import SAME, shown
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from nearkin.index.index import Index
-from nearkin.server.catalogue import Catalogue
+from nearkin.server.cluster_listings import Catalogue
 from tests.server.exchange import ARROW, JSON, NDJSON, App, Exchange, run, running, until
 
 TEXT = "a text of some words that is sent by one of two tokens and {}"

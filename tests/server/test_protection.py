@@ -7,8 +7,8 @@ import pytest
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from nearkin.server.app import create_app
+from nearkin.server.http.tokens import Principal, Tokens
 from nearkin.server.settings import ServerSettings
-from nearkin.server.tokens import Principal, Tokens
 from tests.server.conftest import Serve
 from tests.server.test_run import server
 

@@ -17,7 +17,7 @@ import pytest
 
 from nearkin.cli.app import run
 from nearkin.index.index import Index
-from nearkin.index.upkeep import check
+from nearkin.index.maintenance import check
 from nearkin.keys import HashKey
 from nearkin.server.settings import ServerSettings
 from nearkin.sketch.resources import Materials

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from nearkin.server.tokens import RIGHTS, Principal, Tokens
+from nearkin.server.http.tokens import RIGHTS, Principal, Tokens
 from tests.server.conftest import Serve
 from tests.server.test_console import AUDIT, SAME
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-import nearkin.index.rebuilding
+import nearkin.index.migration.rebuild
 import nearkin.server.shadow
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
-from nearkin.index.partial import fold, scope_of_pieces, seal
-from nearkin.index.upkeep import check
-from nearkin.server.prober import probe, read_pairs
+from nearkin.index.maintenance import check
+from nearkin.index.parts import fold, scope_of_pieces, seal
+from nearkin.server.golden_probe import probe, read_pairs
 from nearkin.server.shadow import Shadow
 from tests.server.conftest import Serve
 from tests.services import wait_until
@@ -168,7 +168,7 @@ def upsert(shadow: Shadow, i: int, id: str) -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else has the index open, so a switch need not wait for readers."""
-    monkeypatch.setattr(nearkin.index.rebuilding, "INTERVAL", 0.0)
+    monkeypatch.setattr(nearkin.index.migration.rebuild, "INTERVAL", 0.0)
 
 
 @contextmanager

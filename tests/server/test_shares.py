@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nearkin.server.problems import ProblemError
-from nearkin.server.shares import SERVER, ByteRates, Caller, FairThreads, Holding, Pool, network_of
+from nearkin.server.http.problems import ProblemError
+from nearkin.server.http.shares import SERVER, ByteRates, Caller, FairThreads, Holding, Pool, network_of
 from tests.server.exchange import run, until
 
 A, B = Caller("a"), Caller("b")

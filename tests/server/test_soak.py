@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nearkin as nk
-from nearkin.index.upkeep import check
+from nearkin.index.maintenance import check
 from tests.services import free_port, start_redis, start_serving
 
 SCOPE = "soak"

@@ -10,9 +10,9 @@ from starlette.testclient import TestClient
 
 from nearkin.errors import StoreError
 from nearkin.server.console import assets, mount
-from nearkin.server.guard import METHODS
+from nearkin.server.http.middleware import METHODS
+from nearkin.server.http.tokens import Principal, Tokens
 from nearkin.server.readiness import Readiness
-from nearkin.server.tokens import Principal, Tokens
 from tests.server.conftest import Serve
 
 READER = Principal("one", ("*",), ("read", "write"))
@@ -66,7 +66,7 @@ def test_scripts_may_be_kept_by_browsers(client: TestClient) -> None:
         "dash/nope.js",
         "dash/../../etc/passwd",
         "os/path.py",
-        "nearkin/server/tokens.py",
+        "nearkin/server/http/tokens.py",
         "dash/dcc/async-graph.js.map",
         "dash",
         "",

@@ -10,8 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.errors import StoreError
-from nearkin.server.shares import SERVER, Holding, Pool
-from nearkin.server.streams import IN_MEMORY, LineSplitter, Spool
+from nearkin.server.http.shares import SERVER, Holding, Pool
+from nearkin.server.streams.documents import IN_MEMORY, LineSplitter, Spool
 from tests.server.conftest import Serve
 
 URL = "/v1/scopes/a/documents"

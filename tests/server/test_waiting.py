@@ -9,9 +9,9 @@ import pytest
 
 from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Outcome
-from nearkin.server.problems import ProblemError
-from nearkin.server.shares import FairThreads, Pool
-from nearkin.server.waiting import WaitingRoom
+from nearkin.server.http.problems import ProblemError
+from nearkin.server.http.shares import FairThreads, Pool
+from nearkin.server.micro_batcher import WaitingRoom
 
 
 class Recorder:

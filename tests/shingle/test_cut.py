@@ -9,7 +9,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import IncompatibleError, UsageError
-from nearkin.prepare import LEAST_CUT
+from nearkin.runs.spec_request import LEAST_CUT
 from nearkin.shingle import Cut, Shingler, kernels, text_buffers
 from nearkin.sketch.resources import DocumentFrequencies, Materials
 from nearkin.sketch.sketcher import Sketcher

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nearkin as nk
-from nearkin.engine.local.staged import second_run
+from nearkin.engine.local.second_measure import second_run
 from nearkin.errors import IncompatibleError, KeyRequiredError, UsageError
 from nearkin.hashing.families import hash_values, key_of
 from nearkin.keys import HashKey

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import nearkin as nk
 from nearkin.engine.banding import Limits
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
 from nearkin.measures import measure_of
 from nearkin.verify.jaccard import reaches
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from nearkin.engine.banding import Limits, band_keys
 from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.pairs import PairSpool
-from nearkin.engine.local.work import WorkFolder, map_file
-from nearkin.engine.settings import Settings
+from nearkin.engine.local.pair_files import PairSpool
+from nearkin.engine.local.work_folder import WorkFolder, map_file
+from nearkin.engine.options import Settings
 from nearkin.lsh import kernels
 from nearkin.lsh.bands import Form, even_slabs
 from nearkin.lsh.curve import Banding

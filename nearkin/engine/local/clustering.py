@@ -8,9 +8,9 @@ import numpy as np
 
 from nearkin.cluster.clusters import components, leaders, pack
 from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.verifying import Estimates, Payloads
-from nearkin.engine.local.work import WorkFolder
-from nearkin.engine.settings import Settings
+from nearkin.engine.local.verification import Estimates, Payloads
+from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.options import Settings
 from nearkin.verify.jaccard import Overlaps
 
 KINDS = ("unique", "kept", "exact", "near", "empty", "vector")

@@ -12,9 +12,9 @@ import numpy as np
 
 from nearkin.cluster.clusters import pack
 from nearkin.corpus import Batch
-from nearkin.engine.local import verifying
+from nearkin.engine.local import verification as verifying
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.work import map_file
+from nearkin.engine.local.work_folder import map_file
 from nearkin.errors import UsageError
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.curve import margin_for

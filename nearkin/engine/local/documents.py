@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from nearkin.corpus.batches import ID, RIDING
-from nearkin.corpus.values import readable_text
-from nearkin.engine.local.work import map_file
+from nearkin.corpus.column_values import readable_text
+from nearkin.engine.local.work_folder import map_file
 from nearkin.sketch.sketcher import EMPTY_STREAM
 from nearkin.spec import Spec
 

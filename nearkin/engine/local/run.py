@@ -10,15 +10,17 @@ import numpy as np
 from nearkin.corpus import Columns, Corpus
 from nearkin.corpus.batches import MAX_DOCUMENT
 from nearkin.engine.banding import keeps_keys, keyer_of
-from nearkin.engine.local import collapse, sketching, verifying
+from nearkin.engine.local import exact_groups as collapse
+from nearkin.engine.local import sketching
+from nearkin.engine.local import verification as verifying
 from nearkin.engine.local.candidates import Banded, CandidateCounts, CandidateFinder, write_band_keys
 from nearkin.engine.local.clustering import Clustering, Grouped, cluster
 from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.hot import HotBuckets
-from nearkin.engine.local.identity import separate_repeated_ids
-from nearkin.engine.local.pairs import PairSpool, ScoredWriter, read_scored
-from nearkin.engine.local.work import WorkFolder, map_file
-from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES, Settings
+from nearkin.engine.local.hot_buckets import HotBuckets
+from nearkin.engine.local.pair_files import PairSpool, ScoredWriter, read_scored
+from nearkin.engine.local.repeated_ids import separate_repeated_ids
+from nearkin.engine.local.work_folder import WorkFolder, map_file
+from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, Settings
 from nearkin.errors import RunError, UsageError
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, measure_of

@@ -21,7 +21,7 @@ import pyarrow.ipc
 from nearkin.corpus import Batch, Columns, Corpus, Quarantine, make_ids
 from nearkin.corpus.batches import ID, RIDING
 from nearkin.engine.local.documents import KEYS, UNIQUE, arrays_of
-from nearkin.engine.local.work import WorkFolder
+from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.measures import Measure
 from nearkin.runtime.files import disk_errors, sync_file, sync_folder, to_json, write_durably
 from nearkin.runtime.progress import Progress

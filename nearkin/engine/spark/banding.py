@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.engine.banding import Limits, band_keys
-from nearkin.engine.local.expand import Groups
-from nearkin.engine.spark.columns import content, numbers, table, unpacked, unsigned
+from nearkin.engine.local.group_expansion import Groups
+from nearkin.engine.spark.arrow_columns import content, numbers, table, unpacked, unsigned
 from nearkin.engine.spark.sketching import Request
 from nearkin.lsh import kernels
 from nearkin.lsh.curve import Banding

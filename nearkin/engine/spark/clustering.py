@@ -17,9 +17,9 @@ from pyspark.sql import functions as f
 
 from nearkin.cluster.clusters import components, leaders
 from nearkin.engine.local.clustering import compared, look_up
-from nearkin.engine.spark.columns import numbers, table
+from nearkin.engine.spark.arrow_columns import numbers, table
 from nearkin.engine.spark.sketching import Request
-from nearkin.engine.spark.verifying import Members, Scoring, with_payloads
+from nearkin.engine.spark.verification import Members, Scoring, with_payloads
 from nearkin.measures.base import stored_of
 from nearkin.verify.jaccard import Overlaps
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from nearkin.engine.local.frequencies import repeated
-from nearkin.engine.spark.columns import content, signed, table, unsigned
+from nearkin.engine.local.document_frequencies import repeated
+from nearkin.engine.spark.arrow_columns import content, signed, table, unsigned
+from nearkin.engine.spark.materialized import Tables
 from nearkin.engine.spark.sketching import Read, Request, read_files, read_rows
-from nearkin.engine.spark.tables import Tables
 from nearkin.sketch.resources import DocumentFrequencies
 from nearkin.verify.jaccard import SetBuilder
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from nearkin.corpus import write_kept
-from nearkin.corpus.names import target_inside
-from nearkin.engine.local.tables import CLUSTERS
-from nearkin.engine.spark.columns import payload_columns
+from nearkin.corpus.file_names import target_inside
+from nearkin.engine.local.result_tables import CLUSTERS
+from nearkin.engine.spark.arrow_columns import payload_columns
 from nearkin.engine.spark.sketching import Request, corpus_of, docs_of, read_rows
 
 EXCERPT = 4000

@@ -15,21 +15,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.engine.local.clustering import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
-from nearkin.engine.local.hot import MOST_ROUNDS
+from nearkin.engine.local.hot_buckets import MOST_ROUNDS
 from nearkin.engine.local.sketching import latency
-from nearkin.engine.settings import SMALL_CORPUS, SMALL_SHINGLES, Settings
+from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, Settings
+from nearkin.engine.spark.arrow_columns import numbers
 from nearkin.engine.spark.banding import BUCKETS, HOT, KEYS, Banded
 from nearkin.engine.spark.clustering import ELECTED, Election, connected
-from nearkin.engine.spark.columns import numbers
-from nearkin.engine.spark.ordering import Resolved, keep_order
-from nearkin.engine.spark.parts import Merging
+from nearkin.engine.spark.document_parts import Merging
+from nearkin.engine.spark.keep_order import Resolved, keep_order
+from nearkin.engine.spark.materialized import Tables
 from nearkin.engine.spark.rereading import PayloadRows, Rows
 from nearkin.engine.spark.saved import DealtRows, Saved, require_saved_keys, split_known, with_verdicts
 from nearkin.engine.spark.session import work_of
 from nearkin.engine.spark.sketching import FILE_SHIFT, Request
 from nearkin.engine.spark.sources import FileSource, Source
-from nearkin.engine.spark.tables import Tables
-from nearkin.engine.spark.verifying import AGREED, SCORED, Scoring, binned, needed, scored_in_bins
+from nearkin.engine.spark.verification import AGREED, SCORED, Scoring, binned, needed, scored_in_bins
 from nearkin.errors import UsageError
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure

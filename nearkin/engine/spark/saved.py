@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.engine.banding import band_keys
+from nearkin.engine.spark.arrow_columns import numbers, signed, table, unpacked, unsigned
 from nearkin.engine.spark.banding import Banded
-from nearkin.engine.spark.columns import numbers, signed, table, unpacked, unsigned
+from nearkin.engine.spark.materialized import names_in
 from nearkin.engine.spark.sketching import Request
-from nearkin.engine.spark.tables import names_in
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.lsh.curve import Banding
 from nearkin.spec import Spec

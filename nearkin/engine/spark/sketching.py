@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Batch, Columns
-from nearkin.corpus.accept import check_rows
+from nearkin.corpus.arrow_conversion import without_views
 from nearkin.corpus.batches import ID, WHOLE_FILE, make_ids, riding
-from nearkin.corpus.convert import without_views
-from nearkin.corpus.corpora import FileCorpus
-from nearkin.corpus.files import InputFile
+from nearkin.corpus.corpus import FileCorpus
+from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.validation import check_rows
 from nearkin.engine.banding import keyer_of
 from nearkin.engine.local.documents import block_hashes
-from nearkin.engine.local.identity import id_hashes
+from nearkin.engine.local.repeated_ids import id_hashes
 from nearkin.engine.local.sketching import text_lengths
-from nearkin.engine.settings import SMALL_CORPUS, Settings
-from nearkin.engine.spark.columns import packed, signed, table
-from nearkin.engine.spark.ordering import keep_order, unfit_types
+from nearkin.engine.options import SMALL_CORPUS, Settings
+from nearkin.engine.spark.arrow_columns import packed, signed, table
+from nearkin.engine.spark.keep_order import keep_order, unfit_types
 from nearkin.errors import NearkinError, RunError
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import DocumentSketcher

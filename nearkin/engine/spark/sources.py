@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus import FileCorpus
-from nearkin.corpus.formats import fresh_name
-from nearkin.corpus.names import output_names
+from nearkin.corpus.file_names import output_names
+from nearkin.corpus.formats.base import fresh_name
 from nearkin.engine.spark.frequencies import HASHES, Hashing
 from nearkin.engine.spark.rereading import Again, Rows
 from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Request, Sketching

@@ -42,7 +42,7 @@ import numpy as np
 
 from nearkin.errors import RacedError, StoreError, UsageError
 from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, PostingPortion, Postings, Standing, without_content
-from nearkin.index.move import Move, News
+from nearkin.index.migration.state import Move, News
 from nearkin.index.stores.aerospike_buckets import KIND, Buckets, Span, bits_for
 from nearkin.index.stores.aerospike_moves import META, Moves
 from nearkin.index.stores.aerospike_records import EXISTS, FILTERED, GENERATION, NOT_FOUND, Records

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nearkin.errors import MovedError, RacedError
-from nearkin.index.move import Move, News
+from nearkin.index.migration.state import Move, News
 from nearkin.index.stores.aerospike_records import EXISTS, GENERATION, NOT_FOUND, Found, Records
 
 META, MOVE, GENERATIONS = "meta", "move", "generation"

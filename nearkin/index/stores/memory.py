@@ -16,10 +16,10 @@ import numpy as np
 
 from nearkin.errors import MovedError, RacedError
 from nearkin.index.entry import Changes, Entry, Event, PostingPortion, Postings
-from nearkin.index.move import CLOSING, COPYING, Move, News
-from nearkin.index.store import LOG_KEPT, PORTION
+from nearkin.index.migration.state import CLOSING, COPYING, Move, News
+from nearkin.index.stores.base import LOG_KEPT, PORTION
+from nearkin.index.stores.bucket_table import BucketTable, enter
 from nearkin.index.stores.packing import pack_entry, sighted, unpack_entry, unpack_head
-from nearkin.index.table import BucketTable, enter
 
 ENTRY_BYTES = 300
 """What Python keeps of an entry beside its bytes: two dictionaries' shares, key, number."""

@@ -20,9 +20,9 @@ from nearkin.errors import (
     UsageError,
 )
 from nearkin.index.entry import Changes, Entry, Event, PostingPortion, Postings, content_size
-from nearkin.index.move import CLOSING, COPYING, MOVED, STOPPED, Move, News
-from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
+from nearkin.index.migration.state import CLOSING, COPYING, MOVED, STOPPED, Move, News
 from nearkin.index.stores.addresses import without_password
+from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 
 SCHEMA = 3
 CONNECTIONS = 8

@@ -27,9 +27,9 @@ from nearkin.errors import (
     UsageError,
 )
 from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, PostingPortion, Postings, content_size
-from nearkin.index.move import STOPPED, Move, News
-from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
+from nearkin.index.migration.state import STOPPED, Move, News
 from nearkin.index.stores.addresses import without_password
+from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry, unpack_head
 

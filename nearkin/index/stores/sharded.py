@@ -2,8 +2,8 @@
 
 No transaction spans shards, so the order of a step makes it safe: postings go in before the document they are of, and out after
 it; representatives come before those that are resolved to them, and go after them. What a failure leaves is at worst a posting
-of a document that is not there, which look-ups pass over, `check` counts, and `expire` sweeps up (`nearkin.index.strays`); the
-documents of a failed batch that are there are whole.
+of a document that is not there, which look-ups pass over, `check` counts, and `expire` sweeps up
+(`nearkin.index.stray_postings`); the documents of a failed batch that are there are whole.
 
 If one step resolves a document to a representative and another one removes it, each writes first and looks then, so
 that at least one sees the other: the first takes its documents back if the representative is gone, the second puts the
@@ -27,9 +27,9 @@ import numpy as np
 
 from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
 from nearkin.index.entry import TOUCHED, Changes, Entry, Event, PostingPortion, Postings, Standing, Written
-from nearkin.index.move import CLOSING, Move, News
-from nearkin.index.store import Store
-from nearkin.index.strays import StraySweeper, sweep_quietly
+from nearkin.index.migration.state import CLOSING, Move, News
+from nearkin.index.stores.base import Store
+from nearkin.index.stray_postings import StraySweeper, sweep_quietly
 
 T = TypeVar("T")
 log = logging.getLogger("nearkin.shards")

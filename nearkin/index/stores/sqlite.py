@@ -32,9 +32,9 @@ from nearkin.index.entry import (
     Written,
     content_size,
 )
-from nearkin.index.move import CLOSING, COPYING, MOVED, STOPPED, Move, News
-from nearkin.index.store import LOG_KEPT, LOG_PORTION, PORTION, Portions
-from nearkin.index.table import BucketTable, enter
+from nearkin.index.migration.state import CLOSING, COPYING, MOVED, STOPPED, Move, News
+from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
+from nearkin.index.stores.bucket_table import BucketTable, enter
 from nearkin.runtime.files import make_folders, sync_folder
 
 FULL_SYNC = 2

@@ -6,10 +6,10 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 
 from nearkin.errors import UsageError
 from nearkin.index.settings import IndexSettings
-from nearkin.index.store import Store
 from nearkin.index.stores.addresses import SECRET, joined, without_password
 from nearkin.index.stores.aerospike import AerospikeStore
 from nearkin.index.stores.aerospike_records import Records
+from nearkin.index.stores.base import Store
 from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.postgres import PostgresStore
 from nearkin.index.stores.redis import RedisStore

@@ -14,17 +14,17 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from nearkin.report import page
-from nearkin.server.access import Gate, host_of, require_own_page, source_of
 from nearkin.server.console.assets import Assets
-from nearkin.server.console.frame import PAGES, build_app
-from nearkin.server.console.recents import Recents
+from nearkin.server.console.layout import PAGES, build_app
+from nearkin.server.console.recent_metrics import Recents
 from nearkin.server.console.sessions import LASTS, Sessions, secret_of
-from nearkin.server.console.visit import CURRENT, ROOT, Visit
-from nearkin.server.guard import answer_with, request_id_of
-from nearkin.server.parsing import SMALL, check_shape, read_body
-from nearkin.server.problems import ProblemError
+from nearkin.server.console.visitor import CURRENT, ROOT, Visit
+from nearkin.server.http.auth import Gate, host_of, require_own_page, source_of
+from nearkin.server.http.middleware import answer_with, request_id_of
+from nearkin.server.http.parsing import SMALL, check_shape, read_body
+from nearkin.server.http.problems import ProblemError
+from nearkin.server.http.tokens import LOCAL, Principal
 from nearkin.server.service import Service
-from nearkin.server.tokens import LOCAL, Principal
 
 log = logging.getLogger("nearkin.server")
 

@@ -21,12 +21,12 @@ import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
 from nearkin.corpus import Columns
-from nearkin.engine.settings import Settings
+from nearkin.engine.options import Settings
+from nearkin.engine.spark.materialized import Tables
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import from_task
 from nearkin.engine.spark.sketching import Request
 from nearkin.engine.spark.sources import FrameSource
-from nearkin.engine.spark.tables import Tables
 from nearkin.errors import RunError, UsageError
 from nearkin.measures import Measure
 from nearkin.runtime.progress import Silent

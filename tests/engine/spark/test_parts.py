@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
-from nearkin.engine.spark.parts import united
+from nearkin.engine.spark.document_parts import united
 from nearkin.errors import UsageError
 from nearkin.measures import Payload, measure_of
 from nearkin.spec import Spec

@@ -1,0 +1,274 @@
+"""Comma- and tab-separated values. Python's csv parses the values of a row; kept rows are copied character by character."""
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, RAW_PREFIX, Columns
+from nearkin.corpus.formats.base import Piece, UntilDamage, compressed_sink, fresh_name
+from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.validation import check_rows, raw_prefix
+
+ESCAPE = "surrogateescape"
+"""Bytes that are not UTF-8 are read as lone surrogates, so that only their row is rejected, and written as the same bytes."""
+BOM = "\ufeff"
+LINE_ENDS = ("\n", "\r")
+UNCLOSED = "a quote that is not closed"
+csv.field_size_limit((1 << 31) - 1)  # rows are bounded here, with a reason and without an end of the file
+
+
+class Record(NamedTuple):
+    """A row of a file, or the reason why it cannot be read."""
+
+    raw: str
+    """All of its characters, with the end of its last line; the first ones if it is too long."""
+    values: list[str]
+    fault: str | None
+
+
+class Delimited:
+    """Rows with a header; values are text, an empty one is an empty text."""
+
+    def __init__(self, delimiter: str) -> None:
+        self._delimiter = delimiter
+
+    def columns(self, file: InputFile) -> list[str]:
+        with file.open_decompressed() as stream:
+            return self._header(_Records(stream, self._delimiter, Columns().document_limit)).values
+
+    @staticmethod
+    def _header(records: "_Records") -> Record:
+        header = next((record for record in records if record.fault or record.values), Record("", [], None))
+        if header.fault:
+            raise ValueError(f"not delimited text: the header has {header.fault}")
+        return header
+
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+        with file.open_decompressed() as stream:
+            records = _Records(stream, self._delimiter, columns.document_limit)
+            gathered = _Gathered(self._header(records).values, columns, whole)
+            rows = UntilDamage(enumerate(records))
+            for at, record in rows:
+                if at >= start and (record.values or record.fault):
+                    gathered.add(at, record)
+                    if gathered.full:
+                        yield gathered.piece()
+            if gathered.begun:
+                yield gathered.piece()
+            rows.raise_damage()
+
+    def writer(self, file: InputFile, target: str) -> "DelimitedWriter":
+        with file.open_decompressed() as stream:
+            header = self._header(_Records(stream, self._delimiter, Columns().document_limit))
+        return DelimitedWriter(header, self._delimiter, compressed_sink(file, target))
+
+
+class _Records:
+    """The rows of a stream, header included.
+
+    A row is bounded, and so is a quote that never closes: its row is rejected, and the lines behind the first one are read
+    again, each as a row of its own. Rows over several lines need quotes, and such a quote has passed over lines without any.
+
+    Args:
+        stream: Bytes.
+        delimiter: Between values.
+        limit: Characters of a row.
+    """
+
+    def __init__(self, stream: Any, delimiter: str, limit: int) -> None:
+        buffered = io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream
+        self._text = io.TextIOWrapper(buffered, "utf-8", ESCAPE, newline="")
+        self._delimiter = delimiter
+        self._limit = limit
+        self._records = self._every_record()
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._records
+
+    def _every_record(self) -> Iterator[Record]:
+        lines = _Lines(self._text, self._limit)
+        reader = csv.reader(lines, delimiter=self._delimiter)
+        while True:
+            fault = None
+            lines.begin_row()
+            try:
+                values = next(reader)
+            except StopIteration:
+                return
+            except (csv.Error, _TooLongError) as error:
+                values, fault = [], str(error)
+            taken = lines.taken
+            if lines.ended_inside:
+                fault = UNCLOSED
+            if fault is None:
+                yield Record("".join(taken), values, None)
+                continue
+            yield Record(taken[0][:RAW_PREFIX] if taken else "", [], fault)
+            yield from map(self._single_line, taken[1:])
+            reader = csv.reader(lines, delimiter=self._delimiter)
+
+    def _single_line(self, line: str) -> Record:
+        lines = _Lines(io.StringIO(line, newline=""), self._limit)
+        try:
+            values = next(csv.reader(lines, delimiter=self._delimiter))
+        except (csv.Error, _TooLongError) as error:
+            return Record(line[:RAW_PREFIX], [], str(error))
+        return Record(line[:RAW_PREFIX], [], UNCLOSED) if lines.ended_inside else Record(line, values, None)
+
+
+class _TooLongError(Exception):
+    """A row has more characters than a document may have."""
+
+
+class _Lines:
+    """Lines for csv's reader, which asks for another one as long as a quote is open.
+
+    Attributes:
+        taken: The lines of the current row.
+        ended_inside: Whether the file ended while a quote was open.
+    """
+
+    def __init__(self, text: io.TextIOBase, limit: int) -> None:
+        self._text = text
+        self._limit = limit
+        self._first = True
+        self.begin_row()
+
+    def begin_row(self) -> None:
+        self.taken: list[str] = []
+        self.ended_inside = False
+        self._size = 0
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        line = self._text.readline(self._limit)
+        self.ended_inside = not line and bool(self.taken)
+        if not line:
+            raise StopIteration
+        self.taken.append(line)
+        if len(line) >= self._limit and not line.endswith(LINE_ENDS):
+            self._skip_rest_of_line()
+            raise self._too_long()
+        self._size += len(line)
+        if self._size > self._limit:
+            raise self._too_long()
+        if self._first:
+            self._first = False
+            return line.removeprefix(BOM)
+        return line
+
+    def _skip_rest_of_line(self) -> None:
+        while (part := self._text.readline(self._limit)) and not part.endswith(LINE_ENDS):
+            pass
+
+    def _too_long(self) -> _TooLongError:
+        return _TooLongError(f"row is longer than {self._limit:,} characters, or {UNCLOSED}")
+
+
+class _Gathered:
+    """Collects rows to a piece."""
+
+    def __init__(self, names: list[str], columns: Columns, whole: bool) -> None:
+        self._names = names
+        self._columns = columns
+        self._whole = whole
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows: list[int] = []
+        self._records: list[Record] = []
+        self._rejected: list[tuple[int, str, str]] = []
+        self._size = 0
+        self._next = 0
+
+    @property
+    def full(self) -> bool:
+        return self._size >= BATCH_BYTES or len(self._records) + len(self._rejected) >= BATCH_ROWS
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._records or self._rejected)
+
+    def add(self, at: int, record: Record) -> None:
+        self._next = at + 1
+        if fault := record.fault or _fault(record, self._names):
+            self._rejected.append((at, fault, raw_prefix(record.raw[:RAW_PREFIX].rstrip("\r\n").encode("utf-8", ESCAPE))))
+            return
+        self._rows.append(at)
+        self._records.append(record)
+        self._size += len(record.raw)
+
+    def piece(self) -> Piece:
+        """Returns what was collected. The next piece begins empty."""
+        wanted = {name: self._names.index(name) for name in self._columns.all}
+        arrays = [pa.array([record.values[at] for record in self._records], pa.large_string()) for at in wanted.values()]
+        checked = check_rows(pa.record_batch(arrays, list(wanted)), self._columns)
+        rows = np.array(self._rows, np.int64)
+        rejected = [(self._rows[at], reason, raw) for at, reason, raw in checked.rejected]
+        whole = [self._records[at].raw for at in checked.kept.tolist()] if self._whole else None
+        piece = Piece(rows[checked.kept], checked.documents, sorted([*self._rejected, *rejected]), self._next, whole)
+        self._clear()
+        return piece
+
+
+def _fault(record: Record, names: list[str]) -> str | None:
+    if len(record.values) != len(names):
+        return f"{len(record.values)} values for {len(names)} columns"
+    if not record.raw.isascii():
+        try:
+            record.raw.encode()
+        except UnicodeEncodeError:
+            return "invalid UTF-8"
+    return None
+
+
+class DelimitedWriter:
+    """Copies the header and kept rows; added columns are appended to each."""
+
+    def __init__(self, header: Record, delimiter: str, sink: Any) -> None:
+        self._header = header
+        self._delimiter = delimiter
+        self._line_end = header.raw[len(header.raw.rstrip("\r\n")) :] or "\n"
+        self._sink = io.TextIOWrapper(sink, "utf-8", ESCAPE, newline="")
+        self._begun = False
+
+    def select(self, whole: list[str], keep: np.ndarray, added: pa.RecordBatch | None) -> list[str]:
+        self._begin([] if added is None else added.schema.names)
+        rows = [whole[at] for at in np.flatnonzero(keep).tolist()]
+        extra = [()] * len(rows) if added is None else [tuple(row.values()) for row in added.to_pylist()]
+        return [self._extended(row, map(_shown, values)) for row, values in zip(rows, extra, strict=True)]
+
+    def write(self, rows: list[str]) -> None:
+        self._sink.writelines(rows)
+
+    def _extended(self, row: str, values: Any) -> str:
+        """A row with further values; one that ends with the file gets the end of a line."""
+        body = row.rstrip("\r\n")
+        return "".join([body, *(self._delimiter + self._quoted(value) for value in values), row[len(body) :] or self._line_end])
+
+    def _quoted(self, value: str) -> str:
+        if not any(special in value for special in (self._delimiter, '"', *LINE_ENDS)):
+            return value
+        return '"' + value.replace('"', '""') + '"'
+
+    def _begin(self, added: list[str]) -> None:
+        if not self._begun and self._header.values:
+            names = (fresh_name(name, set(self._header.values)) for name in added)
+            self._sink.write(self._extended(self._header.raw, names))
+        self._begun = True
+
+    def close(self) -> None:
+        self._begin([])
+        self._sink.close()
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)

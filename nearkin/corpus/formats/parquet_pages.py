@@ -1,0 +1,188 @@
+"""The size of the pages of a parquet file in memory, read from their headers before anything is decompressed.
+
+A page is decompressed whole, and a value of a dictionary may stand in every row: neither is bounded by the size of the file,
+and what the footer says of sizes need not be true. Headers are structs in Thrift's compact protocol (`PageHeader` of
+parquet-format).
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nearkin.corpus.column_values import as_bytes, stored_values
+
+HEADER = 512
+HEADER_WITH_LONG_VALUES = 16 << 10
+"""Bytes of a header whose statistics hold the smallest and the largest value, which writers leave out if they are longer."""
+LONGEST_HEADER = 1 << 20
+"""Bytes of a header with its statistics, at most."""
+KIND, UNCOMPRESSED, COMPRESSED, CHECKSUM, DATA_HEADER, DICTIONARY_HEADER, DATA_HEADER_V2 = 1, 2, 3, 4, 5, 7, 8
+"""Fields of a header."""
+DEEPEST = 8
+"""Levels of structs in a header, at most."""
+Fields = dict[int, "int | Fields"]
+TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
+
+
+class Page(NamedTuple):
+    """What the header of a page says."""
+
+    at: int
+    """The byte of the file behind the header, where the content begins."""
+    stored: int
+    """Bytes of the content in the file."""
+    unfolded: int
+    """Bytes of the content, decompressed."""
+    kind: int
+    values: int
+    encoding: int
+    checksum: int | None
+    repetition_bytes: int
+    definition_bytes: int
+    is_compressed: bool
+
+
+def largest_page(source: Any, chunk: pq.ColumnChunkMetaData) -> int:
+    """Returns the bytes that the largest page of a column of a row group is decompressed into.
+
+    Raises:
+        ValueError: If a header cannot be read.
+    """
+    return max((page.unfolded for page in pages_of(source, chunk)), default=0)
+
+
+def dictionary_bytes(source: Any, chunk: pq.ColumnChunkMetaData) -> int:
+    """Returns the bytes of a column's dictionary in a row group."""
+    return next((page.unfolded for page in pages_of(source, chunk)), 0)
+
+
+def pages_of(source: Any, chunk: pq.ColumnChunkMetaData) -> Iterator[Page]:
+    """Yields the pages of a column of a row group.
+
+    Raises:
+        ValueError: If a header cannot be read.
+    """
+    at = chunk.dictionary_page_offset or chunk.data_page_offset
+    end = min(at + chunk.total_compressed_size, source.size())
+    while at < end:
+        fields, length = _header(source, at)
+        uncompressed, compressed = (fields.get(name) for name in (UNCOMPRESSED, COMPRESSED))
+        if not isinstance(uncompressed, int) or not isinstance(compressed, int) or compressed < 0:
+            raise ValueError(f"the header of the page at byte {at} has no size")
+        yield _page(fields, at + length, compressed, uncompressed)
+        at += length + compressed
+
+
+def _page(fields: Fields, at: int, stored: int, unfolded: int) -> Page:
+    parts: Fields = {}
+    second = False
+    for name in (DATA_HEADER, DICTIONARY_HEADER, DATA_HEADER_V2):
+        if isinstance(found := fields.get(name), dict):
+            parts, second = found, name == DATA_HEADER_V2
+
+    def number(fields: Fields, name: int, default: int) -> int:
+        value = fields.get(name, default)
+        return value if isinstance(value, int) else default
+
+    checksum = fields.get(CHECKSUM)
+    return Page(
+        at,
+        stored,
+        unfolded,
+        kind=number(fields, KIND, -1),
+        values=number(parts, 1, 0),
+        encoding=number(parts, 4 if second else 2, -1),
+        checksum=checksum if isinstance(checksum, int) else None,
+        repetition_bytes=number(parts, 6, 0) if second else 0,
+        definition_bytes=number(parts, 5, 0) if second else 0,
+        is_compressed=not second or number(parts, 7, 1) != 0,
+    )
+
+
+def _header(source: Any, at: int) -> tuple[Fields, int]:
+    for size in (HEADER, HEADER_WITH_LONG_VALUES, LONGEST_HEADER):
+        reader = _CompactReader(source.read_at(size, at))
+        try:
+            return reader.fields_of_struct(), reader.at
+        except IndexError:
+            continue
+    raise ValueError(f"the page at byte {at} has no header, or one of more than {LONGEST_HEADER:,} bytes")
+
+
+class _CompactReader:
+    """Reads Thrift's compact protocol.
+
+    Attributes:
+        at: The number of bytes that were read.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+
+    def fields_of_struct(self, depth: int = 0) -> Fields:
+        """Returns the fields of a struct that are whole numbers, truth values or structs; skips all others.
+
+        Raises:
+            IndexError: If the data ends before the struct does.
+            ValueError: If the data is not of this protocol.
+        """
+        if depth > DEEPEST:
+            raise ValueError("a page header has more levels than parquet has")
+        fields: Fields = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._zigzag()
+            kind = head & 0x0F
+            if kind in (TRUE, FALSE):
+                fields[number] = int(kind == TRUE)
+            elif BYTE < kind < DOUBLE:
+                fields[number] = self._zigzag()
+            elif kind == STRUCT:
+                fields[number] = self.fields_of_struct(depth + 1)
+            else:
+                self._skip(kind)
+        return fields
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while (byte := self._byte()) & 0x80:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        return value | byte << shift
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def _skip(self, kind: int) -> None:
+        if kind == BYTE:
+            self.at += 1
+        elif kind == DOUBLE:
+            self.at += 8
+        elif kind == BINARY:
+            length = self._varint()
+            self.at += length
+        else:
+            raise ValueError("a page header has a field that parquet does not have")
+        if self.at > len(self._data):
+            raise IndexError
+
+
+def longest_stored_value(source: Any, metadata: pq.FileMetaData, group: int, name: str) -> int:
+    """Returns the bytes of the longest value in the dictionary of a text column; 0 if it has none."""
+    reader = pq.ParquetFile(source, metadata=metadata, read_dictionary=[name], buffer_size=READ_BUFFER)
+    for batch in reader.iter_batches(1, [group], [name], use_threads=False):
+        stored, _ = stored_values(batch.column(0))
+        return int(pc.max(pc.binary_length(as_bytes(stored))).as_py() or 0)
+    return 0
+
+
+READ_BUFFER = 1 << 20
+"""Bytes of a column that are read at a time; without it, a column of a row group is read whole before it is decoded."""

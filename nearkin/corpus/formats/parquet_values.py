@@ -1,0 +1,220 @@
+"""Texts of parquet columns whose pages are too large for the reader of pyarrow, which needs a multiple of a page to decode it.
+
+A page is decompressed into one buffer, and each value is taken from there only when its row is needed, cut where it is longer
+than a document may be. So one huge value costs its own row, and not the rows that share a page with it.
+"""
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearkin.corpus.formats.parquet_pages import Page, pages_of
+
+PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY = 0, 2, 8
+"""Encodings of values."""
+DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
+"""Types of pages."""
+LONGEST_CHARACTER = 4
+"""Bytes of a character of UTF-8, at most."""
+LENGTH_BYTES = 4
+"""Bytes of the length in front of a value or of levels."""
+SHORT_DICTIONARY = 1 << 13
+"""Values of a dictionary up to which it costs less to walk through them here than to let pyarrow decode them."""
+COMMON_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD")
+
+
+class Values(NamedTuple):
+    """Where the values of a page are in its buffer."""
+
+    data: memoryview
+    starts: np.ndarray
+    """int64 (n,)"""
+    lengths: np.ndarray
+    """int64 (n,)"""
+
+    def at(self, place: int, limit: int) -> bytes:
+        """Returns a value, cut behind `limit` bytes."""
+        start, length = int(self.starts[place]), int(self.lengths[place])
+        if length <= limit:
+            return bytes(self.data[start : start + length])
+        # a cut inside of a character would make the text invalid
+        ends = range(start + limit, start + limit - LONGEST_CHARACTER, -1)
+        end = next((end for end in ends if self.data[end] & 0xC0 != 0x80), start + limit)
+        return bytes(self.data[start:end])
+
+
+class ByteColumn:
+    """Reads a flat column of texts or bytes in a row group, row after row.
+
+    Args:
+        source: The open local file.
+        chunk: The column in the row group.
+        optional: Whether the column may hold nulls.
+        limit: Bytes of the largest value that is returned whole. A longer one is cut to a few bytes more than this.
+        page_limit: Bytes that a page, and the dictionary with it, may be decompressed into.
+
+    Raises:
+        ValueError: If the pages are larger, damaged, or have an encoding other than plain values and dictionaries.
+    """
+
+    def __init__(self, source: Any, chunk: pq.ColumnChunkMetaData, optional: bool, limit: int, page_limit: int) -> None:
+        self._source = source
+        self._chunk = chunk
+        self._optional = optional
+        self._cut = limit + LONGEST_CHARACTER
+        self._dictionary: Values | None = None
+        pages = list(pages_of(source, chunk))
+        dictionary = max((page.unfolded for page in pages if page.kind == DICTIONARY_PAGE), default=0)
+        largest = dictionary + max((page.unfolded for page in pages if page.kind != DICTIONARY_PAGE), default=0)
+        if largest > page_limit:
+            raise ValueError(
+                f"a page of column {chunk.path_in_schema!r} unfolds into {largest:,} bytes, more than the {page_limit:,} that "
+                "--memory leaves room for"
+            )
+        if any(page.encoding not in (PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY) for page in pages):
+            raise ValueError(
+                f"a page of column {chunk.path_in_schema!r} unfolds into {largest:,} bytes, and its encoding can only be "
+                "read in smaller pages; write the file with plain or dictionary encoding"
+            )
+        self._values = self._each(pages)
+
+    def __next__(self) -> bytes | None:
+        """Returns the value of the next row.
+
+        Raises:
+            ValueError: If the pages are damaged, or hold fewer rows.
+        """
+        try:
+            return next(self._values)
+        except StopIteration:
+            raise ValueError(f"column {self._chunk.path_in_schema!r} has fewer rows than the footer says") from None
+
+    def _each(self, pages: list[Page]) -> Iterator[bytes | None]:
+        for page in pages:
+            if page.kind == DICTIONARY_PAGE:
+                self._dictionary = _plain_values(_content_of(self._source, self._chunk, page)[1], page.values)
+            elif page.kind in (DATA_PAGE, DATA_PAGE_V2):
+                yield from self._values_of(page)
+
+    def _values_of(self, page: Page) -> Iterator[bytes | None]:
+        levels, content = _content_of(self._source, self._chunk, page)
+        if self._optional and page.kind == DATA_PAGE:
+            end = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
+            levels, content = content[LENGTH_BYTES:end], content[end:]
+        present = _unpacked(levels, 1, page.values).astype(bool) if self._optional else np.ones(page.values, bool)
+        count = int(present.sum())
+        if page.encoding == PLAIN:
+            values = _plain_values(content, count)
+            places = np.arange(count)
+        else:
+            if self._dictionary is None:
+                raise ValueError("a page refers to a dictionary that is not there")
+            values = self._dictionary
+            places = _unpacked(content[1:], content[0], count) if count else np.empty(0, np.int64)
+            if count and int(places.max()) >= len(values.starts):
+                raise ValueError("a page refers to values that its dictionary does not have")
+        used = iter(places.tolist())
+        for there in present.tolist():
+            yield values.at(next(used), self._cut) if there else None
+
+
+def longest_dictionary_value(source: Any, chunk: pq.ColumnChunkMetaData) -> int | None:
+    """Returns the bytes of the longest value in the dictionary of a column of texts or bytes.
+
+    Args:
+        source: The open local file.
+        chunk: The column in the row group.
+
+    Returns:
+        The number of bytes; None if the column does not begin with a dictionary of a common form, or with a very long one.
+
+    Raises:
+        ValueError: If the dictionary is damaged.
+    """
+    page = next(pages_of(source, chunk), None)
+    if page is None or page.kind != DICTIONARY_PAGE or page.encoding not in (PLAIN, PLAIN_DICTIONARY):
+        return None
+    if not 0 < page.values <= SHORT_DICTIONARY or str(chunk.compression) not in COMMON_CODECS:
+        return None
+    return int(_plain_values(_content_of(source, chunk, page)[1], page.values).lengths.max())
+
+
+def _content_of(source: Any, chunk: pq.ColumnChunkMetaData, page: Page) -> tuple[memoryview, memoryview]:
+    """Returns the levels of a page of version 2, and what else it holds, decompressed."""
+    stored = source.read_at(page.stored, page.at)
+    if len(stored) != page.stored:
+        raise ValueError(f"the page at byte {page.at} ends too early")
+    if page.checksum is not None and zlib.crc32(stored) != page.checksum & 0xFFFFFFFF:
+        raise ValueError(f"the checksum of the page at byte {page.at} does not match")
+    start = page.repetition_bytes
+    end = start + page.definition_bytes
+    levels = memoryview(stored)[start:end]
+    codec = str(chunk.compression)
+    if codec == "UNCOMPRESSED" or not page.is_compressed:
+        return levels, memoryview(stored)[end:]
+    # the levels of a page of version 2 are not compressed
+    name = "lz4_raw" if codec == "LZ4" else codec.lower()
+    return levels, memoryview(pa.Codec(name).decompress(pa.py_buffer(stored).slice(end), page.unfolded - end))
+
+
+def _plain_values(data: memoryview, count: int) -> Values:
+    starts = np.empty(count, np.int64)
+    lengths = np.empty(count, np.int64)
+    at = 0
+    for number in range(count):
+        length = int.from_bytes(data[at : at + LENGTH_BYTES], "little")
+        at += LENGTH_BYTES
+        if at + length > len(data):
+            raise ValueError("a value is longer than its page")
+        starts[number] = at
+        lengths[number] = length
+        at += length
+    return Values(data, starts, lengths)
+
+
+def _unpacked(data: memoryview, width: int, count: int) -> np.ndarray:
+    """Returns whole numbers in parquet's hybrid of runs and packed bits, int64 (count,).
+
+    Raises:
+        ValueError: If there are fewer.
+    """
+    if not width:
+        return np.zeros(count, np.int64)
+    parts: list[np.ndarray] = []
+    found = at = 0
+    weights = 1 << np.arange(width, dtype=np.int64)
+    while found < count:
+        header, at = _varint(data, at)
+        if header & 1:
+            packed = np.frombuffer(data[at : at + (header >> 1) * width], np.uint8)
+            bits = np.unpackbits(packed, bitorder="little")
+            numbers = bits[: len(bits) // width * width].reshape(-1, width) @ weights
+            at += (header >> 1) * width
+        else:
+            size = (width + 7) // 8
+            value = int.from_bytes(data[at : at + size], "little")
+            numbers = np.full(min(header >> 1, count - found), value, np.int64)
+            at += size
+        if not len(numbers):
+            raise ValueError("a page has fewer values than its header says")
+        parts.append(numbers)
+        found += len(numbers)
+    return np.concatenate(parts)[:count] if parts else np.empty(0, np.int64)
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """Returns a whole number and where it ends."""
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 35:
+            raise ValueError("a page has fewer values than its header says")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value, at
+        shift += 7

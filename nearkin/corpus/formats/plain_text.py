@@ -1,0 +1,74 @@
+"""Text files: one document a file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.batches import Columns
+from nearkin.corpus.formats.base import Piece, compressed_sink
+from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.validation import raw_prefix, too_long
+
+BLOCK = 1 << 20
+
+
+class PlainText:
+    """The whole content is the document; there are no columns but the text."""
+
+    def columns(self, file: InputFile) -> None:
+        return None
+
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+        if start > 0:
+            return
+        with file.open_decompressed() as stream:
+            raw = read_up_to(stream, columns.document_limit + 1)
+        fault = _fault(raw, columns.document_limit)
+        rejected = [(0, fault, raw_prefix(raw))] if fault else []
+        texts = [] if fault else [raw.decode()]
+        documents = pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
+        yield Piece(np.zeros(len(texts), np.int64), documents, rejected, 1, raw if whole else None)
+
+    def writer(self, file: InputFile, target: str) -> "FileWriter":
+        return FileWriter(file, target)
+
+
+def read_up_to(stream: Any, most: int) -> bytes:
+    """Returns the content of a stream, or its first `most` bytes; raises the error of a damaged one."""
+    parts: list[bytes] = []
+    size = 0
+    while size < most and (part := bytes(stream.read(min(BLOCK, most - size)))):
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _fault(raw: bytes, limit: int) -> str | None:
+    if len(raw) > limit:
+        return too_long("text", limit)
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return "invalid UTF-8"
+    return None
+
+
+class FileWriter:
+    """Writes the file if it is kept; a removed one leaves nothing."""
+
+    def __init__(self, file: InputFile, target: str) -> None:
+        self._file, self._target = file, Path(target)
+
+    def select(self, whole: bytes, keep: np.ndarray, added: Any) -> bytes | None:
+        return whole if keep.any() else None
+
+    def write(self, rows: bytes | None) -> None:
+        if rows is not None:
+            with compressed_sink(self._file, str(self._target)) as sink:
+                sink.write(rows)
+
+    def close(self) -> None:
+        """Nothing is left open."""

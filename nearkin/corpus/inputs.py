@@ -1,0 +1,277 @@
+"""Finding input files by path, pattern, folder or URL, with a list of what was skipped and why."""
+
+import glob
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import NamedTuple
+
+from nearkin.corpus.file_names import distinct_names, safe_name, shown_path, without_password
+from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.remote import driver_errors, filesystem_of, list_error
+from nearkin.errors import UsageError
+from nearkin.runtime.outputs import LOCK, MARKER
+
+MAGIC = frozenset("*?[")
+LOCAL = ("file://", "local://")
+HIDDEN = "its name starts with . or _; read it with --hidden"
+LINKED_FOLDER = "it is a symbolic link to a folder; read it with --follow-links"
+REPEATED_FOLDER = "it is a link to a folder that is read already"
+BROKEN_LINK = "it is a symbolic link to nothing"
+SPECIAL = "it is not a regular file"
+OUTPUT = "it is the output of a nearkin run"
+MATCHED_FOLDER = "it is a folder; name it without a pattern, or end the pattern with /**"
+UNREADABLE = "it cannot be read"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which files of a folder are inputs.
+
+    Attributes:
+        hidden: Whether names that start with `.` or `_` count.
+        follow_links: Whether symbolic links to folders are followed. A folder is read once, so loops end.
+    """
+
+    hidden: bool = False
+    follow_links: bool = False
+
+
+class Skipped(NamedTuple):
+    """A file or folder among the inputs that is not read; of a folder, nothing below it is read."""
+
+    path: str
+    reason: str
+
+
+class FoundFiles(NamedTuple):
+    """The inputs, and what was found beside them."""
+
+    files: tuple[InputFile, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def find_files(inputs: Sequence[str], selection: Selection | None = None) -> FoundFiles:
+    """Finds every file that the inputs name, each path once, sorted by relative name (bytes).
+
+    Two paths are the same input if they are equal without `.`, `..` and repeated slashes. Links keep their own names, so a file
+    with two names is two inputs.
+
+    Args:
+        inputs: Paths, patterns, folders and URLs.
+        selection: Which files of folders count.
+
+    Raises:
+        UsageError: If an input names no file.
+    """
+    search = _Search(selection or Selection())
+    paths = sorted({path for given in inputs for path in search.expand(os.fspath(given))}, key=os.fsencode)
+    if not paths:
+        raise UsageError("no inputs given")
+    shown = [without_password(path) for path in paths]
+    names = [safe_name(path) for path in _relative(shown)]
+    files = map(InputFile, paths, distinct_names(names))
+    return FoundFiles(
+        tuple(sorted(files, key=lambda file: file.name.encode())),
+        tuple(sorted({entry for entry in search.skipped if entry.path not in set(shown)})),
+    )
+
+
+def normal_path(given: str) -> str:
+    """Returns an absolute path without `.` and `..`; `..` after a link leads where the system takes it."""
+    path = "/"
+    for part in os.path.join(os.getcwd(), given).split("/"):  # noqa: PTH109, PTH118 (bytes that are not UTF-8 stay as they are)
+        if part == "..":
+            path = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
+        elif part not in ("", "."):
+            path = f"{path.rstrip('/')}/{part}"
+    return path
+
+
+def skipped_sentences(skipped: Sequence[Skipped]) -> list[str]:
+    """Returns a sentence for each reason for which something was skipped, with the first path and the number of the others."""
+    first: dict[str, str] = {}
+    for path, reason in skipped:
+        first.setdefault(reason, path)
+    counted = Counter(entry.reason for entry in skipped)
+    return [
+        f"skipped {path!r}{f' and {counted[reason] - 1:,} more' if counted[reason] > 1 else ''} among the inputs: {reason}"
+        for reason, path in first.items()
+    ]
+
+
+def is_hidden(parts: Sequence[str]) -> bool:
+    """Returns whether a part of a path is like `.git` or `_SUCCESS`, which tools leave beside data."""
+    return any(part.startswith((".", "_")) for part in parts)
+
+
+def is_output(folder: str) -> bool:
+    """Returns whether a folder is the output of a nearkin run, or the work folder of one."""
+    return any(os.path.exists(f"{folder}/{mark}") for mark in (MARKER, LOCK))  # noqa: PTH110
+
+
+def _relative(paths: Sequence[str]) -> list[str]:
+    """The paths below the longest folder that all of them share."""
+    folders = [path.split("/")[:-1] for path in paths]
+    shared = takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
+    common = "".join(f"{names[0]}/" for names in shared)
+    return [path[len(common) :] for path in paths]
+
+
+@dataclass
+class _Search:
+    """One search for inputs; collects what it leaves out."""
+
+    selection: Selection
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def expand(self, given: str) -> list[str]:
+        """Every file that one input names."""
+        for prefix in LOCAL:
+            given = given.removeprefix(prefix)
+        if "\0" in given:
+            raise UsageError(f"{given!r} is not a path: it holds a null character")
+        return self._expand_url(given) if "://" in given else self._expand_local(given)
+
+    def skip(self, path: str, reason: str) -> None:
+        """Notes that something is not read."""
+        self.skipped.append(Skipped(without_password(shown_path(path)), reason))
+
+    def _expand_local(self, given: str) -> list[str]:
+        path = normal_path(given)
+        if os.path.isdir(path):  # noqa: PTH112
+            before = len(self.skipped)
+            found = list(self._walk(path))
+            self._require(found, given, f"no files in the folder {shown_path(given)}", before)
+        elif os.path.exists(path):  # noqa: PTH110
+            if not os.path.isfile(path):  # noqa: PTH113
+                raise UsageError(f"{shown_path(given)} is not a regular file or a folder; write its content to a file first")
+            found = [path]
+        elif MAGIC & set(given):
+            before = len(self.skipped)
+            found = self._matches(path)
+            self._require(found, given, f"no files match {shown_path(given)}", before)
+        else:
+            raise UsageError(f"no such file or folder: {shown_path(given)}")
+        return found
+
+    def _require(self, found: list[str], given: str, message: str, before: int) -> None:
+        if not found:
+            skipped = self.skipped[before:]
+            why = f" ({len(skipped)} skipped; {skipped[0].path}: {skipped[0].reason})" if skipped else ""
+            raise UsageError(message + why)
+
+    def _matches(self, pattern: str) -> list[str]:
+        """Files that match a pattern. A folder that a recursive pattern reaches by several links counts once."""
+        recursive = "**" in pattern
+        found: list[str] = []
+        real: set[str] = set()
+        matches = glob.glob(pattern, recursive=True, include_hidden=self.selection.hidden)  # noqa: PTH207 (absolute patterns)
+        for match in sorted(matches, key=lambda path: (path.count("/"), os.fsencode(path))):
+            if os.path.isdir(match):  # noqa: PTH112
+                if not recursive:
+                    self.skip(match, MATCHED_FOLDER)
+                continue
+            folder = os.path.realpath(os.path.dirname(match))  # noqa: PTH120
+            target = f"{folder}/{os.path.basename(match)}"  # noqa: PTH119
+            if self._regular(match) and not (recursive and target in real):
+                real.add(target)
+                found.append(match)
+        return found
+
+    def _walk(self, folder: str) -> Iterator[str]:
+        """Every file below a folder."""
+        if is_output(folder):
+            raise UsageError(f"{shown_path(folder)} is the output of a nearkin run; name its folder kept to read its documents")
+        followed = self.selection.follow_links
+        seen: set[tuple[int, int]] = set()
+        for parent, folders, files in os.walk(folder, onerror=self._unreadable(folder), followlinks=followed):
+            status = os.stat(parent)  # noqa: PTH116
+            if (status.st_dev, status.st_ino) in seen:
+                self.skip(parent, REPEATED_FOLDER)
+                folders.clear()
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            folders[:] = sorted(name for name in folders if self._enters(f"{parent.rstrip('/')}/{name}", name))
+            for name in files:
+                path = f"{parent.rstrip('/')}/{name}"
+                if self._visible(path, name) and self._regular(path):
+                    yield path
+
+    def _unreadable(self, top: str) -> "_OnError":
+        return _OnError(self, top)
+
+    def _enters(self, path: str, name: str) -> bool:
+        if not self._visible(path, name):
+            return False
+        if os.path.islink(path) and not self.selection.follow_links:  # noqa: PTH114
+            self.skip(path, LINKED_FOLDER)
+            return False
+        if is_output(path):
+            self.skip(path, OUTPUT)
+            return False
+        return True
+
+    def _visible(self, path: str, name: str) -> bool:
+        if self.selection.hidden or not is_hidden([name]):
+            return True
+        self.skip(path, HIDDEN)
+        return False
+
+    def _regular(self, path: str) -> bool:
+        try:
+            mode = os.stat(path).st_mode  # noqa: PTH116
+        except FileNotFoundError:
+            self.skip(path, BROKEN_LINK)
+            return False
+        except OSError as error:
+            self.skip(path, f"{UNREADABLE}: {error.strerror}")
+            return False
+        if not stat.S_ISREG(mode):
+            self.skip(path, SPECIAL)
+        return stat.S_ISREG(mode)
+
+    def _expand_url(self, given: str) -> list[str]:
+        protocol = given.partition("://")[0]
+        filesystem, path = filesystem_of(given)
+        try:
+            if MAGIC & set(path):
+                found = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
+            elif filesystem.isdir(path):
+                found = [name for name in filesystem.find(path) if self._visible_in(path, name, protocol)]
+            else:
+                found = [path] if filesystem.exists(path) else []
+        except (OSError, ValueError) as error:
+            raise list_error(given, error) from error
+        except driver_errors() as error:
+            raise list_error(given, error) from error
+        if not found:
+            raise UsageError(f"no files match {given}")
+        return [_url(protocol, name) for name in found]
+
+    def _visible_in(self, folder: str, name: str, protocol: str) -> bool:
+        if self.selection.hidden or not is_hidden(name[len(folder) :].strip("/").split("/")):
+            return True
+        self.skip(_url(protocol, name), HIDDEN)
+        return False
+
+
+def _url(protocol: str, name: str) -> str:
+    return name if "://" in name else f"{protocol}://{name.lstrip('/')}"
+
+
+@dataclass(frozen=True)
+class _OnError:
+    """A handler for a folder that cannot be listed: an input must be readable, a folder below it is skipped."""
+
+    search: _Search
+    top: str
+
+    def __call__(self, error: OSError) -> None:
+        path = os.fsdecode(error.filename or self.top)
+        if path == self.top:
+            raise UsageError(f"cannot list {shown_path(path)}: {error.strerror}; fix its permissions") from error
+        self.search.skip(path, f"{UNREADABLE}: {error.strerror}")

@@ -1,0 +1,250 @@
+"""Which rows are documents, and why the others are not."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearkin.corpus.batches import ID, MAX_DOCUMENT, RAW_PREFIX, Columns, riding
+from nearkin.corpus.column_values import (
+    as_bytes,
+    decoded,
+    decoded_within,
+    is_binary,
+    is_list,
+    is_text,
+    readable_text,
+    text_form,
+    valid_text,
+)
+from nearkin.errors import UsageError
+
+TOKENS = pa.large_list(pa.large_string())
+
+
+class Checked(NamedTuple):
+    """Rows of one file, told apart."""
+
+    documents: pa.RecordBatch
+    kept: np.ndarray
+    """int64: positions of the documents among the rows."""
+    rejected: list[tuple[int, str, str]]
+    """(position, reason, raw prefix) of the others, in order."""
+    mask: np.ndarray
+    """bool: which rows are documents."""
+
+
+class Column(NamedTuple):
+    """A column in the type the pipeline wants, null where a value is not fit, and the reasons."""
+
+    values: pa.Array
+    reasons: dict[int, str]
+
+
+def check_rows(rows: pa.RecordBatch, columns: Columns) -> Checked:
+    """Tells documents from rows that are none."""
+    content = rows[columns.source]
+    checked = content_of(content, columns)
+    reasons = dict(checked.reasons)
+    values = {columns.content: checked.values}
+    if columns.id is not None:
+        ids = as_id(rows[columns.id], columns.id, columns.document_limit)
+        reasons = {**ids.reasons, **reasons}
+        values[ID] = ids.values
+    for name in columns.extra:
+        plain, large = decoded_within(rows[name], columns.document_limit)
+        reasons.update(dict.fromkeys(large, too_long(name, columns.document_limit)))
+        values[riding(name)] = readable_text(plain)
+    documents = pa.record_batch(list(values.values()), list(values))
+    if not reasons:
+        return Checked(documents, np.arange(len(rows)), [], np.ones(len(rows), bool))
+    fit = np.ones(len(rows), bool)
+    fit[list(reasons)] = False
+    rejected = [(at, reasons[at], raw_prefix(_python_value(content, at))) for at in sorted(reasons)]
+    return Checked(documents.filter(pa.array(fit)), np.flatnonzero(fit), rejected, fit)
+
+
+def content_of(values: pa.Array, columns: Columns) -> Column:
+    """The documents' column as its kind wants it."""
+    if columns.vector:
+        return as_vectors(values, columns.vector, columns.dimensions)
+    if columns.tokens:
+        return as_tokens(values, columns.source, columns.document_limit)
+    return as_text(values, columns.source, columns.document_limit)
+
+
+def content_type(columns: Columns) -> pa.DataType:
+    """Of the documents' column in a batch."""
+    if columns.vector:
+        return pa.list_(pa.float32(), columns.dimensions or 1)
+    return TOKENS if columns.tokens else pa.large_string()
+
+
+def no_documents(columns: Columns) -> pa.RecordBatch:
+    """Returns a batch without rows."""
+    kinds = {columns.content: content_type(columns)}
+    if columns.id is not None:
+        kinds[ID] = pa.large_string()
+    kinds.update(dict.fromkeys(map(riding, columns.extra), pa.large_string()))
+    return pa.record_batch([pa.array([], kind) for kind in kinds.values()], list(kinds))
+
+
+def raw_prefix(value: object) -> str:
+    """The first characters of what stood there, as text."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value[:RAW_PREFIX]).decode("utf-8", "backslashreplace")
+    if isinstance(value, list):
+        value = value[:RAW_PREFIX]
+    return "" if value is None else str(value)[:RAW_PREFIX]
+
+
+def _python_value(values: pa.Array, at: int) -> object:
+    """One value; of broken text its bytes."""
+    one = decoded_within(values.slice(at, 1), MAX_DOCUMENT >> 8)[0]
+    try:
+        return one[0].as_py()
+    except UnicodeDecodeError:
+        return as_bytes(one)[0].as_py() if is_text(one.type) else "(invalid UTF-8)"
+
+
+def too_long(name: str, limit: int) -> str:
+    """Returns why a value with more bytes than the limit is rejected."""
+    return f"{name} is longer than {limit:,} bytes, the largest document that --memory leaves room for"
+
+
+def as_text(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
+    """large_string of any text column; binary ones are taken as UTF-8. Texts of more than `limit` bytes are rejected."""
+    values, large = decoded_within(values, limit)
+    if pa.types.is_null(values.type):
+        return Column(values.cast(pa.large_string()), _where(values.is_null(), f"null {name}"))
+    if not (is_text(values.type) or is_binary(values.type)):
+        raise UsageError(f"column {name!r} is {values.type}, not text; choose another one with --text, or --tokens for lists")
+    reasons = _where(values.is_null(), f"null {name}") if values.null_count else {}
+    values, broken = valid_text(values)
+    reasons.update(dict.fromkeys(broken, f"invalid UTF-8 in {name}"))
+    long = np.flatnonzero(pc.fill_null(pc.greater(pc.binary_length(values), limit), False).to_numpy(zero_copy_only=False))
+    reasons.update(dict.fromkeys([*long.tolist(), *large], too_long(name, limit)))
+    return Column(values, reasons)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def as_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
+    """large_list of large_string of any list-of-text column. Tokens of more than `limit` bytes in all are rejected."""
+    values = decoded(values)
+    if not _is_list_of(values.type, is_text, pa.types.is_null):
+        raise UsageError(
+            f"column {name!r} is {values.type}, not lists of text; choose another one with --tokens, or use --text"
+        )
+    reasons = _where(values.is_null(), f"null {name}")
+    lists = values.cast(TOKENS) if values.type != TOKENS else values
+    try:
+        lists.validate(full=True)
+        bad = pc.any(pc.is_null(lists.flatten())).as_py()
+    except pa.ArrowInvalid:
+        bad = True
+    if bad:
+        lists, broken = _without_bad_lists(lists)
+        reasons.update(dict.fromkeys(broken, f"null or invalid UTF-8 among the tokens of {name}"))
+    reasons.update(dict.fromkeys(_long_lists(lists, limit), too_long(name, limit)))
+    return Column(lists, reasons)
+
+
+def _long_lists(lists: pa.Array, limit: int) -> list[int]:
+    if lists.nbytes <= limit:
+        return []
+    starts = lists.offsets.to_numpy() - lists.offsets[0].as_py()
+    ends = np.concatenate([[0], np.cumsum(pc.binary_length(lists.flatten()).fill_null(0).to_numpy())])
+    # a null list refers to no tokens, whatever its offsets say
+    if lists.null_count:
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+    return list(np.flatnonzero(np.diff(ends[starts]) > limit).tolist())
+
+
+def _without_bad_lists(lists: pa.Array) -> tuple[pa.Array, list[int]]:
+    raw = lists.cast(pa.large_list(pa.large_binary())).to_pylist()
+    broken = [at for at, value in enumerate(raw) if value is not None and not all(t is not None and _is_utf8(t) for t in value)]
+    wrong = set(broken)
+    fit = [None if value is None or at in wrong else [t.decode() for t in value] for at, value in enumerate(raw)]
+    return pa.array(fit, TOKENS), broken
+
+
+def as_vectors(values: pa.Array, name: str, dimensions: int | None = None) -> Column:
+    """fixed_size_list of float32 of any column of lists of numbers; a vector has a finite length that is not zero.
+
+    Args:
+        values: The column.
+        name: Of the column.
+        dimensions: Numbers of a vector; by default what most have.
+    """
+    values = decoded(values)
+    if not _is_list_of(values.type, pa.types.is_floating, pa.types.is_integer):
+        raise UsageError(f"column {name!r} is {values.type}, not lists of numbers; choose another one with --vector")
+    lengths = pc.fill_null(pc.list_value_length(values), -1).to_numpy(zero_copy_only=False)
+    if dimensions is None:
+        dimensions = max(1, most_common(lengths))
+    reasons = dict.fromkeys(np.flatnonzero(lengths < 0).tolist(), f"null {name}")
+    wrong = np.flatnonzero((lengths >= 0) & (lengths != dimensions))
+    reasons.update({at: f"{name} has {lengths[at]} numbers, not {dimensions}" for at in wrong.tolist()})
+    fit = np.flatnonzero(lengths == dimensions)
+    numbers = np.zeros((len(values), dimensions), np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        flat = pc.list_flatten(values.take(pa.array(fit))).to_numpy(zero_copy_only=False)
+        numbers[fit] = flat.astype(np.float32).reshape(len(fit), dimensions)
+    reasons.update(_vector_faults(numbers, fit, name))
+    return Column(pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), dimensions), reasons)
+
+
+def most_common(lengths: "np.ndarray | list[int]") -> int:
+    """The length that occurs most, the smallest of them if there are several; 0 for none. Lengths below 0 do not count.
+
+    Examples:
+        >>> most_common([3, 3, 2, 2, 3, -1]), most_common([])
+        (3, 0)
+    """
+    counted = np.maximum(np.asarray(lengths, np.int64), 0)
+    return int(np.bincount(counted[counted > 0]).argmax()) if (counted > 0).any() else 0
+
+
+def vector_fault(value: object, name: str, dimensions: int | None) -> str | None:
+    """Why a parsed value is no vector, or None."""
+    if not isinstance(value, list) or not set(map(type, value)) <= {int, float}:
+        return f"{name} is not a list of numbers"
+    with np.errstate(over="ignore"):
+        numbers = np.array(value, np.float64).astype(np.float32)
+    if len(numbers) == (dimensions or len(numbers)) and np.isfinite(numbers).all() and numbers.any():
+        return None
+    return as_vectors(pa.array([value], pa.list_(pa.float64())), name, dimensions).reasons.get(0)
+
+
+def _vector_faults(numbers: np.ndarray, which: np.ndarray, name: str) -> dict[int, str]:
+    some = numbers[which]
+    infinite, zero = ~np.isfinite(some).all(axis=1), ~some.any(axis=1)
+    faults = dict.fromkeys(which[zero].tolist(), f"{name} is zero, so it has no direction")
+    return {**faults, **dict.fromkeys(which[infinite].tolist(), f"NaN or infinite number in {name}")}
+
+
+def as_id(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
+    """Returns ids as text, in the form of `text_form`."""
+    values, large = decoded_within(values, limit)
+    text, broken = valid_text(text_form(values))
+    reasons = dict.fromkeys(broken, f"invalid UTF-8 in id {name}")
+    reasons.update(_where(values.is_null(), f"null id in {name}"))
+    return Column(text, {**reasons, **dict.fromkeys(large, too_long(name, limit))})
+
+
+def _where(mask: pa.Array, reason: str) -> dict[int, str]:
+    return dict.fromkeys(np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist(), reason)
+
+
+def _is_list_of(kind: pa.DataType, *values: Callable[[pa.DataType], bool]) -> bool:
+    return is_list(kind) and any(test(kind.value_type) for test in values)

@@ -1,0 +1,99 @@
+"""Documents in parts: rows of one id, whose signatures are merged and whose shingles are one set.
+
+A slot of MinHash is a minimum over the elements of a set, so the minimum over parts is the slot of the whole (Broder 1997).
+What holds for the set holds for nothing that depends on order: shingles across the border of two parts are in neither, so parts
+are of sets (tokens that are shingles, words:1), or that loss is accepted; and exact copies are those in equal parts.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.engine.spark.arrow_columns import numbers, packed, signed, table, unpacked, unsigned
+from nearkin.engine.spark.keep_order import keep_order
+from nearkin.engine.spark.sketching import Request
+from nearkin.errors import UsageError
+from nearkin.measures import Payload
+from nearkin.spec import Spec
+
+
+def require_mergeable(spec: Spec, probes: int) -> None:
+    """Its signatures can be merged.
+
+    Raises:
+        UsageError: They cannot.
+    """
+    if spec.measure != "jaccard" or spec.truncated or probes:
+        raise UsageError(
+            f"merge_parts merges whole MinHash slots of measure jaccard without probes, not measure {spec.measure} with "
+            f"slot_bits={spec.slot_bits} and probes={probes}"
+        )
+
+
+@dataclass(frozen=True)
+class Merging:
+    """Rows of parts to one row for each document.
+
+    Attributes:
+        request: What is asked.
+    """
+
+    request: Request
+
+    @property
+    def schema(self) -> str:
+        """Of documents."""
+        return self.request.schema
+
+    def group(self) -> Callable[[pa.Table], pa.Table]:
+        """A function of all parts of some documents."""
+
+        def merge(parts: pa.Table) -> pa.Table:
+            return pa.Table.from_batches(list(self._merged(parts)))
+
+        return merge
+
+    def _merged(self, parts: pa.Table) -> Iterator[pa.RecordBatch]:
+        parts = parts.take(pa.array(np.lexsort((numbers(parts["doc"]), numbers(parts["head"])))))
+        heads = numbers(parts["head"])
+        starts = np.flatnonzero(np.concatenate([[True], heads[1:] != heads[:-1]]))
+        spec = self.request.settings.spec
+        slots = unpacked(parts["signature"], spec.signature_type, spec.signature_width)
+        first = parts.take(pa.array(starts)).combine_chunks()
+        lengths = np.add.reduceat(numbers(parts["length"]), starts)
+        columns = {
+            "doc": heads[starts],
+            "fp0": signed(_summed(unsigned(parts["fp0"]), starts)),
+            "fp1": signed(_summed(unsigned(parts["fp1"]), starts)),
+            "shingles": np.add.reduceat(numbers(parts["shingles"]), starts),
+            "length": lengths,
+            "signature": packed(np.minimum.reduceat(slots, starts, axis=0)),
+        }
+        riding = [f"riding{i}" for i in range(len(self.request.riding))]
+        columns |= {name: _whole(first[name]) for name in ("id", "block", "source", "split", *riding)}
+        if not riding:
+            columns["sort"] = keep_order(self.request.settings.policy, pa.table({}), lengths, columns["id"])
+        yield table(self.schema, **columns)
+
+
+def _summed(words: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Of the parts of each document, in whatever order."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.add.reduceat(words, starts))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def united(docs: np.ndarray, payload: Payload) -> Payload:
+    """The payloads of documents in parts as one set each, of documents in ascending order: sorted distinct hashes."""
+    owners, hashes = np.repeat(docs, payload.sizes), payload.columns[0]
+    order = np.lexsort((hashes, owners))
+    owners, hashes = owners[order], hashes[order]
+    new = np.ones(len(owners), bool)
+    new[1:] = (owners[1:] != owners[:-1]) | (hashes[1:] != hashes[:-1])
+    found = np.unique(docs)
+    return Payload(np.bincount(np.searchsorted(found, owners[new]), minlength=len(found)), (hashes[new],))

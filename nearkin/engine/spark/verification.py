@@ -1,0 +1,179 @@
+"""Stage 4: pairs to scored pairs. Pairs are dealt out to bins, each bin is given the documents it needs, a task scores it.
+
+What a document is compared by is large, a pair is small; so pairs of a cluster should meet in one bin, where each document is
+sent once. A pair's bin follows from the smallest neighbour of its documents (in a clique the same for all); one that would hold
+too many is split, for a leader of a hot bucket may have a million neighbours.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from nearkin.cluster.clusters import pack, unpack
+from nearkin.engine.spark.arrow_columns import numbers, payload_of, table, unpacked, unsigned
+from nearkin.engine.spark.document_parts import united
+from nearkin.engine.spark.sketching import Request
+from nearkin.lsh import kernels
+from nearkin.lsh.curve import Banding
+from nearkin.measures import Payload
+from nearkin.measures.base import stored_of
+from nearkin.verify.jaccard import Overlaps
+
+AGREED = "a long,b long,agree int,facts string"
+"""Pairs that pass the margin, with the slots that agree; and facts."""
+SCORED = "a long,b long,agree int,shared double,joint double"
+FEW_BINS = 16
+"""Up to so many bins, a document is sent to each that needs it; finding neighbours first would cost more."""
+
+
+class Members:
+    """Documents of a bin, found by what identifies them."""
+
+    def __init__(self, docs: np.ndarray) -> None:
+        self.order = np.argsort(docs, kind="stable")
+        self.docs = docs[self.order]
+
+    def pack(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Packed pairs of positions in the bin."""
+        return pack(self.order[np.searchsorted(self.docs, a)], self.order[np.searchsorted(self.docs, b)])
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What tasks of this stage do.
+
+    Attributes:
+        request: What is asked.
+        banding: What the estimate's form and margin follow from.
+        margin: Agreeing slots that a pair needs.
+    """
+
+    request: Request
+    banding: Banding
+    margin: int
+
+    def agreements(self, pairs: np.ndarray, signatures: pa.ChunkedArray) -> np.ndarray:
+        """Slots that agree, int64 (m,), of packed pairs of positions in a column of signatures."""
+        spec = self.request.settings.spec
+        keys = np.empty((0, self.banding.bands), np.uint64)
+        values = unpacked(signatures, spec.signature_type, spec.signature_width)
+        out = np.empty(len(pairs), np.int64)
+        kernels.pair_agreements(pairs, values, self.request.measure.form(self.banding, keys).kind, out)
+        return out
+
+    def estimated(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
+        """Pairs (a, b) and documents (doc, signature) to AGREED."""
+        a, b = numbers(pairs["a"]), numbers(pairs["b"])
+        agreeing = self.agreements(Members(numbers(documents["doc"])).pack(a, b), documents["signature"])
+        enough = agreeing >= self.margin
+        histogram = np.bincount(agreeing, minlength=self.request.settings.spec.k + 1)
+        facts = table(AGREED, facts=[json.dumps({"histogram": histogram.tolist()})])
+        return pa.Table.from_batches([table(AGREED, a=a[enough], b=b[enough], agree=agreeing[enough]), facts])
+
+    def by_estimate(self, pairs: pa.Table) -> pa.Table:
+        """Pairs (a, b, agree) to SCORED, by what the signatures say."""
+        agreeing = numbers(pairs["agree"]).astype(np.int64)
+        scored = self.request.measure.estimate(np.zeros(len(agreeing), np.uint64), agreeing)
+        settings = self.request.settings
+        keep = np.ones(len(agreeing), bool) if settings.verify == "none" else scored.at_least(settings.threshold)
+        return _scored(numbers(pairs["a"]), numbers(pairs["b"]), agreeing, scored, keep)
+
+    def exactly(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
+        """Pairs (a, b, agree) and documents (doc, payload0 …) to SCORED."""
+        a, b = numbers(pairs["a"]), numbers(pairs["b"])
+        documents, payload = with_payloads(documents, self.request)
+        packed = Members(numbers(documents["doc"])).pack(a, b)
+        scored = self.request.measure.compare(packed, stored_of(payload))
+        keep = scored.at_least(self.request.settings.threshold)
+        return _scored(a, b, numbers(pairs["agree"]), scored, keep)
+
+    def everything(self, documents: pa.Table) -> pa.Table:
+        """All pairs of a small corpus (doc, block, signature, payload0 …) to SCORED."""
+        settings = self.request.settings
+        documents, payload = with_payloads(documents, self.request)
+        docs, blocks = numbers(documents["doc"]), unsigned(documents["block"])
+        found = Overlaps.concatenate(list(self.request.measure.compare_all(payload, blocks, settings.threshold, 1)))
+        first, second = unpack(found.pairs)
+        a, b = docs[first], docs[second]
+        agreeing = self.agreements(found.pairs, documents["signature"])
+        return _scored(np.minimum(a, b), np.maximum(a, b), agreeing, found, np.ones(len(a), bool))
+
+    @property
+    def pairs_schema(self) -> str:
+        """Of `named`: with the Hamming distance where that is what was asked for."""
+        distance = "" if self.request.settings.distance is None else ",distance int"
+        return f"a long,b long,id_a string,id_b string,similarity double,estimate float{distance}"
+
+    def named(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """SCORED with id_a and id_b to the pairs table."""
+        measure = self.request.measure
+        for batch in batches:
+            agreeing = numbers(batch["agree"]).astype(np.int64)
+            scored = Overlaps(np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"]))
+            columns = {name: batch[name] for name in ("a", "b", "id_a", "id_b")}
+            columns["similarity"] = scored.similarity
+            columns["estimate"] = measure.estimate(scored.pairs, agreeing).similarity.astype(np.float32)
+            if (distance := measure.distance(scored.similarity)) is not None:
+                columns["distance"] = distance
+            yield table(self.pairs_schema, **columns)
+
+
+def with_payloads(documents: pa.Table, request: Request) -> tuple[pa.Table, Payload]:
+    """Documents, each once, and their payloads, of rows with the columns doc, payload0, payload1 … ."""
+    names = [f"payload{i}" for i in range(len(request.measure.column_types))]
+    found, rest = payload_of([documents[name] for name in names], request.measure), documents.drop_columns(names)
+    if not request.merge_parts:
+        return rest, found
+    docs = numbers(documents["doc"])
+    return rest.take(pa.array(np.unique(docs, return_index=True)[1])), united(docs, found)
+
+
+def _scored(a: np.ndarray, b: np.ndarray, agreeing: np.ndarray, scored: Overlaps, keep: np.ndarray) -> pa.Table:
+    columns: dict[str, Any] = {"a": a, "b": b, "agree": agreeing, "shared": scored.shared, "joint": scored.joint}
+    return pa.Table.from_batches([table(SCORED, **{name: np.asarray(column)[keep] for name, column in columns.items()})])
+
+
+def binned(pairs: DataFrame, count: int, most: int) -> DataFrame:
+    """Pairs with the column `bin`.
+
+    Args:
+        pairs: With the columns a and b.
+        count: How many, at most.
+        most: Pairs of a bin, about.
+    """
+    bins = max(1, -(-count // most))
+    if bins <= FEW_BINS:
+        return pairs.withColumn("bin", f.pmod(f.xxhash64("a"), f.lit(bins)).cast("int"))
+    ends = pairs.select(f.col("a").alias("doc"), f.col("b").alias("other"))
+    ends = ends.unionByName(ends.select(f.col("other").alias("doc"), f.col("doc").alias("other")))
+    heads = ends.groupBy("doc").agg(f.least(f.min("other"), f.first("doc")).alias("head"))
+    near = pairs.join(heads.withColumnRenamed("doc", "a").withColumnRenamed("head", "head_a"), "a")
+    near = near.join(heads.withColumnRenamed("doc", "b").withColumnRenamed("head", "head_b"), "b")
+    near = near.withColumn("head", f.least("head_a", "head_b")).drop("head_a", "head_b")
+    crowded = near.groupBy("head").count().where(f.col("count") > most)
+    split = near.join(f.broadcast(crowded), "head", "left")
+    share = f.pmod(f.xxhash64("a", "b"), f.coalesce(f.ceil(f.col("count") / most), f.lit(1)))
+    return split.withColumn("bin", f.pmod(f.xxhash64("head", share), f.lit(bins)).cast("int")).drop("head", "count")
+
+
+def needed(pairs: DataFrame) -> DataFrame:
+    """(doc, at), each once: which documents the pairs of a bin are about."""
+    ends = [pairs.select(f.col(end).alias("doc"), f.col("bin").alias("at")) for end in ("a", "b")]
+    return ends[0].unionByName(ends[1]).distinct()
+
+
+def scored_in_bins(
+    pairs: DataFrame, documents: DataFrame, work: Callable[[pa.Table, pa.Table], pa.Table], schema: str
+) -> DataFrame:
+    """Binned pairs and the documents of each bin to what a task makes of them."""
+
+    def group(left: pa.Table, right: pa.Table) -> pa.Table:
+        return work(left, right)
+
+    return pairs.groupBy("bin").cogroup(documents.groupBy("at")).applyInArrow(group, schema)

@@ -1,0 +1,109 @@
+"""Buckets in arrays: what the memory store looks postings up in, and the sqlite store beside its file."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from nearkin.index.entry import Entry, PostingPortion, Postings
+from nearkin.index.stores import kernels
+
+LEAST_SLOTS, LEAST_NODES = 1 << 12, 1 << 12
+
+
+class BucketTable:
+    """Postings by key; not safe for concurrent use by itself.
+
+    Args:
+        most: Postings of a bucket, beyond which its oldest go.
+
+    Examples:
+        >>> table = BucketTable(2)
+        >>> for word in (10, 20, 30):
+        ...     table.append(np.array([7, word], np.uint64), word)
+        >>> table.look_up(np.array([7, 10, 99], np.uint64)).words.tolist(), table.evicted
+        ([20, 30, 10], 1)
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._slots = np.zeros((LEAST_SLOTS, 4), np.int64)
+        self._nodes = np.empty((LEAST_NODES, 2), np.int64)
+        self._state = np.array([0, 1, kernels.END, 0, 0], np.int64)
+
+    @property
+    def evicted(self) -> int:
+        """Postings that went because their bucket was full."""
+        return int(self._state[kernels.EVICTED])
+
+    @property
+    def postings(self) -> int:
+        """Postings that are there."""
+        return int(self._state[kernels.HELD])
+
+    @property
+    def nbytes(self) -> int:
+        """Of all arrays."""
+        return self._slots.nbytes + self._nodes.nbytes
+
+    def sizes(self) -> np.ndarray:
+        """Of the buckets that are not empty, int64."""
+        sizes = self._slots[:, kernels.SIZE]
+        return sizes[sizes > 0]
+
+    def look_up(self, keys: np.ndarray) -> Postings:
+        """The buckets of keys, uint64 (m,)."""
+        offsets, places = np.empty(len(keys) + 1, np.int64), np.empty(len(keys), np.int64)
+        kernels.bucket_sizes(keys, self._slots, offsets, places)
+        words = np.empty(offsets[-1], np.int64)
+        if len(words):
+            kernels.fill_postings(places, self._slots, self._nodes, offsets, words)
+        return Postings(words, offsets)
+
+    def portion(self, place: int, slots: int) -> PostingPortion:
+        """Returns the postings of some slots.
+
+        Args:
+            place: The first slot. A table that has grown since the portion before deals its keys out to other slots.
+            slots: The number of slots.
+        """
+        some = self._slots[place : place + slots]
+        keys = some[some[:, kernels.SIZE] > 0, kernels.KEY].view(np.uint64)
+        found = self.look_up(keys)
+        end = place + slots
+        return PostingPortion(np.repeat(keys, np.diff(found.offsets)), found.words, end if end < len(self._slots) else None)
+
+    def append(self, keys: np.ndarray, word: int) -> None:
+        """One posting into the bucket of each key, uint64 (b,)."""
+        self.append_all(keys[None], np.array([word], np.int64))
+
+    def append_all(self, keys: np.ndarray, words: np.ndarray) -> None:
+        """A posting, int64 (m,), into the buckets of each row of keys, uint64 (m, b)."""
+        self._reserve(keys.size)
+        kernels.append_postings(keys, words, np.int64(self.most), self._slots, self._nodes, self._state)
+
+    def remove(self, keys: np.ndarray, ref: int) -> int:
+        """Takes a document out; returns how many postings went."""
+        return int(kernels.remove_postings(keys, np.int64(ref), self._slots, self._nodes, self._state))
+
+    def _reserve(self, more: int) -> None:
+        """Room for so many keys and postings more."""
+        size = len(self._slots)
+        if 2 * (self._state[kernels.TAKEN] + more) > size:
+            alive = int((self._slots[:, kernels.FIRST] > 0).sum())
+            while 2 * (alive + more) > size or 4 * alive > size:
+                size *= 2
+            larger = np.zeros((size, 4), np.int64)
+            self._state[kernels.TAKEN] = kernels.rehash(self._slots, larger)
+            self._slots = larger
+        used = int(self._state[kernels.NODES])
+        if used + more > len(self._nodes):
+            grown = np.empty((2 * len(self._nodes) + more, 2), np.int64)
+            grown[:used] = self._nodes[:used]
+            self._nodes = grown
+
+
+def enter(table: BucketTable, documents: Iterable[tuple[Entry, np.ndarray | None]]) -> None:
+    """Documents that have keys, into their buckets, at once."""
+    posted = [(entry.word, keys) for entry, keys in documents if keys is not None]
+    if posted:
+        table.append_all(np.stack([keys for _, keys in posted]), np.array([word for word, _ in posted], np.int64))

@@ -1,0 +1,107 @@
+"""What an audit measured: the result of `nearkin audit --json`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from dash.development.base_component import Component
+
+from nearkin.errors import UsageError
+from nearkin.evaluate.audit import Audit, Share
+from nearkin.report.model import restore_dataclass
+from nearkin.report.page import percent
+from nearkin.server.console import charts as figures
+from nearkin.server.console import components as shown
+from nearkin.server.console.visitor import Page, Visit
+
+
+async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
+    """The page."""
+    page = shown.heading(
+        "Audit", "Precision of what was removed, recall of what should have been found, measured on a whole run."
+    )
+    path = visit.service.settings.audit
+    if path is None:
+        how = "No result is shown. Write one with nearkin audit RUN --json > audit.json, and serve with --audit audit.json."
+        return [*page, shown.note(how)]
+    found = await visit.service.run(read, path)
+    return [
+        *page,
+        shown.tiles(
+            ("Recall", percent(found.recall.value) if found.recall.total else "–"),
+            ("Precision", percent(found.precision.value) if found.precision.total else "–"),
+            ("Asked recall", percent(found.asked)),
+            ("Documents sampled", f"{found.sampled:,}"),
+        ),
+        shown.note(f"{interval('Recall', found.recall)} {interval('Precision', found.precision)} {found.advice.capitalize()}."),
+        _chart(found),
+        shown.table(
+            "Recall of pairs at or above the threshold, by similarity",
+            ("Similarity", "Pairs", "Recall", "Interval", "Predicted"),
+            [
+                (
+                    f"{one.low:.2f} to {one.high:.2f}",
+                    f"{one.recall.total:,}",
+                    percent(one.recall.value) if one.recall.total else "–",
+                    f"{percent(one.recall.low)} to {percent(one.recall.high)}" if one.recall.total else "–",
+                    percent(one.predicted),
+                )
+                for one in found.bins
+            ],
+            numbers=(1, 2, 3, 4),
+        ),
+    ]
+
+
+def read(path: Path) -> Audit:
+    """A result.
+
+    Raises:
+        UsageError: The file holds none.
+    """
+    try:
+        record = json.loads(path.read_bytes())
+        found: Audit = restore_dataclass(Audit, {name: value for name, value in record.items() if name != "metrics"})
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path} is no result of nearkin audit --json: {error}") from error
+    return found
+
+
+def interval(name: str, share: Share) -> str:
+    """A sentence.
+
+    Examples:
+        >>> interval("Recall", Share.of(95, 100))
+        'Recall is 88.8% to 97.8% of 100, at 95% confidence.'
+    """
+    if not share.total:
+        return f"{name}: there was nothing to measure it on."
+    return f"{name} is {percent(share.low)} to {percent(share.high)} of {share.total:,}, at 95% confidence."
+
+
+def _chart(found: Audit) -> Component:
+    measured = [one for one in found.bins if one.recall.total]
+    x = [(one.low + one.high) / 2 for one in measured]
+    spread = {
+        "type": "data", "symmetric": False, "color": figures.BLUE,
+        "array": [one.recall.high - one.recall.value for one in measured],
+        "arrayminus": [one.recall.value - one.recall.low for one in measured],
+    }  # fmt: skip
+    y = [one.recall.value for one in measured]
+    points = figures.line("Measured, with its interval", x, y, figures.BLUE, mode="markers", error_y=spread, marker={"size": 8})
+    middles = [(one.low + one.high) / 2 for one in found.bins]
+    curve = figures.line(
+        "Predicted by the S-curve and the margin", middles, [one.predicted for one in found.bins], figures.ORANGE
+    )
+    lowest = min([one.predicted for one in found.bins] + [one.recall.low for one in measured], default=0.9)
+    return figures.chart(
+        "audit-recall",
+        "Recall by similarity",
+        f"Recall of {found.recall.total:,} pairs by similarity, measured and predicted",
+        [curve, points],
+        xaxis=figures.axis("similarity"),
+        yaxis=figures.axis("", tickformat=".0%", range=[min(0.9, lowest) - 0.01, 1.01]),
+    )
+
+
+PAGE = Page("audit", "Audit", "admin", build, every_scope=True)

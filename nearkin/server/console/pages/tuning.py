@@ -1,0 +1,198 @@
+"""What threshold, recall and k do: the S-curve over the similarities that a scope's documents have."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from dash import Dash, Input, Output, State, dcc, html
+from dash.development.base_component import Component
+
+from nearkin.index.index import Index
+from nearkin.plan.tune import Distribution, OperatingPoint, Tuning, point_of, probabilities, tune
+from nearkin.report.curves import name_of
+from nearkin.server.cluster_listings import BINS
+from nearkin.server.console import charts as figures
+from nearkin.server.console import components as shown
+from nearkin.server.console.visitor import Page, Visit, current
+from nearkin.server.http.parsing import parsed_json
+from nearkin.server.routes.models import Tune
+from nearkin.spec import Spec
+
+POINTS = 101
+CHOICES = 8
+MOST_K = 512
+
+
+async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
+    """The page."""
+    scopes = await visit.scopes()
+    scope = query.get("scope") or (scopes[0] if scopes else "")
+    page = [
+        *shown.heading("Tuning", "Which bands and rows find what you ask for, and what they cost. Nothing is changed here."),
+        shown.scope_form("tuning", scopes, scope),
+    ]
+    if not scope:
+        return [*page, shown.note("No scope has documents yet. Name one, if you know better.")]
+    visit.require_scope(scope)
+    index = visit.service.index
+    step = index.spec.signed.step
+    most = min(MOST_K, index.spec.signed.most)
+    return [
+        *page,
+        html.Div(
+            [
+                _slider("threshold", "Threshold", 0.3, 0.99, 0.01, round(index.threshold, 2)),
+                _slider("recall", "Recall", 0.5, 0.99, 0.01, min(round(index.settings.recall, 2), 0.99)),
+                _slider("k", "k, slots of a signature", step, most, step, min(index.spec.k, most)),
+            ],
+            className="sliders",
+        ),
+        dcc.Store(id="tune-scope", data=scope),
+        html.Div(await _drawn(visit, scope, index.threshold, index.settings.recall, index.spec.k), id="tune-result"),
+    ]
+
+
+def _slider(id: str, name: str, low: float, high: float, step: float, value: float) -> Component:
+    field = dcc.Input(id=f"tune-{id}", type="range", min=low, max=high, step=step, value=value)
+    told = html.Output(f"{value:g}", id=f"tune-{id}-value")
+    return html.Div([html.Label(name, htmlFor=f"tune-{id}"), told, field], className="slider")
+
+
+async def _tell(value: object) -> str:
+    return str(value)
+
+
+async def _move(threshold: float, recall: float, k: int, scope: str | None) -> list[Component]:
+    visit = current()
+    visit.require_scope(scope or "")
+    await visit.admit()
+    # the same bounds as the API's: what takes long is asked for by whoever may read
+    asked = parsed_json(json.dumps({"threshold": threshold, "recall": recall, "k": k}).encode(), Tune)
+    return await _drawn(visit, scope or "", asked.threshold, asked.recall, asked.k or visit.service.index.spec.k)
+
+
+async def _drawn(visit: Visit, scope: str, threshold: float, recall: float, k: int) -> list[Component]:
+    service = visit.service
+    listing = await service.look_over(service.catalogue.listing, scope)
+    sampled = await service.look_over(service.catalogue.pairs, scope)
+    pairs = sampled or Distribution.assumed(max(listing.documents, 2))
+    tuning = await service.look_over(_tuned, replace(service.index.spec, k=k), threshold, recall, pairs)
+    live = await service.look_over(point_of_index, service.index, pairs, threshold)
+    chart = _chart(tuning, service.index, sampled, listing.resolved)
+    return [_numbers(tuning), chart, _choices(tuning, live, k == service.index.spec.k)]
+
+
+def _tuned(spec: Spec, threshold: float, recall: float, pairs: Distribution) -> Tuning:
+    return tune(threshold, recall, spec=spec, distribution=pairs)
+
+
+def point_of_index(index: Index, pairs: Distribution, threshold: float) -> OperatingPoint:
+    """What the index does now, at a threshold that may be another."""
+    banding = index.banding
+    return point_of(index.measure, threshold, banding.bands, banding.rows, 1, banding.probes, pairs)
+
+
+def _numbers(tuning: Tuning) -> Component:
+    best = tuning.best
+    middle = best.similarities[1]
+    return html.Div(
+        shown.tiles(
+            ("Bands × rows", name_of(best)),
+            (f"Found at {tuning.threshold:.2f}", f"{best.recall:.1%}"),
+            ("Half are found at", "–" if np.isnan(middle) else f"{middle:.3f}"),
+            ("Candidates a document", f"{best.candidates:,.3g}"),
+            ("Bytes of a signature", f"{tuning.spec.k * tuning.spec.slot_bits // 8:,}"),
+        ),
+        role="status",
+    )
+
+
+def _chart(tuning: Tuning, index: Index, sampled: Distribution | None, resolved: Sequence[int]) -> Component:
+    x = np.linspace(0, 1, POINTS)
+    best = tuning.best
+    live = probabilities(index.measure, index.banding, x)
+    centres = ((np.arange(BINS) + 0.5) / BINS).tolist()
+    traces = []
+    if sampled is not None:
+        every = pairs_by_similarity(sampled)
+        traces.append(figures.bars("Pairs, from a sample", centres, _positive(every), figures.GREY, width=1 / BINS))
+    traces.append(
+        figures.bars("Documents, to their representative", centres, _positive(resolved), figures.BLUE, width=1 / BINS)
+    )
+    percents = {"yaxis": "y2", "hovertemplate": "%{y:.1%}"}
+    traces.append(
+        figures.line(f"P(candidate), {name_of(best)}", x.tolist(), tuning.curve(best, x).tolist(), figures.ORANGE, **percents)
+    )
+    dotted = {"color": figures.PURPLE, "width": 1.5, "dash": "dot"}
+    now = f"P(candidate), this index: {index.banding.bands} × {index.banding.rows}"
+    traces.append(figures.line(now, x.tolist(), live.tolist(), figures.PURPLE, **percents) | {"line": dotted})
+    told = f"{name_of(best)}: {best.recall:.1%} of the pairs at {tuning.threshold:.2f} become candidates"
+    figure = figures.chart(
+        "tune-curve",
+        "Chance to become a candidate, over the similarities of this scope",
+        told,
+        traces,
+        height=400,
+        barmode="overlay",
+        xaxis=figures.axis("similarity", range=[0, 1]),
+        yaxis=figures.axis("how many, logarithmic", type="log", exponentformat="power", dtick=1),
+        yaxis2=figures.axis(
+            "",
+            overlaying="y",
+            side="right",
+            range=[0, 1.02],
+            tickformat=".0%",
+            showgrid=False,
+            tickmode="array",
+            tickvals=[0, 0.25, 0.5, 0.75, 1],
+        ),
+        **figures.upright(tuning.threshold, f"threshold {tuning.threshold:.2f}"),
+    )
+    return html.Div([figure, _shows(sampled, resolved)])
+
+
+def pairs_by_similarity(pairs: Distribution) -> list[float]:
+    """How many pairs a corpus has in each of BINS bins."""
+    places = np.minimum((pairs.similarities * BINS).astype(np.int64), BINS - 1)
+    each: list[float] = (np.bincount(places, pairs.pairs, BINS) * pairs.documents / 2).tolist()
+    return each
+
+
+def _positive(values: Sequence[float]) -> list[float | None]:
+    """A logarithm has no place for none."""
+    return [value if value > 0 else None for value in values]
+
+
+def _shows(sampled: Distribution | None, resolved: Sequence[int]) -> Component:
+    if sampled is None:
+        return shown.note("The scope has fewer than two documents: candidates are those of unrelated documents.")
+    return shown.note(
+        f"Grey: all pairs of the scope by similarity, estimated from {sampled.source}; a rare similarity may have no pair "
+        f"in the sample. Blue: the {sum(resolved):,} documents that were resolved, by their exact similarity to their "
+        "representative; below the index' threshold there are none, whatever the corpus holds. Candidates per document follow "
+        "from the grey ones, as if all documents were in buckets; where only representatives are, there are fewer."
+    )
+
+
+def _choices(tuning: Tuning, live: OperatingPoint, comparable: bool) -> Component:
+    points = [*tuning.points[:CHOICES], *([live] if comparable else [])]
+    rows = []
+    for at, point in enumerate(points):
+        name = "This index now: " + name_of(point) if at == min(CHOICES, len(tuning.points)) else name_of(point)
+        low, _, high = (f"{value:.3f}" if not np.isnan(value) else "–" for value in point.similarities)
+        rows.append((name, f"{point.recall:.1%}", low, high, f"{point.candidates:,.3g}", f"{point.keys:,}"))
+    columns = ("Bands × rows", f"Found at {tuning.threshold:.2f}", "0.1% from", "99% from", "Candidates", "Keys")
+    return shown.table("Cheapest first; candidates and keys of one document", columns, rows, numbers=(1, 2, 3, 4, 5))
+
+
+def connect(app: Dash) -> None:
+    """The sliders."""
+    moved = [Input(f"tune-{id}", "value") for id in ("threshold", "recall", "k")]
+    app.callback(Output("tune-result", "children"), *moved, State("tune-scope", "data"), prevent_initial_call=True)(_move)
+    for slider in moved:
+        told = Output(f"{slider.component_id}-value", "children")
+        app.callback(told, slider, prevent_initial_call=True)(_tell)
+
+
+PAGE = Page("tuning", "Tuning", "read", build, connect)
