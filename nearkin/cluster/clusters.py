@@ -7,20 +7,21 @@ import numpy as np
 
 from nearkin.cluster import kernels
 from nearkin.cluster.chains import Sharing, graph_of, settle
-from nearkin.verify.jaccard import Overlaps, distinct
+from nearkin.packed_pairs import ScoredPairs, pack_pairs, sorted_unique, unpack_pairs
 
-PAIRS_AT_ONCE = 1 << 24
+PAIRS_PER_ELECTION = 1 << 24
 ROUNDS = 8
 """Rounds over all components at once; nearly all are settled after the first. Long chains would take thousands."""
 
 
 def rank_pairs(pairs: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(later, earlier) document of each packed pair as ranks in keep order, uint32 (m,) each."""
-    a, b = rank[pairs >> np.uint64(32)], rank[pairs & np.uint64(0xFFFFFFFF)]
+    first, second = unpack_pairs(pairs)
+    a, b = rank[first], rank[second]
     return np.maximum(a, b), np.minimum(a, b)
 
 
-def leaders(scored: Overlaps, order: np.ndarray, rank: np.ndarray) -> np.ndarray:
+def leaders(scored: ScoredPairs, order: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """The kept document of each document, itself where it is kept: uint32 (n,) of ordinals.
 
     Documents are taken in keep order; each joins the most similar kept document that it has a pair with, else it is kept.
@@ -34,32 +35,32 @@ def leaders(scored: Overlaps, order: np.ndarray, rank: np.ndarray) -> np.ndarray
         A chain a-b-c: c resembles b, which is removed, so c is kept.
 
         >>> pairs = np.array([0 << 32 | 1, 1 << 32 | 2], np.uint64)
-        >>> scored = Overlaps(pairs, np.array([9, 9]), np.array([10, 10]))
+        >>> scored = ScoredPairs(pairs, np.array([9, 9]), np.array([10, 10]))
         >>> leaders(scored, np.arange(3, dtype=np.uint32), np.arange(3, dtype=np.uint32)).tolist()
         [0, 0, 2]
     """
     leader = np.arange(len(order), dtype=np.uint32)
     best = np.zeros(len(order), np.float64)
-    parts = max(1, -(-len(scored.pairs) // PAIRS_AT_ONCE))
+    parts = max(1, -(-len(scored.pairs) // PAIRS_PER_ELECTION))
     bounds = np.linspace(0, len(order), parts + 1).astype(np.int64)
     for low, high in itertools.pairwise(bounds):
         _elect(scored, rank, int(low), int(high), leader, best)
     return _as_ordinals(leader, order)
 
 
-def _elect(scored: Overlaps, rank: np.ndarray, low: int, high: int, leader: np.ndarray, best: np.ndarray) -> None:
+def _elect(scored: ScoredPairs, rank: np.ndarray, low: int, high: int, leader: np.ndarray, best: np.ndarray) -> None:
     """One range of ranks of the later document: all pairs of each document are in one range."""
     chosen = (
         np.concatenate(
             [
-                start + np.flatnonzero(_later_inside(scored.pairs[start : start + PAIRS_AT_ONCE], rank, low, high))
-                for start in range(0, len(scored.pairs), PAIRS_AT_ONCE)
+                start + np.flatnonzero(_later_inside(scored.pairs[start : start + PAIRS_PER_ELECTION], rank, low, high))
+                for start in range(0, len(scored.pairs), PAIRS_PER_ELECTION)
             ]
         )
         if len(scored.pairs)
         else np.empty(0, np.int64)
     )
-    part = scored.where(chosen)
+    part = scored.select(chosen)
     later, earlier = rank_pairs(part.pairs, rank)
     sequence = np.argsort(later, kind="stable")
     kernels.elect_leaders(later[sequence], earlier[sequence], part.similarity[sequence], leader, best)
@@ -77,11 +78,11 @@ def _as_ordinals(leader: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def components(
-    scored: Overlaps,
+    scored: ScoredPairs,
     order: np.ndarray,
     rank: np.ndarray,
     floor: float,
-    compare: Callable[[np.ndarray], Overlaps],
+    compare: Callable[[np.ndarray], ScoredPairs],
     sharing_among: Callable[[np.ndarray], Sharing | None] = lambda ordinals: None,
 ) -> np.ndarray:
     """Connected components by their first document in keep order, split where a member is too far from it: uint32 (n,).
@@ -104,7 +105,7 @@ def components(
     for _ in range(ROUNDS):
         if not alive.any():
             break
-        touched = distinct(np.concatenate([later[alive], earlier[alive]]))
+        touched = sorted_unique(np.concatenate([later[alive], earlier[alive]]))
         parent = np.arange(len(order), dtype=np.uint32)
         kernels.unite(later[alive], earlier[alive], parent)
         kernels.flatten(parent)
@@ -125,31 +126,20 @@ def _settle_chains(
     order: np.ndarray,
     leader: np.ndarray,
     floor: float,
-    compare: Callable[[np.ndarray], Overlaps],
+    compare: Callable[[np.ndarray], ScoredPairs],
     sharing_among: Callable[[np.ndarray], Sharing | None],
 ) -> None:
     """Settles what is left after ROUNDS rounds, in steps that cost as much as what they settle."""
-    left = distinct(np.concatenate([later, earlier]))
+    left = sorted_unique(np.concatenate([later, earlier]))
     graph = graph_of(np.searchsorted(left, later), np.searchsorted(left, earlier), len(left))
 
     def near(members: np.ndarray, kept: int) -> np.ndarray:
-        return compare(pack(order[left[members]], order[left[kept]])).at_least(floor)
+        return compare(pack_pairs(order[left[members]], order[left[kept]])).meets_threshold(floor)
 
     leader[left] = left[settle(graph, near, sharing_among(order[left]))]
 
 
 def _near_enough(
-    members: np.ndarray, kept: np.ndarray, order: np.ndarray, floor: float, compare: Callable[[np.ndarray], Overlaps]
+    members: np.ndarray, kept: np.ndarray, order: np.ndarray, floor: float, compare: Callable[[np.ndarray], ScoredPairs]
 ) -> np.ndarray:
-    return compare(pack(order[members], order[kept])).at_least(floor)
-
-
-def pack(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Packed pairs: the smaller ordinal << 32 | the larger, uint64."""
-    low, high = np.minimum(a, b).astype(np.uint64), np.maximum(a, b).astype(np.uint64)
-    return (low << np.uint64(32)) | high
-
-
-def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ordinals (a, b), a < b, of packed pairs, int64 each."""
-    return (pairs >> np.uint64(32)).astype(np.int64), (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return compare(pack_pairs(order[members], order[kept])).meets_threshold(floor)

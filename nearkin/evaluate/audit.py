@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 
 from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
-from nearkin.evaluate.scan import Finished, Found, packed, scan_of
+from nearkin.evaluate.scan import Finished, Found, scan_of
 from nearkin.lsh.curve import Banding, pass_probability
 from nearkin.measures import measure_of
+from nearkin.packed_pairs import pack_pairs, unpack_pairs
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.minhash import splitmix64
 
@@ -214,11 +215,11 @@ def sample_by_kind(clusters: pa.Table, size: int, seed: int) -> np.ndarray:
 
 
 def _united(parts: list[Found]) -> Found:
-    pairs = np.concatenate([np.empty(0, np.uint64), *(packed(part.a, part.b) for part in parts)])
+    pairs = np.concatenate([np.empty(0, np.uint64), *(pack_pairs(part.a, part.b) for part in parts)])
     similarity = np.concatenate([np.empty(0), *(part.similarity for part in parts)])
     _, first = np.unique(pairs, return_index=True)
-    a, b = pairs[first] >> np.uint64(32), pairs[first] & np.uint64(0xFFFFFFFF)
-    return Found(a.astype(np.int64), b.astype(np.int64), similarity[first])
+    a, b = unpack_pairs(pairs[first])
+    return Found(a, b, similarity[first])
 
 
 def banding_of(settings: Settings, documents: int, compared_all: bool) -> Banding | None:

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from nearkin.cluster.clusters import unpack
 from nearkin.evaluate.labels import most_frequent
+from nearkin.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
 
 MOST_LABELS = 12
 """Further ones, the smallest, are counted together."""
-PAIRS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,8 @@ def overlap(column: str, values: pa.ChunkedArray, representative: np.ndarray, pa
     _mark_repeated(representative, codes, more)
     exact = (groups[representative] & ~bits) | (more[representative] & bits)
     near = np.zeros(len(codes), np.uint32)
-    for start in range(0, len(pairs), PAIRS_AT_ONCE):
-        a, b = unpack(np.asarray(pairs[start : start + PAIRS_AT_ONCE]))
+    for start in range(0, len(pairs), PAIRS_PER_BATCH):
+        a, b = unpack_pairs(np.asarray(pairs[start : start + PAIRS_PER_BATCH]))
         np.bitwise_or.at(near, a, groups[b])
         np.bitwise_or.at(near, b, groups[a])
     similar = exact | near[representative]

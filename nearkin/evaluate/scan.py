@@ -20,15 +20,13 @@ from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import Payload, joined, starts_of, stored_of
+from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, isin_sorted, pack_pairs, sorted_unique, unpack_pairs
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import Borrowed, ordered_map
 from nearkin.sketch import kernels as sketching
 from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.resources import Materials
 from nearkin.sketch.sketcher import iterate_streams
-from nearkin.verify.jaccard import Overlaps, distinct, inside
-
-PAIRS_AT_ONCE = 1 << 20
 
 
 class Finished(NamedTuple):
@@ -116,12 +114,12 @@ class Scan(ABC):
         ranks = splitmix64(seed + 1, len(kinds))
         removed = np.sort(removed[np.argsort(ranks[removed])[:most]])
         heads = pc.index_in(clusters["cluster"].take(pa.array(removed)), clusters["id"]).to_numpy().astype(np.int64)
-        wanted = distinct(np.concatenate([removed, heads]))
+        wanted = sorted_unique(np.concatenate([removed, heads]))
         stored = stored_of(self.payload_of(wanted))
         settings = self.run.settings
         asked = settings.threshold if settings.cluster == "leaders" else settings.lowest_similarity
-        pairs = packed(np.searchsorted(wanted, removed), np.searchsorted(wanted, heads))
-        good = self.measure.compare(pairs, stored).at_least(asked) if len(pairs) else np.empty(0, bool)
+        pairs = pack_pairs(np.searchsorted(wanted, removed), np.searchsorted(wanted, heads))
+        good = self.measure.compare(pairs, stored).meets_threshold(asked) if len(pairs) else np.empty(0, bool)
         return int(good.sum()), len(removed)
 
     def similar_to(self, searched: np.ndarray) -> Found:
@@ -162,8 +160,8 @@ class Scan(ABC):
         """(a, b) to whether the run verified the pair, by any members of their exact groups."""
         pairs = pq.read_table(self.run.folder / "pairs.parquet", columns=["id_a", "id_b"])
         a, b = (self.groups[pc.index_in(pairs[name], ids).to_numpy().astype(np.int64)] for name in ("id_a", "id_b"))
-        known = distinct(packed(a, b)) if len(pairs) else np.empty(0, np.uint64)
-        return lambda x, y: inside(packed(self.groups[x], self.groups[y]), known)
+        known = sorted_unique(pack_pairs(a, b)) if len(pairs) else np.empty(0, np.uint64)
+        return lambda x, y: isin_sorted(pack_pairs(self.groups[x], self.groups[y]), known)
 
 
 class PrefixScan(Scan):
@@ -179,7 +177,7 @@ class PrefixScan(Scan):
         hashes = np.concatenate([np.empty(0, np.uint64), *prefixes])
         rows = np.repeat(np.arange(len(prefixes)), [len(prefix) for prefix in prefixes])
         order = np.argsort(hashes, kind="stable")
-        keys = distinct(hashes)
+        keys = sorted_unique(hashes)
         prefix = PrefixIndex.of(keys)
         firsts = np.append(np.searchsorted(hashes[order], keys), len(hashes)).astype(np.int64)
 
@@ -224,12 +222,12 @@ class EveryPairScan(Scan):
             stored = stored_of(joined([sample, own]))
             ordinals = np.concatenate([searched, batch.first + np.arange(len(own.sizes))])
             parts = [NO_PAIRS]
-            step = max(1, PAIRS_AT_ONCE // max(m, 1))
+            step = max(1, PAIRS_PER_BATCH // max(m, 1))
             for start in range(m, m + len(own.sizes), step):
                 end = min(start + step, m + len(own.sizes))
                 a, b = np.meshgrid(np.arange(m), np.arange(start, end), indexing="ij")
-                scored = self.measure.compare(packed(a.ravel(), b.ravel()), stored)
-                near = scored.where(scored.at_least(threshold))
+                scored = self.measure.compare(pack_pairs(a.ravel(), b.ravel()), stored)
+                near = scored.select(scored.meets_threshold(threshold))
                 parts.append(_named(near, ordinals))
             return Found(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
@@ -242,16 +240,12 @@ class EveryPairScan(Scan):
 NO_PAIRS = Found(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
-def _named(pairs: Overlaps, ordinals: np.ndarray) -> Found:
+def _named(pairs: ScoredPairs, ordinals: np.ndarray) -> Found:
     """Pairs of positions as pairs of ordinals; a document is not compared with itself."""
-    x, y = ordinals[pairs.pairs >> np.uint64(32)], ordinals[pairs.pairs & np.uint64(0xFFFFFFFF)]
+    a, b = unpack_pairs(pairs.pairs)
+    x, y = ordinals[a], ordinals[b]
     apart = x != y
     return Found(np.minimum(x, y)[apart], np.maximum(x, y)[apart], pairs.similarity[apart])
-
-
-def packed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Pairs as smaller << 32 | larger."""
-    return (np.minimum(a, b).astype(np.uint64) << np.uint64(32)) | np.maximum(a, b).astype(np.uint64)
 
 
 def least(size: int, threshold: float) -> int:

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.cluster.clusters import unpack
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import map_file
 from nearkin.errors import UsageError
 from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.evaluate.golden import Golden, Scores, score
-from nearkin.verify.jaccard import Overlaps, inside
+from nearkin.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
 
 NAMES = {"b": "bands", "r": "rows"}
 KINDS = {"bands": int, "rows": int, "max_bucket": int, "fanout": int, "threshold": float, "recall": float, "floor": float}
@@ -124,7 +123,7 @@ def compare(live: LocalRun, shadow: LocalRun, golden: Golden | None, listed: int
     common = len(first.pairs) - len(only_first.pairs)
     either = common + len(only_first.pairs) + len(only_second.pairs)
     higher = max(live.settings.threshold, shadow.settings.threshold)
-    reached = [len(np.flatnonzero(side.at_least(higher))) for side in (first, second, only_first, only_second)]
+    reached = [len(np.flatnonzero(side.meets_threshold(higher))) for side in (first, second, only_first, only_second)]
     union = reached[0] + reached[3]
     kept = [np.asarray(run.clustering().kept) for run in (live, shadow)]
     sides = [_side(run, found / union if union else 1.0, golden) for run, found in ((live, reached[0]), (shadow, reached[1]))]
@@ -139,9 +138,9 @@ def compare(live: LocalRun, shadow: LocalRun, golden: Golden | None, listed: int
     )
 
 
-def _without(mine: Overlaps, other: Overlaps) -> Overlaps:
+def _without(mine: ScoredPairs, other: ScoredPairs) -> ScoredPairs:
     """The pairs that the other one does not have."""
-    return mine.where(~inside(np.asarray(mine.pairs), np.asarray(other.pairs)))
+    return mine.select(~isin_sorted(np.asarray(mine.pairs), np.asarray(other.pairs)))
 
 
 def _side(run: LocalRun, recall: float, golden: Golden | None) -> Side:
@@ -166,13 +165,13 @@ def _side(run: LocalRun, recall: float, golden: Golden | None) -> Side:
 
 
 def _listed(
-    live: LocalRun, shadow: LocalRun, only_live: Overlaps, only_shadow: Overlaps, most: int
+    live: LocalRun, shadow: LocalRun, only_live: ScoredPairs, only_shadow: ScoredPairs, most: int
 ) -> tuple[Disagreement, ...]:
     """The most similar pairs of either, ties in the order of the pairs."""
     found = []
     for name, missed_by, pairs in (("live", shadow, only_live), ("shadow", live, only_shadow)):
         best = np.argsort(-pairs.similarity, kind="stable")[:most]
-        chosen = pairs.where(best)
+        chosen = pairs.select(best)
         reasons = _reasons(missed_by, chosen)
         similarities, packed = chosen.similarity.tolist(), chosen.pairs.tolist()
         found += [(-s, pair, name, why) for s, pair, why in zip(similarities, packed, reasons, strict=True)]
@@ -184,13 +183,13 @@ def _listed(
     return tuple(out)
 
 
-def _reasons(run: LocalRun, pairs: Overlaps) -> list[str]:
+def _reasons(run: LocalRun, pairs: ScoredPairs) -> list[str]:
     """Why a run did not find these pairs."""
-    low = ~pairs.at_least(run.settings.threshold)
+    low = ~pairs.meets_threshold(run.settings.threshold)
     if run.brute_force:
         return ["below its threshold" if is_low else "not compared" for is_low in low.tolist()]
     banding, per = run.banding, 1 + run.banding.probes
-    a, b = unpack(pairs.pairs)
+    a, b = unpack_pairs(pairs.pairs)
     shared = np.zeros(len(a), bool)
     for band in range(banding.bands):
         keys = map_file(run.work.path / "keys" / f"{band:04d}", np.uint64, per)

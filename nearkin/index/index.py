@@ -796,7 +796,7 @@ class Index:
         """Resolves the members that are similar enough to another representative to that one; returns the others."""
         stored = stored_of(self.preparer.payload_of([older, *members]))
         scored = self.measure.compare(np.arange(1, len(members) + 1, dtype=np.uint64), stored)
-        near = scored.at_least(self.threshold).tolist()
+        near = scored.meets_threshold(self.threshold).tolist()
         changes.needs.append(older)
         for member, one, is_near in zip(members, scored.similarity.tolist(), near, strict=True):
             if is_near:

@@ -11,6 +11,7 @@ from nearkin.index.entry import REF_SHIFT, Changes, Entry, Written, batches
 from nearkin.index.index import Index
 from nearkin.index.stores.base import Store
 from nearkin.measures.base import stored_of
+from nearkin.packed_pairs import pack_pairs
 
 
 class Problem(NamedTuple):
@@ -122,8 +123,8 @@ def _of_clusters(index: Index, scope: str, entries: list[Entry]) -> Iterator[Pro
         return
     stored = stored_of(index.preparer.payload_of([entry for pair in known for entry in pair]))
     places = np.arange(len(known), dtype=np.uint64) * np.uint64(2)
-    scored = index.measure.compare((places << np.uint64(32)) | (places + np.uint64(1)), stored)
-    for (entry, _), near in zip(known, scored.at_least(index.threshold).tolist(), strict=True):
+    scored = index.measure.compare(pack_pairs(places, places + np.uint64(1)), stored)
+    for (entry, _), near in zip(known, scored.meets_threshold(index.threshold).tolist(), strict=True):
         if not near:
             yield Problem("less similar to its representative than the threshold", scope, entry.id)
 

@@ -15,7 +15,7 @@ from nearkin.errors import UsageError
 from nearkin.index.entry import RESERVED, Changes, Entry, Outcome, Written
 from nearkin.index.index import Index
 from nearkin.index.preparation import Shingled
-from nearkin.verify.jaccard import distinct
+from nearkin.packed_pairs import sorted_unique
 
 PIECES = f"{RESERVED}open:"
 
@@ -96,7 +96,7 @@ def _added(index: Index, piece: str | Sequence[str]) -> Shingled:
 
 def _union(a: Shingled, b: Shingled) -> Shingled:
     signature = None if a.signature is None or b.signature is None else np.minimum(a.signature, b.signature)
-    return Shingled(distinct(np.concatenate([a.hashes, b.hashes])), signature)
+    return Shingled(sorted_unique(np.concatenate([a.hashes, b.hashes])), signature)
 
 
 def _shingled(index: Index, entry: Entry) -> Shingled:

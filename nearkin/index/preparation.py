@@ -17,10 +17,11 @@ from nearkin.lsh.bands import make_keys, probing_keys, whole_keys
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
 from nearkin.measures.base import Payload
+from nearkin.packed_pairs import sorted_unique
 from nearkin.runtime.threads import Borrowed
 from nearkin.sketch.resources import Materials
 from nearkin.sketch.sketcher import Keyer, Sketches
-from nearkin.verify.jaccard import Sets, distinct, distinct_sets
+from nearkin.verify.jaccard import Sets, distinct_sets
 
 
 class Shingled(NamedTuple):
@@ -208,7 +209,7 @@ class Preparer:
         """
         sets: list[Sets] = []
         sketches = self._sketchers.use(lambda tool: tool.sketch(column, lambda some: sets.append(distinct_sets(*some))))
-        hashes = distinct(np.concatenate([np.empty(0, np.uint64), *(some.hashes for some in sets)]))
+        hashes = sorted_unique(np.concatenate([np.empty(0, np.uint64), *(some.hashes for some in sets)]))
         whole = self.signatures_suffice and len(sketches.signatures)
         return Shingled(hashes, sketches.signatures.min(axis=0) if whole else None)
 

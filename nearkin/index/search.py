@@ -14,6 +14,7 @@ from nearkin.index.stores.base import Store
 from nearkin.lsh.curve import pass_probability
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.measures.base import Stored, joined, starts_of
+from nearkin.packed_pairs import pack_pairs
 
 
 class Ranked(NamedTuple):
@@ -197,13 +198,13 @@ class Searcher:
     def similarity(self, at: np.uint64, positions: np.ndarray, pool: Pool) -> np.ndarray:
         """Exact similarity with each position, float64; −1 where the estimate, or it, stays below what is asked."""
         out = np.full(len(positions), -1.0)
-        pairs = (np.minimum(at, positions) << np.uint64(32)) | np.maximum(at, positions)
+        pairs = pack_pairs(np.asarray(at), positions)
         agreeing = np.empty(len(pairs), np.int64)
         pair_agreements(pairs, pool.signatures, self._kind, agreeing)
         passed = np.flatnonzero(agreeing >= self.margin)
         if len(passed):
             scored = self.measure.compare(pairs[passed], pool.stored)
-            reached = scored.at_least(self.threshold)
+            reached = scored.meets_threshold(self.threshold)
             out[passed[reached]] = scored.similarity[reached]
             self.observed.verified(len(passed), int(np.count_nonzero(reached)))
         return out

@@ -11,6 +11,7 @@ import numpy as np
 
 from nearkin.lab.bench import machine, nearkin_process, seconds_of, text_rates
 from nearkin.lab.synth import SynthSettings, synth
+from nearkin.packed_pairs import pack_pairs
 from nearkin.plan.capacity import binned_updates
 from nearkin.plan.rates import STAGES, Rates, StageRate
 from nearkin.sketch import kernels as sketching
@@ -102,7 +103,7 @@ def kernel_rates() -> tuple[float, float, float]:
 
 def _pairs(count: int) -> np.ndarray:
     a, b = (splitmix64(seed, count) % np.uint64(SETS) for seed in (2, 3))
-    return (np.minimum(a, b) << np.uint64(32)) | np.maximum(a, b)
+    return pack_pairs(a, b)
 
 
 def _least(work: Callable[[], Any]) -> float:

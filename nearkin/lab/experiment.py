@@ -15,8 +15,8 @@ import pyarrow as pa
 from nearkin.lsh.bands import whole_keys
 from nearkin.lsh.curve import classic_threshold
 from nearkin.measures import measure_of
+from nearkin.packed_pairs import ScoredPairs, unpack_pairs
 from nearkin.spec import Spec
-from nearkin.verify.jaccard import Overlaps
 
 BANDINGS = ((5, 20), (10, 10), (20, 5), (25, 4), (50, 2))
 DOCUMENTS, WORDS, PLANTED, THRESHOLD = 100, 80, 25, 0.5
@@ -120,8 +120,9 @@ def true_pairs(texts: list[str], threshold: float) -> set[tuple[int, int]]:
     measure = measure_of(SPEC)
     payload = measure.payload_builder().build(pa.array(texts, pa.large_string()))
     parts = measure.compare_all(payload, np.zeros(len(texts), np.uint64), threshold, 1)
-    found = Overlaps.concatenate(list(parts)).pairs
-    return set(zip((found >> np.uint64(32)).tolist(), (found & np.uint64(0xFFFFFFFF)).tolist(), strict=True))
+    found = ScoredPairs.concatenate(list(parts)).pairs
+    a, b = unpack_pairs(found)
+    return set(zip(a.tolist(), b.tolist(), strict=True))
 
 
 def table(seed: int = 1) -> tuple[Row, ...]:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from nearkin.errors import RunError, UsageError
 from nearkin.evaluate import kernels
+from nearkin.packed_pairs import unpack_pairs
 from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.threads import ordered_map
 from nearkin.shingle import Shingler
@@ -438,9 +439,6 @@ def _truth(plan: Plan, generator: Generator, spec: Spec, low: int, high: int) ->
     starts = np.concatenate([[0], np.cumsum(sets.sizes)]).astype(np.int64)
     scored = overlaps(packed_pairs, np.arange(last - first, dtype=np.uint32), starts, sets.hashes)
     rows = plan.places[first - int(plan.starts[0]) :]
-    ends = [
-        rows[(packed_pairs >> np.uint64(32)).astype(np.int64)],
-        rows[(packed_pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)],
-    ]
+    ends = [rows[documents] for documents in unpack_pairs(packed_pairs)]
     columns = [_ids(np.minimum(*ends)), _ids(np.maximum(*ends)), pa.array(scored.similarity), pa.array(cluster, pa.int64())]
     return pa.record_batch(columns, schema=TRUTH)

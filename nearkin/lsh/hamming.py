@@ -12,10 +12,8 @@ from nearkin.errors import UsageError
 from nearkin.lsh import kernels
 from nearkin.lsh.bands import even_slabs
 from nearkin.lsh.signs import SignBanding, block_banding
+from nearkin.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
 from nearkin.runtime.threads import ordered_map
-
-PAIRS_AT_ONCE = 1 << 20
-MOST_SIGNATURES = 1 << 32
 
 
 class HammingPairs(NamedTuple):
@@ -60,8 +58,8 @@ def all_pairs(signatures: np.ndarray, distance: int, blocks: int | None = None, 
     packed = np.sort(np.concatenate(found))
     agreeing = np.empty(len(packed), np.int64)
     kernels.pair_agreements(packed, words, banding.form.kind, agreeing)
-    a, b = packed >> np.uint64(32), packed & np.uint64(0xFFFFFFFF)
-    return HammingPairs(a.astype(np.int64), b.astype(np.int64), banding.k - agreeing)
+    a, b = unpack_pairs(packed)
+    return HammingPairs(a, b, banding.k - agreeing)
 
 
 def _band(words: np.ndarray, banding: SignBanding, band: int, workers: int) -> Iterator[np.ndarray]:
@@ -85,7 +83,7 @@ def _band(words: np.ndarray, banding: SignBanding, band: int, workers: int) -> I
         count = kernels.bucket_pairs(packed, starts, ends, words, never, band, *form, banding.margin, histogram, out)
         return out[:count].copy()
 
-    yield from ordered_map(pairs, even_slabs(bounds[0, :found], bounds[1, :found], PAIRS_AT_ONCE), workers)
+    yield from ordered_map(pairs, even_slabs(bounds[0, :found], bounds[1, :found], PAIRS_PER_BATCH), workers)
 
 
 class Neighbour(NamedTuple):

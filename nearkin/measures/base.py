@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from nearkin.lsh.bands import Form
 from nearkin.lsh.curve import Banding
+from nearkin.packed_pairs import ScoredPairs
 from nearkin.sketch.sketcher import Keyer, Sketches
 from nearkin.spec import Spec
-from nearkin.verify.jaccard import Overlaps
 from nearkin.verify.weighted import MEMORY, WeightedBuilder
 
 
@@ -104,18 +104,18 @@ class Measure(Protocol):
     def payload_builder(self) -> PayloadBuilder:
         """A new one."""
 
-    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
+    def compare(self, pairs: np.ndarray, stored: Stored) -> ScoredPairs:
         """Exact similarity of packed pairs."""
 
     def compare_all(
         self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
-    ) -> Iterator[Overlaps]:
+    ) -> Iterator[ScoredPairs]:
         """Yields every pair of one block that reaches the threshold, by position among the payload's documents, in order."""
 
     def collision(self, similarity: np.ndarray) -> np.ndarray:
         """Chance that a banded slot agrees at a similarity, from which every S-curve follows."""
 
-    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> Overlaps:
+    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> ScoredPairs:
         """Similarity of packed pairs as estimated from how many slots agree."""
 
     def slots_at(self, similarity: float) -> float:

@@ -11,12 +11,13 @@ from nearkin.errors import UsageError
 from nearkin.lsh.bands import Form, slot_form, truncated_form
 from nearkin.lsh.curve import Banding, fixed_banding, margin_for, solve_banding
 from nearkin.measures.base import Payload, PayloadBuilder, Request, Stored, WeightedPayloads
+from nearkin.packed_pairs import ScoredPairs
 from nearkin.shingle import Shingler
 from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.sketch.sketcher import Keyer, Sketcher
 from nearkin.spec import Spec
 from nearkin.verify import weighted
-from nearkin.verify.jaccard import Overlaps, SetBuilder, overlaps
+from nearkin.verify.jaccard import SetBuilder, overlaps
 from nearkin.verify.weighted import MEMORY, WeightedBuilder, WeightedSets
 
 
@@ -47,11 +48,11 @@ class _MinHash:
         """That the lowest bits of slots which differ are the same: 2^−b; 0 for whole slots."""
         return 2.0**-self.spec.slot_bits if self.spec.truncated else 0.0
 
-    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> Overlaps:
+    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> ScoredPairs:
         """Ĵ = (Ê − 2^−b) / (1 − 2^−b), Ê the share of agreeing slots; unbiased (Li, König 2010)."""
         # both are exact in binary, so that their quotient is rounded once
         joint = np.full(len(pairs), (1 - self.chance) * self.spec.k)
-        return Overlaps(pairs, np.maximum(agreeing - self.chance * self.spec.k, 0.0), joint)
+        return ScoredPairs(pairs, np.maximum(agreeing - self.chance * self.spec.k, 0.0), joint)
 
     def slots_at(self, similarity: float) -> float:
         return self.spec.k * (similarity * (1 - self.chance) + self.chance)
@@ -105,12 +106,12 @@ class Jaccard(_MinHash):
     def payload_builder(self) -> PayloadBuilder:
         return _SetPayloads(self.materials.shingler(self.spec))
 
-    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
+    def compare(self, pairs: np.ndarray, stored: Stored) -> ScoredPairs:
         return overlaps(pairs, stored.place, stored.starts, *stored.columns)
 
     def compare_all(
         self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
-    ) -> Iterator[Overlaps]:
+    ) -> Iterator[ScoredPairs]:
         hashes = payload.columns[0]
         sets = WeightedSets(hashes, np.empty(0), payload.sizes)
         return weighted.compare_all(sets, blocks, threshold, False, workers, memory)
@@ -131,11 +132,11 @@ class WeightedJaccard(_MinHash):
     def payload_builder(self) -> PayloadBuilder:
         return WeightedPayloads(WeightedBuilder(self.materials.shingler(self.spec)))
 
-    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
+    def compare(self, pairs: np.ndarray, stored: Stored) -> ScoredPairs:
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
         return weighted.compare(pairs, stored.place, stored.starts, sets, product=False)
 
     def compare_all(
         self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
-    ) -> Iterator[Overlaps]:
+    ) -> Iterator[ScoredPairs]:
         return weighted.compare_all(WeightedSets.of(payload.columns, payload.sizes), blocks, threshold, False, workers, memory)

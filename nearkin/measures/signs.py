@@ -13,16 +13,14 @@ from nearkin.lsh.bands import Form, sign_form
 from nearkin.lsh.curve import Banding
 from nearkin.lsh.signs import SignBanding, block_banding, fixed_signs, sign_collision, solve_signs
 from nearkin.measures.base import DocumentSketcher, Payload, PayloadBuilder, Request, Stored, WeightedPayloads
+from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
 from nearkin.sketch.hyperplanes import VectorSketcher, matrix_of
 from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.sketch.sketcher import Keyer, Sketcher
 from nearkin.spec import Spec
 from nearkin.verify import cosine as vectors
 from nearkin.verify import weighted
-from nearkin.verify.jaccard import Overlaps
 from nearkin.verify.weighted import MEMORY, WeightedBuilder, WeightedSets
-
-PAIRS_AT_ONCE = 1 << 20
 
 
 class _VectorPayloads:
@@ -41,11 +39,11 @@ class _Signs:
         """1 − θ/π (Charikar 2002)."""
         return np.asarray(1 - np.arccos(np.clip(similarity, -1, 1)) / np.pi)
 
-    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> Overlaps:
+    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> ScoredPairs:
         """cos(π·D/f), D the Hamming distance; exactly 1/2 at 60°, the one angle whose cosine can be a threshold of decimals."""
         cosine = np.cos(np.pi * (1 - agreeing / self.spec.k))
         cosine[3 * agreeing == 2 * self.spec.k] = 0.5
-        return Overlaps(pairs, cosine, np.ones(len(pairs)))
+        return ScoredPairs(pairs, cosine, np.ones(len(pairs)))
 
     def slots_at(self, similarity: float) -> float:
         return self.spec.k * sign_collision(similarity)
@@ -91,13 +89,13 @@ class SimHash(_Signs):
         weights_of = None if frequencies is None else frequencies.weights_of
         return WeightedPayloads(WeightedBuilder(self.materials.shingler(self.spec), weights_of))
 
-    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
+    def compare(self, pairs: np.ndarray, stored: Stored) -> ScoredPairs:
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
         return weighted.compare(pairs, stored.place, stored.starts, sets, product=True)
 
     def compare_all(
         self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
-    ) -> Iterator[Overlaps]:
+    ) -> Iterator[ScoredPairs]:
         return weighted.compare_all(WeightedSets.of(payload.columns, payload.sizes), blocks, threshold, True, workers, memory)
 
 
@@ -115,12 +113,12 @@ class Cosine(_Signs):
     def payload_builder(self) -> PayloadBuilder:
         return _VectorPayloads()
 
-    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
+    def compare(self, pairs: np.ndarray, stored: Stored) -> ScoredPairs:
         return vectors.compare(pairs, stored.place, *stored.columns)
 
     def compare_all(
         self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
-    ) -> Iterator[Overlaps]:
+    ) -> Iterator[ScoredPairs]:
         return vectors.compare_all(payload.columns[0], blocks, threshold, workers)
 
 
@@ -162,14 +160,15 @@ class Hamming:
         """None: the signatures are what is compared."""
         return 0.0
 
-    def compare(self, pairs: np.ndarray, stored: Stored) -> Overlaps:
-        a, b = stored.place[pairs >> np.uint64(32)], stored.place[pairs & np.uint64(0xFFFFFFFF)]
-        different = np.bitwise_count(stored.columns[0][a] ^ stored.columns[0][b]).sum(axis=1, dtype=np.int64)
+    def compare(self, pairs: np.ndarray, stored: Stored) -> ScoredPairs:
+        a, b = unpack_pairs(pairs)
+        signatures = stored.columns[0]
+        different = np.bitwise_count(signatures[stored.place[a]] ^ signatures[stored.place[b]]).sum(axis=1, dtype=np.int64)
         return self.estimate(pairs, self.spec.k - different)
 
     def compare_all(
         self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
-    ) -> Iterator[Overlaps]:
+    ) -> Iterator[ScoredPairs]:
         words = payload.columns[0]
         form = sign_form(np.zeros((0, words.shape[1]), np.uint64))
         n = len(words)
@@ -181,17 +180,17 @@ class Hamming:
         pairs = np.sort(out[:count])
         place = np.arange(n, dtype=np.uint32)
         stored = Stored(place, np.arange(n + 1), payload.columns)
-        for start in range(0, count, PAIRS_AT_ONCE):
-            some = pairs[start : start + PAIRS_AT_ONCE]
-            some = some[blocks[some >> np.uint64(32)] == blocks[some & np.uint64(0xFFFFFFFF)]]
-            found = self.compare(some, stored)
-            yield found.where(found.at_least(threshold))
+        for start in range(0, count, PAIRS_PER_BATCH):
+            some = pairs[start : start + PAIRS_PER_BATCH]
+            a, b = unpack_pairs(some)
+            found = self.compare(some[blocks[a] == blocks[b]], stored)
+            yield found.select(found.meets_threshold(threshold))
 
     def collision(self, similarity: np.ndarray) -> np.ndarray:
         return similarity
 
-    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> Overlaps:
-        return Overlaps(pairs, agreeing.astype(np.float64), np.full(len(pairs), float(self.spec.k)))
+    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> ScoredPairs:
+        return ScoredPairs(pairs, agreeing.astype(np.float64), np.full(len(pairs), float(self.spec.k)))
 
     def slots_at(self, similarity: float) -> float:
         return self.spec.k * similarity

@@ -6,9 +6,9 @@ import pyarrow as pa
 from nearkin.corpus import Columns, Corpus
 from nearkin.errors import UsageError
 from nearkin.measures import Measure, Payload
+from nearkin.packed_pairs import ScoredPairs
 from nearkin.plan.tune import Distribution
 from nearkin.sketch.minhash import splitmix64
-from nearkin.verify.jaccard import Overlaps
 
 SAMPLE = 2000
 BINS = 200
@@ -50,7 +50,7 @@ def distribution_of(payload: Payload, measure: Measure, documents: int, workers:
     """
     sampled = len(payload.sizes)
     found = measure.compare_all(payload, np.zeros(sampled, np.uint64), ABOVE_NOTHING, workers)
-    similarities = Overlaps.concatenate(list(found)).similarity
+    similarities = ScoredPairs.concatenate(list(found)).similarity
     counts, edges = np.histogram(np.clip(similarities, 0, 1), BINS, (0.0, 1.0))
     total = sampled * (sampled - 1) // 2
     counts[0] += total - len(similarities)

@@ -19,6 +19,7 @@ from nearkin.evaluate.overlap import Overlap, overlap
 from nearkin.lsh.curve import Banding
 from nearkin.lsh.signs import SignBanding
 from nearkin.measures import Measure
+from nearkin.packed_pairs import PAIRS_PER_BATCH
 from nearkin.report.model import (
     BINS,
     EDGES,
@@ -51,7 +52,6 @@ NOTABLE_HOT_SHARE = 0.01
 """Share of the pairs with a common bucket that are in hot buckets, from which the run warns about its recall."""
 INDEPENDENT_SIGNS = 0.8
 """Cosine below which the bits of SimHash signatures of texts agree less evenly than independent ones."""
-PAIRS_AT_ONCE = 1 << 20
 CURVE_POINTS = 200
 
 
@@ -229,8 +229,8 @@ def _cluster_sizes(result: Clustering) -> tuple[SizeCount, ...]:
 
 def _verified(run: LocalRun) -> Histogram:
     scored, total = run.scored(), Histogram()
-    for start in range(0, len(scored.pairs), PAIRS_AT_ONCE):
-        total += Histogram.of(scored.where(slice(start, start + PAIRS_AT_ONCE)).similarity)
+    for start in range(0, len(scored.pairs), PAIRS_PER_BATCH):
+        total += Histogram.of(scored.select(slice(start, start + PAIRS_PER_BATCH)).similarity)
     return total
 
 

@@ -14,6 +14,7 @@ from nearkin.engine.spark.arrow_columns import numbers
 from nearkin.engine.spark.rereading import ExcerptRows
 from nearkin.engine.spark.run import SparkRun, facts_of
 from nearkin.engine.spark.sources import FileSource
+from nearkin.packed_pairs import ScoredPairs
 from nearkin.report.collect import (
     CLUSTERS,
     EXAMPLES,
@@ -27,7 +28,6 @@ from nearkin.report.collect import (
     warnings,
 )
 from nearkin.report.model import Cluster, Example, Histogram, ReasonCount, ReportData, SizeCount, SourceCount, StageSeconds
-from nearkin.verify.jaccard import Overlaps
 
 Largest = list[tuple[int, int, list[dict[str, Any]]]]
 """(kept, members, some removed members) of clusters."""
@@ -114,7 +114,7 @@ def _verified(run: SparkRun) -> Histogram:
 def _histograms(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     total = Histogram()
     for batch in batches:
-        scored = Overlaps(np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"]))
+        scored = ScoredPairs(np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"]))
         total += Histogram.of(scored.similarity)
     yield pa.record_batch([pa.array([json.dumps({"counts": total.counts})])], ["facts"])
 

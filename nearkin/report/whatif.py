@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.cluster.clusters import unpack
 from nearkin.engine.local.run import LocalRun
+from nearkin.packed_pairs import unpack_pairs
 from nearkin.report.model import Step
 
 STEPS, LEAST_STEPS = 20, 4
@@ -53,7 +53,7 @@ def next_to_part(run: LocalRun) -> tuple[NextToPart, ...]:
     """For each threshold, the pairs that are the least above it; each pair once."""
     if not answers_what_if(run):
         return ()
-    scored = run.scored().where(slice(0, SEARCHED))
+    scored = run.scored().select(slice(0, SEARCHED))
     similarity = scored.similarity
     order = np.argsort(similarity, kind="stable")
     ascending, out, last = similarity[order], [], 0
@@ -61,6 +61,6 @@ def next_to_part(run: LocalRun) -> tuple[NextToPart, ...]:
         first = max(last, int(np.searchsorted(ascending, threshold)))
         last = min(first + EXAMPLES, len(order))
         chosen = order[first:last]
-        a, b = unpack(np.asarray(scored.pairs[chosen]))
+        a, b = unpack_pairs(np.asarray(scored.pairs[chosen]))
         out += [NextToPart(threshold, *row) for row in zip(similarity[chosen].tolist(), a.tolist(), b.tolist(), strict=True)]
     return tuple(out)

@@ -247,7 +247,7 @@ def pairs_of_slab(
             sums[touched[i]] = 0
             if blocks[d] == blocks[e]:
                 joint = joint_weight(shared, totals[d], totals[e], product)
-                # the quotient, not a product with the threshold: see nearkin.verify.jaccard.reaches
+                # the quotient, not a product with the threshold: see nearkin.packed_pairs.meets_threshold
                 if shared / joint >= threshold:
                     out[found] = (U64(e) << U64(32)) | U64(d)
                     both[found], union[found] = shared, joint

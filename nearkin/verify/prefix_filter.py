@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nearkin.verify.jaccard import distinct
+from nearkin.packed_pairs import sorted_unique
 
 ROUNDING = 1e-9
 
@@ -50,4 +50,4 @@ class RarestShared:
         """Returns every document at or above the floor with one of them, itself and maybe others included, int64, sorted."""
         terms = self._terms[self._starts[document] : self._starts[document + 1]]
         spans = zip(self._firsts[terms].tolist(), self._firsts[terms + 1].tolist(), strict=True)
-        return distinct(np.concatenate([np.empty(0, np.int64), *(self._posted[low:high] for low, high in spans)]))
+        return sorted_unique(np.concatenate([np.empty(0, np.int64), *(self._posted[low:high] for low, high in spans)]))

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.hashing.sorted_lookup import PrefixIndex
+from nearkin.packed_pairs import ScoredPairs, sorted_unique, unpack_pairs
 from nearkin.runtime.threads import ordered_map
 from nearkin.shingle import Shingler
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.verify import kernels
-from nearkin.verify.jaccard import Overlaps, distinct, slabs
+from nearkin.verify.jaccard import slabs
 from nearkin.verify.kernels import Inverted
 
 MEMORY = 256 << 20
@@ -72,13 +73,13 @@ def totals_of(starts: np.ndarray, weights: np.ndarray, product: bool) -> np.ndar
     return out
 
 
-def compare(pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, stored: WeightedSets, product: bool) -> Overlaps:
+def compare(pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, stored: WeightedSets, product: bool) -> ScoredPairs:
     """Shared and joint weight of each packed pair; `place` and `starts` as in `exact.overlaps`, `product` for cosine."""
-    out = Overlaps(pairs, np.empty(len(pairs)), np.empty(len(pairs)))
+    out = ScoredPairs(pairs, np.empty(len(pairs)), np.empty(len(pairs)))
     totals = np.empty(len(starts) - 1)
-    wanted = distinct(place[np.concatenate([pairs >> np.uint64(32), pairs & np.uint64(0xFFFFFFFF)])])
+    wanted = sorted_unique(place[np.concatenate(unpack_pairs(pairs))])
     kernels.total_weights_of(wanted.astype(np.int64), starts, stored.weights, product, totals)
-    kernels.weighted_overlaps(pairs, place, starts, stored.hashes, stored.weights, totals, product, out.shared, out.joint)
+    kernels.weighted_overlaps(pairs, place, starts, stored.hashes, stored.weights, totals, product, out.intersection, out.union)
     return out
 
 
@@ -102,7 +103,7 @@ def invert(hashes: np.ndarray, weights: np.ndarray, starts: np.ndarray) -> Inver
 
 def compare_all(
     stored: WeightedSets, blocks: np.ndarray, threshold: float, product: bool, workers: int, memory: int = MEMORY
-) -> Iterator[Overlaps]:
+) -> Iterator[ScoredPairs]:
     """Yields every pair of one block that reaches the threshold, in order: brute force, recall 1.
 
     Documents are posted in slabs, and all later documents are looked up in each, so memory does not grow with the corpus.
@@ -120,14 +121,14 @@ def compare_all(
     totals = totals_of(starts, weights, product) if len(weights) else stored.sizes.astype(np.float64)
     compared = kernels.Compared(starts, hashes, weights, totals, blocks)
 
-    def slab(bounds: tuple[int, int]) -> Overlaps:
+    def slab(bounds: tuple[int, int]) -> ScoredPairs:
         first, last = bounds
         own = slice(starts[first], starts[last])
         index = invert(hashes[own], weights[own] if len(weights) else weights, starts[first : last + 1])
         room = sum(len(starts) - 2 - e for e in range(first, last))
-        out = Overlaps(np.empty(room, np.uint64), np.empty(room), np.empty(room))
+        out = ScoredPairs(np.empty(room, np.uint64), np.empty(room), np.empty(room))
         found = kernels.pairs_of_slab(first, last, index, compared, threshold, product, *out)
-        return out.where(np.argsort(out.pairs[:found]))
+        return out.select(np.argsort(out.pairs[:found]))
 
     rows = max(LEAST_ROWS, memory // BYTES_PER_POSTING // workers)
     yield from ordered_map(slab, slabs(starts, rows), workers, 0)

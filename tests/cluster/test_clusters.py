@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearkin.cluster.clusters import components, leaders, pack, unpack
+from nearkin.cluster.clusters import components, leaders
 from nearkin.engine.local.verification import Payloads
 from nearkin.measures import measure_of
 from nearkin.measures.base import stored_of
+from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 from nearkin.spec import Spec
-from nearkin.verify.jaccard import Overlaps
 
 edges = st.dictionaries(
     st.tuples(st.integers(0, 14), st.integers(0, 14)).filter(lambda p: p[0] < p[1]), st.integers(50, 100), max_size=40
 )
 
 
-def scored_of(found: dict[tuple[int, int], int]) -> Overlaps:
+def scored_of(found: dict[tuple[int, int], int]) -> ScoredPairs:
     keys = sorted(found)
     pairs = np.array([a << 32 | b for a, b in keys], np.uint64)
-    return Overlaps(pairs, np.array([found[key] for key in keys], np.int64), np.full(len(keys), 100, np.int64))
+    return ScoredPairs(pairs, np.array([found[key] for key in keys], np.int64), np.full(len(keys), 100, np.int64))
 
 
 @settings(deadline=None)
@@ -47,10 +47,10 @@ def test_components_keep_the_floor_and_split(found: dict[tuple[int, int], int], 
     rank = np.empty(15, np.uint32)
     rank[order] = np.arange(15)
 
-    def compare(pairs: np.ndarray) -> Overlaps:
-        a, b = unpack(pairs)
+    def compare(pairs: np.ndarray) -> ScoredPairs:
+        a, b = unpack_pairs(pairs)
         shared = [found.get((x, y), 0) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-        return Overlaps(pairs, np.array(shared, np.int64), np.full(len(pairs), 100, np.int64))
+        return ScoredPairs(pairs, np.array(shared, np.int64), np.full(len(pairs), 100, np.int64))
 
     got = components(scored_of(found), np.array(order, np.uint32), rank, floor, compare).tolist()
     for d, kept in enumerate(got):
@@ -80,28 +80,28 @@ def _forest_edges(found: dict[tuple[int, int], int]) -> int:
 
 
 def test_pack_round_trip() -> None:
-    a, b = unpack(pack(np.array([5, 1]), np.array([2, 7])))
+    a, b = unpack_pairs(pack_pairs(np.array([5, 1]), np.array([2, 7])))
     assert (a.tolist(), b.tolist()) == ([2, 1], [5, 7])
 
 
 @pytest.mark.parametrize("cluster", ["leaders", "components"])
 def test_no_pairs_no_clusters(cluster: str) -> None:
-    none, order = Overlaps.concatenate([]), np.arange(3, dtype=np.uint32)
+    none, order = ScoredPairs.concatenate([]), np.arange(3, dtype=np.uint32)
     got = leaders(none, order, order) if cluster == "leaders" else components(none, order, order, 0.6, lambda pairs: none)
     assert got.tolist() == [0, 1, 2]
 
 
 def rounds_over_all(
-    scored: Overlaps, order: np.ndarray, rank: np.ndarray, floor: float, compare: Callable[[np.ndarray], Overlaps]
+    scored: ScoredPairs, order: np.ndarray, rank: np.ndarray, floor: float, compare: Callable[[np.ndarray], ScoredPairs]
 ) -> list[int]:
     """Components as they are defined: settle what resembles the first document of each, and start again with the rest."""
-    alive = {(int(rank[a]), int(rank[b])) for a, b in zip(*map(np.ndarray.tolist, unpack(scored.pairs)), strict=True)}
+    alive = {(int(rank[a]), int(rank[b])) for a, b in zip(*map(np.ndarray.tolist, unpack_pairs(scored.pairs)), strict=True)}
     leader = list(range(len(order)))
     while alive:
         near: dict[int, int] = {}
         for group in groups(alive):
             for member in group - {min(group)}:
-                if compare(pack(order[[member]], order[[min(group)]])).at_least(floor)[0]:
+                if compare(pack_pairs(order[[member]], order[[min(group)]])).meets_threshold(floor)[0]:
                     near[member] = min(group)
             near[min(group)] = min(group)
         for member, kept in near.items():
@@ -122,21 +122,21 @@ def groups(pairs: set[tuple[int, int]]) -> list[set[int]]:
     return found
 
 
-def by_values(values: np.ndarray, reach: float) -> Callable[[np.ndarray], Overlaps]:
+def by_values(values: np.ndarray, reach: float) -> Callable[[np.ndarray], ScoredPairs]:
     """Documents are points on a line; similarity falls with their distance, to 0 at `reach`."""
 
-    def compare(pairs: np.ndarray) -> Overlaps:
-        a, b = unpack(pairs)
+    def compare(pairs: np.ndarray) -> ScoredPairs:
+        a, b = unpack_pairs(pairs)
         apart = np.abs(values[a] - values[b])
-        return Overlaps(pairs, np.maximum(reach - apart, 0.0), np.full(len(pairs), reach))
+        return ScoredPairs(pairs, np.maximum(reach - apart, 0.0), np.full(len(pairs), reach))
 
     return compare
 
 
-def all_pairs_of(values: np.ndarray, compare: Callable[[np.ndarray], Overlaps], threshold: float) -> Overlaps:
+def all_pairs_of(values: np.ndarray, compare: Callable[[np.ndarray], ScoredPairs], threshold: float) -> ScoredPairs:
     a, b = np.triu_indices(len(values), 1)
-    scored = compare(np.sort(pack(a, b)))
-    return scored.where(scored.at_least(threshold))
+    scored = compare(np.sort(pack_pairs(a, b)))
+    return scored.select(scored.meets_threshold(threshold))
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 8])
@@ -156,9 +156,9 @@ def test_long_chains_settle_as_rounds_over_all_would(
     compare = by_values(values, 10.0)
     scored = all_pairs_of(values, compare, 0.8)
     if shape == "ring":
-        closing = Overlaps(np.array([n - 1], np.uint64), np.array([9.0]), np.array([10.0]))
-        scored = Overlaps.concatenate([closing, scored])
-        scored = scored.where(np.argsort(scored.pairs))
+        closing = ScoredPairs(np.array([n - 1], np.uint64), np.array([9.0]), np.array([10.0]))
+        scored = ScoredPairs.concatenate([closing, scored])
+        scored = scored.select(np.argsort(scored.pairs))
 
     def sharing_among(ordinals: np.ndarray) -> Callable[[int], np.ndarray]:
         return lambda document: np.flatnonzero(np.abs(values[ordinals] - values[ordinals[document]]) <= 5)
@@ -177,7 +177,7 @@ def test_a_chain_costs_as_much_as_it_is_long() -> None:
         compare = by_values(values, 10.0)
         compared = 0
 
-        def count(pairs: np.ndarray, compare: Callable[[np.ndarray], Overlaps] = compare) -> Overlaps:
+        def count(pairs: np.ndarray, compare: Callable[[np.ndarray], ScoredPairs] = compare) -> ScoredPairs:
             nonlocal compared
             compared += len(pairs)
             return compare(pairs)
@@ -186,7 +186,7 @@ def test_a_chain_costs_as_much_as_it_is_long() -> None:
             return lambda document: np.flatnonzero(np.abs(values[ordinals] - values[ordinals[document]]) <= 5)
 
         a = np.arange(n - 1)
-        scored = compare(pack(a, a + 1))
+        scored = compare(pack_pairs(a, a + 1))
         leader = components(scored, order, order, 0.5, count, sharing_among)
         assert len(set(leader.tolist())) == -(-n // 6)
         counted.append(compared)
@@ -208,9 +208,9 @@ def test_documents_at_the_floor_share_a_rare_shingle(measure: str, floor: float)
     stored = Payloads(found, stored_of(payload))
     sharing = stored.sharing_among(np.arange(90), floor, 1 << 30)
     assert sharing is not None
-    scored = Overlaps.concatenate(list(found.compare_all(payload, np.zeros(90, np.uint64), floor, 1)))
+    scored = ScoredPairs.concatenate(list(found.compare_all(payload, np.zeros(90, np.uint64), floor, 1)))
     assert len(scored.pairs) > 5
     reached = {document: set(sharing(document).tolist()) for document in range(90)}
-    for a, b in zip(*map(np.ndarray.tolist, unpack(scored.pairs)), strict=True):
+    for a, b in zip(*map(np.ndarray.tolist, unpack_pairs(scored.pairs)), strict=True):
         assert b in reached[a]
         assert a in reached[b]

@@ -10,7 +10,7 @@ from nearkin.engine.local.group_expansion import Groups
 @pytest.mark.parametrize("at_once", [3, 1 << 20])
 @pytest.mark.parametrize("alike", [1, 64])
 def test_every_member_takes_its_representatives_place(at_once: int, alike: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expand, "PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr(expand, "PAIRS_PER_BATCH", at_once)
     monkeypatch.setattr(expand, "ALIKE", alike)
     rng = np.random.default_rng(3)
     names = rng.integers(0, 30, 60)

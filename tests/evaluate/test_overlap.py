@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.cluster.clusters import pack
 from nearkin.evaluate.labels import OTHERS
 from nearkin.evaluate.overlap import MOST_LABELS, overlap
+from nearkin.packed_pairs import pack_pairs
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -25,7 +25,7 @@ def test_counts_are_those_of_a_loop_over_documents(seed: int) -> None:
     heads = np.unique(representative)
     ends = rng.choice(heads, (20, 2))
     ends = ends[ends[:, 0] != ends[:, 1]]
-    pairs = np.unique(pack(ends[:, 0], ends[:, 1]))
+    pairs = np.unique(pack_pairs(ends[:, 0], ends[:, 1]))
     found = overlap("label", pa.chunked_array([labels]), representative, pairs)
 
     known = {tuple(pair) for pair in ends.tolist()} | {tuple(pair[::-1]) for pair in ends.tolist()}

@@ -14,6 +14,7 @@ import nearkin as nk
 from nearkin.errors import UsageError
 from nearkin.measures import Request, measure_of
 from nearkin.measures.minhash import Jaccard
+from nearkin.packed_pairs import pack_pairs
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import MEASURES, SLOT_BITS, Spec
 
@@ -235,7 +236,7 @@ def test_estimate_of_cut_slots_is_unbiased_within_its_variance(bits: int, simila
 
     a = np.arange(0, 2 * trials, 2, dtype=np.uint64)
     agreeing = np.empty(trials, np.int64)
-    pairs = (a << np.uint64(32)) | (a + np.uint64(1))
+    pairs = pack_pairs(a, a + np.uint64(1))
     pair_agreements(pairs, signatures, form.kind, agreeing)
     chance = 0.0 if bits == 32 else 2.0**-bits
     estimates = (agreeing / spec.k - chance) / (1 - chance)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from nearkin.hashing.kernels import find_sorted
 from nearkin.hashing.sorted_lookup import PrefixIndex
+from nearkin.packed_pairs import ScoredPairs
 from nearkin.verify import kernels
-from nearkin.verify.jaccard import Overlaps
 from nearkin.verify.weighted import WeightedSets, compare_all
 
 words = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 5), st.integers(2**63, 2**63 + 9))
@@ -69,13 +69,13 @@ def test_distinct_sets() -> None:
 def test_all_pairs_is_brute_force(
     threshold: float, at_once: int, memory: int, weights: Callable[[int], np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearkin.verify.jaccard.PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr("nearkin.verify.jaccard.PAIRS_PER_BATCH", at_once)
     monkeypatch.setattr("nearkin.verify.weighted.LEAST_ROWS", 40)
     sets = [*random_sets(60, 25, 4), {1, 2, 3}, {1, 2, 3}]
     blocks = np.array([i % 2 for i in range(62)], np.uint64)
     hashes, starts = flat(sets)
     parts = compare_all(WeightedSets(hashes, weights(len(hashes)), np.diff(starts)), blocks, threshold, False, 2, memory)
-    found = Overlaps.concatenate(list(parts))
+    found = ScoredPairs.concatenate(list(parts))
     want = {
         a << 32 | b
         for a, b in combinations(range(62), 2)

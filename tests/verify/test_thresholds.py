@@ -13,7 +13,7 @@ import nearkin as nk
 from nearkin.engine.banding import Limits
 from nearkin.engine.options import Settings
 from nearkin.measures import measure_of
-from nearkin.verify.jaccard import reaches
+from nearkin.packed_pairs import meets_threshold
 
 PERCENTS = range(1, 100)
 SPEC = nk.Spec(unit="words", n=1)
@@ -54,7 +54,7 @@ def at_cosine(percent: int) -> tuple[list[int], list[int]]:
 def test_reaches_decides_as_rational_arithmetic(joint: int, number: int, decimals: int, off: int) -> None:
     written = Fraction(number % 10**decimals + 1, 10**decimals)
     shared = min(max(round(joint * written) + off, 0), joint)
-    found = reaches(np.array([shared]), np.array([joint]), float(written))
+    found = meets_threshold(np.array([shared]), np.array([joint]), float(written))
     assert bool(found[0]) == (Fraction(shared, joint) >= written)
 
 
@@ -63,8 +63,8 @@ def test_thresholds_of_two_decimals_are_exact(kind: type) -> None:
     for percent in range(1, 101):
         joint = np.arange(100, 100_001, 100)
         shared = joint // 100 * percent
-        assert reaches(shared.astype(kind), joint.astype(kind), percent / 100).all(), percent
-        assert not reaches((shared - 1).astype(kind), joint.astype(kind), percent / 100).any(), percent
+        assert meets_threshold(shared.astype(kind), joint.astype(kind), percent / 100).all(), percent
+        assert not meets_threshold((shared - 1).astype(kind), joint.astype(kind), percent / 100).any(), percent
 
 
 def test_jaccard_pairs_at_the_threshold_are_found_by_brute_force() -> None:
@@ -123,7 +123,7 @@ def test_documents_at_the_hamming_distance_are_found(bits: int) -> None:
         settings = Settings(spec=spec, distance=distance)
         measure = measure_of(spec, distance=distance)
         scored = measure.estimate(np.zeros(2, np.uint64), np.array([bits - distance, bits - distance - 1]))
-        assert scored.at_least(settings.threshold).tolist() == [True, False], (bits, distance)
+        assert scored.meets_threshold(settings.threshold).tolist() == [True, False], (bits, distance)
 
 
 @pytest.mark.parametrize("slot_bits", [32, 8, 4, 2, 1])
@@ -136,13 +136,13 @@ def test_estimates_at_the_threshold(slot_bits: int) -> None:
     for percent in PERCENTS:
         wanted = [(Fraction(int(a), 600) - chance) / (1 - chance) >= Fraction(percent, 100) for a in agreeing]
         found = measure.estimate(np.zeros(601, np.uint64), agreeing)
-        assert found.at_least(percent / 100).tolist() == wanted
+        assert found.meets_threshold(percent / 100).tolist() == wanted
 
 
 def test_estimates_of_signs_at_sixty_degrees() -> None:
     for k in (192, 384):
         measure = measure_of(nk.Spec(unit="vector", n=3, measure="cosine", k=k))
-        assert measure.estimate(np.zeros(1, np.uint64), np.array([2 * k // 3])).at_least(0.5).all()
+        assert measure.estimate(np.zeros(1, np.uint64), np.array([2 * k // 3])).meets_threshold(0.5).all()
 
 
 def test_members_of_hot_buckets_join_at_the_threshold() -> None:

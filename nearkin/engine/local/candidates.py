@@ -15,11 +15,10 @@ from nearkin.lsh import kernels
 from nearkin.lsh.bands import Form, even_slabs
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
+from nearkin.packed_pairs import PAIRS_PER_BATCH, sorted_unique
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ordered_map
-from nearkin.verify.jaccard import distinct
 
-PAIRS_AT_ONCE = 1 << 20
 BYTES_PER_KEY = 48
 """Anonymous bytes that one key costs while its partition is sorted and cut: packed words, bounds, and their copies."""
 
@@ -126,7 +125,7 @@ class CandidateFinder:
         hot = sizes > self.settings.max_bucket
         for pairs, histogram in ordered_map(
             lambda some: self._cold(band, ordinals, *some),
-            even_slabs(starts[~hot], ends[~hot], PAIRS_AT_ONCE),
+            even_slabs(starts[~hot], ends[~hot], PAIRS_PER_BATCH),
             self.settings.workers,
         ):
             self.counts.histogram += histogram
@@ -155,7 +154,7 @@ class CandidateFinder:
         return out[:found].copy(), histogram
 
     def _hot(self, band: int, members: np.ndarray) -> np.ndarray:
-        members = distinct(members) if self.per > 1 else members
+        members = sorted_unique(members) if self.per > 1 else members
         ordered = members[np.argsort(self.rank[members])]
         leaders, out = np.empty(self.settings.fanout, np.uint64), np.empty(2 * len(members), np.uint64)
         found, _ = kernels.hot_bucket_pairs(

@@ -6,12 +6,12 @@ from functools import partial
 
 import numpy as np
 
-from nearkin.cluster.clusters import components, leaders, pack
+from nearkin.cluster.clusters import components, leaders
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.verification import Estimates, Payloads
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import Settings
-from nearkin.verify.jaccard import Overlaps
+from nearkin.packed_pairs import ScoredPairs, pack_pairs
 
 KINDS = ("unique", "kept", "exact", "near", "empty", "vector")
 """`vector`: near by the second measure of a run."""
@@ -69,7 +69,7 @@ class Grouped:
         return cls(work.load("order"), work.load("rank"), work.load("representative"), documents.empty)
 
 
-def cluster(scored: Overlaps, grouped: Grouped, comparing: Payloads | Estimates, settings: Settings) -> Clustering:
+def cluster(scored: ScoredPairs, grouped: Grouped, comparing: Payloads | Estimates, settings: Settings) -> Clustering:
     """Leaders or components over representatives, then the exact duplicates behind them."""
     if settings.cluster == "leaders":
         leader = leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))
@@ -82,20 +82,20 @@ def cluster(scored: Overlaps, grouped: Grouped, comparing: Payloads | Estimates,
     return spread(leader, similarity, grouped, settings.empty)
 
 
-def look_up(scored: Overlaps, leader: np.ndarray) -> np.ndarray:
+def look_up(scored: ScoredPairs, leader: np.ndarray) -> np.ndarray:
     """Similarity of each document to its leader from the sorted scored pairs; 1.0 for a leader itself."""
     similarity = np.ones(len(leader))
     joined = np.flatnonzero(leader != np.arange(len(leader), dtype=np.uint32))
-    at = np.searchsorted(scored.pairs, pack(joined, leader[joined]))
-    similarity[joined] = scored.shared[at] / scored.joint[at]
+    at = np.searchsorted(scored.pairs, pack_pairs(joined, leader[joined]))
+    similarity[joined] = scored.intersection[at] / scored.union[at]
     return similarity
 
 
-def compared(leader: np.ndarray, compare: Callable[[np.ndarray], Overlaps]) -> np.ndarray:
+def compared(leader: np.ndarray, compare: Callable[[np.ndarray], ScoredPairs]) -> np.ndarray:
     """The same by comparing each document with its leader."""
     similarity = np.ones(len(leader))
     joined = np.flatnonzero(leader != np.arange(len(leader), dtype=np.uint32))
-    similarity[joined] = compare(pack(joined, leader[joined])).similarity
+    similarity[joined] = compare(pack_pairs(joined, leader[joined])).similarity
     return similarity
 
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nearkin.cluster.clusters import pack
 from nearkin.corpus import Batch
 from nearkin.engine.local import verification as verifying
 from nearkin.engine.local.run import LocalRun
@@ -19,10 +18,10 @@ from nearkin.errors import UsageError
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.curve import margin_for
 from nearkin.measures.base import PayloadBuilder
+from nearkin.packed_pairs import meets_threshold, pack_pairs, sorted_unique
 from nearkin.runtime.threads import Borrowed, ordered_map
 from nearkin.spec import Spec
 from nearkin.verify import kernels
-from nearkin.verify.jaccard import distinct, reaches
 
 SMALLEST = 64
 """m: a document's hashes that are looked up."""
@@ -131,7 +130,7 @@ class _Search:
         rows = np.repeat(np.arange(len(searched)), used)
         hashes = smallest[np.arange(SMALLEST) < used[:, None]]
         order = np.argsort(hashes, kind="stable")
-        keys = distinct(hashes)
+        keys = sorted_unique(hashes)
         prefixes = PrefixIndex.of(keys)
         firsts = np.append(np.searchsorted(hashes[order], keys), len(hashes)).astype(np.int64)
         posted = rows[order]
@@ -165,13 +164,13 @@ class _Search:
     def _verify(self, candidates: np.ndarray) -> Contained:
         run = self.run_
         a, b = candidates
-        wanted = distinct(np.concatenate([a, b]))
+        wanted = sorted_unique(np.concatenate([a, b]))
         where = (run.corpus, run.columns, wanted, run.measure, run.settings.workers, run.work, run.progress)
         payloads = verifying.Payloads.build(*where)
-        overlaps = payloads.compare(pack(a, b))
+        overlaps = payloads.compare(pack_pairs(a, b))
         place, starts = payloads.stored.place, payloads.stored.starts
         size = np.diff(starts)[place[a]] if len(a) else np.empty(0, np.int64)
-        shared, union = overlaps.shared.astype(np.int64), overlaps.joint.astype(np.int64)
-        enough = np.flatnonzero(reaches(shared, size, run.settings.threshold))
+        shared, union = overlaps.intersection.astype(np.int64), overlaps.union.astype(np.int64)
+        enough = np.flatnonzero(meets_threshold(shared, size, run.settings.threshold))
         order = enough[np.lexsort((b[enough], a[enough]))]
         return Contained(*(column[order] for column in (a, b, shared, size, union)))

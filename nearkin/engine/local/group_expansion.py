@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.cluster.clusters import pack
+from nearkin.packed_pairs import PAIRS_PER_BATCH, pack_pairs
 
-PAIRS_AT_ONCE = 1 << 20
 ALIKE = 64
 """Groups up to this size are expanded together with those of their size."""
 
@@ -52,10 +51,10 @@ class Groups(NamedTuple):
                     yield from _inside(self.members[start : start + size])
                 continue
             first, second = np.triu_indices(size, 1)
-            step = max(1, PAIRS_AT_ONCE // len(first))
+            step = max(1, PAIRS_PER_BATCH // len(first))
             for at in range(0, len(alike), step):
                 rows = self.members[alike[at : at + step, None] + np.arange(size)]
-                yield pack(rows[:, first].reshape(-1), rows[:, second].reshape(-1))
+                yield pack_pairs(rows[:, first].reshape(-1), rows[:, second].reshape(-1))
 
     def crossed(self, a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(packed pairs, position of the pair that they stand for) of every member of a's groups with every one of b's."""
@@ -63,12 +62,12 @@ class Groups(NamedTuple):
         wide, counts = sizes[self.of[b]], sizes[self.of[a]] * sizes[self.of[b]]
         ends = np.cumsum(counts)
         total = int(ends[-1]) if len(ends) else 0
-        for start in range(0, total, PAIRS_AT_ONCE):
-            numbers = np.arange(start, min(start + PAIRS_AT_ONCE, total))
+        for start in range(0, total, PAIRS_PER_BATCH):
+            numbers = np.arange(start, min(start + PAIRS_PER_BATCH, total))
             rows = np.searchsorted(ends, numbers, side="right")
             inside = numbers - (ends - counts)[rows]
             x, y = self._member(a[rows], inside // wide[rows]), self._member(b[rows], inside % wide[rows])
-            yield pack(x, y), rows
+            yield pack_pairs(x, y), rows
 
     def _member(self, representatives: np.ndarray, which: np.ndarray) -> np.ndarray:
         group = self.of[representatives]
@@ -81,8 +80,8 @@ def _inside(members: np.ndarray) -> Iterator[np.ndarray]:
     """All pairs of one large group."""
     held, count = [], 0
     for i in range(len(members) - 1):
-        held.append(pack(members[i], members[i + 1 :]))
+        held.append(pack_pairs(members[i], members[i + 1 :]))
         count += len(held[-1])
-        if count >= PAIRS_AT_ONCE or i == len(members) - 2:
+        if count >= PAIRS_PER_BATCH or i == len(members) - 2:
             yield np.concatenate(held)
             held, count = [], 0

@@ -16,8 +16,8 @@ from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import PairSpool, merge_scored, read_scored
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import Settings
+from nearkin.packed_pairs import ScoredPairs
 from nearkin.runtime.progress import Silent
-from nearkin.verify.jaccard import Overlaps
 
 MOST_ROUNDS = 12
 
@@ -41,7 +41,7 @@ class HotBuckets:
     settings: Settings
     banded: Banded
     hot: np.ndarray
-    score: Callable[[np.ndarray], Overlaps]
+    score: Callable[[np.ndarray], ScoredPairs]
     limit: int
 
     def thin(self) -> list[int]:
@@ -66,4 +66,4 @@ class HotBuckets:
         spool = PairSpool(self.work.folder("spool"), len(self.documents), self.limit)
         CandidateFinder(self.documents, self.work, self.settings, active, self.banded).run(spool, Silent())
         fresh = [self.score(pairs) for pairs in spool.sorted()]
-        return merge_scored(self.work.path / "scored", Overlaps.concatenate(fresh)) > 0
+        return merge_scored(self.work.path / "scored", ScoredPairs.concatenate(fresh)) > 0

@@ -8,11 +8,10 @@ from typing import BinaryIO
 import numpy as np
 
 from nearkin.engine.local.work_folder import map_file
-from nearkin.verify.jaccard import Overlaps, distinct, inside
+from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, isin_sorted, sorted_unique
 
-PAIRS_AT_ONCE = 1 << 20
-SCORED = {"pairs": np.uint64, "shared": np.float64, "joint": np.float64}
-"""Weights are fractions; of sets they are whole numbers, which float64 holds exactly."""
+SCORED_FILES = {"pairs": np.uint64, "shared": np.float64, "joint": np.float64}
+"""The files of scored pairs, in the order of the fields of ScoredPairs. float64 holds the whole numbers of sets exactly."""
 
 
 class PairSpool:
@@ -45,7 +44,7 @@ class PairSpool:
 
     def _compact(self) -> None:
         """Dropping repeats often makes room; what is still too much goes to disk."""
-        held = distinct(np.concatenate(self._held))
+        held = sorted_unique(np.concatenate(self._held))
         self._held, self._count = [held], len(held)
         if len(held) > self._limit // 2:
             self._spill(held)
@@ -73,12 +72,12 @@ class PairSpool:
         """The distinct pairs in order, as arrays."""
         if self._spilled:
             if self._held:
-                self._spill(distinct(np.concatenate(self._held)))
+                self._spill(sorted_unique(np.concatenate(self._held)))
             for part in range(self.partitions):
                 if self._file(part).exists():
-                    yield distinct(np.fromfile(self._file(part), np.uint64))
+                    yield sorted_unique(np.fromfile(self._file(part), np.uint64))
         elif self._held:
-            yield distinct(np.concatenate(self._held))
+            yield sorted_unique(np.concatenate(self._held))
 
 
 class ScoredWriter:
@@ -86,7 +85,7 @@ class ScoredWriter:
 
     def __init__(self, folder: Path) -> None:
         self.pairs = 0
-        self._files: dict[str, BinaryIO] = {name: (folder / name).open("wb") for name in SCORED}
+        self._files: dict[str, BinaryIO] = {name: (folder / name).open("wb") for name in SCORED_FILES}
 
     def __enter__(self) -> "ScoredWriter":
         return self
@@ -95,34 +94,34 @@ class ScoredWriter:
         for file in self._files.values():
             file.close()
 
-    def add(self, scored: Overlaps) -> None:
+    def add(self, scored: ScoredPairs) -> None:
         """Appends in order."""
         self.pairs += len(scored.pairs)
-        for name, dtype in SCORED.items():
-            self._files[name].write(np.ascontiguousarray(getattr(scored, name), dtype).data)
+        for (name, dtype), column in zip(SCORED_FILES.items(), scored, strict=True):
+            self._files[name].write(np.ascontiguousarray(column, dtype).data)
 
 
-def merge_scored(folder: Path, fresh: Overlaps) -> int:
+def merge_scored(folder: Path, fresh: ScoredPairs) -> int:
     """Adds scored pairs (sorted) to those of a folder, in order; returns how many were new."""
     held, count = read_scored(folder), 0
     staged = folder.with_name(folder.name + ".next")
     staged.mkdir(exist_ok=True)
     with ScoredWriter(staged) as writer:
-        cuts = [*range(0, len(held.pairs), PAIRS_AT_ONCE)][1:]
+        cuts = [*range(0, len(held.pairs), PAIRS_PER_BATCH)][1:]
         places = np.searchsorted(fresh.pairs, held.pairs[cuts]) if cuts else np.empty(0, np.int64)
         bounds = zip([0, *cuts], [*cuts, len(held.pairs)], [0, *places], [*places, len(fresh.pairs)], strict=True)
         for low, high, first, last in bounds:
-            known, some = held.where(slice(low, high)), fresh.where(slice(first, last))
-            some = some.where(~inside(some.pairs, np.asarray(known.pairs)))
+            known, some = held.select(slice(low, high)), fresh.select(slice(first, last))
+            some = some.select(~isin_sorted(some.pairs, np.asarray(known.pairs)))
             count += len(some.pairs)
-            joint = Overlaps.concatenate([known, some])
-            writer.add(joint.where(np.argsort(joint.pairs)))
-    for name in SCORED:
+            joint = ScoredPairs.concatenate([known, some])
+            writer.add(joint.select(np.argsort(joint.pairs)))
+    for name in SCORED_FILES:
         (staged / name).replace(folder / name)
     staged.rmdir()
     return count
 
 
-def read_scored(folder: Path) -> Overlaps:
+def read_scored(folder: Path) -> ScoredPairs:
     """The scored pairs of a folder, mapped."""
-    return Overlaps(*(map_file(folder / name, dtype) for name, dtype in SCORED.items()))
+    return ScoredPairs(*(map_file(folder / name, dtype) for name, dtype in SCORED_FILES.items()))

@@ -13,8 +13,8 @@ from nearkin.corpus import positions
 from nearkin.engine.local.documents import UNIQUE, Documents
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
+from nearkin.packed_pairs import isin_sorted, sorted_unique
 from nearkin.shingle import text_buffers
-from nearkin.verify.jaccard import distinct, inside
 
 
 def separate_repeated_ids(documents: Documents, names: Sequence[str]) -> int:
@@ -32,10 +32,10 @@ def repeated_ids(ids: pa.ChunkedArray) -> np.ndarray:
     """Positions of ids that occur more than once, int64, sorted."""
     hashes = np.concatenate([id_hashes(chunk) for chunk in ids.chunks] or [np.empty(0, np.uint64)])
     ordered = np.sort(hashes)
-    twice = distinct(ordered[1:][ordered[1:] == ordered[:-1]])
+    twice = sorted_unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(twice):
         return np.empty(0, np.int64)
-    suspects = np.flatnonzero(inside(hashes, twice))
+    suspects = np.flatnonzero(isin_sorted(hashes, twice))
     counts = pc.value_counts(ids.take(pa.array(suspects)))
     often = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     return suspects[pc.is_in(ids.take(pa.array(suspects)), often).to_numpy()]

@@ -8,13 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearkin.cluster.clusters import unpack
 from nearkin.engine.local.clustering import KINDS, Clustering
 from nearkin.engine.local.containment import Contained
 from nearkin.engine.local.documents import portions, take
 from nearkin.engine.local.group_expansion import Groups
 from nearkin.engine.local.run import LocalRun
-from nearkin.verify.jaccard import Overlaps
+from nearkin.packed_pairs import ScoredPairs, unpack_pairs
 
 ROWS = 1 << 18
 LEAST_ROWS = 1 << 10
@@ -93,14 +92,14 @@ def pair_batches(run: LocalRun, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
     scored, ids = run.scored(), run.documents().ids
     rows = min(rows, rows_of(ids))
     for start in range(0, len(scored.pairs), rows):
-        part = scored.where(slice(start, start + rows))
+        part = scored.select(slice(start, start + rows))
         yield _pair_batch(run, ids, part, part.similarity, run.estimate(np.asarray(part.pairs)))
 
 
 def _pair_batch(
-    run: LocalRun, ids: pa.ChunkedArray, part: Overlaps, similarity: np.ndarray, estimate: np.ndarray
+    run: LocalRun, ids: pa.ChunkedArray, part: ScoredPairs, similarity: np.ndarray, estimate: np.ndarray
 ) -> pa.RecordBatch:
-    a, b = unpack(np.asarray(part.pairs))
+    a, b = unpack_pairs(np.asarray(part.pairs))
     columns = [
         take(ids, a),
         take(ids, b),
@@ -119,12 +118,12 @@ def expanded_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
     scored, ids = run.scored(), run.documents().ids
     for own in groups.own_pairs():
         ones = np.ones(len(own))
-        yield _pair_batch(run, ids, Overlaps(own, alone, alone), ones, ones)
+        yield _pair_batch(run, ids, ScoredPairs(own, alone, alone), ones, ones)
     for start in range(0, len(scored.pairs), ROWS):
-        part = scored.where(slice(start, start + ROWS))
+        part = scored.select(slice(start, start + ROWS))
         similarity, estimate = part.similarity, run.estimate(np.asarray(part.pairs))
-        for pairs, rows in groups.crossed(*unpack(np.asarray(part.pairs))):
-            yield _pair_batch(run, ids, Overlaps(pairs, alone, alone), similarity[rows], estimate[rows])
+        for pairs, rows in groups.crossed(*unpack_pairs(np.asarray(part.pairs))):
+            yield _pair_batch(run, ids, ScoredPairs(pairs, alone, alone), similarity[rows], estimate[rows])
 
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -24,12 +24,12 @@ from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, Settings
 from nearkin.errors import RunError, UsageError
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, measure_of
+from nearkin.packed_pairs import ScoredPairs, sorted_unique
 from nearkin.runtime.files import disk_errors, write_durably
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.minhash import fill_shares
 from nearkin.sketch.resources import NOTHING, Materials
 from nearkin.sketch.sketcher import Keyer
-from nearkin.verify.jaccard import Overlaps, distinct
 
 BYTES_PER_PAIR = 32
 BYTES_PER_WORKER = 32 << 20
@@ -216,7 +216,7 @@ class LocalRun:
                 rounds = HotBuckets(documents, self.work, self.settings, self._banded(), hot, score, limit)
                 recorded["hot_kept"] = rounds.thin()
 
-    def _first_verification(self, count: int, writer: ScoredWriter) -> Callable[[np.ndarray], Overlaps]:
+    def _first_verification(self, count: int, writer: ScoredWriter) -> Callable[[np.ndarray], ScoredPairs]:
         """Writes the scored pairs; returns how further ones are scored."""
         settings = self.settings
         if self.brute_force:
@@ -228,7 +228,7 @@ class LocalRun:
             pairs = self.survivors()
             wanted = verifying.documents_of(pairs, count)
             hot = np.flatnonzero(self.work.load("hot") & self.active())
-            wanted = distinct(np.concatenate([wanted, hot]))
+            wanted = sorted_unique(np.concatenate([wanted, hot]))
             score = verifying.exactly(self._payloads(wanted), settings)
         else:
             pairs, score = self.survivors(), verifying.by_estimate(self._estimates(), settings)
@@ -264,12 +264,12 @@ class LocalRun:
         """Candidates that passed the margin, packed, sorted, mapped."""
         return map_file(self.work.path / "survivors", np.uint64)
 
-    def scored(self) -> Overlaps:
+    def scored(self) -> ScoredPairs:
         """Scored pairs, sorted, mapped; those of a lower threshold's run that reach this one's."""
         scored = read_scored(self.work.path / "scored")
         facts = self.work.done("verify") or {}
         if self.settings.threshold > facts["threshold"]:
-            return scored.where(scored.at_least(self.settings.threshold))
+            return scored.select(scored.meets_threshold(self.settings.threshold))
         return scored
 
     def cluster(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearkin.cluster.clusters import leaders, pack
+from nearkin.cluster.clusters import leaders
 from nearkin.corpus import Batch, Columns, Corpus, with_dimensions
 from nearkin.engine.local.clustering import EMPTY, EXACT, KEPT, NEAR, UNIQUE, VECTOR, Clustering, Grouped, look_up
 from nearkin.engine.local.documents import Documents
@@ -20,6 +20,7 @@ from nearkin.engine.local.result_tables import pair_batches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import MANIFEST, WorkFolder, map_file
 from nearkin.measures.base import Stored
+from nearkin.packed_pairs import pack_pairs, unpack_pairs
 from nearkin.sketch.hyperplanes import matrix_of
 from nearkin.sketch.resources import Materials
 from nearkin.spec import Spec
@@ -207,7 +208,7 @@ def _cosines(run: LocalRun, second: Second, a: np.ndarray, b: np.ndarray) -> np.
     known = (at[a] >= 0) & (at[b] >= 0)
     stored = Stored(at.astype(np.uint32), np.arange(len(have) + 1), (map_file(path, np.float32, columns.dimensions),))
     out = np.full(len(a), -1.0)
-    out[known] = second.run.measure.compare(pack(a[known], b[known]), stored).similarity
+    out[known] = second.run.measure.compare(pack_pairs(a[known], b[known]), stored).similarity
     path.unlink()
     return out
 
@@ -220,8 +221,8 @@ def _elect_again(run: LocalRun, final: Clustering, orphans: np.ndarray) -> None:
     back = np.zeros(len(final.leader), bool)
     back[orphans] = True
     scored = run.scored()
-    inside = back[scored.pairs >> np.uint64(32)] & back[scored.pairs & np.uint64(0xFFFFFFFF)]
-    scored = scored.where(np.flatnonzero(inside))
+    first, second = unpack_pairs(np.asarray(scored.pairs))
+    scored = scored.select(np.flatnonzero(back[first] & back[second]))
     leader = leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))
     similarity = look_up(scored, leader)
     representative = _representatives(np.asarray(grouped.representative), np.asarray(grouped.rank), orphans)

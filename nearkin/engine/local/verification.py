@@ -5,7 +5,6 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from nearkin.cluster.clusters import pack, unpack
 from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import ScoredWriter
@@ -15,13 +14,13 @@ from nearkin.lsh import kernels
 from nearkin.lsh.bands import Form
 from nearkin.measures import Measure, Payload
 from nearkin.measures.base import Stored
+from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import Borrowed, ordered_map
-from nearkin.verify.jaccard import Overlaps
 from nearkin.verify.prefix_filter import RarestShared
 
 ABSENT = np.uint32(0xFFFFFFFF)
-PAIRS_AT_ONCE = 1 << 18
+PAIRS_PER_TASK = 1 << 18
 PAYLOADS = "payloads"
 BYTES_PER_SHARED = 120
 """Anonymous bytes that one shingle of a document in a chain costs."""
@@ -73,7 +72,7 @@ class Payloads:
         """Whether documents were compared exactly."""
         return (work.path / f"{PAYLOADS}-0").exists()
 
-    def compare(self, pairs: np.ndarray) -> Overlaps:
+    def compare(self, pairs: np.ndarray) -> ScoredPairs:
         """Exact similarity of pairs of stored documents."""
         return self.measure.compare(pairs, self.stored)
 
@@ -108,23 +107,24 @@ def documents_of(pairs: np.ndarray, n: int) -> np.ndarray:
     """Ordinals that occur in a pair, sorted, int64."""
     seen = np.zeros(n, bool)
     for portion in portions(pairs):
-        seen[portion >> np.uint64(32)] = True
-        seen[portion & np.uint64(0xFFFFFFFF)] = True
+        first, second = unpack_pairs(portion)
+        seen[first] = True
+        seen[second] = True
     return np.flatnonzero(seen)
 
 
 def portions(pairs: np.ndarray) -> Iterator[np.ndarray]:
     """Slices of packed pairs, mapped or not, small enough to score at a time."""
-    for start in range(0, len(pairs), PAIRS_AT_ONCE):
-        yield np.asarray(pairs[start : start + PAIRS_AT_ONCE])
+    for start in range(0, len(pairs), PAIRS_PER_TASK):
+        yield np.asarray(pairs[start : start + PAIRS_PER_TASK])
 
 
-def exactly(payloads: Payloads, settings: Settings) -> Callable[[np.ndarray], Overlaps]:
+def exactly(payloads: Payloads, settings: Settings) -> Callable[[np.ndarray], ScoredPairs]:
     """Scores pairs by their exact similarity; those below the threshold fall away."""
 
-    def score(pairs: np.ndarray) -> Overlaps:
+    def score(pairs: np.ndarray) -> ScoredPairs:
         scored = payloads.compare(pairs)
-        return scored.where(scored.at_least(settings.threshold))
+        return scored.select(scored.meets_threshold(settings.threshold))
 
     return score
 
@@ -137,7 +137,7 @@ class Estimates:
         self.signatures = documents.signatures
         self.form = form
 
-    def compare(self, pairs: np.ndarray) -> Overlaps:
+    def compare(self, pairs: np.ndarray) -> ScoredPairs:
         """Estimated similarity of packed pairs."""
         return self.measure.estimate(pairs, self.agreements(pairs))
 
@@ -152,17 +152,17 @@ class Estimates:
         return agreeing
 
 
-def by_estimate(estimates: Estimates, settings: Settings) -> Callable[[np.ndarray], Overlaps]:
+def by_estimate(estimates: Estimates, settings: Settings) -> Callable[[np.ndarray], ScoredPairs]:
     """Scores pairs by their estimate; those below the threshold fall away, but for `verify=none`."""
 
-    def score(pairs: np.ndarray) -> Overlaps:
+    def score(pairs: np.ndarray) -> ScoredPairs:
         scored = estimates.compare(pairs)
-        return scored if settings.verify == "none" else scored.where(scored.at_least(settings.threshold))
+        return scored if settings.verify == "none" else scored.select(scored.meets_threshold(settings.threshold))
 
     return score
 
 
-def verify(pairs: np.ndarray, score: Callable[[np.ndarray], Overlaps], workers: int, writer: ScoredWriter) -> None:
+def verify(pairs: np.ndarray, score: Callable[[np.ndarray], ScoredPairs], workers: int, writer: ScoredWriter) -> None:
     """Writes the scored pairs, in order."""
     for scored in ordered_map(score, portions(pairs), workers):
         writer.add(scored)
@@ -175,5 +175,5 @@ def compare_everything(
     inside = np.ascontiguousarray(blocks[wanted])
     memory = settings.memory // MEMORY_SHARE
     for found in payloads.measure.compare_all(payloads.whole(), inside, settings.threshold, settings.workers, memory):
-        a, b = unpack(found.pairs)
-        writer.add(Overlaps(pack(wanted[a], wanted[b]), found.shared, found.joint))
+        a, b = unpack_pairs(found.pairs)
+        writer.add(ScoredPairs(pack_pairs(wanted[a], wanted[b]), found.intersection, found.union))

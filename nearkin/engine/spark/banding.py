@@ -19,7 +19,7 @@ from nearkin.engine.spark.arrow_columns import content, numbers, table, unpacked
 from nearkin.engine.spark.sketching import Request
 from nearkin.lsh import kernels
 from nearkin.lsh.curve import Banding
-from nearkin.verify.jaccard import distinct
+from nearkin.packed_pairs import sorted_unique, unpack_pairs
 
 KEYS = "part int,keys binary,docs binary"
 """Of one band (part // parts of a band) and one range of its keys: uint64 and int64, one after the other."""
@@ -104,14 +104,15 @@ def _cold_pairs(docs: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> Iter
     members = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
     groups = Groups(members, np.concatenate([[0], ends]).astype(np.int64), np.empty(0, np.int32))
     for pairs in groups.own_pairs():
-        a, b = docs[(pairs >> np.uint64(32)).astype(np.int64)], docs[(pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)]
+        first, second = unpack_pairs(pairs)
+        a, b = docs[first], docs[second]
         apart = a != b
         yield table(BUCKETS, a=np.minimum(a, b)[apart], b=np.maximum(a, b)[apart])
 
 
 def _members(band: int, keys: np.ndarray, docs: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> Iterator[pa.RecordBatch]:
     for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-        members = distinct(docs[start : start + size])
+        members = sorted_unique(docs[start : start + size])
         n = len(members)
         yield table(BUCKETS, band=np.full(n, band), key=np.full(n, keys[start].view(np.int64)), doc=members)
 
@@ -170,7 +171,8 @@ class _HotBuckets:
         pairs = out[:count]
         agreeing = np.empty(count, np.int64)
         kernels.pair_agreements(pairs, all_signatures, self._form, agreeing)
-        a, b = all_docs[(pairs >> np.uint64(32)).astype(np.int64)], all_docs[(pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)]
+        first, second = unpack_pairs(pairs)
+        a, b = all_docs[first], all_docs[second]
         places = leaders[:kept].astype(np.int64)
         still = bucket._replace(docs=all_docs[places], signatures=all_signatures[places], members=bucket.members + n)
         return table(HOT, a=np.minimum(a, b), b=np.maximum(a, b), agree=agreeing), still

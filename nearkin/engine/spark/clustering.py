@@ -21,7 +21,7 @@ from nearkin.engine.spark.arrow_columns import numbers, table
 from nearkin.engine.spark.sketching import Request
 from nearkin.engine.spark.verification import Members, Scoring, with_payloads
 from nearkin.measures.base import stored_of
-from nearkin.verify.jaccard import Overlaps
+from nearkin.packed_pairs import ScoredPairs
 
 ELECTED = "doc long,leader long,similarity double"
 """Removed documents."""
@@ -53,7 +53,7 @@ class Election:
         docs = numbers(documents["doc"])
         packed = Members(docs).pack(numbers(pairs["a"]), numbers(pairs["b"]))
         sequence = np.argsort(packed)
-        scored = Overlaps(packed, numbers(pairs["shared"]), numbers(pairs["joint"])).where(sequence)
+        scored = ScoredPairs(packed, numbers(pairs["shared"]), numbers(pairs["joint"])).select(sequence)
         order = pc.sort_indices(documents["sort"]).to_numpy().astype(np.uint32)
         rank = np.empty(len(order), np.uint32)
         rank[order] = np.arange(len(order), dtype=np.uint32)
@@ -67,7 +67,7 @@ class Election:
         columns: dict[str, Any] = {"doc": docs[removed], "leader": docs[leader[removed]], "similarity": similarity[removed]}
         return pa.Table.from_batches([table(ELECTED, **columns)])
 
-    def _comparing(self, documents: pa.Table) -> tuple[pa.Table, Callable[[np.ndarray], Overlaps]]:
+    def _comparing(self, documents: pa.Table) -> tuple[pa.Table, Callable[[np.ndarray], ScoredPairs]]:
         """Documents, each once, and how further pairs of them are compared, where components ask for it."""
         measure = self.request.measure
         if not (self.chains and self.exact):

@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.cluster.clusters import pack, unpack
 from nearkin.engine.spark.arrow_columns import numbers, payload_of, table, unpacked, unsigned
 from nearkin.engine.spark.document_parts import united
 from nearkin.engine.spark.sketching import Request
@@ -23,7 +22,7 @@ from nearkin.lsh import kernels
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Payload
 from nearkin.measures.base import stored_of
-from nearkin.verify.jaccard import Overlaps
+from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 
 AGREED = "a long,b long,agree int,facts string"
 """Pairs that pass the margin, with the slots that agree; and facts."""
@@ -41,7 +40,7 @@ class Members:
 
     def pack(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Packed pairs of positions in the bin."""
-        return pack(self.order[np.searchsorted(self.docs, a)], self.order[np.searchsorted(self.docs, b)])
+        return pack_pairs(self.order[np.searchsorted(self.docs, a)], self.order[np.searchsorted(self.docs, b)])
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Scoring:
         agreeing = numbers(pairs["agree"]).astype(np.int64)
         scored = self.request.measure.estimate(np.zeros(len(agreeing), np.uint64), agreeing)
         settings = self.request.settings
-        keep = np.ones(len(agreeing), bool) if settings.verify == "none" else scored.at_least(settings.threshold)
+        keep = np.ones(len(agreeing), bool) if settings.verify == "none" else scored.meets_threshold(settings.threshold)
         return _scored(numbers(pairs["a"]), numbers(pairs["b"]), agreeing, scored, keep)
 
     def exactly(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
@@ -90,7 +89,7 @@ class Scoring:
         documents, payload = with_payloads(documents, self.request)
         packed = Members(numbers(documents["doc"])).pack(a, b)
         scored = self.request.measure.compare(packed, stored_of(payload))
-        keep = scored.at_least(self.request.settings.threshold)
+        keep = scored.meets_threshold(self.request.settings.threshold)
         return _scored(a, b, numbers(pairs["agree"]), scored, keep)
 
     def everything(self, documents: pa.Table) -> pa.Table:
@@ -98,8 +97,8 @@ class Scoring:
         settings = self.request.settings
         documents, payload = with_payloads(documents, self.request)
         docs, blocks = numbers(documents["doc"]), unsigned(documents["block"])
-        found = Overlaps.concatenate(list(self.request.measure.compare_all(payload, blocks, settings.threshold, 1)))
-        first, second = unpack(found.pairs)
+        found = ScoredPairs.concatenate(list(self.request.measure.compare_all(payload, blocks, settings.threshold, 1)))
+        first, second = unpack_pairs(found.pairs)
         a, b = docs[first], docs[second]
         agreeing = self.agreements(found.pairs, documents["signature"])
         return _scored(np.minimum(a, b), np.maximum(a, b), agreeing, found, np.ones(len(a), bool))
@@ -115,7 +114,7 @@ class Scoring:
         measure = self.request.measure
         for batch in batches:
             agreeing = numbers(batch["agree"]).astype(np.int64)
-            scored = Overlaps(np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"]))
+            scored = ScoredPairs(np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"]))
             columns = {name: batch[name] for name in ("a", "b", "id_a", "id_b")}
             columns["similarity"] = scored.similarity
             columns["estimate"] = measure.estimate(scored.pairs, agreeing).similarity.astype(np.float32)
@@ -134,8 +133,8 @@ def with_payloads(documents: pa.Table, request: Request) -> tuple[pa.Table, Payl
     return rest.take(pa.array(np.unique(docs, return_index=True)[1])), united(docs, found)
 
 
-def _scored(a: np.ndarray, b: np.ndarray, agreeing: np.ndarray, scored: Overlaps, keep: np.ndarray) -> pa.Table:
-    columns: dict[str, Any] = {"a": a, "b": b, "agree": agreeing, "shared": scored.shared, "joint": scored.joint}
+def _scored(a: np.ndarray, b: np.ndarray, agreeing: np.ndarray, scored: ScoredPairs, keep: np.ndarray) -> pa.Table:
+    columns: dict[str, Any] = {"a": a, "b": b, "agree": agreeing, "shared": scored.intersection, "joint": scored.union}
     return pa.Table.from_batches([table(SCORED, **{name: np.asarray(column)[keep] for name, column in columns.items()})])
 
 
