@@ -1,5 +1,6 @@
 """The console in a real browser, and what it lets in."""
 
+import asyncio
 import importlib
 import json
 import os
@@ -10,6 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -19,6 +22,7 @@ from starlette.testclient import TestClient
 from nearkin.server.console.mount import COOKIE
 from nearkin.server.console.recent_metrics import SUFFIX, Recents
 from nearkin.server.console.sessions import secret_of
+from nearkin.server.console.visitor import MOST_SCOPES, Visit
 from nearkin.server.http.tokens import Principal, Tokens
 from tests.conftest import PATIENCE
 from tests.server.conftest import Serve
@@ -574,6 +578,20 @@ def test_any_worker_shows_what_all_did(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / f"999999999{SUFFIX}").write_text("damaged, and of nobody")
     series, waiting, workers = recents.read(service)
     assert (sum(one["counts"].get("new", 0) for one in series), waiting, workers) == (2, 0, 2)
+
+
+def test_a_page_offers_a_bounded_number_of_scopes() -> None:
+    async def look_over(scopes: Callable[[], object]) -> object:
+        return scopes()
+
+    names = tuple(f"scope-{number:06d}" for number in range(50_000))
+    service: Any = SimpleNamespace(look_over=look_over, catalogue=SimpleNamespace(scopes=lambda: names))
+    who = Principal("everybody", ("scope-04*", "other"), ("read",))
+    nothing: Any = None
+    visit = Visit(service, nothing, nothing, who, "192.0.2.1", "clusters", "one")
+    found = asyncio.run(visit.scopes())
+    assert found[:2] == ["other", "scope-040000"]
+    assert len(found) == MOST_SCOPES
 
 
 def test_catalogues_know_scopes_and_similarities(serve: Serve) -> None:
