@@ -18,6 +18,7 @@ from nearkin.errors import IncompatibleError, MovedError, RacedError, StoreError
 from nearkin.index.entry import TOUCHED, Changes, Written
 from nearkin.index.index import INTERVAL
 from nearkin.index.maintenance import check
+from nearkin.index.migration import rebuild as rebuild_module
 from nearkin.index.migration.rebuild import beside, cut_back, cut_over, rebuild, rotate_key
 from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
 from nearkin.index.parts import fold, seal
@@ -557,6 +558,29 @@ def test_a_key_rotation_is_resumed_and_catches_up(tmp_path: Path, monkeypatch: p
     assert ("acme", "d0") not in standing(target, new)
     with pytest.raises(UsageError, match="has documents already"):
         rotate_key(source, target, new)
+
+
+def test_a_key_rotation_does_not_finish_while_the_index_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document that is acknowledged behind the copy would be lost with the old index."""
+    source, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
+    new, _ = of_a_lost_key(source)
+    old = nk.Materials(nk.HashKey(bytes(16)))
+    compare = rebuild_module._compared
+
+    def comparing(*given: Any) -> dict[str, Any]:
+        with nk.Index.open(source, materials=old) as index:
+            index.upsert("acme", "a document that comes while the last of the index is copied", "late")
+            index.upsert("acme", "another text under an id that was copied already", "d1")
+            index.remove("acme", "d0")
+        return compare(*given)
+
+    monkeypatch.setattr(rebuild_module, "_compared", comparing)
+    with pytest.raises(StoreError, match="3 documents differ from the copy"):
+        rotate_key(source, target, new)
+    monkeypatch.undo()
+    assert rotate_key(source, target, new)["finished"]
+    assert standing(target, new).keys() == standing(source, nk.HashKey(bytes(16))).keys()
+    assert ("acme", "late") in standing(target, new)
 
 
 def test_a_key_rotation_says_what_has_no_text(tmp_path: Path) -> None:

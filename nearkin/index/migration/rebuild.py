@@ -123,6 +123,8 @@ def rotate_key(
     Raises:
         UsageError: If the target has documents of its own, the key is the same, a text was not kept, or the index has tables
             that are hashed with the old key.
+        StoreError: If the index was written to while the last of it was copied. The new one is not opened then; stop the
+            processes that write, and call this again.
     """
     origin_index = open_index(source, IndexSettings(), True)
     spec = origin_index.settings.spec
@@ -151,22 +153,44 @@ def rotate_key(
             left_out = _copy_texts(origin.store, anew, skip_without_text)
             compared = _compared(origin.store, anew)
             if finish:
+                late = _count_differences(origin.store, anew.store, left_out)
+                if late:
+                    raise StoreError(
+                        f"{origin.store.url} was written to while it was copied: {late:,} documents differ from the copy, "
+                        "which stays unfinished; stop every process that writes to the index, and give the same command again"
+                    )
                 _settle(anew)
-    return {**compared, "left_out": left_out, "key_id": new_secret.id, "finished": finish}
+    return {**compared, "left_out": len(left_out), "key_id": new_secret.id, "finished": finish}
 
 
-def _copy_texts(source: Store, anew: Index, skip_without_text: bool) -> int:
-    """Makes a copy the same as its source; returns how many documents were left out because their text was not kept."""
-    left_out = 0
+def _copy_texts(source: Store, anew: Index, skip_without_text: bool) -> set[tuple[str, str]]:
+    """Makes a copy the same as its source.
+
+    Returns:
+        The scope and id of documents that were left out because their text was not kept.
+    """
+    left_out = set[tuple[str, str]]()
     for scope, some in batches(chain(source.scan(), anew.store.scan())):
         names = [entry.id for entry in some]
         wanted = dict(zip(names, source.entries(scope, names), strict=True))
         if skip_without_text and not anew.preparer.vectors:
             missing = [name for name, entry in wanted.items() if entry is not None and entry.text is None]
-            left_out += len(missing)
-            wanted = {name: entry for name, entry in wanted.items() if name not in missing}
+            left_out.update((scope, name) for name in missing)
+            # an earlier version of one, whose text was kept, may have been copied
+            wanted |= dict.fromkeys(missing)
         _bring(anew, scope, wanted, False)
     return left_out
+
+
+def _count_differences(source: Store, copy: Store, left_out: set[tuple[str, str]]) -> int:
+    """Returns how many documents are only in one of two stores, or have another content in the other one."""
+    contents = {(entry.scope, entry.id): entry.digest for entry in copy.scan(content=False)}
+    differing = sum(
+        contents.pop((entry.scope, entry.id), b"") != entry.digest
+        for entry in source.scan(content=False)
+        if (entry.scope, entry.id) not in left_out
+    )
+    return differing + len(contents)
 
 
 def beside(live: Index, anew: Index) -> dict[str, Any]:
