@@ -147,8 +147,8 @@ class ResolvedCache:
 
     def stamp(self) -> int:
         """Returns a number that changes when a step of this process begins or ends, for `held_against`."""
-        with self._lock:
-            return self._steps
+        # reading one number needs no lock
+        return self._steps
 
     def held_against(self, generation: int, stamp: int) -> bool:
         """Compares the store's generation with what this process has made it, and forgets everything if it is another.

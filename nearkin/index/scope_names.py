@@ -35,6 +35,8 @@ class ScopeNames:
         self._lock = Lock()
         self._others: dict[str, set[str]] | None = None
         """Existing scopes whose names are not canonical, by their canonical names. No new ones are made."""
+        self._last: str | None = None
+        """The scope that was accepted last, since an entry of `_others` was added."""
 
     def require(self, scope: str) -> None:
         """Refuses a new scope whose name is not canonical, or is that of an existing one but for blanks or normalization.
@@ -43,15 +45,17 @@ class ScopeNames:
             UsageError: If the scope is refused.
             StoreError: If the store does not answer.
         """
-        if scope.startswith(RESERVED):
+        if scope == self._last or scope.startswith(RESERVED):
             return
         name = canonical(scope)
         known = self._existing_others().get(name, set())
         if scope in known or (scope == name and not known):
+            self._last = scope
             return
         if self._exists(scope):
             with self._lock:
                 self._existing_others().setdefault(name, set()).add(scope)
+                self._last = None
             return
         if scope != name:
             raise UsageError(

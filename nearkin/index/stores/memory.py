@@ -49,7 +49,7 @@ class MemoryStore:
         self._numbers = count(1)
         self._lock = RLock()
         self._bytes, self._leaders = 0, 0
-        self._move, self._generation = Move(), 0
+        self._state = News(Move(), 0)
         self._protected = False
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
@@ -65,13 +65,13 @@ class MemoryStore:
 
     def news(self) -> News:
         with self._lock:
-            return News(self._move, self._generation)
+            return self._state
 
     def redirect(self, move: Move) -> None:
         with self._lock:
-            if move.epoch <= self._move.epoch:
-                raise RacedError(f"the index is in epoch {self._move.epoch} already")
-            self._move = move
+            if move.epoch <= self._state.move.epoch:
+                raise RacedError(f"the index is in epoch {self._state.move.epoch} already")
+            self._state = self._state._replace(move=move)
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         # a step takes an entry out before it puts the changed one in
@@ -116,10 +116,11 @@ class MemoryStore:
                     self.table.remove(keys, entry.ref)
                     self.table.append(keys, entry.word)
             self._events += changes.events
-            while len(self._events) > LOG_KEPT and self._move.phase not in (COPYING, CLOSING):
+            while len(self._events) > LOG_KEPT and self._state.move.phase not in (COPYING, CLOSING):
                 self._events.popleft()
                 self._dropped_events += 1
-            self._generation += changes.resolves
+            if changes.resolves:
+                self._state = self._state._replace(generation=self._state.generation + 1)
             return [entry.ref for entry in stored]
 
     def _add(self, entry: Entry) -> Entry:
@@ -129,7 +130,7 @@ class MemoryStore:
 
     def _check(self, changes: Changes) -> None:
         """Every condition first, so that nothing is half done."""
-        if changes.epoch not in (None, self._move.epoch):
+        if changes.epoch not in (None, self._state.move.epoch):
             raise MovedError("the index is being moved")
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
         for entry, _ in changes.new:
