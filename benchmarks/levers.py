@@ -72,10 +72,10 @@ def bits(full: bool) -> Table:
                 signatures = slots
             else:
                 sketching.truncate(slots, kept, signatures)
-            form = measure.form(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64))
+            band_layout = measure.band_layout(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64))
             first = np.arange(0, len(slots), 2, dtype=np.uint64)
             packed, agreeing = (first << np.uint64(32)) | (first + np.uint64(1)), np.empty(len(first), np.int64)
-            lsh.pair_agreements(packed, signatures, form.kind, agreeing)
+            lsh.pair_agreements(packed, signatures, band_layout.layout, agreeing)
             estimated = (agreeing / 128 - measure.chance) / (1 - measure.chance)
             errors.append(estimated - true)
             found.append(estimated >= 0.8)
@@ -244,7 +244,7 @@ def rates(full: bool) -> Table:
     agreeing = np.empty(len(pairs), np.int64)
     for kept in (1, 4, 32):
         measure = Jaccard(Spec(slot_bits=kept))
-        kind = measure.form(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64)).kind
+        kind = measure.band_layout(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64)).layout
         words = rng.integers(0, 256, (n, 16 * kept), np.uint8).view(Spec(slot_bits=kept).signature_type)
 
         def work(words: np.ndarray = words, kind: NamedTuple = kind) -> None:
@@ -265,10 +265,10 @@ def rates(full: bool) -> Table:
 def keyed_sketcher() -> Sketcher:
     """Under a key."""
     from nearkin.keys import HashKey
-    from nearkin.sketch.resources import Materials
+    from nearkin.sketch.resources import SpecResources
 
     key = HashKey(bytes(range(16)))
-    return Sketcher(Spec(base_hash="siphash", key_id=key.id), Materials(key))
+    return Sketcher(Spec(base_hash="siphash", key_id=key.id), SpecResources(key))
 
 
 def hyperplane_rates(runs: int) -> Iterator[tuple[str, ...]]:

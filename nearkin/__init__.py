@@ -24,7 +24,7 @@ _HOMES = {
     "simhash": "nearkin.sketch.simhash",
     "HashKey": "nearkin.keys",
     "DocumentFrequencies": "nearkin.sketch.resources",
-    "Materials": "nearkin.sketch.resources",
+    "SpecResources": "nearkin.sketch.resources",
     "estimate": "nearkin.measures.estimates",
     "frequencies": "nearkin.api",
     "tune": "nearkin.plan.tune",
@@ -105,6 +105,6 @@ if TYPE_CHECKING:
     from nearkin.sketch.bottom_k import BottomK
     from nearkin.sketch.builder import MinHashBuilder
     from nearkin.sketch.counting import CountingMinHash
-    from nearkin.sketch.resources import DocumentFrequencies, Materials
+    from nearkin.sketch.resources import DocumentFrequencies, SpecResources
     from nearkin.sketch.simhash import simhash
     from nearkin.spec import Spec

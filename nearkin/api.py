@@ -32,8 +32,8 @@ from nearkin.runs.spec_request import count_cut, spec_for
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import Progress, Silent
-from nearkin.runtime.threads import Borrowed, ordered_map
-from nearkin.sketch.resources import NOTHING, DocumentFrequencies, Materials
+from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.sketch.resources import NO_RESOURCES, DocumentFrequencies, SpecResources
 from nearkin.spec import Spec
 
 SKETCH_ROWS = 8192
@@ -240,9 +240,9 @@ def dedup(
         >>> result.clusters["kind"].to_pylist()
         ['exact', 'kept', 'unique']
     """
-    columns, materials = _columns(text, tokens, vector, id), Materials(key, frequencies, cut)
+    columns, resources = _columns(text, tokens, vector, id), SpecResources(key, frequencies, cut)
     asked = {"threshold": threshold, "distance": distance, **settings}
-    finished = _start(data, columns, measure, spec, materials, asked, max_df, work, progress)
+    finished = _start(data, columns, measure, spec, resources, asked, max_df, work, progress)
     return DedupResult(finished, to_final_clusters(finished.run))
 
 
@@ -279,9 +279,9 @@ def pairs(
         >>> found.pairs.arrow.select(["id_a", "id_b", "similarity"]).to_pylist()
         [{'id_a': '0000000000', 'id_b': '0000000002', 'similarity': 0.8}]
     """
-    columns, materials = _columns(text, tokens, vector, id), Materials(key, frequencies, cut)
+    columns, resources = _columns(text, tokens, vector, id), SpecResources(key, frequencies, cut)
     asked = {"threshold": threshold, "distance": distance, **settings}
-    finished = _start(data, columns, measure, spec, materials, asked, max_df, work, progress)
+    finished = _start(data, columns, measure, spec, resources, asked, max_df, work, progress)
     run = finished.run
     require_relation(relation, run.settings, expand_exact)
     if relation == "similarity":
@@ -305,7 +305,7 @@ def _start(
     columns: Columns,
     measure: str | None,
     spec: Spec | None,
-    materials: Materials,
+    resources: SpecResources,
     settings: dict[str, Any],
     max_df: float | None,
     work: str | Path | None,
@@ -320,11 +320,11 @@ def _start(
     folder = tempfile.TemporaryDirectory(prefix="nearkin-", dir=work)
     shown = progress or Silent()
     if max_df is not None:
-        counting = Counting(corpus, columns, asked.spec, materials, asked.workers, Path(folder.name), shown)
+        counting = Counting(corpus, columns, asked.spec, resources, asked.workers, Path(folder.name), shown)
         cut = count_cut(max_df, counting)
-        materials, asked = replace(materials, cut=cut), asked.with_spec(replace(asked.spec, cut=cut.fingerprint))
+        resources, asked = replace(resources, cut=cut), asked.with_spec(replace(asked.spec, cut=cut.fingerprint))
     work_folder = WorkFolder.create(Path(folder.name) / "work", {}, durable=False)
-    run = LocalRun(corpus, replace(columns, extra=asked.extra_columns), asked, work_folder, shown, materials)
+    run = LocalRun(corpus, replace(columns, extra=asked.extra_columns), asked, work_folder, shown, resources)
     return _Finished(run, folder)
 
 
@@ -336,14 +336,14 @@ def _corpus(data: Any) -> Corpus:
     return TableCorpus(to_table(data))
 
 
-def sketch(texts: Any, spec: Spec | None = None, *, materials: Materials = NOTHING, workers: int = 2) -> np.ndarray:
+def sketch(texts: Any, spec: Spec | None = None, *, resources: SpecResources = NO_RESOURCES, workers: int = 2) -> np.ndarray:
     """Signatures.
 
     Args:
         texts: A list of str, or a column: Arrow, pandas, polars, `datasets`; no Python strings are made where it is Arrow.
             For a Spec of vectors, a column of them or a matrix (n, d).
         spec: How documents become signatures.
-        materials: The key and the tables that the Spec names.
+        resources: The key and the tables that the Spec names.
         workers: Threads.
 
     Returns:
@@ -358,7 +358,7 @@ def sketch(texts: Any, spec: Spec | None = None, *, materials: Materials = NOTHI
         (2, 8)
     """
     spec = spec or Spec()
-    sketchers = Borrowed(measure_of(spec, materials).sketcher)
+    sketchers = ObjectPool(measure_of(spec, resources).sketcher)
     chunks = to_texts(texts) if spec.unit != "vector" else to_vectors(texts, spec.n)
     parts = [chunk.slice(at, SKETCH_ROWS) for chunk in chunks for at in range(0, len(chunk), SKETCH_ROWS)]
     done = ordered_map(lambda part: sketchers.use(lambda tool: tool.sketch(part).signatures), parts, workers)
@@ -389,12 +389,12 @@ def frequencies(
     Examples:
         >>> counted = frequencies(["the cat sat", "the cat lay"], spec=Spec(n=1))
         >>> spec = Spec(measure="simhash", n=1, weights="tfidf", frequencies=counted.fingerprint)
-        >>> sketch(["the cat sat"], spec, materials=Materials(frequencies=counted)).shape
+        >>> sketch(["the cat sat"], spec, resources=SpecResources(frequencies=counted)).shape
         (1, 1)
     """
     where = Path(work or tempfile.gettempdir())
     columns = _columns(text, tokens, None, None)
-    return count_frequencies(Counting(_corpus(data), columns, spec or Spec(), Materials(key), workers, where, Silent()))
+    return count_frequencies(Counting(_corpus(data), columns, spec or Spec(), SpecResources(key), workers, where, Silent()))
 
 
 def report(source: DedupResult | str | Path, out: str | Path | None = None) -> Path:

@@ -24,7 +24,7 @@ from nearkin.keys import HashKey
 from nearkin.measures.base import Payload
 from nearkin.runs.jobs import SIGNATURES, Saved
 from nearkin.runs.spec_request import Asked
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
 
 CLUSTERS = "clusters.parquet"
@@ -61,7 +61,7 @@ def add_files(
         {} if postings is None else {"spec": asked.spec(columns), "threshold": threshold, "postings": postings}
     )
     rejected = 0
-    with Index.open(url, materials=Materials(asked.secret), tables=tables, **made) as index:
+    with Index.open(url, resources=SpecResources(asked.secret), tables=tables, **made) as index:
         for batch in corpus.batches(columns):
             rejected += len(batch.rejected)
             documents = documents_of(batch.documents[columns.content])
@@ -124,9 +124,9 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
     clusters = pq.read_table(saved.folder / CLUSTERS)
     keyed = record["stages"]["sketch"].get("keyed")
     documents = Documents(saved.folder / SIGNATURES, spec, keyed[0] * (1 + keyed[2]) if keyed else 0)
-    materials = Materials.read(saved.folder, spec, secret)
+    resources = SpecResources.read(saved.folder, spec, secret)
     fields: dict[str, Any] = {"recall": parameters["recall"], "postings": postings, "documents": max(len(documents), 1)}
-    with Index.open(url, spec, parameters["threshold"], materials=materials, **fields) as index:
+    with Index.open(url, spec, parameters["threshold"], resources=resources, **fields) as index:
         index.require_writable(scope)
         now, leaders, filling = index.clock(), 0, Filling(index)
         for batch in corpus.batches(columns):
@@ -179,20 +179,20 @@ def migrate(source: str, target: str, secret: HashKey | None, tables: Path | Non
 
     One that was broken off goes on where it stopped.
     """
-    materials = Materials(secret)
+    resources = SpecResources(secret)
     if "://" not in source:
         header, entries = read_header(Path(source)), exported(Path(source))
-        with _like(target, header, materials, tables) as index:
+        with _like(target, header, resources, tables) as index:
             return load(index, entries)
     with (
-        Index.open(source, materials=materials, tables=tables) as live,
-        _like(target, live.store.claim({}), materials, tables) as index,
+        Index.open(source, resources=resources, tables=tables) as live,
+        _like(target, live.store.claim({}), resources, tables) as index,
     ):
         return load(index, live.store.scan())
 
 
-def _like(url: str, header: Mapping[str, Any], materials: Materials, tables: Path | None) -> Index:
+def _like(url: str, header: Mapping[str, Any], resources: SpecResources, tables: Path | None) -> Index:
     """An index with the header of another one."""
     spec = Spec.from_json(json.dumps(header["spec"]))
     kept = {name: value for name, value in header.items() if name not in ("format", "spec", "threshold")}
-    return Index.open(url, spec, header["threshold"], materials=materials, tables=tables, **kept)
+    return Index.open(url, spec, header["threshold"], resources=resources, tables=tables, **kept)

@@ -41,21 +41,26 @@ def parse_shingle(text: str) -> tuple[str, int]:
     return unit, int(n)
 
 
-class Signed(NamedTuple):
-    """What signatures of a measure may be like; the first of each is the default."""
+class SignatureLimits(NamedTuple):
+    """The schemes and sizes that the signatures of a measure can have."""
 
     schemes: tuple[str, ...]
+    """The allowed schemes, the default one first."""
     slot_bits: tuple[int, ...]
-    k: int
-    step: int
-    most: int
+    """The allowed numbers of bits of a slot, the default one first."""
+    default_k: int
+    """The default number of slots (bits for simhash and cosine)."""
+    k_step: int
+    """The number that k is a multiple of, and its minimum."""
+    largest_k: int
+    """The maximum of k."""
 
 
 MEASURES = {
-    "jaccard": Signed(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
-    "weighted-jaccard": Signed(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
-    "simhash": Signed(("signs",), (1,), 64, 64, 128),
-    "cosine": Signed(("hyperplanes", KEYED_HYPERPLANES), (1,), 512, 64, 4096),
+    "jaccard": SignatureLimits(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
+    "weighted-jaccard": SignatureLimits(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
+    "simhash": SignatureLimits(("signs",), (1,), 64, 64, 128),
+    "cosine": SignatureLimits(("hyperplanes", KEYED_HYPERPLANES), (1,), 512, 64, 4096),
 }
 """The similarities that documents can be compared by, and their signatures."""
 
@@ -123,7 +128,11 @@ class Spec:
         object.__setattr__(self, "normalise", tuple(step for step in NORMALISATIONS if step in self.normalise))
         if self.measure not in MEASURES:
             raise UsageError(f"measure={self.measure!r} is not one of {', '.join(map(repr, MEASURES))}")
-        usual = {"scheme": self.signed.schemes[0], "k": self.signed.k, "slot_bits": self.signed.slot_bits[0]}
+        usual = {
+            "scheme": self.signature_limits.schemes[0],
+            "k": self.signature_limits.default_k,
+            "slot_bits": self.signature_limits.slot_bits[0],
+        }
         if self.measure == "simhash":
             usual["weights"] = "tf"
         if self.measure == "cosine" and self.key_id is not None:
@@ -136,16 +145,16 @@ class Spec:
         self._check_together()
 
     @property
-    def signed(self) -> Signed:
-        """What signatures of the measure may be like."""
+    def signature_limits(self) -> SignatureLimits:
+        """The schemes and sizes that the signatures of the measure can have."""
         return MEASURES[self.measure]
 
     def _check_choices(self) -> None:
         choices = {
             "unit": UNITS,
             "base_hash": FAMILIES,
-            "scheme": self.signed.schemes,
-            "slot_bits": self.signed.slot_bits,
+            "scheme": self.signature_limits.schemes,
+            "slot_bits": self.signature_limits.slot_bits,
             "weights": WEIGHTS if self.measure == "simhash" else (None,),
             "unicode": (UNICODE_VERSION,),
             "version": (FORMAT_VERSION,),
@@ -176,7 +185,7 @@ class Spec:
         most = MAX_DIMENSIONS if self.unit == "vector" else MAX_SHINGLE
         if not 1 <= self.n <= most:
             raise UsageError(f"a shingle of n={self.n} {self.unit} is outside 1 to {most}")
-        step, largest = self.signed.step, self.signed.most
+        step, largest = self.signature_limits.k_step, self.signature_limits.largest_k
         if not step <= self.k <= largest or self.k % step:
             below = min(max(self.k // step * step, step), largest)
             near = sorted({below, min(below + step, largest)})

@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from nearkin.keys import HashKey
 from nearkin.lsh import kernels as lsh
-from nearkin.lsh.bands import make_keys, sign_form, slot_form, whole_keys
+from nearkin.lsh.bands import make_keys, sign_layout, slot_layout, whole_keys
 from nearkin.lsh.signs import masks_of
 from nearkin.measures import measure_of
 from nearkin.shingle import Shingler, kernels, text_buffers
 from nearkin.shingle.unicode_tables import tables_for
 from nearkin.sketch.hyperplanes import VectorSketcher
 from nearkin.sketch.record import write_record
-from nearkin.sketch.resources import Materials
-from nearkin.sketch.sketcher import Keyer
+from nearkin.sketch.resources import SpecResources
+from nearkin.sketch.sketcher import BandKeyBuilder
 from nearkin.spec import UNICODE_VERSION, Spec
 
 FOLDER = Path(__file__).parent.parent / "conformance"
@@ -81,9 +81,9 @@ VECTOR_SPEC = Spec(measure="cosine", unit="vector", n=3, k=128)
 VECTORS = [[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], [2.0, 4.0, 6.0], [0.5, -0.25, 0.0], [1e-30, 2e30, -3.0]]
 
 
-def materials_of(spec: Spec) -> Materials:
+def materials_of(spec: Spec) -> SpecResources:
     """The key, for the Spec that names it."""
-    return Materials(KEY if spec.key_id else None)
+    return SpecResources(KEY if spec.key_id else None)
 
 
 def shingles_of(spec: Spec, texts: list[str]) -> list[list[str]]:
@@ -101,9 +101,9 @@ def band_keys(spec: Spec, signatures: np.ndarray, kept: np.ndarray | None, salt:
         lsh.salt_keys(kept, salts, keys)
     elif spec.measure == "simhash":
         masks = masks_of([np.arange(i * rows, i * rows + rows) for i in range(bands)], spec.k)
-        make_keys(sign_form(masks), signatures, salts, keys)
+        make_keys(sign_layout(masks), signatures, salts, keys)
     else:
-        make_keys(slot_form(rows), signatures, salts, keys)
+        make_keys(slot_layout(rows), signatures, salts, keys)
     return keys
 
 
@@ -118,7 +118,7 @@ def case_of(spec: Spec) -> dict[str, Any]:
     bands, rows = shape_of(spec)
     measure = measure_of(spec, materials_of(spec))
     sketches = measure.sketcher(
-        Keyer(bands, lambda slots, _: whole_keys(slots, bands, rows)) if spec.truncated else None
+        BandKeyBuilder(bands, lambda slots, _: whole_keys(slots, bands, rows)) if spec.truncated else None
     ).sketch(texts)
     keys, salted = (band_keys(spec, sketches.signatures, sketches.keys, salt) for salt in (0, SALT))
     documents = [

@@ -11,7 +11,7 @@ import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.errors import IncompatibleError, KeyRequiredError, UsageError
 from nearkin.keys import HashKey
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
 
 SECRET = bytes(range(16))
@@ -101,7 +101,7 @@ def test_an_attacker_who_knows_the_hash_dodges_it_and_is_caught_by_a_key() -> No
 
     key, _ = HashKey.generate()
     keyed = Spec(base_hash="siphash", key_id=key.id)
-    assert nk.estimate(*nk.sketch(texts, keyed, materials=Materials(key))) > similarity - 0.12
+    assert nk.estimate(*nk.sketch(texts, keyed, resources=SpecResources(key))) > similarity - 0.12
     # A band may miss a pair at the threshold by chance, so ask for a recall that leaves none.
     sure = {"threshold": 0.8, "bands": 30, "rows": 4}
     assert nk.dedup(texts, spec=keyed, key=key, **sure).kept.sum() == 1

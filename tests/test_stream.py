@@ -620,7 +620,7 @@ def test_to_a_server_that_is_killed(stream: Stream, start: Start, tmp_path: Path
     assert json.loads(out)["documents"] == documents
     assert stream.pending == 0
     secret = nk.HashKey.read(str(tmp_path / "nearkin.key"))
-    with nk.Index.open(f"sqlite:///{tmp_path}/nearkin.db", materials=nk.Materials(secret)) as index:
+    with nk.Index.open(f"sqlite:///{tmp_path}/nearkin.db", resources=nk.SpecResources(secret)) as index:
         assert ids(index) == [f"n{number:05d}" for number in range(documents)]
 
 

@@ -132,19 +132,19 @@ def dedup(
         prepared = prepare(
             tuple(inputs), columns, asked, on_error, threads, out, shown, check=settings_with, selection=selection
         )
-        columns, materials = prepared.columns, prepared.materials
+        columns, resources = prepared.columns, prepared.resources
         settings = settings_with(prepared.spec)
         flags = (annotate, save_signatures, resume, overwrite, on_error)
         job = Job(
             tuple(inputs), out, columns, settings, *flags,
-            materials=materials, selection=selection, statuses=prepared.statuses,
+            resources=resources, selection=selection, statuses=prepared.statuses,
             readers=Readers(readable_by),
         )  # fmt: skip
         summary = run(job, shown)
         if audit:
             from nearkin.runs.reopen import audit_run
 
-            audited = audit_run(out, shown, materials.secret, workers=threads)
+            audited = audit_run(out, shown, resources.secret, workers=threads)
             summary["audit"], summary["metrics"] = audited.audit.to_dict(), audited.metrics.to_dict()
     finally:
         shown.close()

@@ -47,7 +47,7 @@ def explain(
     from nearkin.keys import HashKey
     from nearkin.runs.reopen import explain_in_run
     from nearkin.runs.spec_request import Asked
-    from nearkin.sketch.resources import Materials
+    from nearkin.sketch.resources import SpecResources
     from nearkin.spec import parse_shingle
 
     secret = None if key_file is None else HashKey.read(key_file)
@@ -63,7 +63,7 @@ def explain(
     if index is not None:
         from nearkin.index.index import Index
 
-        with Index.open(index, materials=Materials(secret), tables=tables) as opened:
+        with Index.open(index, resources=SpecResources(secret), tables=tables) as opened:
             found = opened.explain(scope, a, b)
     elif run is not None:
         found = explain_in_run(run, a, b, secret)
@@ -76,7 +76,7 @@ def explain(
         spec = Asked(measure, fields, secret=secret).spec(Columns())
         settings = Settings(spec=spec, threshold=threshold, recall=recall, bands=bands, rows=rows)
         names = (short(a), short(b))
-        found = explained(text_of(a), text_of(b), settings=settings, materials=Materials(secret), names=names)
+        found = explained(text_of(a), text_of(b), settings=settings, resources=SpecResources(secret), names=names)
     if html is not None:
         from nearkin.report.explained import page
 

@@ -32,10 +32,10 @@ def opened(url: str, key_file: str | None = None, **fields: Any) -> Iterator["In
     """An index, closed at the end."""
     from nearkin.index.index import Index
     from nearkin.keys import HashKey
-    from nearkin.sketch.resources import Materials
+    from nearkin.sketch.resources import SpecResources
 
     secret = None if key_file is None else HashKey.read(key_file)
-    with Index.open(url, materials=Materials(secret), **fields) as found:
+    with Index.open(url, resources=SpecResources(secret), **fields) as found:
         yield found
 
 

@@ -97,12 +97,12 @@ def pairs(
         prepared = prepare(
             tuple(inputs), columns, asked, on_error, threads, out, shown, check=settings_with, selection=selection
         )
-        columns, materials = prepared.columns, prepared.materials
+        columns, resources = prepared.columns, prepared.resources
         settings = settings_with(prepared.spec)
         flags = (False, False, resume, overwrite, on_error)
         job = Job(
             tuple(inputs), out, columns, settings, *flags,
-            materials=materials, selection=selection, statuses=prepared.statuses,
+            resources=resources, selection=selection, statuses=prepared.statuses,
             readers=Readers(readable_by),
         )  # fmt: skip
         summary = pairs_job(job, expand_exact, shown, relation)

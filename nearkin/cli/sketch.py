@@ -64,9 +64,9 @@ def sketch(
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
         prepared = prepare(tuple(inputs), columns, asked, on_error, threads, out, shown, selection=selection)
-        columns, spec, materials = prepared.columns, prepared.spec, prepared.materials
+        columns, spec, resources = prepared.columns, prepared.spec, prepared.resources
         job = SketchJob(
-            tuple(inputs), out, columns, spec, threads, overwrite, on_error, materials, selection, Readers(readable_by)
+            tuple(inputs), out, columns, spec, threads, overwrite, on_error, resources, selection, Readers(readable_by)
         )
         summary = sketch_job(job, shown)
     finally:

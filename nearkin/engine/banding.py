@@ -7,10 +7,10 @@ import numpy as np
 
 from nearkin.engine.options import Settings
 from nearkin.lsh import kernels
-from nearkin.lsh.bands import Form, make_keys, probing_keys, whole_keys
+from nearkin.lsh.bands import BandLayout, make_keys, probing_keys, whole_keys
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
-from nearkin.sketch.sketcher import Keyer
+from nearkin.sketch.sketcher import BandKeyBuilder
 
 ROUNDING = 1e-9
 
@@ -28,7 +28,7 @@ class Limits(NamedTuple):
         """For a measure's signatures."""
         margin = 0 if settings.verify == "none" else banding.margin
         # less than any slot: k·t can be rounded to just above a whole number
-        joining = ceil(measure.slots_at(settings.threshold) - ROUNDING)
+        joining = ceil(measure.expected_agreements(settings.threshold) - ROUNDING)
         return cls(margin, max(margin, joining))
 
 
@@ -37,21 +37,25 @@ def keeps_keys(settings: Settings) -> bool:
     return settings.spec.truncated or settings.probes > 0
 
 
-def keyer_of(settings: Settings, banding: Banding) -> Keyer | None:
+def key_builder_for(settings: Settings, banding: Banding) -> BandKeyBuilder | None:
     """What makes them; None where keys follow from signatures."""
     if not keeps_keys(settings):
         return None
     bands, rows, probes = banding.bands, banding.rows, banding.probes
     if probes:
-        return Keyer(bands * (1 + probes), lambda slots, runners: probing_keys(slots, runners, bands, rows, probes), True)
-    return Keyer(bands, lambda slots, _: whole_keys(slots, bands, rows))
+        return BandKeyBuilder(
+            bands * (1 + probes), lambda slots, runners: probing_keys(slots, runners, bands, rows, probes), True
+        )
+    return BandKeyBuilder(bands, lambda slots, _: whole_keys(slots, bands, rows))
 
 
-def band_keys(form: Form, banding: Banding, signatures: np.ndarray, kept: np.ndarray | None, salts: np.ndarray) -> np.ndarray:
+def band_keys(
+    band_layout: BandLayout, banding: Banding, signatures: np.ndarray, kept: np.ndarray | None, salts: np.ndarray
+) -> np.ndarray:
     """uint64 (b, n, 1 + probes): the keys of n documents.
 
     Args:
-        form: How signatures are banded.
+        band_layout: How signatures are banded.
         banding: Bands and probes.
         signatures: (n, w).
         kept: uint64 (n, b·(1 + probes)): keys that were made while sketching, without a block.
@@ -60,7 +64,7 @@ def band_keys(form: Form, banding: Banding, signatures: np.ndarray, kept: np.nda
     per = 1 + banding.probes
     out = np.empty((banding.bands * per, len(signatures)), np.uint64)
     if kept is None:
-        make_keys(form, signatures, salts, out)
+        make_keys(band_layout, signatures, salts, out)
     else:
         kernels.salt_keys(kept, salts, out)
     return out.reshape(-1, per, len(signatures)).transpose(0, 2, 1)

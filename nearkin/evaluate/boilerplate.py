@@ -12,7 +12,7 @@ from nearkin.engine.local.documents import take
 from nearkin.evaluate.explain import units_of, windows
 from nearkin.shingle import text_buffers
 from nearkin.sketch.minhash import splitmix64
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import iterate_streams
 from nearkin.spec import Spec
 from nearkin.verify.jaccard import distinct_sets
@@ -103,18 +103,20 @@ def _shortened(lists: pa.Array) -> pa.Array:
     return pa.array([tokens[: CHARACTERS // 8] for tokens in lists.to_pylist()], lists.type)
 
 
-def boilerplate(sample: TextSample, spec: Spec, materials: Materials, sources: pa.ChunkedArray | None = None) -> Boilerplate:
+def boilerplate(
+    sample: TextSample, spec: Spec, resources: SpecResources, sources: pa.ChunkedArray | None = None
+) -> Boilerplate:
     """The phrases of a sample.
 
     Args:
         sample: After the corpus was read.
         spec: Of text.
-        materials: What the Spec names but does not hold.
+        resources: What the Spec names but does not hold.
         sources: (n,) of the corpus: the source of each document.
     """
     documents = sample.documents
-    listed = None if materials.cut is None else materials.cut.hashes
-    shingler = materials.shingler(spec)
+    listed = None if resources.cut is None else resources.cut.hashes
+    shingler = resources.shingler(spec)
     parts = [(stream.hashes.copy(), np.diff(stream.offsets)) for _, stream in iterate_streams(shingler, documents)]
     if not parts:
         return Boilerplate(0, (), None if listed is None else len(listed))
@@ -127,7 +129,7 @@ def boilerplate(sample: TextSample, spec: Spec, materials: Materials, sources: p
         inside = streams.documents_with(run.hash)
         phrases.append(
             Phrase(
-                _text(documents, run, streams, spec, materials)[:SHOWN],
+                _text(documents, run, streams, spec, resources)[:SHOWN],
                 run.end - run.start,
                 len(inside) / len(documents),
                 () if labels is None else _shares(labels, inside),
@@ -195,13 +197,13 @@ def _runs(streams: _Streams) -> list[_Run]:
     return out
 
 
-def _text(documents: pa.Array, run: _Run, streams: _Streams, spec: Spec, materials: Materials) -> str:
+def _text(documents: pa.Array, run: _Run, streams: _Streams, spec: Spec, resources: SpecResources) -> str:
     """The words of a run: tokens by their places, texts from the first window on whose hash alone is one of the run's."""
     document = documents[run.document].as_py()
     if not isinstance(document, str):
         at = run.start - int(streams.offsets[run.document])
         return " ".join(document[at : at + run.end - run.start + spec.n - 1])
-    shingler = materials.shingler(spec)
+    shingler = resources.shingler(spec)
     data, offsets = text_buffers(pa.array(windows(document, spec), pa.large_string()))
     alone = shingler.texts(data, offsets)
     single = np.flatnonzero(np.diff(alone.offsets) == 1)

@@ -19,7 +19,7 @@ from nearkin.lsh.bands import make_keys
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import Stored
-from nearkin.sketch.resources import NOTHING, Materials
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
 from nearkin.verify.jaccard import SetBuilder
 
@@ -111,12 +111,12 @@ class Explanation:
 class _Pair:
     texts: tuple[str, str]
     settings: Settings
-    materials: Materials
+    resources: SpecResources
     documents: int
 
     @cached_property
     def measure(self) -> Measure:
-        return measure_of(self.settings.spec, self.materials, self.settings.distance)
+        return measure_of(self.settings.spec, self.resources, self.settings.distance)
 
     @cached_property
     def column(self) -> pa.Array:
@@ -139,7 +139,7 @@ def explain(
     b: str,
     *,
     settings: Settings | None = None,
-    materials: Materials = NOTHING,
+    resources: SpecResources = NO_RESOURCES,
     names: tuple[str, str] = ("a", "b"),
     documents: int = 1_000_000,
 ) -> Explanation:
@@ -149,7 +149,7 @@ def explain(
         a: A text.
         b: Another one.
         settings: The request; defaults otherwise.
-        materials: What its Spec names but does not hold.
+        resources: What its Spec names but does not hold.
         names: What the texts are called.
         documents: Corpus size that signs are banded for.
 
@@ -161,16 +161,16 @@ def explain(
     settings = settings or Settings()
     if settings.spec.unit == "vector":
         raise UsageError("vectors have no words to explain; compare them with nk.estimate and their cosine")
-    pair = _Pair((a, b), settings, materials, documents)
+    pair = _Pair((a, b), settings, resources, documents)
     measure, whole = pair.measure, pair.whole()
     sketches = whole.measure.sketcher().sketch(pair.column)
     banding = settings.banding(measure, documents)
-    form = whole.measure.form(banding, None)
+    band_layout = whole.measure.band_layout(banding, None)
     keys, agreeing = np.empty((banding.bands, 2), np.uint64), np.empty(1, np.int64)
-    make_keys(form, sketches.signatures, np.zeros(2, np.uint64), keys)
-    pair_agreements(PAIR, sketches.signatures, form.kind, agreeing)
+    make_keys(band_layout, sketches.signatures, np.zeros(2, np.uint64), keys)
+    pair_agreements(PAIR, sketches.signatures, band_layout.layout, agreeing)
     similarity = pair.similarity()
-    chance = banding.candidate_probability(float(measure.collision(np.array(similarity))))
+    chance = banding.candidate_probability(float(measure.slot_collision_probability(np.array(similarity))))
     found = Explanation(
         names,
         (a, b),
@@ -185,7 +185,7 @@ def explain(
         banding.bands,
         banding.rows,
         float(chance),
-        shingles_of(a, b, settings, materials),
+        shingles_of(a, b, settings, resources),
         "",
         "",
     )
@@ -216,9 +216,9 @@ def judged(found: Explanation, exact: bool, empty: bool) -> Explanation:
     return replace(found, verdict=verdict, why=why)
 
 
-def shingles_of(a: str, b: str, settings: Settings, materials: Materials) -> Shingles:
+def shingles_of(a: str, b: str, settings: Settings, resources: SpecResources) -> Shingles:
     """Counts by the hashes of the Spec, examples by the words as they are read."""
-    builder = SetBuilder(materials.shingler(settings.spec))
+    builder = SetBuilder(resources.shingler(settings.spec))
     sets = builder.sets(pa.array([a, b], pa.large_string()))
     first, second = np.split(sets.hashes, [int(sets.sizes[0])])
     shared = int(_contains(first, second).sum())

@@ -22,10 +22,10 @@ from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import Payload, joined, starts_of, stored_of
 from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, isin_sorted, pack_pairs, sorted_unique, unpack_pairs
 from nearkin.runtime.progress import Progress
-from nearkin.runtime.threads import Borrowed, ordered_map
+from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch import kernels as sketching
 from nearkin.sketch.minhash import splitmix64
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import iterate_streams
 
 
@@ -36,14 +36,14 @@ class Finished(NamedTuple):
     corpus: Corpus
     columns: Columns
     settings: Settings
-    materials: Materials
+    resources: SpecResources
     banding: Banding | None
     """None where the run compared every pair."""
 
     @property
     def measure(self) -> Measure:
         """How its documents were compared."""
-        return measure_of(self.settings.spec, self.materials, self.settings.distance)
+        return measure_of(self.settings.spec, self.resources, self.settings.distance)
 
 
 class Found(NamedTuple):
@@ -85,7 +85,7 @@ class Scan(ABC):
         self.progress = progress
         self.groups, self.blocks = np.empty(0, np.int64), np.empty(0, np.uint64)
         self.measure = run.measure
-        self._builders = Borrowed(self.measure.payload_builder)
+        self._builders = ObjectPool(self.measure.payload_builder)
 
     def payload(self, documents: pa.Array) -> Payload:
         """What exact comparison needs of some documents."""
@@ -201,7 +201,7 @@ class PrefixScan(Scan):
         return compare
 
     def fingerprints(self, documents: pa.Array) -> np.ndarray:
-        out, shingler = np.empty((len(documents), 2), np.uint64), self.run.materials.shingler(self.run.settings.spec)
+        out, shingler = np.empty((len(documents), 2), np.uint64), self.run.resources.shingler(self.run.settings.spec)
         for start, stream in iterate_streams(shingler, documents):
             sketching.stream_fingerprints(stream.hashes, stream.offsets, out[start : start + len(stream.offsets) - 1])
         return out

@@ -55,7 +55,7 @@ from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.measures import Measure, Request, measure_of
 from nearkin.measures.base import stored_of
-from nearkin.sketch.resources import NOTHING, Materials
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
 
 R = TypeVar("R")
@@ -104,7 +104,7 @@ class Index:
     def __init__(
         self,
         opened: Opened,
-        materials: Materials,
+        resources: SpecResources,
         clock: Callable[[], float] | None = None,
         tables: Path | None = None,
         follow: bool = True,
@@ -119,16 +119,16 @@ class Index:
         """Of this opened index, which no other has, in this process or another one."""
         self._inherited: set[tuple[str, str, str]] = set()
         """(scope, representative, cluster) of clusters whose id went to an heir while the representative is there still."""
-        self._enter(opened, materials)
+        self._enter(opened, resources)
 
-    def _enter(self, opened: Opened, materials: Materials) -> None:
+    def _enter(self, opened: Opened, resources: SpecResources) -> None:
         """Everything that follows from where the index is and what it was made with."""
         chosen = opened.settings
         assert chosen.spec is not None
         assert chosen.threshold is not None
         if self._tables is not None:
-            materials = Materials.read(self._tables, chosen.spec, materials.secret)
-        measure: Measure = measure_of(chosen.spec, materials)
+            resources = SpecResources.read(self._tables, chosen.spec, resources.secret)
+        measure: Measure = measure_of(chosen.spec, resources)
         banding = measure.banding(
             Request(chosen.threshold, chosen.recall, chosen.bands, chosen.rows, 1, chosen.probes, chosen.documents)
         )
@@ -136,9 +136,9 @@ class Index:
         self.store, self.settings, self._news, self._urls = opened
         self.spec: Spec = chosen.spec
         self.threshold: float = chosen.threshold
-        self.materials, self.measure, self.banding = materials, measure, banding
+        self.resources, self.measure, self.banding = resources, measure, banding
         self._binned = self.spec.scheme == "binned" and not self.spec.truncated
-        self.preparer = Preparer(measure, banding, materials, salt.encode(), chosen.max_document)
+        self.preparer = Preparer(measure, banding, resources, salt.encode(), chosen.max_document)
         self.searcher = Searcher(self.store, chosen, self.preparer, self.clock)
         self._cache.held_against(self._news.generation, self._cache.stamp())
         self._clocks = ClockWatch(self.clock, self.store)
@@ -153,7 +153,7 @@ class Index:
         threshold: float | None = None,
         *,
         settings: IndexSettings | None = None,
-        materials: Materials = NOTHING,
+        resources: SpecResources = NO_RESOURCES,
         tables: str | Path | None = None,
         clock: Callable[[], float] | None = None,
         follow: bool = True,
@@ -167,7 +167,7 @@ class Index:
             spec: How documents become signatures; an existing index's by default.
             threshold: Similarity from which a document is resolved to another; an existing index's, or 0.8.
             settings: Further parameters.
-            materials: The key and the tables that the Spec names.
+            resources: The key and the tables that the Spec names.
             tables: A run's folder to read those tables from (a frequency cut, document frequencies), whatever the Spec is.
             clock: Seconds; for times to live and windows, and for how often the store is asked for news. By default the
                 machine's clock, or the store's where that differs from it.
@@ -186,7 +186,7 @@ class Index:
                 f"{error}; the settings of an index are {', '.join(IndexSettings.__dataclass_fields__)}"
             ) from error
         asked = replace(asked, spec=spec or asked.spec, threshold=threshold if threshold is not None else asked.threshold)
-        return cls(open_index(url, asked, follow), materials, clock, None if tables is None else Path(tables), follow)
+        return cls(open_index(url, asked, follow), resources, clock, None if tables is None else Path(tables), follow)
 
     def __enter__(self) -> Self:
         return self
@@ -250,7 +250,7 @@ class Index:
                 stack.enter_context(lock)
             left = self.searcher
             try:
-                self._enter(opened, self.materials)
+                self._enter(opened, self.resources)
             except BaseException:
                 opened.store.close()
                 raise
@@ -689,7 +689,7 @@ class Index:
         bands, rows, probes = self.banding.bands, self.banding.rows, self.banding.probes
         asked = (self.threshold, None, self.settings.recall, bands, rows, 1, probes)
         settings = Settings(self.spec, *asked)
-        return explain(texts[0], texts[1], settings=settings, materials=self.materials, names=(a, b))
+        return explain(texts[0], texts[1], settings=settings, resources=self.resources, names=(a, b))
 
     def stats(self) -> dict[str, Any]:
         """Counts of the store, of the cache, and what the index is."""

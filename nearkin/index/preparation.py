@@ -18,9 +18,9 @@ from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
 from nearkin.measures.base import Payload
 from nearkin.packed_pairs import sorted_unique
-from nearkin.runtime.threads import Borrowed
-from nearkin.sketch.resources import Materials
-from nearkin.sketch.sketcher import Keyer, Sketches
+from nearkin.runtime.threads import ObjectPool
+from nearkin.sketch.resources import SpecResources
+from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 from nearkin.verify.jaccard import Sets, distinct_sets
 
 
@@ -82,14 +82,14 @@ class Preparer:
     Attributes:
         measure: How they are compared.
         banding: Bands and rows.
-        materials: What the Spec names but does not hold.
+        resources: What the Spec names but does not hold.
         salt: Of the index' configuration: other bands or another Spec have other buckets.
         most: Bytes of a document.
     """
 
     measure: Measure
     banding: Banding
-    materials: Materials
+    resources: SpecResources
     salt: bytes
     most: int
 
@@ -104,19 +104,19 @@ class Preparer:
         return self.banding.bands * (1 + self.banding.probes)
 
     @cached_property
-    def _keyer(self) -> Keyer | None:
+    def _key_builder(self) -> BandKeyBuilder | None:
         b, r, p = self.banding.bands, self.banding.rows, self.banding.probes
         if p:
-            return Keyer(b * (1 + p), lambda slots, runners: probing_keys(slots, runners, b, r, p), True)
-        return Keyer(b, lambda slots, _: whole_keys(slots, b, r)) if self.measure.spec.truncated else None
+            return BandKeyBuilder(b * (1 + p), lambda slots, runners: probing_keys(slots, runners, b, r, p), True)
+        return BandKeyBuilder(b, lambda slots, _: whole_keys(slots, b, r)) if self.measure.spec.truncated else None
 
     @cached_property
-    def _sketchers(self) -> Borrowed[Any]:
-        return Borrowed(lambda: self.measure.sketcher(self._keyer))
+    def _sketchers(self) -> ObjectPool[Any]:
+        return ObjectPool(lambda: self.measure.sketcher(self._key_builder))
 
     @cached_property
-    def _builders(self) -> Borrowed[Any]:
-        return Borrowed(self.measure.payload_builder)
+    def _builders(self) -> ObjectPool[Any]:
+        return ObjectPool(self.measure.payload_builder)
 
     @property
     def takes_shingles(self) -> bool:
@@ -269,7 +269,7 @@ class Preparer:
     @property
     def signatures_suffice(self) -> bool:
         """Whether keys follow from what is kept of a signature: not of cut slots, nor of runner-up minima."""
-        return self._keyer is None
+        return self._key_builder is None
 
     def keys_of_signatures(self, scope: str, signatures: np.ndarray) -> np.ndarray:
         """uint64 (n, b), where they suffice."""
@@ -299,7 +299,7 @@ class Preparer:
 
     def _unit_weights(self, hashes: np.ndarray) -> np.ndarray:
         """What one occurrence of each shingle weighs."""
-        frequencies = self.materials.weights(self.measure.spec)
+        frequencies = self.resources.weights(self.measure.spec)
         return np.ones(len(hashes)) if frequencies is None else frequencies.weights_of(hashes).astype(np.float64)
 
     def _keys(self, scope: str, sketches: Sketches) -> np.ndarray:
@@ -309,5 +309,5 @@ class Preparer:
         if sketches.keys is not None:
             kernels.salt_keys(sketches.keys, salts, keys)
         else:
-            make_keys(self.measure.form(self.banding, None), sketches.signatures, salts, keys)
+            make_keys(self.measure.band_layout(self.banding, None), sketches.signatures, salts, keys)
         return np.ascontiguousarray(keys.T)

@@ -69,8 +69,8 @@ class Searcher:
         self.observed = Observed(settings.max_bucket)
         self.sets = self.measure.spec.measure == "jaccard"
         keys = np.empty((0, 0), np.uint64) if self.measure.spec.truncated else None
-        self.margin = margin_for(self.measure.spec.k, self.measure.slots_at(self.threshold) / self.measure.spec.k)
-        self._kind = self.measure.form(self.banding, keys).kind
+        self.margin = margin_for(self.measure.spec.k, self.measure.expected_agreements(self.threshold) / self.measure.spec.k)
+        self._kind = self.measure.band_layout(self.banding, keys).layout
 
     def decide(self, prepared: Prepared, without: frozenset[int], changes: Changes) -> list[Decision]:
         """Where each document of a batch belongs, as if they came one by one; `crowded` says if a bucket may overflow."""

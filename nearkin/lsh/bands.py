@@ -6,45 +6,45 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.lsh import kernels
-from nearkin.lsh.kernels import SignForm, SlotForm, TruncatedForm
+from nearkin.lsh.kernels import SignLayout, SlotLayout, TruncatedLayout
 
 
-class Form(NamedTuple):
+class BandLayout(NamedTuple):
     """What kernels take to band and compare signatures."""
 
-    kind: NamedTuple
-    table: np.ndarray
+    layout: NamedTuple
+    masks_or_keys: np.ndarray
     """What the kind says."""
 
 
-def slot_form(rows: int) -> Form:
+def slot_layout(rows: int) -> BandLayout:
     """Bands of so many whole slots."""
-    return Form(SlotForm(np.int64(rows)), np.empty((0, 0), np.uint64))
+    return BandLayout(SlotLayout(np.int64(rows)), np.empty((0, 0), np.uint64))
 
 
-def sign_form(masks: np.ndarray) -> Form:
+def sign_layout(masks: np.ndarray) -> BandLayout:
     """Bands of the bits of masks, uint64 (b, words)."""
-    return Form(SignForm(np.int64(masks.shape[1])), masks)
+    return BandLayout(SignLayout(np.int64(masks.shape[1])), masks)
 
 
-def truncated_form(slots: int, bits: int, keys: np.ndarray) -> Form:
+def truncated_layout(slots: int, bits: int, keys: np.ndarray) -> BandLayout:
     """Slots of so many bits; `keys`, uint64 (n, b), were made of the whole ones."""
     ones = (2**64 - 1) // ((1 << bits) - 1)
-    return Form(TruncatedForm(np.uint64(bits), np.uint64(ones), np.int64(slots)), keys)
+    return BandLayout(TruncatedLayout(np.uint64(bits), np.uint64(ones), np.int64(slots)), keys)
 
 
-def make_keys(form: Form, signatures: np.ndarray, salts: np.ndarray, out: np.ndarray) -> None:
+def make_keys(band_layout: BandLayout, signatures: np.ndarray, salts: np.ndarray, out: np.ndarray) -> None:
     """Keys of each band into out, uint64 (b, n), of whole slots or signs."""
-    if isinstance(form.kind, SlotForm):
-        kernels.slot_keys(signatures, salts, form.kind, out)
+    if isinstance(band_layout.layout, SlotLayout):
+        kernels.slot_keys(signatures, salts, band_layout.layout, out)
     else:
-        kernels.sign_keys(signatures, salts, form.table, out)
+        kernels.sign_keys(signatures, salts, band_layout.masks_or_keys, out)
 
 
 def whole_keys(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
     """uint64 (n, b): keys of whole slots, uint32 (n, k), without a block."""
     out = np.empty((bands, len(slots)), np.uint64)
-    make_keys(slot_form(rows), slots, np.zeros(len(slots), np.uint64), out)
+    make_keys(slot_layout(rows), slots, np.zeros(len(slots), np.uint64), out)
     return np.ascontiguousarray(out.T)
 
 

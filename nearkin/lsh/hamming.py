@@ -57,16 +57,16 @@ def all_pairs(signatures: np.ndarray, distance: int, blocks: int | None = None, 
     ]
     packed = np.sort(np.concatenate(found))
     agreeing = np.empty(len(packed), np.int64)
-    kernels.pair_agreements(packed, words, banding.form.kind, agreeing)
+    kernels.pair_agreements(packed, words, banding.band_layout.layout, agreeing)
     a, b = unpack_pairs(packed)
     return HammingPairs(a, b, banding.k - agreeing)
 
 
 def _band(words: np.ndarray, banding: SignBanding, band: int, workers: int) -> Iterator[np.ndarray]:
     """The pairs of one table that no earlier one has."""
-    n, form = len(words), banding.form
+    n, band_layout = len(words), banding.band_layout
     keys = np.empty(n, np.uint64)
-    kernels.sign_band(words, form.table[band], keys)
+    kernels.sign_band(words, band_layout.masks_or_keys[band], keys)
     packed = np.empty(n, np.uint64)
     bits = max(1, (n - 1).bit_length())
     kernels.pack(keys, np.ones(n, bool), np.uint64(0), 0, bits, packed)
@@ -80,7 +80,7 @@ def _band(words: np.ndarray, banding: SignBanding, band: int, workers: int) -> I
         sizes = ends - starts
         out = np.empty(int((sizes * (sizes - 1) // 2).sum()), np.uint64)
         histogram = np.zeros(banding.k + 1, np.int64)
-        count = kernels.bucket_pairs(packed, starts, ends, words, never, band, *form, banding.margin, histogram, out)
+        count = kernels.bucket_pairs(packed, starts, ends, words, never, band, *band_layout, banding.margin, histogram, out)
         return out[:count].copy()
 
     yield from ordered_map(pairs, even_slabs(bounds[0, :found], bounds[1, :found], PAIRS_PER_BATCH), workers)
@@ -118,7 +118,7 @@ class HammingIndex:
             raise UsageError(f"signatures have a multiple of 64 bits, not {bits}")
         banding = block_banding(bits, distance, expected, blocks)
         self.bits, self.distance = bits, distance
-        self._masks = [sum(int(word) << 64 * w for w, word in enumerate(row)) for row in banding.form.table]
+        self._masks = [sum(int(word) << 64 * w for w, word in enumerate(row)) for row in banding.band_layout.masks_or_keys]
         self._tables: list[dict[int, list[int]]] = [{} for _ in self._masks]
         self._held: dict[int, int] = {}
 

@@ -1,8 +1,8 @@
 """Banding kernels: signatures to band keys, keys to buckets, buckets to candidate pairs.
 
-What a signature is made of shows in the *form* that kernels take beside it: `SlotForm`, `SignForm` or `TruncatedForm`; which
-functions compare two signatures follows from its type, at compile time. Forms are numbers: an array in a tuple would cost a
-count of references at each comparison, so the one that some need goes beside them (`table`).
+The type of a *layout* (`SlotLayout`, `SignLayout` or `TruncatedLayout`) says what a signature consists of. It selects the
+functions that compare two signatures when a kernel is compiled. A layout contains only numbers, because an array in a tuple
+would be reference-counted at each comparison. The array that a layout needs is a separate argument.
 """
 
 from collections.abc import Callable
@@ -21,19 +21,19 @@ BAND = U64(0x9E3779B97F4A7C15)
 SLOT = U64(0xD6E8FEB86659FD93)
 
 
-class SlotForm(NamedTuple):
+class SlotLayout(NamedTuple):
     """MinHash slots of 32 bits; band i is the i-th run of `rows` slots."""
 
     rows: np.int64
 
 
-class SignForm(NamedTuple):
+class SignLayout(NamedTuple):
     """Signs, 64 in a word; a band is the bits of its mask. Table: the masks, uint64 (b, words)."""
 
     words: np.int64
 
 
-class TruncatedForm(NamedTuple):
+class TruncatedLayout(NamedTuple):
     """Packed slots of 1, 2, 4, 8 or 16 bits. Table: band keys, made of the full slots before, uint64 (n, b)."""
 
     bits: np.uint64
@@ -57,9 +57,9 @@ def fold(h: np.uint64, word: np.uint64) -> np.uint64:
 
 
 @kernel
-def slot_keys(signatures: np.ndarray, salts: np.ndarray, form: SlotForm, out: np.ndarray) -> None:
+def slot_keys(signatures: np.ndarray, salts: np.ndarray, layout: SlotLayout, out: np.ndarray) -> None:
     """Key of each band, uint64 (b, n): h ← (h ^ slot)·C, h ^= h >> 32 over the band's slots from mix64(salt + band·G)."""
-    n, rows = signatures.shape[0], form.rows
+    n, rows = signatures.shape[0], layout.rows
     for band in range(out.shape[0]):
         first = band * rows
         for i in range(n):
@@ -187,7 +187,7 @@ def cut_run(
 
 
 @inlined
-def equal_slots(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: SlotForm) -> int:
+def equal_slots(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: SlotLayout) -> int:
     """Slots that agree; an empty slot agrees with nothing."""
     a, b = signatures[x], signatures[y]
     same = U32(0)
@@ -197,7 +197,7 @@ def equal_slots(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: SlotFo
 
 
 @inlined
-def equal_signs(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: SignForm) -> int:
+def equal_signs(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: SignLayout) -> int:
     """Bits that agree: f − Hamming distance."""
     words = signatures.shape[1]
     different = U64(0)
@@ -216,9 +216,9 @@ def fold_lanes(word: np.uint64, bits: np.uint64) -> np.uint64:
 
 
 @inlined
-def equal_truncated(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: TruncatedForm) -> int:
+def equal_truncated(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: TruncatedLayout) -> int:
     """Truncated slots that agree, 64 bits at a time."""
-    bits, ones, size = form.bits, form.ones, U64(signatures.shape[1])
+    bits, ones, size = layout.bits, layout.ones, U64(signatures.shape[1])
     i, j = x * size, y * size
     different, whole = U64(0), size >> U64(3)
     for w in range(whole):
@@ -226,13 +226,13 @@ def equal_truncated(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: Tr
         different += count_ones(fold_lanes(word, bits) & ones)
     for at in range(U64(8) * whole, size):
         different += count_ones(fold_lanes(U64(signatures[x, at] ^ signatures[y, at]), bits) & ones)
-    return np.int64(form.slots) - np.int64(different)
+    return np.int64(layout.slots) - np.int64(different)
 
 
 @kernel
-def slots_seen(signatures: np.ndarray, table: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: SlotForm) -> bool:
+def slots_seen(signatures: np.ndarray, table: np.ndarray, x: np.uint64, y: np.uint64, band: int, layout: SlotLayout) -> bool:
     """Whether an earlier band of the two signatures agrees whole."""
-    a, b, rows = signatures[x], signatures[y], form.rows
+    a, b, rows = signatures[x], signatures[y], layout.rows
     for earlier in range(band):
         at = earlier * rows
         j = 0
@@ -244,7 +244,7 @@ def slots_seen(signatures: np.ndarray, table: np.ndarray, x: np.uint64, y: np.ui
 
 
 @kernel
-def signs_seen(signatures: np.ndarray, masks: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: SignForm) -> bool:
+def signs_seen(signatures: np.ndarray, masks: np.ndarray, x: np.uint64, y: np.uint64, band: int, layout: SignLayout) -> bool:
     """As `slots_seen`: no bit under an earlier band's mask differs."""
     for earlier in range(band):
         different = U64(0)
@@ -257,7 +257,7 @@ def signs_seen(signatures: np.ndarray, masks: np.ndarray, x: np.uint64, y: np.ui
 
 @kernel
 def truncated_seen(
-    signatures: np.ndarray, keys: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: TruncatedForm
+    signatures: np.ndarray, keys: np.ndarray, x: np.uint64, y: np.uint64, band: int, layout: TruncatedLayout
 ) -> bool:
     """As `slots_seen`, by the keys of the earlier bands."""
     earlier = 0
@@ -266,30 +266,30 @@ def truncated_seen(
     return earlier < band
 
 
-AGREE: dict[Any, Any] = {SlotForm: equal_slots, SignForm: equal_signs, TruncatedForm: equal_truncated}
-SEEN: dict[Any, Any] = {SlotForm: slots_seen, SignForm: signs_seen, TruncatedForm: truncated_seen}
+AGREE: dict[Any, Any] = {SlotLayout: equal_slots, SignLayout: equal_signs, TruncatedLayout: equal_truncated}
+SEEN: dict[Any, Any] = {SlotLayout: slots_seen, SignLayout: signs_seen, TruncatedLayout: truncated_seen}
 
 
-def agreements(signatures: np.ndarray, x: np.uint64, y: np.uint64, form: NamedTuple) -> int:
+def agreements(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: NamedTuple) -> int:
     """Slots or bits in which documents x and y agree."""
-    return AGREE[type(form)](signatures, x, y, form)
+    return AGREE[type(layout)](signatures, x, y, layout)
 
 
 @overload(agreements, strict=False)
-def _agreements(signatures: Any, x: Any, y: Any, form: Any) -> Callable[..., Any]:
-    function = AGREE[form.instance_class]
-    return lambda signatures, x, y, form: function(signatures, x, y, form)
+def _agreements(signatures: Any, x: Any, y: Any, layout: Any) -> Callable[..., Any]:
+    function = AGREE[layout.instance_class]
+    return lambda signatures, x, y, layout: function(signatures, x, y, layout)
 
 
-def seen_before(signatures: np.ndarray, table: np.ndarray, x: np.uint64, y: np.uint64, band: int, form: NamedTuple) -> bool:
+def seen_before(signatures: np.ndarray, table: np.ndarray, x: np.uint64, y: np.uint64, band: int, layout: NamedTuple) -> bool:
     """Whether documents x and y agree in a whole band before this one."""
-    return SEEN[type(form)](signatures, table, x, y, band, form)
+    return SEEN[type(layout)](signatures, table, x, y, band, layout)
 
 
 @overload(seen_before, strict=False)
-def _seen_before(signatures: Any, table: Any, x: Any, y: Any, band: Any, form: Any) -> Callable[..., Any]:
-    function = SEEN[form.instance_class]
-    return lambda signatures, table, x, y, band, form: function(signatures, table, x, y, band, form)
+def _seen_before(signatures: Any, table: Any, x: Any, y: Any, band: Any, layout: Any) -> Callable[..., Any]:
+    function = SEEN[layout.instance_class]
+    return lambda signatures, table, x, y, band, layout: function(signatures, table, x, y, band, layout)
 
 
 @kernel
@@ -300,7 +300,7 @@ def bucket_pairs(
     signatures: np.ndarray,
     hot: np.ndarray,
     band: int,
-    form: NamedTuple,
+    layout: NamedTuple,
     table: np.ndarray,
     margin: int,
     histogram: np.ndarray,
@@ -320,9 +320,9 @@ def bucket_pairs(
                 b = ordinals[y]
                 if a == b:
                     continue
-                if seen_before(signatures, table, a, b, band, form) and not (hot[a] and hot[b]):
+                if seen_before(signatures, table, a, b, band, layout) and not (hot[a] and hot[b]):
                     continue
-                same = agreements(signatures, a, b, form)
+                same = agreements(signatures, a, b, layout)
                 histogram[same] += 1
                 if same >= margin:
                     out[count] = (min(a, b) << U64(32)) | max(a, b)
@@ -334,7 +334,7 @@ def bucket_pairs(
 def hot_bucket_pairs(
     members: np.ndarray,
     signatures: np.ndarray,
-    form: NamedTuple,
+    layout: NamedTuple,
     margin: int,
     join: int,
     leaders: np.ndarray,
@@ -354,7 +354,7 @@ def hot_bucket_pairs(
         a = members[m]
         best, best_leader, first_leader = -1, 0, -1
         for l in range(known):
-            same = agreements(signatures, a, leaders[l], form)
+            same = agreements(signatures, a, leaders[l], layout)
             if same > best:
                 best, best_leader = same, l
             if first_leader < 0 and same >= margin:
@@ -375,8 +375,8 @@ def hot_bucket_pairs(
 
 
 @kernel
-def pair_agreements(pairs: np.ndarray, signatures: np.ndarray, form: NamedTuple, out: np.ndarray) -> None:
+def pair_agreements(pairs: np.ndarray, signatures: np.ndarray, layout: NamedTuple, out: np.ndarray) -> None:
     """Agreeing slots or bits of each packed pair."""
     for p in range(pairs.shape[0]):
         a, b = pairs[p] >> U64(32), pairs[p] & U64(0xFFFFFFFF)
-        out[p] = agreements(signatures, a, b, form)
+        out[p] = agreements(signatures, a, b, layout)

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from nearkin.errors import UsageError
-from nearkin.lsh.bands import Form, sign_form
+from nearkin.lsh.bands import BandLayout, sign_layout
 from nearkin.lsh.curve import MAX_PASS, UNRELATED_PAIRS, Banding, margin_for
 from nearkin.sketch.minhash import splitmix64
 
@@ -102,14 +102,14 @@ class SignBanding(Banding):
         return 1.0 if self.blocks else super().recall
 
     @property
-    def form(self) -> Form:
+    def band_layout(self) -> BandLayout:
         """The bits of each band, as kernels take them."""
         if self.blocks:
-            return sign_form(masks_of(block_bits(self.k, self.k - self.margin, self.blocks), self.k))
+            return sign_layout(masks_of(block_bits(self.k, self.k - self.margin, self.blocks), self.k))
         if self.sampled:
             draws = splitmix64(STREAM, self.bands * self.k).reshape(self.bands, self.k)
-            return sign_form(masks_of(list(np.argsort(draws, axis=1, kind="stable")[:, : self.rows]), self.k))
-        return sign_form(masks_of([np.arange(i * self.rows, (i + 1) * self.rows) for i in range(self.bands)], self.k))
+            return sign_layout(masks_of(list(np.argsort(draws, axis=1, kind="stable")[:, : self.rows]), self.k))
+        return sign_layout(masks_of([np.arange(i * self.rows, (i + 1) * self.rows) for i in range(self.bands)], self.k))
 
 
 def masks_of(bands: "list[np.ndarray]", bits: int) -> np.ndarray:

@@ -6,10 +6,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from nearkin.lsh.bands import Form
+from nearkin.lsh.bands import BandLayout
 from nearkin.lsh.curve import Banding
 from nearkin.packed_pairs import ScoredPairs
-from nearkin.sketch.sketcher import Keyer, Sketches
+from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 from nearkin.spec import Spec
 from nearkin.verify.weighted import MEMORY, WeightedBuilder
 
@@ -98,8 +98,8 @@ class Measure(Protocol):
     def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
         """Type and width (None: one number a row) of the payload's columns."""
 
-    def sketcher(self, keyer: Keyer | None = None) -> DocumentSketcher:
-        """A new one; `keyer` makes band keys that do not follow from MinHash signatures."""
+    def sketcher(self, key_builder: BandKeyBuilder | None = None) -> DocumentSketcher:
+        """A new one; `key_builder` makes band keys that do not follow from MinHash signatures."""
 
     def payload_builder(self) -> PayloadBuilder:
         """A new one."""
@@ -112,13 +112,13 @@ class Measure(Protocol):
     ) -> Iterator[ScoredPairs]:
         """Yields every pair of one block that reaches the threshold, by position among the payload's documents, in order."""
 
-    def collision(self, similarity: np.ndarray) -> np.ndarray:
+    def slot_collision_probability(self, similarity: np.ndarray) -> np.ndarray:
         """Chance that a banded slot agrees at a similarity, from which every S-curve follows."""
 
     def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> ScoredPairs:
         """Similarity of packed pairs as estimated from how many slots agree."""
 
-    def slots_at(self, similarity: float) -> float:
+    def expected_agreements(self, similarity: float) -> float:
         """How many slots agree at an estimated similarity; inverse of `estimate`."""
 
     def standard_error(self, similarity: float) -> float:
@@ -127,7 +127,7 @@ class Measure(Protocol):
     def banding(self, request: Request) -> Banding:
         """Bands and rows for a request, or the error that says what can be had."""
 
-    def form(self, banding: Banding, keys: np.ndarray | None) -> Form:
+    def band_layout(self, banding: Banding, keys: np.ndarray | None) -> BandLayout:
         """How kernels band and compare signatures."""
 
     def distance(self, similarity: np.ndarray) -> np.ndarray | None:

@@ -36,7 +36,7 @@ def estimate(a: np.ndarray, b: np.ndarray, spec: Spec | None = None) -> float:
             f"and {b.dtype} {b.shape}; give the Spec that they were made with"
         )
     measure = measure_of(spec)
-    form = measure.form(measure.banding(Request(0.8, 0.5, 1, 1)), NO_KEYS)
+    band_layout = measure.band_layout(measure.banding(Request(0.8, 0.5, 1, 1)), NO_KEYS)
     agreeing, pair = np.empty(1, np.int64), np.ones(1, np.uint64)
-    pair_agreements(pair, np.stack([a, b]), form.kind, agreeing)
+    pair_agreements(pair, np.stack([a, b]), band_layout.layout, agreeing)
     return float(measure.estimate(pair, agreeing).similarity[0])

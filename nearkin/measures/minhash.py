@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
-from nearkin.lsh.bands import Form, slot_form, truncated_form
+from nearkin.lsh.bands import BandLayout, slot_layout, truncated_layout
 from nearkin.lsh.curve import Banding, fixed_banding, margin_for, solve_banding
 from nearkin.measures.base import Payload, PayloadBuilder, Request, Stored, WeightedPayloads
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.shingle import Shingler
-from nearkin.sketch.resources import NOTHING, Materials
-from nearkin.sketch.sketcher import Keyer, Sketcher
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.sketch.sketcher import BandKeyBuilder, Sketcher
 from nearkin.spec import Spec
 from nearkin.verify import weighted
 from nearkin.verify.jaccard import SetBuilder, overlaps
@@ -35,12 +35,12 @@ class _MinHash:
     """What signatures of slots share, whatever fell into them."""
 
     spec: Spec
-    materials: Materials = NOTHING
+    resources: SpecResources = NO_RESOURCES
 
-    def sketcher(self, keyer: Keyer | None = None) -> Sketcher:
-        return Sketcher(self.spec, self.materials, keyer)
+    def sketcher(self, key_builder: BandKeyBuilder | None = None) -> Sketcher:
+        return Sketcher(self.spec, self.resources, key_builder)
 
-    def collision(self, similarity: np.ndarray) -> np.ndarray:
+    def slot_collision_probability(self, similarity: np.ndarray) -> np.ndarray:
         return similarity
 
     @property
@@ -54,7 +54,7 @@ class _MinHash:
         joint = np.full(len(pairs), (1 - self.chance) * self.spec.k)
         return ScoredPairs(pairs, np.maximum(agreeing - self.chance * self.spec.k, 0.0), joint)
 
-    def slots_at(self, similarity: float) -> float:
+    def expected_agreements(self, similarity: float) -> float:
         return self.spec.k * (similarity * (1 - self.chance) + self.chance)
 
     def banding(self, request: Request) -> Banding:
@@ -70,16 +70,16 @@ class _MinHash:
 
     def _with_margin(self, banding: Banding, request: Request) -> Banding:
         """The margin of cut slots: they agree with probability J + (1 − J)·2^−b."""
-        agreeing = self.slots_at(request.threshold) / self.spec.k
+        agreeing = self.expected_agreements(request.threshold) / self.spec.k
         reached = banding.candidate_recall
         passed = min(request.recall / reached, 0.9999) if reached > request.recall else 0.9999
         return replace(banding, margin=margin_for(self.spec.k, agreeing, passed))
 
-    def form(self, banding: Banding, keys: np.ndarray | None) -> Form:
+    def band_layout(self, banding: Banding, keys: np.ndarray | None) -> BandLayout:
         if not self.spec.truncated:
-            return slot_form(banding.rows)
+            return slot_layout(banding.rows)
         assert keys is not None
-        return truncated_form(self.spec.k, self.spec.slot_bits, keys)
+        return truncated_layout(self.spec.k, self.spec.slot_bits, keys)
 
     def distance(self, similarity: np.ndarray) -> None:
         return None
@@ -104,7 +104,7 @@ class Jaccard(_MinHash):
         return ((np.uint64, None),)
 
     def payload_builder(self) -> PayloadBuilder:
-        return _SetPayloads(self.materials.shingler(self.spec))
+        return _SetPayloads(self.resources.shingler(self.spec))
 
     def compare(self, pairs: np.ndarray, stored: Stored) -> ScoredPairs:
         return overlaps(pairs, stored.place, stored.starts, *stored.columns)
@@ -130,7 +130,7 @@ class WeightedJaccard(_MinHash):
         return ((np.uint64, None), (np.float64, None))
 
     def payload_builder(self) -> PayloadBuilder:
-        return WeightedPayloads(WeightedBuilder(self.materials.shingler(self.spec)))
+        return WeightedPayloads(WeightedBuilder(self.resources.shingler(self.spec)))
 
     def compare(self, pairs: np.ndarray, stored: Stored) -> ScoredPairs:
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))

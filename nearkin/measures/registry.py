@@ -4,11 +4,11 @@ from nearkin.errors import UsageError
 from nearkin.measures.base import Measure
 from nearkin.measures.minhash import Jaccard, WeightedJaccard
 from nearkin.measures.signs import Cosine, Hamming, SimHash
-from nearkin.sketch.resources import NOTHING, Materials
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
 
 
-def measure_of(spec: Spec, materials: Materials = NOTHING, distance: int | None = None) -> Measure:
+def measure_of(spec: Spec, resources: SpecResources = NO_RESOURCES, distance: int | None = None) -> Measure:
     """The measure of a Spec; with a distance, Hamming distance over its signatures.
 
     Examples:
@@ -18,6 +18,6 @@ def measure_of(spec: Spec, materials: Materials = NOTHING, distance: int | None 
     if spec.measure in ("jaccard", "weighted-jaccard"):
         if distance is not None:
             raise UsageError(f"distance {distance} is of signs: choose measure simhash or cosine, or give a threshold")
-        return (Jaccard if spec.measure == "jaccard" else WeightedJaccard)(spec, materials)
-    signs = SimHash(spec, materials) if spec.measure == "simhash" else Cosine(spec, materials)
+        return (Jaccard if spec.measure == "jaccard" else WeightedJaccard)(spec, resources)
+    signs = SimHash(spec, resources) if spec.measure == "simhash" else Cosine(spec, resources)
     return signs if distance is None else Hamming(signs, distance)

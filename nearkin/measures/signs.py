@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from nearkin.errors import UsageError
 from nearkin.lsh import kernels as lsh
-from nearkin.lsh.bands import Form, sign_form
+from nearkin.lsh.bands import BandLayout, sign_layout
 from nearkin.lsh.curve import Banding
 from nearkin.lsh.signs import SignBanding, block_banding, fixed_signs, sign_collision, solve_signs
 from nearkin.measures.base import DocumentSketcher, Payload, PayloadBuilder, Request, Stored, WeightedPayloads
 from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
 from nearkin.sketch.hyperplanes import VectorSketcher, matrix_of
-from nearkin.sketch.resources import NOTHING, Materials
-from nearkin.sketch.sketcher import Keyer, Sketcher
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.sketch.sketcher import BandKeyBuilder, Sketcher
 from nearkin.spec import Spec
 from nearkin.verify import cosine as vectors
 from nearkin.verify import weighted
@@ -33,9 +33,9 @@ class _Signs:
     """What signatures of signs share, whatever was projected."""
 
     spec: Spec
-    materials: Materials = NOTHING
+    resources: SpecResources = NO_RESOURCES
 
-    def collision(self, similarity: np.ndarray) -> np.ndarray:
+    def slot_collision_probability(self, similarity: np.ndarray) -> np.ndarray:
         """1 − θ/π (Charikar 2002)."""
         return np.asarray(1 - np.arccos(np.clip(similarity, -1, 1)) / np.pi)
 
@@ -45,7 +45,7 @@ class _Signs:
         cosine[3 * agreeing == 2 * self.spec.k] = 0.5
         return ScoredPairs(pairs, cosine, np.ones(len(pairs)))
 
-    def slots_at(self, similarity: float) -> float:
+    def expected_agreements(self, similarity: float) -> float:
         return self.spec.k * sign_collision(similarity)
 
     def standard_error(self, similarity: float) -> float:
@@ -61,9 +61,9 @@ class _Signs:
             return fixed_signs(request.threshold, request.recall, *sizes)
         return solve_signs(request.threshold, request.recall, self.spec.k, request.documents)
 
-    def form(self, banding: Banding, keys: np.ndarray | None) -> Form:
+    def band_layout(self, banding: Banding, keys: np.ndarray | None) -> BandLayout:
         assert isinstance(banding, SignBanding)
-        return banding.form
+        return banding.band_layout
 
     def distance(self, similarity: np.ndarray) -> np.ndarray | None:
         return None
@@ -77,17 +77,17 @@ class SimHash(_Signs):
     def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
         return ((np.uint64, None), (np.float64, None))
 
-    def sketcher(self, keyer: Keyer | None = None) -> DocumentSketcher:
+    def sketcher(self, key_builder: BandKeyBuilder | None = None) -> DocumentSketcher:
         if self.spec.weights == "given":
             raise UsageError(
                 "documents are weighted by tf or tfidf; signatures of features with weights given are nk.simhash's"
             )
-        return Sketcher(self.spec, self.materials)
+        return Sketcher(self.spec, self.resources)
 
     def payload_builder(self) -> PayloadBuilder:
-        frequencies = self.materials.weights(self.spec)
+        frequencies = self.resources.weights(self.spec)
         weights_of = None if frequencies is None else frequencies.weights_of
-        return WeightedPayloads(WeightedBuilder(self.materials.shingler(self.spec), weights_of))
+        return WeightedPayloads(WeightedBuilder(self.resources.shingler(self.spec), weights_of))
 
     def compare(self, pairs: np.ndarray, stored: Stored) -> ScoredPairs:
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
@@ -107,8 +107,8 @@ class Cosine(_Signs):
     def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
         return ((np.float32, self.spec.n),)
 
-    def sketcher(self, keyer: Keyer | None = None) -> DocumentSketcher:
-        return VectorSketcher(self.spec, self.materials.secret)
+    def sketcher(self, key_builder: BandKeyBuilder | None = None) -> DocumentSketcher:
+        return VectorSketcher(self.spec, self.resources.secret)
 
     def payload_builder(self) -> PayloadBuilder:
         return _VectorPayloads()
@@ -150,7 +150,7 @@ class Hamming:
     def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
         return ((np.uint64, self.spec.signature_width),)
 
-    def sketcher(self, keyer: Keyer | None = None) -> DocumentSketcher:
+    def sketcher(self, key_builder: BandKeyBuilder | None = None) -> DocumentSketcher:
         return self.signs.sketcher()
 
     def payload_builder(self) -> PayloadBuilder:
@@ -170,13 +170,13 @@ class Hamming:
         self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
     ) -> Iterator[ScoredPairs]:
         words = payload.columns[0]
-        form = sign_form(np.zeros((0, words.shape[1]), np.uint64))
+        band_layout = sign_layout(np.zeros((0, words.shape[1]), np.uint64))
         n = len(words)
         starts, ends = np.zeros(1, np.int64), np.full(1, n, np.int64)
         out, histogram = np.empty(n * (n - 1) // 2, np.uint64), np.zeros(self.spec.k + 1, np.int64)
         never, everyone = np.zeros(n, bool), np.arange(n, dtype=np.uint64)
         margin = self.spec.k - self.most
-        count = lsh.bucket_pairs(everyone, starts, ends, words, never, 0, *form, margin, histogram, out)
+        count = lsh.bucket_pairs(everyone, starts, ends, words, never, 0, *band_layout, margin, histogram, out)
         pairs = np.sort(out[:count])
         place = np.arange(n, dtype=np.uint32)
         stored = Stored(place, np.arange(n + 1), payload.columns)
@@ -186,13 +186,13 @@ class Hamming:
             found = self.compare(some[blocks[a] == blocks[b]], stored)
             yield found.select(found.meets_threshold(threshold))
 
-    def collision(self, similarity: np.ndarray) -> np.ndarray:
+    def slot_collision_probability(self, similarity: np.ndarray) -> np.ndarray:
         return similarity
 
     def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> ScoredPairs:
         return ScoredPairs(pairs, agreeing.astype(np.float64), np.full(len(pairs), float(self.spec.k)))
 
-    def slots_at(self, similarity: float) -> float:
+    def expected_agreements(self, similarity: float) -> float:
         return self.spec.k * similarity
 
     def banding(self, request: Request) -> Banding:
@@ -200,8 +200,8 @@ class Hamming:
             raise UsageError("--distance finds every pair by its own tables; leave out --bands, --rows, --tables and --probes")
         return block_banding(self.spec.k, self.most, max(request.documents, 1))
 
-    def form(self, banding: Banding, keys: np.ndarray | None) -> Form:
-        return self.signs.form(banding, keys)
+    def band_layout(self, banding: Banding, keys: np.ndarray | None) -> BandLayout:
+        return self.signs.band_layout(banding, keys)
 
     def distance(self, similarity: np.ndarray) -> np.ndarray | None:
         return np.rint((1 - similarity) * self.spec.k).astype(np.int64)

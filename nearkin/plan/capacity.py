@@ -268,7 +268,7 @@ def _accuracy(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
     j = work.threshold
     spread = j * (1 - j)
     if work.error is not None and not given:
-        step, most = spec.signed.step, spec.signed.most
+        step, most = spec.signature_limits.k_step, spec.signature_limits.largest_k
         needed = math.ceil(spread / work.error**2)
         k = min(-(-needed // step) * step, most)
         book.line(
@@ -295,12 +295,12 @@ def _memory(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
         most = f"at most {work.signature_ram * 8 / spec.k:,.0f} documents" if work.signature_ram else ""
         book.at_most("signature RAM", work.signature_ram, size, "B", most)
         return spec
-    for width in (64, *spec.signed.slot_bits):
+    for width in (64, *spec.signature_limits.slot_bits):
         about = f"documents · k · bits / 8 = {n:,} · {spec.k} · {width} / 8"
         book.line("memory", f"signatures of {width}-bit slots", n * spec.k * width / 8, "B", about)
     if work.signature_ram is not None and not given:
-        fitting = [width for width in spec.signed.slot_bits if n * spec.k * width / 8 <= work.signature_ram]
-        spec = replace(spec, slot_bits=fitting[0] if fitting else spec.signed.slot_bits[-1])
+        fitting = [width for width in spec.signature_limits.slot_bits if n * spec.k * width / 8 <= work.signature_ram]
+        spec = replace(spec, slot_bits=fitting[0] if fitting else spec.signature_limits.slot_bits[-1])
     size = n * spec.k * spec.slot_bits / 8
     if spec.slot_bits < 32:
         error = measure_of(spec).standard_error(work.threshold)
@@ -308,7 +308,9 @@ def _memory(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
         book.line("memory", f"standard error of {spec.slot_bits}-bit slots", error, "", formula)
     if work.signature_ram is not None:
         documents = work.signature_ram * 8 / (spec.k * spec.slot_bits)
-        fewer = int(work.signature_ram * 8 / (n * spec.slot_bits) // spec.signed.step * spec.signed.step)
+        fewer = int(
+            work.signature_ram * 8 / (n * spec.slot_bits) // spec.signature_limits.k_step * spec.signature_limits.k_step
+        )
         gives = (
             f"at most {documents:,.0f} documents at {spec.slot_bits}-bit slots",
             f"k = {fewer}, of standard error {math.sqrt(work.threshold * (1 - work.threshold) / fewer):.3f}" if fewer else "",
@@ -350,7 +352,7 @@ def _recall(book: _Book, work: Workload, measure: Measure) -> Banding:
     solved = "given" if work.bands else "solved: fewest candidates among those that reach the recall"
     book.line("recall", "bands", banding.bands, "", solved)
     book.line("recall", "rows", banding.rows, "", solved)
-    p = float(measure.collision(np.array(work.threshold)))
+    p = float(measure.slot_collision_probability(np.array(work.threshold)))
     formula = f"1 − (1 − p^r)^b = 1 − (1 − {p:.3g}^{banding.rows})^{banding.bands}"
     book.line("recall", "P(candidate) at the threshold", chance, "", formula)
     book.line(

@@ -138,7 +138,7 @@ def none_of_nan(value: float) -> float | None:
 
 def probabilities(measure: Measure, banding: Banding, similarities: np.ndarray) -> np.ndarray:
     """P(candidate) at similarities, float64."""
-    collisions = np.asarray(measure.collision(np.asarray(similarities, np.float64)))
+    collisions = np.asarray(measure.slot_collision_probability(np.asarray(similarities, np.float64)))
     return np.array([banding.candidate_probability(float(c)) for c in collisions.reshape(-1)])
 
 
@@ -181,7 +181,7 @@ def point_of(
         return float(probabilities(measure, banding, np.array([similarity]))[0])
 
     def similarity_of(collision: float) -> float:
-        return find_similarity(lambda s: float(measure.collision(np.array(s))), collision)
+        return find_similarity(lambda s: float(measure.slot_collision_probability(np.array(s))), collision)
 
     steepest = similarity_of(steepest_point(bands, rows))
     if math.isnan(steepest):
@@ -212,10 +212,10 @@ def spec_within(spec: Spec, budget: int) -> Spec:
         >>> spec_within(Spec(), 300).k, spec_within(Spec(measure="simhash"), 16).k
         (72, 128)
     """
-    room = budget * 8 // spec.slot_bits // spec.signed.step * spec.signed.step
-    k = min(room, spec.signed.most)
-    if k < spec.signed.step:
-        least = spec.signed.step * spec.slot_bits // 8
+    room = budget * 8 // spec.slot_bits // spec.signature_limits.k_step * spec.signature_limits.k_step
+    k = min(room, spec.signature_limits.largest_k)
+    if k < spec.signature_limits.k_step:
+        least = spec.signature_limits.k_step * spec.slot_bits // 8
         raise UsageError(f"a budget of {budget} bytes holds no signature of {spec.slot_bits}-bit slots; {least} bytes do")
     return replace(spec, k=k)
 
@@ -302,7 +302,7 @@ def fewest_bands(
     most = 256 if signs else measure.spec.k // rows // tables * tables
     if most < 1:
         return None
-    collision = float(measure.collision(np.array(threshold)))
+    collision = float(measure.slot_collision_probability(np.array(threshold)))
 
     def reached(bands: int) -> bool:
         kind = SignBanding if signs else Banding

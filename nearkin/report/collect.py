@@ -39,7 +39,7 @@ from nearkin.report.model import (
 from nearkin.report.whatif import NextToPart, next_to_part, what_if
 from nearkin.shingle import text_buffers
 from nearkin.sketch.minhash import slot_sources
-from nearkin.sketch.resources import NOTHING, Materials
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
 
 EXCERPT, BORDERLINE = 4000, 600
@@ -63,7 +63,7 @@ class Ran(Protocol):
         """The request."""
 
     @property
-    def materials(self) -> Materials:
+    def resources(self) -> SpecResources:
         """What the Spec names but does not hold."""
 
     @property
@@ -155,7 +155,7 @@ def _boilerplate(run: LocalRun, wanted: Wanted) -> Boilerplate | None:
         return None
     source = run.settings.source
     sources = None if source is None else run.documents().riding[source]
-    return boilerplate(wanted.sample, run.settings.spec, run.materials, sources)
+    return boilerplate(wanted.sample, run.settings.spec, run.resources, sources)
 
 
 def _overlap(run: LocalRun, column: str | None) -> Overlap | None:
@@ -200,7 +200,7 @@ def parameters(run: Ran) -> Parameters:
 
 def s_curve(measure: Measure, banding: Banding) -> tuple[float, ...]:
     """P(candidate) at CURVE_POINTS + 1 similarities from 0 to 1."""
-    collisions = measure.collision(np.linspace(0, 1, CURVE_POINTS + 1))
+    collisions = measure.slot_collision_probability(np.linspace(0, 1, CURVE_POINTS + 1))
     return tuple(round(banding.candidate_probability(float(collision)), 6) for collision in collisions)
 
 
@@ -275,16 +275,16 @@ def hot_bucket(bucket: list[int], texts: Mapping[int, str], run: Ran) -> HotBuck
         return HotBucket(band, members, ())
     rows = run.banding.rows
     slots = np.arange(band * rows, (band + 1) * rows)
-    return HotBucket(band, members, shingles_of_slots(texts.get(first, ""), slots, run.settings.spec, run.materials))
+    return HotBucket(band, members, shingles_of_slots(texts.get(first, ""), slots, run.settings.spec, run.resources))
 
 
-def shingles_of_slots(text: str, slots: np.ndarray, spec: Spec, materials: Materials = NOTHING) -> tuple[str, ...]:
+def shingles_of_slots(text: str, slots: np.ndarray, spec: Spec, resources: SpecResources = NO_RESOURCES) -> tuple[str, ...]:
     """The shingles, as text, whose hashes are the minima of these slots: what a bucket's members have in common."""
     windows = list(dict.fromkeys(windows_of(text[: 4 * EXCERPT], spec)))
     if not windows:
         return ()
     data, offsets = text_buffers(pa.array(windows, pa.large_string()))
-    shingles = materials.shingler(spec).texts(data, offsets)
+    shingles = resources.shingler(spec).texts(data, offsets)
     alone = np.flatnonzero(np.diff(shingles.offsets) == 1)
     hashes = shingles.hashes[shingles.offsets[alone]]
     if not len(hashes):

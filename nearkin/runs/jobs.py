@@ -57,8 +57,8 @@ from nearkin.runtime.outputs import (
     work_folder_of,
 )
 from nearkin.runtime.progress import Progress
-from nearkin.runtime.threads import Borrowed, ordered_map
-from nearkin.sketch.resources import CUT, FREQUENCIES, NOTHING, Materials, is_frequencies_file
+from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.sketch.resources import CUT, FREQUENCIES, NO_RESOURCES, SpecResources, is_frequencies_file
 from nearkin.sketch.signature_file import SignatureWriter, is_signature_file
 from nearkin.sketch.sketcher import Sketches
 from nearkin.spec import Spec
@@ -87,7 +87,7 @@ class Job:
         overwrite: Replace an output that exists.
         on_error: `quarantine` or `fail`, for rows and files that cannot be read.
         quoted: Number of the largest clusters that are quoted in report.json (the page shows twenty).
-        materials: The key and the tables that the Spec names; the key is in no record.
+        resources: The key and the tables that the Spec names; the key is in no record.
         selection: Which files of input folders are read.
         statuses: The statuses of files that were read before the run, by path: the run must find the same.
         readers: Who may read the output.
@@ -103,7 +103,7 @@ class Job:
     overwrite: bool = False
     on_error: str = "quarantine"
     quoted: int = 20
-    materials: Materials = NOTHING
+    resources: SpecResources = NO_RESOURCES
     selection: Selection = field(default_factory=Selection)
     statuses: Mapping[str, FileStatus] = field(default_factory=dict)
     readers: Readers = Readers.OWNER
@@ -192,7 +192,7 @@ def dedup_job(job: Job, progress: Progress) -> dict[str, Any]:
     with PeakMemory() as memory, _work_on(job, identity, corpus) as (claim, work):
         if saved is not None:
             _take_signatures(saved, work)
-        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.materials)
+        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
         result = to_final_clusters(run)
         wanted = Wanted(run, result, job.quoted)
         staging = work.path / RESULT
@@ -227,7 +227,7 @@ def check_request(job: Job, corpus: FileCorpus) -> None:
     if job.settings.second is not None:
         corpus.check(vector_columns(job.columns, job.settings.second.column))
     # a sketcher needs the key and the tables that the Spec names
-    measure_of(job.settings.spec, job.materials, job.settings.distance).sketcher()
+    measure_of(job.settings.spec, job.resources, job.settings.distance).sketcher()
 
 
 def _over_saved(job: Job, saved: Saved) -> Job:
@@ -538,7 +538,7 @@ def publish(
     with disk_errors(staging):
         write_report(staging, data)
         write_durably(staging / RUN, to_json(summary))
-        job.materials.write(staging, job.settings.spec)
+        job.resources.write(staging, job.settings.spec)
         set_readers(staging, job.readers)
     claim.publish_folder(staging, run, identity, replaces=replaces)
 
@@ -588,7 +588,7 @@ def pairs_job(job: Job, expand_exact: bool, progress: Progress, relation: str = 
     with PeakMemory() as memory, _work_on(job, identity, corpus) as (claim, work):
         if saved is not None:
             _take_signatures(saved, work)
-        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.materials)
+        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
         if relation == "similarity":
             run.to_pairs()
         else:
@@ -670,7 +670,7 @@ class SketchJob:
     workers: int = 2
     overwrite: bool = False
     on_error: str = "quarantine"
-    materials: Materials = NOTHING
+    resources: SpecResources = NO_RESOURCES
     selection: Selection = field(default_factory=Selection)
     readers: Readers = Readers.OWNER
 
@@ -686,7 +686,7 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
     for path in tables_beside.values():
         require_file_output(path, job.overwrite, is_frequencies_file, "a table of shingles", inputs)
     corpus.check(job.columns)
-    sketchers = Borrowed(measure_of(job.spec, job.materials).sketcher)
+    sketchers = ObjectPool(measure_of(job.spec, job.resources).sketcher)
     # a sketcher needs the key and the tables that the Spec names
     sketchers.use(lambda tool: None)
 
@@ -703,7 +703,7 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
                 documents += len(batch.rows)
                 rejected.update(entry.reason.partition(":")[0] for entry in batch.rejected)
                 progress.advance(len(batch.rows))
-        job.materials.write(claim.path, job.spec)
+        job.resources.write(claim.path, job.spec)
         for name, path in tables_beside.items():
             set_readers(claim.path / name, job.readers)
             claim.publish_file(claim.path / name, path)
@@ -722,7 +722,7 @@ def sketch_job(job: SketchJob, progress: Progress) -> dict[str, Any]:
 
 def _tables_beside(job: SketchJob) -> dict[str, Path]:
     """Returns the files beside the signature file for the tables that the Spec names, by their names in the work folder."""
-    given = {FREQUENCIES: job.materials.frequencies, CUT: job.materials.cut}
+    given = {FREQUENCIES: job.resources.frequencies, CUT: job.resources.cut}
     return {name: job.out.with_name(f"{job.out.name}.{name}") for name, table in given.items() if table is not None}
 
 

@@ -25,7 +25,7 @@ from nearkin.runs.jobs import RUN, SIGNATURES, Saved, read_run
 from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.runtime.outputs import is_half_written, locked
 from nearkin.runtime.progress import Progress
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 
 CLUSTERS = "clusters.parquet"
 WARM_BELOW = 100_000
@@ -43,11 +43,11 @@ def open_finished(folder: Path, secret: HashKey | None = None, workers: int = 2)
     saved = Saved(folder, record)
     settings = Settings(spec=saved.spec, workers=workers, **record["parameters"])
     columns = Columns(**{**record["columns"], "extra": tuple(record["columns"]["extra"]), **limit_of(record)})
-    materials = Materials.read(folder, saved.spec, secret)
+    resources = SpecResources.read(folder, saved.spec, secret)
     settings.spec.require_key(secret)
     documents = record["stages"]["sketch"]["documents"]
     banding = banding_of(settings, documents, compared_all=not record["bands"])
-    return Finished(folder, saved.corpus("quarantine"), columns, settings, materials, banding), record
+    return Finished(folder, saved.corpus("quarantine"), columns, settings, resources, banding), record
 
 
 def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) -> Explanation:
@@ -58,7 +58,7 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
     """
     run, record = open_finished(folder, secret)
     first, second = find_documents(run.corpus, run.columns, folder / CLUSTERS, (a, b))
-    about = {"settings": run.settings, "materials": run.materials, "documents": record["stages"]["sketch"]["documents"]}
+    about = {"settings": run.settings, "resources": run.resources, "documents": record["stages"]["sketch"]["documents"]}
     found = explain(first[0], second[0], names=(a, b), **about)
     return in_run(found, (first[1], second[1]), compared_all=run.banding is None)
 
@@ -161,6 +161,6 @@ def shadow_run(
             (work.path / "sketch").symlink_to(signatures, target_is_directory=True)
             with work.stage("sketch") as facts:
                 facts.update(record["stages"]["sketch"])
-            runs.append(LocalRun(run.corpus, run.columns, settings, work, progress, run.materials))
+            runs.append(LocalRun(run.corpus, run.columns, settings, work, progress, run.resources))
             runs[-1].to_clusters()
         return compare(runs[-2], runs[-1], labels, listed)

@@ -17,7 +17,7 @@ from nearkin.keys import HashKey
 from nearkin.runs.jobs import Saved
 from nearkin.runtime.outputs import Claim, require_apart, work_folder_of
 from nearkin.runtime.progress import Progress
-from nearkin.sketch.resources import DocumentFrequencies, Materials
+from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spec import KEYED, Spec
 
 LEAST_CUT = 20
@@ -57,7 +57,7 @@ class Prepared(NamedTuple):
 
     columns: Columns
     spec: Spec
-    materials: Materials
+    resources: SpecResources
     statuses: Mapping[str, FileStatus] = MappingProxyType({})
     """The statuses of the files that were read, by path: the job must find the same."""
 
@@ -120,14 +120,16 @@ def prepare(
                 f"--key-file contradicts the saved run {saved.folder}, which was hashed without a key; leave it out"
             )
         check(saved.spec)
-        return Prepared(columns, saved.spec, Materials.read(saved.folder, saved.spec, asked.secret))
+        return Prepared(columns, saved.spec, SpecResources.read(saved.folder, saved.spec, asked.secret))
     if any("://" in given for given in inputs):
         progress.stage("list inputs", None)
     corpus = FileCorpus.open(inputs, on_error, selection=selection)
     corpus.check(columns)
     columns = with_dimensions(corpus, columns)
     require_apart(out, [*inputs, *(file.path for file in corpus.files)])
-    counting = Counting(corpus, columns, asked.spec(columns), Materials(asked.secret), workers, work_folder_of(out), progress)
+    counting = Counting(
+        corpus, columns, asked.spec(columns), SpecResources(asked.secret), workers, work_folder_of(out), progress
+    )
     _check_weights(asked, counting.spec)
     check(counting.spec)
 
@@ -137,7 +139,7 @@ def prepare(
 
     spec, cut = _cut(asked, counting, count_in_work_folder)
     spec, frequencies = _weights(asked, counting, spec, count_in_work_folder)
-    return Prepared(columns, spec, Materials(asked.secret, frequencies, cut), corpus.statuses)
+    return Prepared(columns, spec, SpecResources(asked.secret, frequencies, cut), corpus.statuses)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def ordered_map(work: Callable[[Item], Result], items: Iterable[Item], workers: 
                 future.cancel()
 
 
-class Borrowed(Generic[Tool]):
+class ObjectPool(Generic[Tool]):
     """Lends each call a tool of its own (a sketcher owns buffers, so it cannot be shared), made when none is free."""
 
     def __init__(self, make: Callable[[], Tool]) -> None:

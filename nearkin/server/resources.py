@@ -20,7 +20,7 @@ from nearkin.server.golden_probe import GoldenPair, read_pairs
 from nearkin.server.http.tokens import Tokens
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import Shadow
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 from nearkin.spec import KEYED_HYPERPLANES, Spec
 
 log = logging.getLogger("nearkin.server")
@@ -124,18 +124,18 @@ def _open_index(settings: ServerSettings) -> Index:
         secret, is_made = own
         keyed = replace(asked, spec=spec.keyed_with(secret))
         try:
-            return Index.open(settings.urls, settings=keyed, materials=Materials(secret), tables=settings.tables)
+            return Index.open(settings.urls, settings=keyed, resources=SpecResources(secret), tables=settings.tables)
         except IncompatibleError:
             # there is an index, made with another key or none: a key that was made for it is of no use
             if is_made:
                 Path(settings.key_file).unlink()
     kept = HashKey.read(settings.key_file) if _is_there(settings.key_file) else None
-    index = Index.open(settings.urls, settings=asked, materials=Materials(kept), tables=settings.tables)
+    index = Index.open(settings.urls, settings=asked, resources=SpecResources(kept), tables=settings.tables)
     try:
         if not index.preparer.vectors:
-            index.materials.shingler(index.spec)
+            index.resources.shingler(index.spec)
         elif index.spec.scheme == KEYED_HYPERPLANES:
-            index.spec.require_key(index.materials.secret)
+            index.spec.require_key(index.resources.secret)
     except UsageError:
         index.close()
         raise
@@ -173,7 +173,7 @@ def open_shadow(settings: ServerSettings, index: Index) -> Shadow | None:
             # nothing but the banding and the place of it differ
             urls, asked = [shadow_store], index.settings
             fields |= {"bands": settings.shadow_bands, "rows": settings.shadow_rows, "probes": settings.shadow_probes}
-        return Index.open(urls, settings=asked, materials=index.materials, tables=settings.tables, follow=False, **fields)
+        return Index.open(urls, settings=asked, resources=index.resources, tables=settings.tables, follow=False, **fields)
 
     return Shadow(index, (lasting(shadow_store),), opened)
 

@@ -395,7 +395,7 @@ def warm(index: Index) -> None:
     """Goes once through what requests do, in an index of the same kind that nobody sees."""
     settings = index.settings
     json_shape(np.zeros(1, np.uint8))
-    with Index.open("memory://", settings=settings, materials=index.materials, max_memory=None) as own:
+    with Index.open("memory://", settings=settings, resources=index.resources, max_memory=None) as own:
         documents = _samples(own)
         for some in (documents, documents[:1]):
             own.upsert_many("warm", some)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from nearkin.errors import UsageError
 from nearkin.sketch.minhash import EMPTY_SLOT, scheme_of
-from nearkin.sketch.resources import NOTHING, Materials
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 
@@ -25,19 +25,19 @@ class MinHashBuilder:
         (16,)
     """
 
-    def __init__(self, spec: Spec, materials: Materials = NOTHING) -> None:
+    def __init__(self, spec: Spec, resources: SpecResources = NO_RESOURCES) -> None:
         if spec.measure != "jaccard" or spec.slot_bits != 32:
             raise UsageError(
                 f"signatures of measure={spec.measure!r} with slot_bits={spec.slot_bits} cannot stream or merge: only whole "
                 "MinHash slots of sets can; use slot_bits=32"
             )
-        self.spec, self.materials = spec, materials
+        self.spec, self.resources = spec, resources
         self._slots = np.full(spec.k, EMPTY_SLOT, np.uint32)
         self._lock = Lock()
 
     def update(self, *pieces: str) -> Self:
         """Adds the shingles of each piece of text."""
-        signatures = Sketcher(self.spec, self.materials).sketch(pa.array(pieces, pa.large_string())).signatures
+        signatures = Sketcher(self.spec, self.resources).sketch(pa.array(pieces, pa.large_string())).signatures
         return self._fold(signatures.min(axis=0, initial=EMPTY_SLOT))
 
     def update_hashes(self, hashes: np.ndarray) -> Self:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from nearkin.errors import RebuildDueError, UsageError
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import multipliers
-from nearkin.sketch.resources import NOTHING, Materials
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.spec import Spec
 
@@ -27,7 +27,7 @@ class CountingMinHash:
     Args:
         spec: Of `jaccard` with whole slots; signatures are those of any other document of it.
         depth: Elements that a slot keeps: how many of its smallest may be discarded before it is unknown.
-        materials: What the Spec names but does not hold.
+        resources: What the Spec names but does not hold.
 
     Examples:
         >>> spec = Spec(n=1, k=16)
@@ -37,7 +37,7 @@ class CountingMinHash:
         True
     """
 
-    def __init__(self, spec: Spec, depth: int = DEPTH, materials: Materials = NOTHING) -> None:
+    def __init__(self, spec: Spec, depth: int = DEPTH, resources: SpecResources = NO_RESOURCES) -> None:
         if spec.measure != "jaccard" or spec.truncated:
             raise UsageError(
                 f"slots of measure={spec.measure!r} with slot_bits={spec.slot_bits} do not say which elements made them; "
@@ -46,7 +46,7 @@ class CountingMinHash:
         if depth < 1:
             raise UsageError(f"depth={depth} is not at least 1")
         self.spec, self.depth = spec, depth
-        self._shingler = materials.shingler(spec)
+        self._shingler = resources.shingler(spec)
         self._functions = multipliers(spec)
         self._lock = Lock()
         self._clear()

@@ -128,7 +128,7 @@ def idf(documents: int, counts: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Materials:
+class SpecResources:
     """The key and the tables that a Spec names, given beside it; none is part of it."""
 
     secret: HashKey | None = None
@@ -136,7 +136,7 @@ class Materials:
     cut: DocumentFrequencies | None = None
 
     @classmethod
-    def read(cls, folder: Path, spec: Spec, secret: HashKey | None = None) -> "Materials":
+    def read(cls, folder: Path, spec: Spec, secret: HashKey | None = None) -> "SpecResources":
         """The tables of a Spec that `write` left in a folder, and the key."""
         frequencies = DocumentFrequencies.read(folder / FREQUENCIES, spec) if spec.frequencies else None
         return cls(secret, frequencies, DocumentFrequencies.read(folder / CUT, spec) if spec.cut else None)
@@ -176,4 +176,4 @@ def named(given: DocumentFrequencies | None, wanted: str | None, what: str) -> D
     return given
 
 
-NOTHING = Materials()
+NO_RESOURCES = SpecResources()

@@ -9,7 +9,7 @@ import pyarrow as pa
 from nearkin.shingle import Shingler, Shingles, text_buffers
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import multipliers, scheme_of
-from nearkin.sketch.resources import NOTHING, Materials
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.simhash import Signs
 from nearkin.spec import Spec
 
@@ -32,7 +32,7 @@ class Sketches(NamedTuple):
     """uint64 (n, b): band keys without a block, where the signature does not hold whole slots."""
 
 
-class Keyer(NamedTuple):
+class BandKeyBuilder(NamedTuple):
     """Makes band keys while slots are at hand."""
 
     columns: int
@@ -50,10 +50,10 @@ class Scheme(Protocol):
         """The signatures of a batch into out, (n, w)."""
 
 
-def scheme_for(spec: Spec, materials: Materials = NOTHING) -> Scheme:
+def scheme_for(spec: Spec, resources: SpecResources = NO_RESOURCES) -> Scheme:
     """The scheme that a Spec of text names; of MinHash with whole slots, whatever is kept of them."""
     if spec.measure == "simhash":
-        return Signs(spec.k, spec.seed, materials.weights(spec))
+        return Signs(spec.k, spec.seed, resources.weights(spec))
     return scheme_of(spec)
 
 
@@ -62,8 +62,8 @@ class Sketcher:
 
     Args:
         spec: Of text.
-        materials: What the Spec names but does not hold.
-        keyer: Makes band keys of MinHash before slots are cut, or with the runner-up minima that signatures do not hold.
+        resources: What the Spec names but does not hold.
+        key_builder: Makes band keys of MinHash before slots are cut, or with the runner-up minima that signatures do not hold.
 
     Examples:
         >>> sketcher = Sketcher(Spec(k=16))
@@ -74,11 +74,11 @@ class Sketcher:
         16
     """
 
-    def __init__(self, spec: Spec, materials: Materials = NOTHING, keyer: Keyer | None = None) -> None:
+    def __init__(self, spec: Spec, resources: SpecResources = NO_RESOURCES, key_builder: BandKeyBuilder | None = None) -> None:
         self.spec = spec
-        self.shingler = materials.shingler(spec)
-        self.scheme = scheme_for(spec, materials)
-        self.keyer = keyer
+        self.shingler = resources.shingler(spec)
+        self.scheme = scheme_for(spec, resources)
+        self.key_builder = key_builder
 
     def sketch(self, documents: pa.Array, also: Callable[[Shingles], None] | None = None) -> Sketches:
         """Signatures, shingle counts and stream fingerprints of text (large_string) or token lists.
@@ -97,13 +97,17 @@ class Sketcher:
                 also(rest)
             shingles = occurrences(rest) if spec.measure == "weighted-jaccard" else rest
             rows = slice(start, start + len(shingles.offsets) - 1)
-            if spec.truncated or self.keyer:
+            if spec.truncated or self.key_builder:
                 keys.append(self._keyed(shingles, signatures[rows]))
             else:
                 self.scheme.sketch(shingles, signatures[rows])
             kernels.stream_fingerprints(stream.hashes, stream.offsets, out.fingerprints[rows])
             out.shingles[rows] = np.diff(shingles.offsets)
-        return out._replace(keys=np.concatenate([np.empty((0, self.keyer.columns), np.uint64), *keys])) if self.keyer else out
+        return (
+            out._replace(keys=np.concatenate([np.empty((0, self.key_builder.columns), np.uint64), *keys]))
+            if self.key_builder
+            else out
+        )
 
     def sketch_hashes(self, hashes: np.ndarray, starts: np.ndarray, counts: np.ndarray | None = None) -> Sketches:
         """Signatures of documents whose text is gone: of their shingle hashes, and how often each occurred.
@@ -121,18 +125,18 @@ class Sketcher:
         shingles = occurrences(plain) if self.spec.measure == "weighted-jaccard" else plain
         n = len(starts) - 1
         signatures, keys = np.empty((n, self.spec.signature_width), self.spec.signature_type), None
-        if self.spec.truncated or self.keyer:
+        if self.spec.truncated or self.key_builder:
             keys = self._keyed(shingles, signatures)
         else:
             self.scheme.sketch(shingles, signatures)
         sizes = np.diff(offsets).astype(np.uint32)
-        return Sketches(signatures, sizes, np.zeros((n, 2), np.uint64), keys if self.keyer else None)
+        return Sketches(signatures, sizes, np.zeros((n, 2), np.uint64), keys if self.key_builder else None)
 
     def _keyed(self, shingles: Shingles, signatures: np.ndarray) -> np.ndarray:
         """Keys of whole slots; then only their lowest bits, if so (Li, König, *b-Bit Minwise Hashing*, WWW 2010)."""
         slots = np.empty((len(signatures), self.spec.k), np.uint32)
         runners = slots
-        if self.keyer is not None and self.keyer.runners:
+        if self.key_builder is not None and self.key_builder.runners:
             runners = np.empty_like(slots)
             kernels.two_smallest(shingles.hashes, shingles.offsets, *multipliers(self.spec), slots, runners)
         else:
@@ -141,7 +145,7 @@ class Sketcher:
             kernels.truncate(slots, self.spec.slot_bits, signatures)
         else:
             signatures[:] = slots
-        return np.empty((len(slots), 0), np.uint64) if self.keyer is None else self.keyer.make(slots, runners)
+        return np.empty((len(slots), 0), np.uint64) if self.key_builder is None else self.key_builder.make(slots, runners)
 
 
 def occurrences(shingles: Shingles) -> Shingles:

@@ -40,7 +40,7 @@ from nearkin.runtime.files import disk_errors
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress, Silent
-from nearkin.sketch.resources import DocumentFrequencies, Materials
+from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spark.streaming import StreamUpserts
 from nearkin.spec import Spec
 
@@ -172,7 +172,7 @@ def dedup(
         columns = replace(columns, extra=asked.extra_columns).within(asked.memory)
         require_supported(asked)
         _require_columns(frame, columns)
-        request = Request(columns, asked, Materials(key, frequencies, cut), on_error, merge_parts)
+        request = Request(columns, asked, SpecResources(key, frequencies, cut), on_error, merge_parts)
         if merge_parts:
             require_mergeable(asked.spec, asked.probes)
         asked.spec.require_key(key)
@@ -225,7 +225,7 @@ def backfill(spark: SparkSession, folder: str, bands: int, rows: int) -> None:
         saved = Saved.open(spark, folder)
         parameters = {**saved.about["parameters"], "bands": bands, "rows": rows}
         settings = Settings(spec=saved.spec, **parameters)
-        request = Request(Columns(), settings, Materials())
+        request = Request(Columns(), settings, SpecResources())
         saved.write_keys(request, settings.banding(request.measure, saved.documents.count()))
 
 
@@ -237,7 +237,7 @@ def _with_cut(frame: DataFrame, request: Request, tables: Tables, max_df: float)
     counted = count_over_spark(frame.sparkSession, FrameSource(frame, request).hashes, request, tables, bytes_of_text, max_df)
     cut = cut_of(counted, max_df)
     settings = settings.with_spec(replace(settings.spec, cut=cut.fingerprint))
-    return replace(request, settings=settings, materials=replace(request.materials, cut=cut))
+    return replace(request, settings=settings, resources=replace(request.resources, cut=cut))
 
 
 def require_supported(settings: Settings) -> None:
@@ -320,7 +320,7 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
         staging.chmod(job.readers.folder_mode)
         (staging / RESULT).mkdir()
         inputs = describe(corpus)
-        request = Request(job.columns, job.settings, job.materials, job.on_error, merge_parts)
+        request = Request(job.columns, job.settings, job.resources, job.on_error, merge_parts)
         run = _run_of(request, corpus, spark, staging, progress)
         run.to_clusters()
         _write(job, run, staging / RESULT)
@@ -354,7 +354,7 @@ def prepare_files(
         assert isinstance(corpus, FileCorpus)
         corpus.check(counting.columns)
         with _session(master, conf) as spark, told(), _tables_in(spark, counting.folder) as tables:
-            request = Request(counting.columns, Settings(spec=counting.spec), counting.materials, on_error)
+            request = Request(counting.columns, Settings(spec=counting.spec), counting.resources, on_error)
             source = FileSource(spark, corpus, request)
             size = sum(file.status().size for file in corpus.files)
             return count_over_spark(spark, source.hashes, request, tables, size, share)

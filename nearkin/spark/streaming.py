@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class StreamUpserts:
         rows = batch.select(f.col(self.id).cast("string").alias("id"), f.col(self.text).alias("text"))
         unfit = f.col("id").isNull() | f.col("text").isNull()
         self._set_aside(rows.where(unfit), number)
-        with Index.open(self.url, materials=Materials(self.key)) as index:
+        with Index.open(self.url, resources=SpecResources(self.key)) as index:
             ordered = self._ordered(rows.where(~unfit))
             while some := list(islice(ordered, index.settings.max_batch)):
                 index.upsert_many(self.scope, [text for _, text in some], [name for name, _ in some])

@@ -15,7 +15,7 @@ from nearkin.index.scope_names import ScopeNames
 from nearkin.keys import HashKey
 from nearkin.server.app import create_app
 from nearkin.server.settings import ServerSettings
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 from nearkin.spec import KEYED, Spec
 from scripts.reference_pages import write_reference
 from tests.deploy.conftest import QUANTILES, ROOT, WORDS, Live
@@ -111,7 +111,7 @@ def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     secret, _ = HashKey.generate()
     spec = Spec(base_hash=KEYED, key_id=secret.id)
     url = f"sqlite:///{tmp_path / 'kin.db'}"
-    with nk.Index.open(url, spec, 0.8, materials=Materials(secret)) as index:
+    with nk.Index.open(url, spec, 0.8, resources=SpecResources(secret)) as index:
         # scopes of a version that took any name
         monkeypatch.setattr(ScopeNames, "require", lambda self, scope: None)
         for scope in (" a b ", "shop", "shop "):
@@ -126,7 +126,7 @@ def test_a_new_key(keyed: str, tmp_path: Path) -> None:
     run(block, tmp_path, STORE=keyed, NEXT=following)
     secret = HashKey.read(str(tmp_path / "new.key"))
     spec = Spec(base_hash=KEYED, hash_seed=0, key_id=secret.id)
-    with nk.Index.open(following, spec, 0.8, materials=Materials(secret)) as index:
+    with nk.Index.open(following, spec, 0.8, resources=SpecResources(secret)) as index:
         assert index.scopes() == [" a b ", "shop", "shop "]
         assert [match.id for match in index.query(" a b ", f"{WORDS} 0")] == ["0"]
         entry = index.get("shop", "2")

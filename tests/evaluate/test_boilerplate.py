@@ -7,7 +7,7 @@ import pytest
 import nearkin as nk
 from nearkin.evaluate import boilerplate as module
 from nearkin.evaluate.boilerplate import TextSample, boilerplate
-from nearkin.sketch.resources import NOTHING
+from nearkin.sketch.resources import NO_RESOURCES
 
 BANNER = "we use cookies to give you the best experience on our site"
 FOOTER = "copyright by the owners all rights reserved"
@@ -78,5 +78,5 @@ def test_a_sample_is_the_same_however_the_corpus_is_read(monkeypatch: pytest.Mon
     assert len(whole.ordinals) == 50
     assert whole.documents == parts.documents
     spec = nk.Spec()
-    assert boilerplate(whole, spec, NOTHING) == boilerplate(parts, spec, NOTHING)
-    assert boilerplate(TextSample(np.empty(0, np.int64)), spec, NOTHING).sampled == 0
+    assert boilerplate(whole, spec, NO_RESOURCES) == boilerplate(parts, spec, NO_RESOURCES)
+    assert boilerplate(TextSample(np.empty(0, np.int64)), spec, NO_RESOURCES).sampled == 0

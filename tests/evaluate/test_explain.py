@@ -14,7 +14,7 @@ from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
 from nearkin.evaluate.explain import READ_FOR_EXAMPLES, SHOWN, VERDICTS, explain, shingles_of
 from nearkin.keys import HashKey
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
 
 BASE = " ".join(f"word{i}" for i in range(100))
@@ -73,7 +73,7 @@ def test_what_a_recall_lost_is_said() -> None:
 def test_keyed() -> None:
     key, _ = HashKey.generate()
     settings = Settings(spec=Spec(base_hash="siphash", key_id=key.id))
-    assert explain(BASE, edited(1), settings=settings, materials=Materials(key)).verdict == "match"
+    assert explain(BASE, edited(1), settings=settings, resources=SpecResources(key)).verdict == "match"
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_examples_hold_for_the_whole_texts() -> None:
     """They come from the beginnings of the texts, and say what is true of all of each text."""
     r = random.Random(1)
     far = " ".join(f"far{r.randrange(10**6)}" for _ in range(READ_FOR_EXAMPLES))
-    found = shingles_of(f"one two three four {far}", f"{far} one two three five", Settings(), Materials())
+    found = shingles_of(f"one two three four {far}", f"{far} one two three five", Settings(), SpecResources())
     assert found.examples[0][0] == "one two three"
     assert found.examples[1][0] == "two three four"
     assert "one two three" not in found.examples[2]
@@ -144,7 +144,7 @@ def test_explaining_large_documents_takes_the_memory_of_their_hashes(shingle: st
     settings = Settings(spec=Spec.for_shingle(shingle))
     tracemalloc.start()
     try:
-        shingles_of(*texts, settings, Materials())
+        shingles_of(*texts, settings, SpecResources())
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

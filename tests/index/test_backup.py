@@ -191,7 +191,7 @@ def test_command_line(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_a_keyed_index_says_which_key_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secret, _ = nk.HashKey.generate()
     spec = nk.Spec(base_hash="siphash", hash_seed=0, key_id=secret.id)
-    with nk.Index.open(f"sqlite:///{tmp_path}/keyed.db", spec, materials=nk.Materials(secret)) as index:
+    with nk.Index.open(f"sqlite:///{tmp_path}/keyed.db", spec, resources=nk.SpecResources(secret)) as index:
         index.upsert("s", "the cat sat on the mat")
     assert app.run(["backup", f"sqlite:///{tmp_path}/keyed.db", "--out", str(tmp_path / "copy.db")]) == 0
     assert f"without the key {secret.id}" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from nearkin.errors import IncompatibleError, StoreError, UsageError
 from nearkin.index.entry import Changes, Written
 from nearkin.index.index import Index
 from nearkin.index.migration.rebuild import beside
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 from tests.index.conftest import Clock, Opener, corpus, near, words
 
 TEXT = "the quick brown fox jumps over the lazy dog and then it runs away from it all the way home"
@@ -260,7 +260,7 @@ def test_hashes_instead_of_texts(opened: Opener, measure: str) -> None:
 def test_keyed_specs(opened: Opener) -> None:
     key = nk.HashKey(bytes(range(16)))
     spec = nk.Spec(base_hash="siphash", key_id=key.id)
-    index = opened(spec=spec, materials=Materials(key), store_text=False)
+    index = opened(spec=spec, resources=SpecResources(key), store_text=False)
     index.upsert("a", TEXT, "x")
     assert index.upsert("a", NEAR).representative == "x"
     integrity(index)

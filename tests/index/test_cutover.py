@@ -480,13 +480,13 @@ def test_a_new_key(tmp_path: Path) -> None:
     old, new = nk.HashKey(bytes(16)), nk.HashKey(bytes(range(16)))
     spec = nk.Spec(base_hash="siphash", key_id=old.id)
     texts = corpus(40)
-    with nk.Index.open(source, spec, 0.7, materials=nk.Materials(old)) as index:
+    with nk.Index.open(source, spec, 0.7, resources=nk.SpecResources(old)) as index:
         before = [outcome.representative for outcome in index.upsert_many("a", texts, [str(i) for i in range(40)])]
     with pytest.raises(UsageError, match="do not know the new key"):
         rebuild(source, target, {}, None, old, cuts_over=True, new_secret=new)
     found = rebuild(source, target, {}, None, old, new_secret=new)
     assert found["documents"] == 40
-    with nk.Index.open(target, materials=nk.Materials(new)) as index:
+    with nk.Index.open(target, resources=nk.SpecResources(new)) as index:
         assert index.spec.key_id == new.id
         assert [entry.leader for entry in index.store.scan()] == before
         assert check(index).sound
@@ -502,14 +502,14 @@ def of_a_lost_key(url: Any) -> tuple[nk.HashKey, dict[str, list[str]]]:
     spec = nk.Spec(base_hash="siphash", key_id=old.id)
     # such names are refused today; an older version took them
     taking = mock.patch.object(nk.Index, "require_writable")
-    with taking, nk.Index.open(url, spec, 0.7, materials=nk.Materials(old)) as index:
+    with taking, nk.Index.open(url, spec, 0.7, resources=nk.SpecResources(old)) as index:
         for scope, some in texts.items():
             index.upsert_many(scope, some, [f"d{at}" for at in range(12)])
     return nk.HashKey(bytes(range(16))), texts
 
 
 def standing(url: Any, key: nk.HashKey) -> dict[tuple[str, str], tuple[str | None, str, str]]:
-    with nk.Index.open(url, materials=nk.Materials(key)) as index:
+    with nk.Index.open(url, resources=nk.SpecResources(key)) as index:
         assert check(index).sound
         return {(e.scope, e.id): (e.text, e.leader, e.cluster) for e in index.store.scan()}
 
@@ -544,12 +544,12 @@ def test_a_key_rotation_is_resumed_and_catches_up(tmp_path: Path, monkeypatch: p
     with pytest.raises(StoreError, match="interrupted"):
         rotate_key(source, target, new, finish=False)
     monkeypatch.undo()
-    with nk.Index.open(target, materials=nk.Materials(new)) as index:
+    with nk.Index.open(target, resources=nk.SpecResources(new)) as index:
         monkeypatch.setattr("nearkin.index.index.CLOSED", 0.0)
         with pytest.raises(StoreError, match="is being made from"):
             index.upsert("acme", "somebody else writes")
     assert rotate_key(source, target, new, finish=False)["documents"] == 12 * len(SCOPES)
-    with nk.Index.open(source, materials=nk.Materials(old)) as index:
+    with nk.Index.open(source, resources=nk.SpecResources(old)) as index:
         index.upsert("acme ", "a document that comes meanwhile, while the copy is not finished", "late")
         assert index.remove("acme", "d0")
         index.upsert("", "another text under an id that was copied already", "d1")

@@ -15,7 +15,7 @@ from nearkin.index.index import Index
 from nearkin.index.maintenance import check
 from nearkin.index.opening import Opened
 from nearkin.index.stores.sharded import ShardedStore
-from nearkin.sketch.resources import NOTHING
+from nearkin.sketch.resources import NO_RESOURCES
 from tests.index.conftest import Clock, Opener, corpus
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
@@ -56,7 +56,7 @@ def beside(index: Index, store: Any = None, record_ttl: float | None = None) -> 
     store = store or index.store
     # one that knows no times to live still finds what the other one takes out
     settings = replace(index.settings, record_ttl=record_ttl)
-    return Index(Opened(store, settings, store.news(), index._urls), NOTHING, index.clock)
+    return Index(Opened(store, settings, store.news(), index._urls), NO_RESOURCES, index.clock)
 
 
 def removed(index: Index, scope: str) -> None:

@@ -241,7 +241,7 @@ def test_what_was_broken_off_goes_on_where_it_stopped(
 
 
 def test_an_index_under_a_frequency_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The list that a run counted is used online: from the run's folder, or given as materials."""
+    """The list that a run counted is used online: from the run's folder, or given as resources."""
     banner = " ".join(f"b{i}" for i in range(40))
     texts = [f"{banner} {text}" for text in corpus(60, share=0.0)]
     pq.write_table(pa.table({"id": [f"d{i}" for i in range(60)], "text": texts}), tmp_path / "docs.parquet")

@@ -112,7 +112,7 @@ def test_banding_of_signs_reaches_what_it_says(bits: int, bands: int, rows: int,
     assert banding.sampled == (bands * rows > bits)
     rng, trials = np.random.default_rng(bands), 20_000
     differing = np.packbits(rng.random((trials, bits)) >= collision, axis=1, bitorder="little").view("<u8")
-    masks = banding.form.table
+    masks = banding.band_layout.masks_or_keys
     hit = np.zeros(trials, bool)
     for mask in masks:
         hit |= ((differing & mask) == 0).all(axis=1)

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from nearkin.lsh import kernels
-from nearkin.lsh.bands import Form, sign_form, slot_form, truncated_form
+from nearkin.lsh.bands import BandLayout, sign_layout, slot_layout, truncated_layout
 from nearkin.sketch.kernels import truncate
 
 EMPTY = 0xFFFFFFFF
-TWO = slot_form(2)
+TWO = slot_layout(2)
 
 
 def mix(x: int) -> int:
@@ -34,7 +34,7 @@ def test_band_keys() -> None:
     signatures = signatures_of(20, 24, 2**32 - 1, 1)
     salts = np.arange(20, dtype=np.uint64) * np.uint64(2**60)
     out = np.empty((4, 20), np.uint64)
-    kernels.slot_keys(signatures, salts, slot_form(5).kind, out)
+    kernels.slot_keys(signatures, salts, slot_layout(5).layout, out)
     want = [
         [key_oracle(s.tolist(), int(salt), band, 5) for s, salt in zip(signatures, salts, strict=True)] for band in range(4)
     ]
@@ -67,7 +67,7 @@ def test_every_candidate_once_over_all_bands() -> None:
     n, rows, bands = 60, 2, 6
     signatures = signatures_of(n, 12, 4, 3)
     signatures[0] = EMPTY
-    margin, form = 3, slot_form(rows)
+    margin, band_layout = 3, slot_layout(rows)
     histogram = np.zeros(13, np.int64)
     seen = []
     for band in range(bands):
@@ -79,7 +79,9 @@ def test_every_candidate_once_over_all_bands() -> None:
         ends = np.cumsum([len(g) for g in groups]).astype(np.int64)
         starts = ends - [len(g) for g in groups]
         out = np.empty(n * n, np.uint64)
-        count = kernels.bucket_pairs(ordinals, starts, ends, signatures, np.zeros(n, bool), band, *form, margin, histogram, out)
+        count = kernels.bucket_pairs(
+            ordinals, starts, ends, signatures, np.zeros(n, bool), band, *band_layout, margin, histogram, out
+        )
         seen += out[:count].tolist()
     candidates = [
         (a, b, int((signatures[a] == signatures[b]).sum()))
@@ -106,7 +108,7 @@ def test_hot_bucket_pairs_with_the_most_similar_leader_and_the_first(fanout: int
     margin, join, members = 9, 11, np.random.default_rng(1).permutation(50).astype(np.uint64)
     out, histogram = np.empty(100, np.uint64), np.zeros(17, np.int64)
     known, limits = np.empty(fanout, np.uint64), (margin, join)
-    count, _ = kernels.hot_bucket_pairs(members, signatures, TWO.kind, *limits, known, 0, histogram, out)
+    count, _ = kernels.hot_bucket_pairs(members, signatures, TWO.layout, *limits, known, 0, histogram, out)
     leaders: list[int] = []
     want = []
     for a in members.tolist():
@@ -119,8 +121,8 @@ def test_hot_bucket_pairs_with_the_most_similar_leader_and_the_first(fanout: int
     assert out[:count].tolist() == want
     # In two portions it comes to the same.
     again, counted = np.empty(100, np.uint64), np.zeros(17, np.int64)
-    first, kept = kernels.hot_bucket_pairs(members[:20], signatures, TWO.kind, *limits, known, 0, counted, again)
-    rest, kept = kernels.hot_bucket_pairs(members[20:], signatures, TWO.kind, *limits, known, kept, counted, again[first:])
+    first, kept = kernels.hot_bucket_pairs(members[:20], signatures, TWO.layout, *limits, known, 0, counted, again)
+    rest, kept = kernels.hot_bucket_pairs(members[20:], signatures, TWO.layout, *limits, known, kept, counted, again[first:])
     assert again[: first + rest].tolist() == want
     assert known[:kept].tolist() == leaders
     assert counted.tolist() == histogram.tolist()
@@ -129,15 +131,15 @@ def test_hot_bucket_pairs_with_the_most_similar_leader_and_the_first(fanout: int
 def test_empty_slots_agree_with_nothing() -> None:
     empty, out = np.full((2, 8), EMPTY, np.uint32), np.empty(1, np.int64)
     one = np.array([1], np.uint64)
-    kernels.pair_agreements(one, empty, TWO.kind, out)
+    kernels.pair_agreements(one, empty, TWO.layout, out)
     assert out.tolist() == [0]
-    kernels.pair_agreements(one, np.array([[1, 2, EMPTY, 4], [1, 3, EMPTY, 4]], np.uint32), TWO.kind, out)
+    kernels.pair_agreements(one, np.array([[1, 2, EMPTY, 4], [1, 3, EMPTY, 4]], np.uint32), TWO.layout, out)
     assert out.tolist() == [2]
 
 
-def agreeing(signatures: np.ndarray, form: Form) -> int:
+def agreeing(signatures: np.ndarray, band_layout: BandLayout) -> int:
     out = np.empty(1, np.int64)
-    kernels.pair_agreements(np.array([1], np.uint64), signatures, form.kind, out)
+    kernels.pair_agreements(np.array([1], np.uint64), signatures, band_layout.layout, out)
     return int(out[0])
 
 
@@ -150,8 +152,8 @@ def test_cut_slots_agree_as_their_lowest_bits_do(bits: int, k: int) -> None:
     packed = np.empty((2, k * bits // 8), np.uint8)
     truncate(slots, bits, packed)
     assert int.from_bytes(packed[0].tobytes(), "little") == sum(int(x) << bits * j for j, x in enumerate(low[0]))
-    form = truncated_form(k, bits, np.empty((2, 0), np.uint64))
-    assert agreeing(packed, form) == int((low[0] == low[1]).sum())
+    band_layout = truncated_layout(k, bits, np.empty((2, 0), np.uint64))
+    assert agreeing(packed, band_layout) == int((low[0] == low[1]).sum())
 
 
 @pytest.mark.parametrize("words", [1, 2, 8])
@@ -162,23 +164,23 @@ def test_signs(words: int) -> None:
         rng.integers(0, 2**63, (14, words), np.uint64) & rng.integers(0, 2**63, words, np.uint64)
     )
     masks = np.array([[0xFF << 8 * band % 64] * words for band in range(6)], np.uint64)
-    form = sign_form(masks)
-    assert agreeing(signatures, form) == sum(64 - int(a ^ b).bit_count() for a, b in zip(*signatures[:2], strict=True))
+    band_layout = sign_layout(masks)
+    assert agreeing(signatures, band_layout) == sum(64 - int(a ^ b).bit_count() for a, b in zip(*signatures[:2], strict=True))
     keys = np.empty((6, 30), np.uint64)
     kernels.sign_keys(signatures, np.zeros(30, np.uint64), masks, keys)
     for a, b in combinations(range(30), 2):
         equal = [((signatures[a] ^ signatures[b]) & masks[band] == 0).all() for band in range(6)]
         assert (keys[:, a] == keys[:, b]).tolist() == equal
         x, y = np.uint64(a), np.uint64(b)
-        assert kernels.signs_seen(signatures, masks, x, y, 5, form.kind) == any(equal[:5])
+        assert kernels.signs_seen(signatures, masks, x, y, 5, band_layout.layout) == any(equal[:5])
 
 
 def test_keys_of_cut_slots_tell_earlier_bands() -> None:
     keys = np.array([[1, 2, 3], [9, 2, 8]], np.uint64)
-    form = truncated_form(64, 1, keys)
+    band_layout = truncated_layout(64, 1, keys)
     packed = np.zeros((2, 8), np.uint8)
     x, y = np.uint64(0), np.uint64(1)
-    assert [kernels.truncated_seen(packed, keys, x, y, band, form.kind) for band in range(3)] == [False, False, True]
+    assert [kernels.truncated_seen(packed, keys, x, y, band, band_layout.layout) for band in range(3)] == [False, False, True]
 
 
 def test_salted_keys_keep_blocks_apart() -> None:

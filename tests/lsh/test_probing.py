@@ -14,7 +14,7 @@ from nearkin.lsh.probing import perturbations, probe_words
 from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import SCHEMES, multipliers, scheme_of, splitmix64
-from nearkin.sketch.sketcher import Keyer, Sketcher
+from nearkin.sketch.sketcher import BandKeyBuilder, Sketcher
 from nearkin.spec import Spec
 
 
@@ -133,12 +133,12 @@ def test_what_cannot_be_probed_says_so() -> None:
 
 
 def test_keys_are_made_in_batches() -> None:
-    keyer = Keyer(8, lambda slots, runners: probing_keys(slots, runners, 4, 4, 1), runners=True)
+    key_builder = BandKeyBuilder(8, lambda slots, runners: probing_keys(slots, runners, 4, 4, 1), runners=True)
     documents = pa.array(["one two three four five", "", "six"], pa.large_string())
-    sketches = Sketcher(Spec(k=16), keyer=keyer).sketch(documents)
+    sketches = Sketcher(Spec(k=16), key_builder=key_builder).sketch(documents)
     assert sketches.keys is not None
     assert sketches.keys.shape == (3, 8)
     assert (sketches.signatures == Sketcher(Spec(k=16)).sketch(documents).signatures).all()
-    empty = Sketcher(Spec(k=16), keyer=keyer).sketch(documents[:0])
+    empty = Sketcher(Spec(k=16), key_builder=key_builder).sketch(documents[:0])
     assert empty.keys is not None
     assert empty.keys.shape == (0, 8)

@@ -231,13 +231,13 @@ def test_estimate_of_cut_slots_is_unbiased_within_its_variance(bits: int, simila
     names = rng.integers(0, 2**40, (trials, 2 * size - shared))
     tokens = [list(map(str, row)) for a in names for row in (a[:size], a[size - shared :])]
     signatures = Sketcher(spec_of_tokens(spec)).sketch(pa.array(tokens, pa.large_list(pa.large_string()))).signatures
-    form = measure.form(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64))
+    band_layout = measure.band_layout(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64))
     from nearkin.lsh.kernels import pair_agreements
 
     a = np.arange(0, 2 * trials, 2, dtype=np.uint64)
     agreeing = np.empty(trials, np.int64)
     pairs = pack_pairs(a, a + np.uint64(1))
-    pair_agreements(pairs, signatures, form.kind, agreeing)
+    pair_agreements(pairs, signatures, band_layout.layout, agreeing)
     chance = 0.0 if bits == 32 else 2.0**-bits
     estimates = (agreeing / spec.k - chance) / (1 - chance)
     error = measure.standard_error(true)

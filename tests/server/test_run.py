@@ -20,7 +20,7 @@ from nearkin.index.index import Index
 from nearkin.index.maintenance import check
 from nearkin.keys import HashKey
 from nearkin.server.settings import ServerSettings
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 from tests.services import free_port, start_serving, wait_until
 
 LINE = [sys.executable, "-m", "nearkin", "serve"]
@@ -69,7 +69,7 @@ def test_what_was_accepted_is_finished(tmp_path: Path) -> None:
             thread.join(60)
         assert process.wait(60) in (0, -signal.SIGTERM)
     with Index.open(
-        f"sqlite:///{tmp_path}/nearkin.db", materials=Materials(HashKey.read(str(tmp_path / "nearkin.key")))
+        f"sqlite:///{tmp_path}/nearkin.db", resources=SpecResources(HashKey.read(str(tmp_path / "nearkin.key")))
     ) as index:
         assert [name for name in done if index.get("a", name) is None] == []
         assert check(index).sound

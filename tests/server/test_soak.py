@@ -159,7 +159,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, requests: int) -> None:
     try:
         soak = asyncio.run(soaked(fleet, requests))
         secret = nk.HashKey.read(str(tmp_path / "nearkin.key"))
-        with nk.Index.open(fleet.url, materials=nk.Materials(secret)) as index:
+        with nk.Index.open(fleet.url, resources=nk.SpecResources(secret)) as index:
             there = {entry.id: entry.text for entry in index.store.scan(SCOPE)}
             assert check(index).sound
     finally:

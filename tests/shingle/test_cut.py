@@ -11,7 +11,7 @@ import nearkin as nk
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.runs.spec_request import LEAST_CUT
 from nearkin.shingle import Cut, Shingler, kernels, text_buffers
-from nearkin.sketch.resources import DocumentFrequencies, Materials
+from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.sketch.sketcher import Sketcher
 
 BANNER = "we use cookies to give you the best experience on our site please accept all of them or leave now"
@@ -48,7 +48,7 @@ def test_a_signature_is_that_of_the_rest() -> None:
     assert cut.documents == 60
     spec = nk.Spec(cut=cut.fingerprint)
     assert spec.fingerprint != nk.Spec().fingerprint
-    found = Sketcher(spec, Materials(cut=cut)).sketch(pa.array(texts, pa.large_string()))
+    found = Sketcher(spec, SpecResources(cut=cut)).sketch(pa.array(texts, pa.large_string()))
     alone = nk.sketch([text.removeprefix(BANNER) for text in texts])
     whole = nk.sketch(texts)
     # the two shingles that span banner and text stay; everything else of the banner goes
@@ -94,7 +94,7 @@ def test_other_lists_and_other_shares_are_errors() -> None:
     with pytest.raises(IncompatibleError, match="give it beside the Spec"):
         nk.sketch(["a b c"], spec)
     with pytest.raises(IncompatibleError, match="cut by the list"):
-        nk.sketch(["a b c"], spec, materials=Materials(cut=DocumentFrequencies(1, cut.hashes, cut.counts)))
+        nk.sketch(["a b c"], spec, resources=SpecResources(cut=DocumentFrequencies(1, cut.hashes, cut.counts)))
     with pytest.raises(UsageError, match=r"max_df=1\.5"):
         nk.dedup(["a"], max_df=1.5)
     with pytest.raises(UsageError, match="vectors have none"):
@@ -111,6 +111,6 @@ def test_the_rest_of_a_union_is_the_union_of_the_rests() -> None:
         np.ones(20, np.uint32),
     )
     cut = dataclasses.replace(cut, counts=np.full(len(cut.hashes), 4, np.uint32))
-    spec, materials = nk.Spec(cut=cut.fingerprint), Materials(cut=cut)
-    builder = nk.MinHashBuilder(spec, materials).update(*texts, BANNER)
-    assert np.array_equal(builder.snapshot(), nk.sketch(texts, spec, materials=materials).min(axis=0))
+    spec, resources = nk.Spec(cut=cut.fingerprint), SpecResources(cut=cut)
+    builder = nk.MinHashBuilder(spec, resources).update(*texts, BANNER)
+    assert np.array_equal(builder.snapshot(), nk.sketch(texts, spec, resources=resources).min(axis=0))

@@ -15,7 +15,7 @@ from nearkin.keys import HashKey
 from nearkin.shingle import Shingles
 from nearkin.sketch.hyperplanes import VectorSketcher, fingerprints, hyperplanes, keyed_words
 from nearkin.sketch.minhash import splitmix64
-from nearkin.sketch.resources import DocumentFrequencies, Materials
+from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.sketch.simhash import Signs, WeightTable, accumulate, binarise
 from nearkin.sketch.sketcher import Sketcher, occurrences
 from nearkin.spec import Spec
@@ -88,12 +88,12 @@ def test_frequencies_are_named_by_the_spec_and_checked(tmp_path: Path) -> None:
     assert again.fingerprint == found.fingerprint
     assert (again.counts == found.counts).all()
     texts = pa.array(["one two three four"], pa.large_string())
-    assert Sketcher(spec, Materials(frequencies=again)).sketch(texts).signatures.shape == (1, 1)
+    assert Sketcher(spec, SpecResources(frequencies=again)).sketch(texts).signatures.shape == (1, 1)
     with pytest.raises(IncompatibleError, match="not None"):
         Sketcher(spec)
     other = DocumentFrequencies(1001, found.hashes, found.counts)
     with pytest.raises(IncompatibleError, match=other.fingerprint):
-        Sketcher(spec, Materials(frequencies=other))
+        Sketcher(spec, SpecResources(frequencies=other))
     with pytest.raises(IncompatibleError, match="counts other shingles"):
         DocumentFrequencies.read(tmp_path / "df.arrow", Spec(n=2))
     with pytest.raises(UsageError, match="no such file"):
@@ -222,7 +222,7 @@ def test_vectors_of_a_run_and_an_index_use_the_key_that_is_given(command: str) -
         result = nk.dedup({"v": vectors}, vector="v", key=KEYS[0], threshold=0.95, spec=PLAIN.keyed_with(KEYS[0]))
         assert result.statistics["kept"] == 10
         return
-    with nk.Index.open("memory://", PLAIN.keyed_with(KEYS[0]), 0.95, materials=nk.Materials(KEYS[0])) as index:
+    with nk.Index.open("memory://", PLAIN.keyed_with(KEYS[0]), 0.95, resources=nk.SpecResources(KEYS[0])) as index:
         for i, vector in enumerate(vectors):
             index.upsert("scope", vector, f"{i}")
         assert index.query("scope", vectors[12])[0].similarity > 0.999

@@ -12,7 +12,7 @@ from nearkin.engine.local.pair_files import PairSpool
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import Settings
 from nearkin.lsh import kernels
-from nearkin.lsh.bands import Form, even_slabs
+from nearkin.lsh.bands import BandLayout, even_slabs
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
 from nearkin.packed_pairs import PAIRS_PER_BATCH, sorted_unique
@@ -57,13 +57,13 @@ class Banded(NamedTuple):
     """How signatures are banded and compared."""
 
     banding: Banding
-    form: Form
+    band_layout: BandLayout
     limits: Limits
 
     @classmethod
     def of(cls, measure: Measure, banding: Banding, documents: Documents, settings: Settings) -> "Banded":
         """For a measure's signatures."""
-        return cls(banding, measure.form(banding, documents.keys), Limits.of(measure, banding, settings))
+        return cls(banding, measure.band_layout(banding, documents.keys), Limits.of(measure, banding, settings))
 
 
 def write_band_keys(documents: Documents, blocks: np.ndarray, banded: Banded, work: WorkFolder, workers: int) -> None:
@@ -74,7 +74,7 @@ def write_band_keys(documents: Documents, blocks: np.ndarray, banded: Banded, wo
         rows = slice(*bounds)
         kept = None if documents.keys is None else np.ascontiguousarray(documents.keys[rows])
         signatures, salts = (np.ascontiguousarray(array[rows]) for array in (documents.signatures, blocks))
-        keys = band_keys(banded.form, banded.banding, signatures, kept, salts)
+        keys = band_keys(banded.band_layout, banded.banding, signatures, kept, salts)
         return keys.reshape(len(keys), -1)
 
     files = [(folder / f"{band:04d}").open("wb") for band in range(banded.banding.bands)]
@@ -93,7 +93,7 @@ class CandidateFinder:
     def __init__(self, documents: Documents, work: WorkFolder, settings: Settings, active: np.ndarray, banded: Banded) -> None:
         self.documents = documents
         self.settings = settings
-        self.banding, self.form, self.limits = banded
+        self.banding, self.band_layout, self.limits = banded
         self.per = 1 + self.banding.probes
         self.active = np.repeat(active, self.per) if self.per > 1 else active
         self.rank = work.load("rank")
@@ -149,7 +149,16 @@ class CandidateFinder:
         out = np.empty(int((sizes * (sizes - 1) // 2).sum()), np.uint64)
         histogram = np.zeros(self.settings.spec.k + 1, np.int64)
         found = kernels.bucket_pairs(
-            ordinals, starts, ends, self.documents.signatures, self.hot, band, *self.form, self.limits.margin, histogram, out
+            ordinals,
+            starts,
+            ends,
+            self.documents.signatures,
+            self.hot,
+            band,
+            *self.band_layout,
+            self.limits.margin,
+            histogram,
+            out,
         )
         return out[:found].copy(), histogram
 
@@ -158,7 +167,7 @@ class CandidateFinder:
         ordered = members[np.argsort(self.rank[members])]
         leaders, out = np.empty(self.settings.fanout, np.uint64), np.empty(2 * len(members), np.uint64)
         found, _ = kernels.hot_bucket_pairs(
-            ordered, self.documents.signatures, self.form.kind, *self.limits, leaders, 0, self.counts.histogram, out
+            ordered, self.documents.signatures, self.band_layout.layout, *self.limits, leaders, 0, self.counts.histogram, out
         )
         self.hot[members] = True
         self.counts.hot.append(Bucket(band, len(members), int(ordered[0])))

@@ -19,7 +19,7 @@ from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.curve import margin_for
 from nearkin.measures.base import PayloadBuilder
 from nearkin.packed_pairs import meets_threshold, pack_pairs, sorted_unique
-from nearkin.runtime.threads import Borrowed, ordered_map
+from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.spec import Spec
 from nearkin.verify import kernels
 
@@ -99,8 +99,8 @@ class _Search:
         verified = self._verify(candidates)
         return verified, {"candidates": candidates.shape[1], "pairs": len(verified.a), "hot_shingles": hot}
 
-    def _builders(self) -> "Borrowed[PayloadBuilder]":
-        return Borrowed(self.run_.measure.payload_builder)
+    def _builders(self) -> "ObjectPool[PayloadBuilder]":
+        return ObjectPool(self.run_.measure.payload_builder)
 
     def _smallest(self, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """int64 (documents,): distinct shingles of each; uint64 (active, m): its smallest, the rest all ones."""

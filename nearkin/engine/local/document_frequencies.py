@@ -10,8 +10,8 @@ import numpy as np
 from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.progress import Progress
-from nearkin.runtime.threads import Borrowed, ordered_map
-from nearkin.sketch.resources import DocumentFrequencies, Materials
+from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spec import Spec
 from nearkin.verify.jaccard import SetBuilder
 
@@ -24,7 +24,7 @@ class Counting(NamedTuple):
     corpus: Corpus
     columns: Columns
     spec: Spec
-    materials: Materials
+    resources: SpecResources
     workers: int
     folder: Path
     progress: Progress
@@ -32,9 +32,9 @@ class Counting(NamedTuple):
 
 def count_frequencies(counting: Counting, share: float = 0.0) -> DocumentFrequencies:
     """In how many documents each shingle occurs, of those in more than a share of them; its folder takes the partitions."""
-    corpus, columns, spec, materials, workers, folder, progress = counting
+    corpus, columns, spec, resources, workers, folder, progress = counting
     corpus.check(columns)
-    builders = Borrowed(lambda: SetBuilder(materials.shingler(spec)))
+    builders = ObjectPool(lambda: SetBuilder(resources.shingler(spec)))
 
     def hashes_of(batch: Batch) -> tuple[np.ndarray, int]:
         documents = batch.documents[columns.content]

@@ -9,7 +9,7 @@ import numpy as np
 
 from nearkin.corpus import Columns, Corpus
 from nearkin.corpus.batches import MAX_DOCUMENT
-from nearkin.engine.banding import keeps_keys, keyer_of
+from nearkin.engine.banding import keeps_keys, key_builder_for
 from nearkin.engine.local import exact_groups as collapse
 from nearkin.engine.local import sketching
 from nearkin.engine.local import verification as verifying
@@ -28,8 +28,8 @@ from nearkin.packed_pairs import ScoredPairs, sorted_unique
 from nearkin.runtime.files import disk_errors, write_durably
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.minhash import fill_shares
-from nearkin.sketch.resources import NOTHING, Materials
-from nearkin.sketch.sketcher import Keyer
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.sketch.sketcher import BandKeyBuilder
 
 BYTES_PER_PAIR = 32
 BYTES_PER_WORKER = 32 << 20
@@ -47,7 +47,7 @@ class LocalRun:
         settings: The request.
         work: Where stages leave their results.
         progress: Who is told.
-        materials: What the Spec names but does not hold.
+        resources: What the Spec names but does not hold.
         order_of: Keep order of the documents, uint32 (n,), in the policy's place.
     """
 
@@ -56,7 +56,7 @@ class LocalRun:
     settings: Settings
     work: WorkFolder
     progress: Progress
-    materials: Materials = NOTHING
+    resources: SpecResources = NO_RESOURCES
     order_of: Callable[[Documents], np.ndarray] | None = None
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class LocalRun:
     @cached_property
     def measure(self) -> Measure:
         """How documents are compared."""
-        return measure_of(self.settings.spec, self.materials, self.settings.distance)
+        return measure_of(self.settings.spec, self.resources, self.settings.distance)
 
     @cached_property
     def banding(self) -> Banding:
@@ -89,8 +89,8 @@ class LocalRun:
             )
         return Banded.of(self.measure, self.banding, self.documents(), self.settings)
 
-    def _keyer(self) -> Keyer | None:
-        return keyer_of(self.settings, self.banding) if self._keeps_keys else None
+    def _key_builder(self) -> BandKeyBuilder | None:
+        return key_builder_for(self.settings, self.banding) if self._keeps_keys else None
 
     @property
     def _keeps_keys(self) -> bool:
@@ -108,7 +108,13 @@ class LocalRun:
             self.progress.stage("sketch", None)
             with self.work.stage("sketch") as facts:
                 latency = sketching.sketch_corpus(
-                    self.corpus, self.columns, self.measure, self.work, self.settings.workers, self.progress, self._keyer()
+                    self.corpus,
+                    self.columns,
+                    self.measure,
+                    self.work,
+                    self.settings.workers,
+                    self.progress,
+                    self._key_builder(),
                 )
                 repeated = separate_repeated_ids(self.documents(), self.corpus.names) if self.columns.id else 0
                 facts.update(self._sketch_facts(), repeated_ids=repeated, build_latency=latency)
@@ -244,7 +250,7 @@ class LocalRun:
         return verifying.Payloads.build(*where, self.measure, self.settings.workers, self.work, self.progress)
 
     def _estimates(self) -> verifying.Estimates:
-        return verifying.Estimates(self.measure, self.documents(), self._banded().form)
+        return verifying.Estimates(self.measure, self.documents(), self._banded().band_layout)
 
     def comparing(self) -> verifying.Payloads | verifying.Estimates:
         """How further pairs of candidate documents are compared: exactly, where that was asked for."""

@@ -22,7 +22,7 @@ from nearkin.engine.local.work_folder import MANIFEST, WorkFolder, map_file
 from nearkin.measures.base import Stored
 from nearkin.packed_pairs import pack_pairs, unpack_pairs
 from nearkin.sketch.hyperplanes import matrix_of
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
 
 FILE_SHIFT = np.uint64(40)
@@ -144,7 +144,7 @@ def _run_second(run: LocalRun, first: Clustering) -> Second:
     corpus = Subset(run.corpus, places[survivors])
     columns = with_dimensions(corpus, vector_columns(run.columns, then.column))
     spec = Spec(measure="cosine", unit="vector", n=columns.dimensions or 1)
-    secret = run.materials.secret
+    secret = run.resources.secret
     if secret is not None:
         spec = spec.keyed_with(secret)
     settings = replace(run.settings, **SECOND, spec=spec, threshold=then.threshold)
@@ -158,7 +158,7 @@ def _run_second(run: LocalRun, first: Clustering) -> Second:
     def order_of(own: Documents) -> np.ndarray:
         return np.argsort(rank[np.searchsorted(places, places_of(own.files, own.rows))], kind="stable").astype(np.uint32)
 
-    second = LocalRun(corpus, columns, settings, work, run.progress, Materials(secret), order_of=order_of)
+    second = LocalRun(corpus, columns, settings, work, run.progress, SpecResources(secret), order_of=order_of)
     second.to_clusters()
     own = second.documents()
     return Second(second, np.searchsorted(places, places_of(own.files, own.rows)))

@@ -25,8 +25,8 @@ from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.measures import Measure
 from nearkin.runtime.files import disk_errors, sync_file, sync_folder, to_json, write_durably
 from nearkin.runtime.progress import Progress
-from nearkin.runtime.threads import Borrowed, ordered_map
-from nearkin.sketch.sketcher import Keyer, Sketches
+from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 
 SEGMENT_SECONDS = 5.0
 SEGMENT_BYTES = 32 << 20
@@ -72,21 +72,27 @@ def text_lengths(documents: pa.Array) -> np.ndarray:
 
 
 def sketch_corpus(
-    corpus: Corpus, columns: Columns, measure: Measure, work: WorkFolder, workers: int, progress: Progress, keyer: Keyer | None
+    corpus: Corpus,
+    columns: Columns,
+    measure: Measure,
+    work: WorkFolder,
+    workers: int,
+    progress: Progress,
+    key_builder: BandKeyBuilder | None,
 ) -> list[float] | None:
-    """Runs the stage, going on from its checkpoint if there is one; `keyer` makes the keys that signatures could not.
+    """Runs the stage, going on from its checkpoint if there is one; `key_builder` makes the keys that signatures could not.
 
     Returns:
         Median and 99th percentile of the seconds to sketch a document; None where none was left to do.
     """
     folder = work.folder("sketch")
     (folder / "columns").mkdir(exist_ok=True)
-    arrays = arrays_of(measure.spec, keyer.columns if keyer else 0)
+    arrays = arrays_of(measure.spec, key_builder.columns if key_builder else 0)
     position = read_checkpoint(folder)
     if not _is_intact(folder, arrays, position):
         position = Position()
     _remove_later_columns(folder, position)
-    sketchers = Borrowed(lambda: measure.sketcher(keyer))
+    sketchers = ObjectPool(lambda: measure.sketcher(key_builder))
 
     def sketch(batch: Batch) -> Sketched:
         documents, began = batch.documents[columns.content], time.perf_counter()

@@ -11,12 +11,12 @@ from nearkin.engine.local.pair_files import ScoredWriter
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import Settings
 from nearkin.lsh import kernels
-from nearkin.lsh.bands import Form
+from nearkin.lsh.bands import BandLayout
 from nearkin.measures import Measure, Payload
 from nearkin.measures.base import Stored
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 from nearkin.runtime.progress import Progress
-from nearkin.runtime.threads import Borrowed, ordered_map
+from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.verify.prefix_filter import RarestShared
 
 ABSENT = np.uint32(0xFFFFFFFF)
@@ -41,7 +41,7 @@ class Payloads:
         progress: Progress,
     ) -> "Payloads":  # fmt: skip
         """Reads the corpus again and keeps the payloads of the wanted ordinals (sorted)."""
-        builders = Borrowed(measure.payload_builder)
+        builders = ObjectPool(measure.payload_builder)
 
         def payload_of(batch: Batch) -> tuple[Payload, int]:
             low, high = np.searchsorted(wanted, [batch.first, batch.first + len(batch.rows)])
@@ -132,10 +132,10 @@ def exactly(payloads: Payloads, settings: Settings) -> Callable[[np.ndarray], Sc
 class Estimates:
     """Scores pairs by their signatures alone."""
 
-    def __init__(self, measure: Measure, documents: Documents, form: Form) -> None:
+    def __init__(self, measure: Measure, documents: Documents, band_layout: BandLayout) -> None:
         self.measure = measure
         self.signatures = documents.signatures
-        self.form = form
+        self.band_layout = band_layout
 
     def compare(self, pairs: np.ndarray) -> ScoredPairs:
         """Estimated similarity of packed pairs."""
@@ -148,7 +148,7 @@ class Estimates:
     def agreements(self, pairs: np.ndarray) -> np.ndarray:
         """Slots (or bits) in which the signatures of packed pairs agree, int64 (m,)."""
         agreeing = np.empty(len(pairs), np.int64)
-        kernels.pair_agreements(pairs, self.signatures, self.form.kind, agreeing)
+        kernels.pair_agreements(pairs, self.signatures, self.band_layout.layout, agreeing)
         return agreeing
 
 

@@ -57,8 +57,8 @@ class Banded:
                 continue
             signatures = unpacked(batch["signature"], spec.signature_type, spec.signature_width)
             kept = None if batch["keys"].null_count else unpacked(batch["keys"], np.uint64).reshape(len(batch), -1)
-            form = measure.form(self.banding, kept)
-            keys = band_keys(form, self.banding, signatures, kept, unsigned(batch["block"]))
+            band_layout = measure.band_layout(self.banding, kept)
+            keys = band_keys(band_layout, self.banding, signatures, kept, unsigned(batch["block"]))
             docs = np.repeat(numbers(batch["doc"]), keys.shape[2])
             yield self.dealt(keys.reshape(len(keys), -1), docs)
 
@@ -135,7 +135,7 @@ class _HotBuckets:
         settings, spec = banded.request.settings, banded.request.settings.spec
         self._spec, self._fanout, self._limits = spec, settings.fanout, banded.limits
         kind = np.empty((0, banded.banding.bands), np.uint64)
-        self._form = banded.request.measure.form(banded.banding, kind).kind
+        self._layout = banded.request.measure.band_layout(banded.banding, kind).layout
         self._histogram = np.zeros(spec.k + 1, np.int64)
         self._found: Counter[tuple[int, int, int]] = Counter()
 
@@ -166,11 +166,11 @@ class _HotBuckets:
         leaders[:known] = np.arange(known)
         out, members = np.empty(2 * n, np.uint64), np.arange(known, known + n, dtype=np.uint64)
         count, kept = kernels.hot_bucket_pairs(
-            members, all_signatures, self._form, *self._limits, leaders, known, self._histogram, out
+            members, all_signatures, self._layout, *self._limits, leaders, known, self._histogram, out
         )
         pairs = out[:count]
         agreeing = np.empty(count, np.int64)
-        kernels.pair_agreements(pairs, all_signatures, self._form, agreeing)
+        kernels.pair_agreements(pairs, all_signatures, self._layout, agreeing)
         first, second = unpack_pairs(pairs)
         a, b = all_docs[first], all_docs[second]
         places = leaders[:kept].astype(np.int64)

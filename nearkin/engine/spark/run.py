@@ -34,7 +34,7 @@ from nearkin.errors import UsageError
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure
 from nearkin.runtime.progress import Progress
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 
 PART_BYTES = 32 << 20
 """Of keys and documents in a part of a band: a task holds one, and what sorting it takes."""
@@ -89,9 +89,9 @@ class SparkRun:
         return self.request.settings
 
     @property
-    def materials(self) -> Materials:
+    def resources(self) -> SpecResources:
         """What the Spec names but does not hold."""
-        return self.request.materials
+        return self.request.resources
 
     @property
     def measure(self) -> Measure:

@@ -53,7 +53,7 @@ class KeyRows:
         for batch in batches:
             signatures = unpacked(batch["signature"], spec.signature_type, spec.signature_width)
             salts, docs = unsigned(batch["block"]), numbers(batch["doc"])
-            keys = band_keys(measure.form(self.banding, None), self.banding, signatures, None, salts)[:, :, 0]
+            keys = band_keys(measure.band_layout(self.banding, None), self.banding, signatures, None, salts)[:, :, 0]
             for band, row in enumerate(keys):
                 yield table(ROWS, band=np.full(len(row), band), key=signed(row), doc=docs)
 

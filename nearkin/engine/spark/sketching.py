@@ -20,7 +20,7 @@ from nearkin.corpus.batches import ID, WHOLE_FILE, make_ids, riding
 from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows
-from nearkin.engine.banding import keyer_of
+from nearkin.engine.banding import key_builder_for
 from nearkin.engine.local.documents import block_hashes
 from nearkin.engine.local.repeated_ids import id_hashes
 from nearkin.engine.local.sketching import text_lengths
@@ -31,7 +31,7 @@ from nearkin.errors import NearkinError, RunError
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import DocumentSketcher
 from nearkin.sketch.minhash import fill_shares
-from nearkin.sketch.resources import Materials
+from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import Sketches
 
 FILE_SHIFT = 40
@@ -54,19 +54,19 @@ class Request:
 
     columns: Columns
     settings: Settings
-    materials: Materials
+    resources: SpecResources
     on_error: str = "quarantine"
     merge_parts: bool = False
 
     @property
     def measure(self) -> Measure:
         """How documents are compared."""
-        return measure_of(self.settings.spec, self.materials, self.settings.distance)
+        return measure_of(self.settings.spec, self.resources, self.settings.distance)
 
     def sketcher(self) -> DocumentSketcher:
-        """With the keyer where keys do not follow from what is kept."""
+        """With the key builder where keys do not follow from what is kept."""
         measure = self.measure
-        return measure.sketcher(keyer_of(self.settings, self.settings.banding(measure, SMALL_CORPUS)))
+        return measure.sketcher(key_builder_for(self.settings, self.settings.banding(measure, SMALL_CORPUS)))
 
     @property
     def riding(self) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ class Scoring:
         keys = np.empty((0, self.banding.bands), np.uint64)
         values = unpacked(signatures, spec.signature_type, spec.signature_width)
         out = np.empty(len(pairs), np.int64)
-        kernels.pair_agreements(pairs, values, self.request.measure.form(self.banding, keys).kind, out)
+        kernels.pair_agreements(pairs, values, self.request.measure.band_layout(self.banding, keys).layout, out)
         return out
 
     def estimated(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:

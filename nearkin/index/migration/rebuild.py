@@ -29,7 +29,7 @@ from nearkin.index.stores.base import PORTION, Store
 from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.keys import HashKey
-from nearkin.sketch.resources import Materials, shingle_facts
+from nearkin.sketch.resources import SpecResources, shingle_facts
 
 ROUNDS, FEW = 10, 1000
 """Times that a copy follows the log before it closes the index, at most, and touched documents with which it does not wait
@@ -74,12 +74,12 @@ def rebuild(
         UsageError: The target has documents of its own, or texts were not kept; or another key is asked for where tables were
             hashed with the old one, or where processes that have the index open would have to know it.
     """
-    with Index.open(source, materials=Materials(secret), tables=tables) as live:
+    with Index.open(source, resources=SpecResources(secret), tables=tables) as live:
         kept: dict[str, Any] = {
             name: getattr(live.settings, name) for name in ("recall", "postings", "store_text", "documents")
         }
         asked = live.threshold if threshold is None else threshold
-        materials = live.materials
+        resources = live.resources
         if new_secret is not None:
             if cuts_over:
                 raise UsageError(
@@ -88,11 +88,11 @@ def rebuild(
                 )
             if live.spec.cut is not None or live.spec.frequencies is not None:
                 raise UsageError(f"the tables of {live.store.url} are hashed with its old key; build an index from its inputs")
-            materials = replace(materials, secret=new_secret)
+            resources = replace(resources, secret=new_secret)
         spec = replace(live.spec, **changes)
         if new_secret is not None:
             spec = spec.keyed_with(new_secret)
-        with Index.open(target, spec, asked, materials=materials, follow=False, cache=1, max_document=ANY_SIZE, **kept) as anew:
+        with Index.open(target, spec, asked, resources=resources, follow=False, cache=1, max_document=ANY_SIZE, **kept) as anew:
             # before the move: then the live one is the other
             specs = {"spec_before": live.spec.fingerprint, "spec_after": anew.spec.fingerprint}
             return {**(cut_over(live, anew) if cuts_over else beside(live, anew)), **specs}
@@ -143,7 +143,7 @@ def rotate_key(
             target,
             spec,
             origin_index.settings.threshold,
-            materials=Materials(new_secret),
+            resources=SpecResources(new_secret),
             follow=False,
             cache=1,
             max_document=ANY_SIZE,
@@ -260,8 +260,8 @@ def cut_back(
     Raises:
         UsageError: The index has not been moved.
     """
-    materials = Materials(secret)
-    with Index.open(url, materials=materials, tables=tables, follow=False, cache=1, max_document=ANY_SIZE) as back:
+    resources = SpecResources(secret)
+    with Index.open(url, resources=resources, tables=tables, follow=False, cache=1, max_document=ANY_SIZE) as back:
         move = back.store.news().move
         if move.phase == OPEN:
             raise UsageError(f"{back.store.url} has not been moved: there is nothing to cut back to it")
@@ -269,7 +269,7 @@ def cut_back(
             back.store.redirect(Move(move.epoch + 1, OPEN))
             return {"opened": " ".join(back.place), "was": move.phase}
         urls = with_passwords(move.urls, (url,) if isinstance(url, str) else url)
-        with Index.open(urls, materials=materials, tables=tables) as live:
+        with Index.open(urls, resources=resources, tables=tables) as live:
             if live.place != move.urls:
                 raise UsageError(f"the index moved on from {' '.join(move.urls)}: cut back to that first")
             return cut_over(live, back, wait)

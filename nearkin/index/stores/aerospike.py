@@ -49,7 +49,7 @@ from nearkin.index.stores.aerospike_records import EXISTS, FILTERED, GENERATION,
 from nearkin.index.stores.aerospike_steps import (
     DOCUMENTS,
     EVENTS,
-    NOTHING,
+    NO_RESOURCES,
     REFS,
     STEPS,
     WAIT,
@@ -150,7 +150,7 @@ class AerospikeStore:
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         pointers = self._records.read(REFS, list(refs))
         fields = ["" if found is None else found.bins["f"] for found in pointers]
-        seen = {"": NOTHING, **self._steps.visible([name for name in fields if name])}
+        seen = {"": NO_RESOURCES, **self._steps.visible([name for name in fields if name])}
         versions = [seen[name] for name in fields]
         return [_entry(version) if version.ref == ref else None for ref, version in zip(refs, versions, strict=True)]
 
@@ -314,7 +314,7 @@ class AerospikeStore:
         for entry in changes.present:
             plan.documents[_field(entry.scope, entry.id)] = held[_field(entry.scope, entry.id)].now
         for entry, _ in changes.dropped:
-            plan.documents[_field(entry.scope, entry.id)] = NOTHING
+            plan.documents[_field(entry.scope, entry.id)] = NO_RESOURCES
             plan.gone.append(entry.ref)
         for entry in changes.changed:
             self._keep(plan, entry, None)

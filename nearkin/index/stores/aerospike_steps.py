@@ -72,8 +72,8 @@ class Held(NamedTuple):
     """Number that stands for the scope; 0 if the record holds no document."""
 
 
-NOTHING = Version(0, b"", 0, b"")
-ABSENT = Held(0, 0, NOTHING, NOTHING)
+NO_RESOURCES = Version(0, b"", 0, b"")
+ABSENT = Held(0, 0, NO_RESOURCES, NO_RESOURCES)
 
 
 @dataclass

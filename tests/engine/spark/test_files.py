@@ -30,7 +30,7 @@ from nearkin.engine.spark.sources import FrameSource
 from nearkin.errors import RunError, UsageError
 from nearkin.measures import Measure
 from nearkin.runtime.progress import Silent
-from nearkin.sketch.resources import NOTHING
+from nearkin.sketch.resources import NO_RESOURCES
 from tests.engine.spark.conftest import rows_of
 
 HOSTILE = [b'{"id": 1, "text": null}', b"not json", b'{"text": "no id here"}', b'{"id": "bad", "text": "\xff"}', b'{"id": 3}']
@@ -172,7 +172,7 @@ class Killing(Request):
 def test_killed_tasks(spark: SparkSession, code: pa.Table, frame: DataFrame, tmp_path: Path) -> None:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     settings = Settings(bands=20, rows=5, threshold=0.7, max_bucket=10)
-    request = Killing(Columns(id="id"), settings, NOTHING)
+    request = Killing(Columns(id="id"), settings, NO_RESOURCES)
     killed = SparkRun(spark, FrameSource(frame.repartition(3), request), request, Silent(), Tables(spark, str(tmp_path / "t")))
     killed.to_clusters()
     local = nk.dedup(code, id="id", bands=20, rows=5, threshold=0.7, max_bucket=10)

@@ -36,8 +36,8 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
         return [*page, shown.note("No scope has documents yet. Name one, if you know better.")]
     visit.require_scope(scope)
     index = visit.service.index
-    step = index.spec.signed.step
-    most = min(MOST_K, index.spec.signed.most)
+    step = index.spec.signature_limits.k_step
+    most = min(MOST_K, index.spec.signature_limits.largest_k)
     return [
         *page,
         html.Div(
