@@ -10,6 +10,7 @@ the writes of the last second; records have a largest size; times to live need a
 """
 
 import copy
+import hashlib
 import random
 import threading
 import time
@@ -78,6 +79,8 @@ class Cluster:
     calls: int = 0
     log: list[tuple[str, Any, Any]] = field(default_factory=list)
     """Every call, with its records and policy."""
+    digests: dict[bytes, tuple[str, Any]] = field(default_factory=dict)
+    """Places of the records that queries returned, by what the client names them."""
     during: Callable[[], None] | None = None
     """Run before each call: another process, say."""
     lock: Any = field(default_factory=threading.RLock)
@@ -222,8 +225,11 @@ class Client:
         record.result = OK
         record.record = (record.key, {"gen": held.generation if held else 0, "ttl": 0}, bins)
 
-    def _place(self, key: tuple[str, str, Any]) -> tuple[str, Any]:
-        namespace, kind, name = key
+    def _place(self, key: tuple[Any, ...]) -> tuple[str, Any]:
+        namespace, kind, name, *digest = key
+        if digest and name is None:
+            # a key as a query returns it
+            return self.cluster.digests[bytes(digest[0])]
         if not isinstance(name, (str, int)) or "\0" in str(name) or len(kind) > 63:
             raise exception.ParamError()
         if namespace != self.cluster.namespace:
@@ -367,8 +373,12 @@ class Query:
             raise exception.IndexNotFound()
         self._where = predicate[2], predicate[3]
 
-    def results(self, policy: dict[str, Any]) -> list[tuple[Any, dict[str, int], dict[str, Any]]]:
+    def results(
+        self, policy: dict[str, Any], options: dict[str, Any] | None = None
+    ) -> list[tuple[Any, dict[str, int], dict[str, Any]]]:
         _known(policy, {"expressions"})
+        _known(options or {}, {"nobins"})
+        assert bool(self._bins) != bool(options), "a query that selects nothing reads everything"
         cluster, kind = self._client.cluster, self._kind
 
         def work(_: int) -> list[tuple[Any, dict[str, int], dict[str, Any]]]:
@@ -380,7 +390,9 @@ class Query:
                 if policy and not self._client._evaluate(policy["expressions"], held):
                     continue
                 bins = {name: held.bins[name] for name in self._bins if name in held.bins}
-                found.append(((cluster.namespace, kind, None, b""), {"gen": held.generation, "ttl": 0}, bins))
+                digest = hashlib.sha1(repr(place).encode(), usedforsecurity=False).digest()
+                cluster.digests[digest] = place
+                found.append(((cluster.namespace, kind, None, bytearray(digest)), {"gen": held.generation, "ttl": 0}, bins))
             cluster.order.shuffle(found)
             return found[: self.max_records or None]
 
@@ -400,10 +412,9 @@ def _operate(operation: dict[str, Any], bins: dict[str, Any], out: dict[str, Any
         bins[name] = operation["val"]
     elif code == aerospike.OPERATOR_INCR:
         bins[name] = bins.get(name, 0) + operation["val"]
-    elif code == aerospike.OP_EXPR_WRITE:
-        assert [part[0] for part in operation["expr"]] == [aerospike.OP_MAP_SIZE, 81]
-        bins[name] = len(bins[operation["expr"][1][2]["bin"]])
-        out[name] = None
+    elif code == aerospike.OP_MAP_SIZE:
+        if name in bins:
+            out[name] = len(bins[name])
     elif code != aerospike.OPERATOR_TOUCH:
         _operate_on_map(code, operation, name, bins, out)
 

@@ -468,7 +468,9 @@ def test_the_client_takes_what_is_asked(cluster: Cluster, monkeypatch: pytest.Mo
         client.batch_write(BatchRecords([Remove(("test", "x", 1), policy={"unknown": 1})]))
 
 
-def test_what_a_batch_asks_does_not_grow_with_it(cluster: Cluster) -> None:
+def test_what_a_batch_asks_does_not_grow_with_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of records up to the size of a batch of the client; larger ones take one call more for each AT_ONCE records."""
+    monkeypatch.setattr(aerospike_records, "AT_ONCE", 2000)
     with opened() as index:
         # the first document of a scope writes down its name
         index.upsert("a", TEXT, "x")
@@ -520,6 +522,28 @@ def test_native_times_to_live(cluster: Cluster) -> None:
     cluster.now += 400
     kinds = ("documents", "refs", "buckets", "steps")
     assert not [record for kind in kinds for record in cluster.kind(kind)]
+
+
+def test_counts_are_the_postings_that_groups_hold(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes of maps are not written beside them; more groups than a batch takes are counted in several."""
+    monkeypatch.setattr(aerospike_records, "AT_ONCE", 30)
+    with opened(documents=1000) as index:
+        assert index.store.counts()["postings"] == 0
+        index.upsert_many("a", corpus(30, share=0.0), [str(number) for number in range(30)])
+        for number in range(10):
+            index.remove("a", str(number))
+        groups = cluster.kind("buckets")
+        assert len(groups) > 30
+        assert {name for group in groups for name in group.bins} == {"m"}
+        assert index.store.counts()["postings"] == sum(len(group.bins["m"]) for group in groups) > 0
+
+
+def test_a_batch_holds_few_objects_at_a_time(cluster: Cluster) -> None:
+    """The garbage collector would go over all of them and over the rest of the process, again and again."""
+    with opened() as index:
+        index.upsert_many("a", corpus(100, seed=6))
+        sizes = [len(what) for name, what, _ in cluster.log if name in ("batch_write", "batch_read")]
+    assert max(sizes) == aerospike_records.AT_ONCE == 250
 
 
 def test_without_times_to_live_nothing_expires(cluster: Cluster) -> None:
@@ -772,13 +796,13 @@ def test_scans_wait_for_partitions_that_change_their_owner(cluster: Cluster, mon
     migrating = [3]
     really = Query.results
 
-    def results(query: Query, policy: dict[str, Any]) -> Any:
+    def results(query: Query, policy: dict[str, Any], options: dict[str, Any]) -> Any:
         if migrating[0]:
             migrating[0] -= 1
             error = aerospike.exception.ClusterError()
             error.code = aerospike_records.UNAVAILABLE
             raise error
-        return really(query, policy)
+        return really(query, policy, options)
 
     with opened() as index:
         index.upsert("a", TEXT, "x")

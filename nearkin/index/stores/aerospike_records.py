@@ -19,8 +19,10 @@ SOME_FAILED = -16
 PORT, TIMEOUT, CONNECTING = 3000, 30.0, 5.0
 SCAN_TRIES, SCAN_PAUSE = 6, 0.25
 """Attempts of a query while partitions change their owner, and seconds before the second one; the pause doubles."""
-AT_ONCE = 2000
-"""Records of a batch: below the server's own bound (`batch-max-requests`)."""
+AT_ONCE = 250
+"""Records of a batch. The client makes about eight objects for each record, which live until the batch is done. In larger
+batches Python's garbage collector goes over them, and over everything else in the process, again and again: with 2,000
+records that took half of the client's time."""
 SERVER_EPOCH = 1_262_304_000.0
 """The start of 2010, from which servers count seconds."""
 LONGEST_LIFE = 10 * 365 * 86400
@@ -37,7 +39,6 @@ class Library(NamedTuple):
     operations: Any
     maps: Any
     expressions: Any
-    expression_operations: Any
 
     @classmethod
     def load(cls) -> Self:
@@ -47,10 +48,10 @@ class Library(NamedTuple):
             from aerospike import exception, predicates
             from aerospike_helpers import expressions
             from aerospike_helpers.batch import records
-            from aerospike_helpers.operations import expression_operations, map_operations, operations
+            from aerospike_helpers.operations import map_operations, operations
         except ImportError as error:
             raise MissingExtraError("aerospike:// needs its client: pip install 'nearkin[aerospike]'") from error
-        return cls(aerospike, exception, predicates, records, operations, map_operations, expressions, expression_operations)
+        return cls(aerospike, exception, predicates, records, operations, map_operations, expressions)
 
 
 class Found(NamedTuple):
@@ -175,6 +176,30 @@ class Records:
             policy["exists"] = self.library.aerospike.POLICY_EXISTS_UPDATE
         return self.library.batch.Write(self.key(kind, name), operations, policy=policy)
 
+    def changes(
+        self, kind: str, operations: Iterable[tuple[str | int, list[dict[str, Any]]]], ttl: int, there: bool = False
+    ) -> Iterator[Any]:
+        """Yields writes as `change` makes them, of (key, operations), for large batches: they share one policy."""
+        policy = {"ttl": ttl}
+        if there:
+            policy["exists"] = self.library.aerospike.POLICY_EXISTS_UPDATE
+        namespace, named, _ = self.key(kind, 0)
+        write = self.library.batch.Write
+        for name, made in operations:
+            yield write((namespace, named, name), made, None, policy)
+
+    def readings(self, kind: str, operations: Iterable[tuple[str | int, list[dict[str, Any]]]]) -> Iterator[Any]:
+        """Yields a read for each (key, operations)."""
+        namespace, named, _ = self.key(kind, 0)
+        read = self.library.batch.Read
+        for name, made in operations:
+            yield read((namespace, named, name), made)
+
+    def readings_of(self, keys: Iterable[Any], operations: list[dict[str, Any]]) -> Iterator[Any]:
+        """Yields a read with the same operations for each of the keys that `keys` returned."""
+        for key in keys:
+            yield self.library.batch.Read(key, operations)
+
     def exchange(
         self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int, generation: int, **more: Any
     ) -> Any:
@@ -207,18 +232,25 @@ class Records:
             writes: Made by the methods above.
             expected: Codes beside success that are an answer, no failure.
         """
-        done = [record for batch in self._batches(writes, self._writing) for record in batch]
-        for record in done:
-            self._judge(record, expected)
-        return [Answer(record.result, record.record[2] if record.record else {}) for record in done]
+        return list(self.each(writes, expected))
 
-    def pick(self, reads: Iterable[tuple[str, str | int, dict[str, Any]]]) -> Iterator[dict[str, Any] | None]:
-        """(kind, key, operation): what one operation reads of each record; None where there is no record."""
-        made = (self.library.batch.Read(self.key(kind, name), [operation]) for kind, name, operation in reads)
-        for batch in self._batches(made, self._reading):
+    def each(self, writes: Iterable[Any], expected: Sequence[int] = ()) -> Iterator[Answer]:
+        """As `run`, one answer after the other: the next batch is written when those of the one before were taken."""
+        for batch in self._batches(writes, self._writing):
             for record in batch:
-                self._judge(record, (NOT_FOUND,))
-                yield record.record[2] if record.result == 0 else None
+                if record.result:
+                    self._judge(record, expected)
+                yield Answer(record.result, record.record[2] if record.record else {})
+
+    def pick(self, reads: Iterable[Any]) -> Iterator[dict[str, Any] | None]:
+        """Yields what the operations of each read find; None if there is no record."""
+        for batch in self._batches(reads, self._reading):
+            for record in batch:
+                if record.result:
+                    self._judge(record, (NOT_FOUND,))
+                    yield None
+                else:
+                    yield record.record[2]
 
     def _batches(self, made: Iterable[Any], policy: dict[str, Any]) -> Iterator[list[Any]]:
         rest = iter(made)
@@ -260,6 +292,10 @@ class Records:
         """Returns bins of every record of a kind, in no order."""
         return self._queried(kind, bins, None, {})
 
+    def keys(self, kind: str) -> list[Any]:
+        """Returns the keys of all records of a kind, as the client names them."""
+        return [key for key, *_ in self._results(kind, (), None, {}, {"nobins": True})]
+
     def scan_older(self, kind: str, seconds: float, *bins: str) -> list[dict[str, Any]]:
         """Returns bins of the records of a kind that were not written for so long, by the server's clock."""
         return self._queried(kind, bins, None, {"expressions": self.older(seconds)})
@@ -280,16 +316,23 @@ class Records:
     def _queried(
         self, kind: str, bins: Sequence[str], predicate: Any, policy: dict[str, Any], most: int = 0
     ) -> list[dict[str, Any]]:
+        return [record[2] for record in self._results(kind, bins, predicate, policy, {}, most)]
+
+    def _results(
+        self, kind: str, bins: Sequence[str], predicate: Any, policy: dict[str, Any], options: dict[str, Any], most: int = 0
+    ) -> list[Any]:
         with self._failing():
             for attempt in count():
                 query = self._client.query(*self.key(kind, 0)[:2])
-                query.select(*bins)
+                if bins:
+                    query.select(*bins)
                 if predicate is not None:
                     query.where(predicate)
                 if most:
                     query.max_records = most
                 try:
-                    return [record[2] for record in query.results(policy)]
+                    records: list[Any] = query.results(policy, options)
+                    return records
                 except self.library.errors.AerospikeError as error:
                     if error.code != UNAVAILABLE or attempt + 1 == SCAN_TRIES:
                         raise
