@@ -35,8 +35,8 @@ except ImportError as error:
 if TYPE_CHECKING:
     import ssl
 
-    from nearkin.evaluate.explain import Explanation
     from nearkin.index.preparation import Document
+    from nearkin.measures.explanation import Explanation
 
 T = TypeVar("T")
 R = TypeVar("R")

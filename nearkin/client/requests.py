@@ -24,8 +24,8 @@ except ImportError as error:
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nearkin.evaluate.explain import Explanation
     from nearkin.index.preparation import Document
+    from nearkin.measures.explanation import Explanation
     from nearkin.plan.tune import OperatingPoint
 
 T = TypeVar("T")
@@ -388,7 +388,7 @@ def explaining(scope: str, a: str, b: str) -> "Call[Explanation]":
     """Why two documents match, or do not."""
 
     def read(answer: httpx.Response) -> "Explanation":
-        from nearkin.evaluate.explain import Explanation, Shingles
+        from nearkin.measures.explanation import Explanation, ShingleOverlap
 
         told = _json(answer)
         shingles = told.pop("shingles")
@@ -396,7 +396,7 @@ def explaining(scope: str, a: str, b: str) -> "Call[Explanation]":
         both, first, second = map(tuple, shingles["examples"])
         pairs = {name: tuple(told.pop(name)) for name in ("names", "texts")}
         return _of(
-            Explanation, told, **pairs, shingles=Shingles((sizes[0], sizes[1]), shingles["shared"], (both, first, second))
+            Explanation, told, **pairs, shingles=ShingleOverlap((sizes[0], sizes[1]), shingles["shared"], (both, first, second))
         )
 
     return Call("POST", "/v1/explain", read, orjson.dumps({"scope": scope, "a": a, "b": b}))

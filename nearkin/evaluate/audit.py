@@ -56,9 +56,17 @@ class Share:
         if total == 0:
             return cls(0, 0, 0.0, 1.0)
         p, z = hits / total, QUANTILE
-        centre, width = p + z * z / (2 * total), z * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))
+        centre, width = (
+            p + z * z / (2 * total),
+            z * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total)),
+        )
         scale = 1 + z * z / total
-        return cls(hits, total, max(0.0, min(p, (centre - width) / scale)), min(1.0, max(p, (centre + width) / scale)))
+        return cls(
+            hits,
+            total,
+            max(0.0, min(p, (centre - width) / scale)),
+            min(1.0, max(p, (centre + width) / scale)),
+        )
 
     @property
     def value(self) -> float:
@@ -115,7 +123,12 @@ class Audit:
 
 
 def audit(
-    run: Finished, progress: Progress, sample: int = 1000, removed: int = 5000, budget: float | None = None, seed: int = 1
+    run: Finished,
+    progress: Progress,
+    sample: int = 1000,
+    removed: int = 5000,
+    budget: float | None = None,
+    seed: int = 1,
 ) -> Audit:
     """Measures a run.
 
@@ -131,7 +144,9 @@ def audit(
         UsageError: The run has a second measure.
     """
     if run.settings.second is not None:
-        raise UsageError(f"an audit is of one measure; this run has a second one (then={run.settings.then!r})")
+        raise UsageError(
+            f"an audit is of one measure; this run has a second one (then={run.settings.then!r})"
+        )
     began = time.monotonic()
     clusters = pq.read_table(run.folder / "clusters.parquet")
     chosen = sample_by_kind(clusters, sample, seed)
@@ -167,16 +182,31 @@ def audit(
 def advice(precision: Share, recall: Share, run: Finished) -> str:
     """What the intervals say, in words."""
     asked = run.settings.recall
-    if precision.total and precision.high < 1 and precision.value < 1 and run.settings.verify == "exact":
+    if (
+        precision.total
+        and precision.high < 1
+        and precision.value < 1
+        and run.settings.verify == "exact"
+    ):
         return f"{precision.total - precision.hits} removed documents do not reach the threshold: a defect, please report it"
     if precision.value < 1 and run.settings.verify != "exact":
         return f"verify={run.settings.verify} removed {1 - precision.value:.1%} wrongly; use --verify exact"
     if recall.total == 0:
         return "no pair at the threshold among the sample: sample more, or the corpus has none"
     if recall.high < asked:
-        more = "leave out --bands and --rows to have them solved" if run.settings.bands else "raise --recall"
-        return f"recall is below the asked {asked}: {more}, or raise --max-bucket if buckets were hot"
-    return f"recall is what was asked for ({asked}) or better" if recall.low >= asked else "the interval holds the asked recall"
+        more = (
+            "leave out --bands and --rows to have them solved"
+            if run.settings.bands
+            else "raise --recall"
+        )
+        return (
+            f"recall is below the asked {asked}: {more}, or raise --max-bucket if buckets were hot"
+        )
+    return (
+        f"recall is what was asked for ({asked}) or better"
+        if recall.low >= asked
+        else "the interval holds the asked recall"
+    )
 
 
 def bins_of(similarity: np.ndarray, hits: np.ndarray, run: Finished) -> Iterator[Bin]:
@@ -184,8 +214,12 @@ def bins_of(similarity: np.ndarray, hits: np.ndarray, run: Finished) -> Iterator
     low = run.settings.threshold
     while low < 1 - 1e-9:
         high = min(1.0, (math.floor(low / BIN + 1e-9) + 1) * BIN)
-        inside_bin = ((similarity >= low) | (low == run.settings.threshold)) & ((similarity < high) | (high >= 1))
-        chances = [predicted(s, run) for s in similarity[inside_bin].tolist()] or [predicted((low + high) / 2, run)]
+        inside_bin = ((similarity >= low) | (low == run.settings.threshold)) & (
+            (similarity < high) | (high >= 1)
+        )
+        chances = [predicted(s, run) for s in similarity[inside_bin].tolist()] or [
+            predicted((low + high) / 2, run)
+        ]
         recall = Share.of(int(hits[inside_bin].sum()), int(inside_bin.sum()))
         yield Bin(round(low, 6), round(high, 6), recall, round(float(np.mean(chances)), 6))
         low = high
@@ -197,7 +231,9 @@ def predicted(similarity: float, run: Finished) -> float:
     if banding is None or run.settings.distance is not None:
         return 1.0
     collision = float(run.measure.slot_collision_probability(np.array(similarity)))
-    return banding.candidate_probability(collision) * pass_probability(banding.k, banding.margin, collision)
+    return banding.candidate_probability(collision) * pass_probability(
+        banding.k, banding.margin, collision
+    )
 
 
 def sample_by_kind(clusters: pa.Table, size: int, seed: int) -> np.ndarray:
@@ -210,12 +246,16 @@ def sample_by_kind(clusters: pa.Table, size: int, seed: int) -> np.ndarray:
         chosen = np.concatenate(present)
     else:
         wanted = [round(size * len(some) / total) for some in present]
-        chosen = np.concatenate([some[np.argsort(ranks[some])[:n]] for some, n in zip(present, wanted, strict=True)])
+        chosen = np.concatenate(
+            [some[np.argsort(ranks[some])[:n]] for some, n in zip(present, wanted, strict=True)]
+        )
     return chosen[np.argsort(ranks[chosen], kind="stable")]
 
 
 def _united(parts: list[Found]) -> Found:
-    pairs = np.concatenate([np.empty(0, np.uint64), *(pack_pairs(part.a, part.b) for part in parts)])
+    pairs = np.concatenate(
+        [np.empty(0, np.uint64), *(pack_pairs(part.a, part.b) for part in parts)]
+    )
     similarity = np.concatenate([np.empty(0), *(part.similarity for part in parts)])
     _, first = np.unique(pairs, return_index=True)
     a, b = unpack_pairs(pairs[first])
@@ -224,4 +264,8 @@ def _united(parts: list[Found]) -> Found:
 
 def banding_of(settings: Settings, documents: int, compared_all: bool) -> Banding | None:
     """Of a run."""
-    return None if compared_all else settings.banding(measure_of(settings.spec, distance=settings.distance), documents)
+    return (
+        None
+        if compared_all
+        else settings.banding(measure_of(settings.spec, distance=settings.distance), documents)
+    )

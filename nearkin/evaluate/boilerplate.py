@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from nearkin.engine.local.document_frequencies import repeated
 from nearkin.engine.local.documents import take
-from nearkin.evaluate.explain import units_of, windows
 from nearkin.shingle import text_buffers
+from nearkin.shingle.readable import shingle_texts, split_units
 from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import iterate_streams
@@ -91,7 +91,9 @@ class TextSample:
         if high > low:
             some = documents.take(pa.array(self.ordinals[low:high] - first))
             lists = pa.types.is_large_list(some.type)
-            self._parts.append(_shortened(some) if lists else pc.utf8_slice_codeunits(some, 0, CHARACTERS))
+            self._parts.append(
+                _shortened(some) if lists else pc.utf8_slice_codeunits(some, 0, CHARACTERS)
+            )
 
     @property
     def documents(self) -> pa.Array:
@@ -117,12 +119,19 @@ def boilerplate(
     documents = sample.documents
     listed = None if resources.cut is None else resources.cut.hashes
     shingler = resources.shingler(spec)
-    parts = [(stream.hashes.copy(), np.diff(stream.offsets)) for _, stream in iterate_streams(shingler, documents)]
+    parts = [
+        (stream.hashes.copy(), np.diff(stream.offsets))
+        for _, stream in iterate_streams(shingler, documents)
+    ]
     if not parts:
         return Boilerplate(0, (), None if listed is None else len(listed))
     streams = _Streams.of(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     labels = (
-        None if sources is None else pc.fill_null(take(sources, np.asarray(sample.ordinals)).cast(pa.large_string()), "(none)")
+        None
+        if sources is None
+        else pc.fill_null(
+            take(sources, np.asarray(sample.ordinals)).cast(pa.large_string()), "(none)"
+        )
     )
     phrases = []
     for run in _runs(streams):
@@ -186,7 +195,11 @@ def _runs(streams: _Streams) -> list[_Run]:
         document = int(np.searchsorted(streams.offsets, at, "right")) - 1
         start, end = at, at + 1
         good = ALIKE * counts[value]
-        while start > streams.offsets[document] and times[start - 1] >= good and not used[place[start - 1]]:
+        while (
+            start > streams.offsets[document]
+            and times[start - 1] >= good
+            and not used[place[start - 1]]
+        ):
             start -= 1
         while end < streams.offsets[document + 1] and times[end] >= good and not used[place[end]]:
             end += 1
@@ -197,28 +210,35 @@ def _runs(streams: _Streams) -> list[_Run]:
     return out
 
 
-def _text(documents: pa.Array, run: _Run, streams: _Streams, spec: Spec, resources: SpecResources) -> str:
+def _text(
+    documents: pa.Array, run: _Run, streams: _Streams, spec: Spec, resources: SpecResources
+) -> str:
     """The words of a run: tokens by their places, texts from the first window on whose hash alone is one of the run's."""
     document = documents[run.document].as_py()
     if not isinstance(document, str):
         at = run.start - int(streams.offsets[run.document])
         return " ".join(document[at : at + run.end - run.start + spec.n - 1])
     shingler = resources.shingler(spec)
-    data, offsets = text_buffers(pa.array(windows(document, spec), pa.large_string()))
+    data, offsets = text_buffers(pa.array(shingle_texts(document, spec), pa.large_string()))
     alone = shingler.texts(data, offsets)
     single = np.flatnonzero(np.diff(alone.offsets) == 1)
     matching = np.zeros(len(offsets) - 1, bool)
-    matching[single] = np.isin(alone.hashes[alone.offsets[single]], streams.hashes[run.start : run.end])
+    matching[single] = np.isin(
+        alone.hashes[alone.offsets[single]], streams.hashes[run.start : run.end]
+    )
     if not matching.any():
         return ""
     start = int(np.argmax(matching))
-    units, joint = units_of(document, spec)
+    units, joint = split_units(document, spec)
     return joint.join(units[start : start + run.end - run.start + spec.n - 1])
 
 
 def _shares(labels: pa.ChunkedArray, inside: np.ndarray) -> tuple[SourceShare, ...]:
     """The sources with the largest share of documents that have it, ties by name."""
     totals = {entry["values"]: entry["counts"] for entry in pc.value_counts(labels).to_pylist()}
-    having = {entry["values"]: entry["counts"] for entry in pc.value_counts(labels.take(pa.array(inside))).to_pylist()}
+    having = {
+        entry["values"]: entry["counts"]
+        for entry in pc.value_counts(labels.take(pa.array(inside))).to_pylist()
+    }
     shares = [SourceShare(name, count / totals[name]) for name, count in having.items()]
     return tuple(sorted(shares, key=lambda entry: (-entry.share, entry.source))[:SOURCES])

@@ -85,23 +85,36 @@ def read_golden(path: Path) -> Golden:
         UsageError: It cannot be read, has other columns, or a label is neither yes nor no.
     """
     try:
-        table = pq.read_table(path) if path.suffix in (".parquet", ".pq") else pa.csv.read_csv(path, convert_options=TEXT)
+        table = (
+            pq.read_table(path)
+            if path.suffix in (".parquet", ".pq")
+            else pa.csv.read_csv(path, convert_options=TEXT)
+        )
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
     except (OSError, pa.ArrowException, csv.Error) as error:
-        raise UsageError(f"{path} is neither CSV nor parquet ({' '.join(str(error).split())[:120]})") from error
+        raise UsageError(
+            f"{path} is neither CSV nor parquet ({' '.join(str(error).split())[:120]})"
+        ) from error
     names = set(table.column_names)
     if {"id", "cluster"} <= names:
-        return golden_of_clusters(dict(zip(*(_texts(table, name) for name in ("id", "cluster")), strict=True)))
+        return golden_of_clusters(
+            dict(zip(*(_texts(table, name) for name in ("id", "cluster")), strict=True))
+        )
     if {"id_a", "id_b"} <= names:
         a, b = _texts(table, "id_a"), _texts(table, "id_b")
-        labels = [_label(text, path) for text in _texts(table, "label")] if "label" in names else None
+        labels = (
+            [_label(text, path) for text in _texts(table, "label")] if "label" in names else None
+        )
         return golden_of_pairs(list(zip(a, b, strict=True)), labels)
-    raise UsageError(f"{path} has the columns {', '.join(table.column_names)}; labels are id_a, id_b (label), or id, cluster")
+    raise UsageError(
+        f"{path} has the columns {', '.join(table.column_names)}; labels are id_a, id_b (label), or id, cluster"
+    )
 
 
 TEXT = pa.csv.ConvertOptions(
-    column_types={name: pa.string() for name in ("id", "cluster", "id_a", "id_b", "label")}, strings_can_be_null=False
+    column_types={name: pa.string() for name in ("id", "cluster", "id_a", "id_b", "label")},
+    strings_can_be_null=False,
 )
 
 
@@ -111,7 +124,9 @@ def _texts(table: pa.Table, name: str) -> list[str]:
 
 def _label(text: str, path: Path) -> bool:
     if text.lower() not in (*YES, *NO):
-        raise UsageError(f"label {text!r} in {path} is neither of {', '.join(YES)} nor of {', '.join(NO)}")
+        raise UsageError(
+            f"label {text!r} in {path} is neither of {', '.join(YES)} nor of {', '.join(NO)}"
+        )
     return text.lower() in YES
 
 
@@ -165,13 +180,20 @@ def score(golden: Golden, clusters: Mapping[str, str], seed: int = 1) -> Scores:
     f1 = 2 * precision.value * recall.value / total if total else 0.0
     groups = np.unique(golden.clusters, return_inverse=True)[1]
     rng = np.random.Generator(np.random.PCG64(seed))
-    members = np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1]) if len(groups) else []
+    members = (
+        np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
+        if len(groups)
+        else []
+    )
     return Scores(
         len(golden.ids),
         precision,
         recall,
         f1,
-        *(_with_interval(measure, golden.clusters, found, members, rng) for measure in (adjusted_rand, *BCUBED)),
+        *(
+            _with_interval(measure, golden.clusters, found, members, rng)
+            for measure in (adjusted_rand, *BCUBED)
+        ),
     )
 
 
@@ -205,7 +227,9 @@ def bcubed(true: np.ndarray, found: np.ndarray) -> float:
     """
     if not len(true):
         return 1.0
-    _, both, counts = np.unique(true * (found.max(initial=0) + 1) + found, return_inverse=True, return_counts=True)
+    _, both, counts = np.unique(
+        true * (found.max(initial=0) + 1) + found, return_inverse=True, return_counts=True
+    )
     _, own, sizes = np.unique(found, return_inverse=True, return_counts=True)
     return float((counts[both] / sizes[own]).mean())
 
@@ -219,7 +243,11 @@ BCUBED = (bcubed, bcubed_recall)
 
 
 def _with_interval(
-    measure: Measured, true: np.ndarray, found: np.ndarray, members: list[np.ndarray], rng: np.random.Generator
+    measure: Measured,
+    true: np.ndarray,
+    found: np.ndarray,
+    members: list[np.ndarray],
+    rng: np.random.Generator,
 ) -> Estimate:
     """Percentile bootstrap: labelled clusters are drawn with replacement.
 
@@ -245,7 +273,9 @@ def clusters_of(path: Path) -> dict[str, str]:
     try:
         table = pq.read_table(path, columns=["id", "cluster"])
     except FileNotFoundError as error:
-        raise UsageError(f"{path.parent} is not the output of nearkin dedup: it has no {path.name}") from error
+        raise UsageError(
+            f"{path.parent} is not the output of nearkin dedup: it has no {path.name}"
+        ) from error
     return dict(zip(table["id"].to_pylist(), table["cluster"].to_pylist(), strict=True))
 
 

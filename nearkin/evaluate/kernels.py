@@ -1,239 +1,13 @@
-"""Synthetic documents: every one a function of (seed, group, member), so rows can be made in any order and again.
-
-A token is a word of the vocabulary (24 bits), a typo's number << 24 (7 bits, 0 for none) and SENTENCE where a sentence ends.
-"""
+"""The kernel that compares sampled documents with all documents of a corpus."""
 
 import numpy as np
 
-from nearkin.hashing.kernels import find_sorted, mix64
+from nearkin.hashing.kernels import find_sorted
 from nearkin.runtime.jit import kernel
 
-U8 = np.uint8
-U32 = np.uint32
-U64 = np.uint64
-GOLDEN = U64(0x9E3779B97F4A7C15)
-WORD, SENTENCE, TYPO = U32(0xFFFFFF), U32(1 << 31), U32(24)
-SENTENCE_WORDS = U64(12)
-SUBSTITUTE, DELETE, INSERT, SWAP, MISSPELL = 0, 1, 2, 3, 4
-COSTS = (6, 5, 5, 12, 6)
-
 
 @kernel
-def stream(seed: np.uint64, group: np.uint64, member: np.uint64) -> np.uint64:
-    """The start of an independent random stream."""
-    return mix64(mix64(mix64(seed + GOLDEN) ^ (group * GOLDEN)) + member * U64(0xD6E8FEB86659FD93))
-
-
-@kernel
-def below(state: np.uint64, bound: np.uint64) -> np.uint64:
-    """A number in [0, bound) from a state."""
-    return ((mix64(state) >> U64(32)) * bound) >> U64(32)
-
-
-@kernel
-def permuted(i: np.uint64, n: np.uint64, bits: np.uint64, seed: np.uint64) -> np.uint64:
-    """A permutation of [0, n): four Feistel rounds over 2·bits bits, walked until the value is inside."""
-    mask = (U64(1) << bits) - U64(1)
-    x = i
-    while True:
-        left, right = x >> bits, x & mask
-        for r in range(U64(4)):
-            left, right = right, left ^ (mix64(right + (seed ^ (r * GOLDEN))) & mask)
-        x = (left << bits) | right
-        if x < n:
-            return x
-
-
-@kernel
-def compose(state: np.uint64, words: np.uint64, frequencies: np.ndarray, out: np.ndarray) -> np.uint64:
-    """Random words in sentences into out; returns how many. `frequencies` has each word as often as it is likely."""
-    size = U64(frequencies.shape[0])
-    left = U64(0)
-    for i in range(words):
-        if left == U64(0):
-            left = U64(4) + below(state, SENTENCE_WORDS + SENTENCE_WORDS - U64(8))
-            state += GOLDEN
-        token = U32(frequencies[below(state, size)])
-        state += GOLDEN
-        left -= U64(1)
-        out[i] = token | (SENTENCE if left == U64(0) else U32(0))
-    return words
-
-
-@kernel
-def swap_sentences(tokens: np.ndarray, count: np.uint64, at: np.uint64, spare: np.ndarray) -> bool:
-    """Exchanges the sentence at a position with the one after it; false if there is none."""
-    start = at
-    while start > U64(0) and not tokens[start - U64(1)] & SENTENCE:
-        start -= U64(1)
-    middle = at
-    while middle < count and not tokens[middle] & SENTENCE:
-        middle += U64(1)
-    middle += U64(1)
-    end = middle
-    while end < count and not tokens[end] & SENTENCE:
-        end += U64(1)
-    end += U64(1)
-    if end > count:
-        return False
-    spare[: middle - start] = tokens[start:middle]
-    tokens[start : start + end - middle] = tokens[middle:end]
-    tokens[start + end - middle : end] = spare[: middle - start]
-    return True
-
-
-@kernel
-def edit(
-    tokens: np.ndarray,
-    count: np.uint64,
-    state: np.uint64,
-    budget: np.int64,
-    operations: np.ndarray,
-    frequencies: np.ndarray,
-    spare: np.ndarray,
-) -> np.uint64:
-    """Random operations in place until the budget (twice the 3-word shingles that may change) is spent; returns the new count.
-
-    `operations` holds each operation as often as it is likely. Room for one more token per insertion is the caller's.
-    """
-    while budget >= 5 and count > U64(1):
-        operation = operations[below(state, U64(operations.shape[0]))]
-        at = below(state + GOLDEN, count)
-        word = U32(frequencies[below(state + GOLDEN * U64(2), U64(frequencies.shape[0]))])
-        typo = U32(1) + U32(below(state + GOLDEN * U64(3), U64(126)))
-        state += GOLDEN * U64(4)
-        end = tokens[at] & SENTENCE
-        if operation == SWAP and (budget < COSTS[SWAP] or not swap_sentences(tokens, count, at, spare)):
-            operation = SUBSTITUTE
-        if operation == SUBSTITUTE:
-            tokens[at] = word | end
-        elif operation == MISSPELL:
-            tokens[at] = (tokens[at] & WORD) | (typo << TYPO) | end
-        elif operation == DELETE:
-            for i in range(at, count - U64(1)):
-                tokens[i] = tokens[i + U64(1)]
-            count -= U64(1)
-        elif operation == INSERT:
-            for i in range(count, at, U64(-1)):
-                tokens[i] = tokens[i - U64(1)]
-            tokens[at] = word
-            count += U64(1)
-        budget -= COSTS[operation]
-    return count
-
-
-@kernel
-def render(
-    tokens: np.ndarray, count: np.uint64, words: np.ndarray, starts: np.ndarray, out: np.ndarray, at: np.uint64
-) -> np.uint64:
-    """Tokens as text into out[at:]; returns the end. A typo moves one ASCII letter of its word."""
-    for i in range(count):
-        token = tokens[i]
-        w = token & WORD
-        first, size = U64(starts[w]), U64(starts[w + U32(1)] - starts[w])
-        for q in range(size):
-            out[at + q] = words[first + q]
-        typo = U64((token >> TYPO) & U32(127))
-        if typo:
-            q = at + typo % size
-            c = out[q]
-            if U8(97) <= c <= U8(122):
-                out[q] = U8(97) + U8((U64(c) - U64(97) + U64(1) + typo % U64(25)) % U64(26))
-        at += size
-        if token & SENTENCE or i + U64(1) == count:
-            out[at] = 46
-            at += U64(1)
-        if i + U64(1) < count:
-            out[at] = 32
-            at += U64(1)
-    return at
-
-
-@kernel
-def make_documents(
-    groups: np.ndarray,
-    members: np.ndarray,
-    lengths: np.ndarray,
-    similarities: np.ndarray,
-    boilerplate: np.ndarray,
-    seed: np.uint64,
-    frequencies: np.ndarray,
-    operations: np.ndarray,
-    words: np.ndarray,
-    starts: np.ndarray,
-    tokens: np.ndarray,
-    out: np.ndarray,
-    offsets: np.ndarray,
-) -> None:
-    """Texts of documents one after the other in out.
-
-    Member 0 of a group is its original, the others are edited from it towards a similarity. `lengths` are words (of the group),
-    `boilerplate` the number of a paragraph that is appended, or -1. `tokens` is (2, room) scratch.
-    """
-    at = U64(0)
-    offsets[0] = 0
-    for d in range(groups.shape[0]):
-        group, member = U64(groups[d]), U64(members[d])
-        count = compose(stream(seed, group, U64(0)), U64(lengths[d]), frequencies, tokens[0])
-        if member > U64(0):
-            budget = np.int64(2.0 * np.float64(count) * (1.0 - similarities[d]) / (1.0 + similarities[d]))
-            count = edit(tokens[0], count, stream(seed, group, member), budget, operations, frequencies, tokens[1])
-        at = render(tokens[0], count, words, starts, out, at)
-        if boilerplate[d] >= 0:
-            out[at] = 10
-            count = compose(stream(seed + U64(1), U64(boilerplate[d]), U64(0)), U64(60), frequencies, tokens[0])
-            at = render(tokens[0], count, words, starts, out, at + U64(1))
-        offsets[d + 1] = at
-
-
-@kernel
-def permute_all(first: int, n: np.uint64, bits: np.uint64, seed: np.uint64, out: np.ndarray) -> None:
-    """Where the rows first, first + 1, … come from."""
-    for i in range(out.shape[0]):
-        out[i] = permuted(U64(first + i), n, bits, seed)
-
-
-@kernel
-def draws(seed: np.uint64, keys: np.ndarray, out: np.ndarray) -> None:
-    """A uniform number in [0, 1) for each key."""
-    for i in range(keys.shape[0]):
-        out[i] = np.float64(mix64(mix64(seed) ^ (U64(keys[i]) * GOLDEN)) >> U64(11)) / 9007199254740992.0
-
-
-@kernel
-def affine_61(a: np.uint64, x: np.uint64, b: np.uint64) -> np.uint64:
-    """(a·x + b) mod 2⁶¹ − 1 with a 128-bit product, a, b, x < 2⁶¹ − 1: no wrap-around before the modulus."""
-    a_low, a_high, x_low, x_high = a & U32(0xFFFFFFFF), a >> U64(32), x & U32(0xFFFFFFFF), x >> U64(32)
-    low, middle, other, high = a_low * x_low, a_low * x_high, a_high * x_low, a_high * x_high
-    carry = ((low >> U64(32)) + (middle & U32(0xFFFFFFFF)) + (other & U32(0xFFFFFFFF))) >> U64(32)
-    high += (middle >> U64(32)) + (other >> U64(32)) + carry
-    low = a * x
-    prime = (U64(1) << U64(61)) - U64(1)
-    total = (low & prime) + ((low >> U64(61)) | (high << U64(3)))
-    total = (total & prime) + (total >> U64(61)) + b
-    total = (total & prime) + (total >> U64(61))
-    return total - prime if total >= prime else total
-
-
-@kernel
-def affine_minhash(values: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """Minima of k affine functions over values below 2⁶¹ − 1, uint64 (k,)."""
-    for j in range(out.shape[0]):
-        lowest = U64(0xFFFFFFFFFFFFFFFF)
-        for i in range(values.shape[0]):
-            lowest = min(lowest, affine_61(a[j], values[i], b[j]))
-        out[j] = lowest
-
-
-@kernel
-def affine_each(values: np.ndarray, a: np.uint64, b: np.uint64, out: np.ndarray) -> None:
-    """One affine function of each value."""
-    for i in range(values.shape[0]):
-        out[i] = affine_61(a, values[i], b)
-
-
-@kernel
-def similar_pairs(
+def find_similar_pairs(
     first: int,
     hashes: np.ndarray,
     starts: np.ndarray,
@@ -242,19 +16,34 @@ def similar_pairs(
     shift: np.uint64,
     firsts: np.ndarray,
     posted: np.ndarray,
-    searched: np.ndarray,
+    sampled: np.ndarray,
     sets: np.ndarray,
     set_starts: np.ndarray,
     threshold: float,
 ) -> np.ndarray:
-    """Pairs int64 (4, m): searched document, document of a batch, |A∩B|, |A∪B|, with |A∩B| ≥ t·|A∪B|.
+    """Returns the pairs of a sampled document and a document of a batch that reach the threshold.
 
-    Sets and keys are sorted, `index` and `shift` as in `find_sorted`. Postings of key q (a hash in the prefix of a searched
-    document) are posted[firsts[q] : firsts[q + 1]], places
-    among the searched ones, whose sets are sets[set_starts[row] : set_starts[row + 1]].
+    Args:
+        first: Ordinal of the first document of the batch.
+        hashes: Sorted shingle hashes of each document of the batch, uint64.
+        starts: Offsets of the documents in `hashes`, int64 (batch documents + 1,).
+        keys: Sorted distinct hashes in the prefixes of the sampled documents, uint64 (q,).
+        index: Lookup table of `find_sorted` for the keys.
+        shift: Shift of `find_sorted` for the keys.
+        firsts: Offsets of the postings of each key, int64 (q + 1,).
+        posted: Postings, as positions in `sampled`, int64.
+        sampled: Ordinals of the sampled documents, int64.
+        sets: Sorted shingle hashes of each sampled document, uint64.
+        set_starts: Offsets of the sampled documents in `sets`, int64.
+        threshold: Smallest Jaccard similarity of a returned pair.
+
+    Returns:
+        Ordinal of the sampled document, ordinal of the document of the batch, size of the
+        intersection and size of the union of each pair, int64 (4, m).
     """
-    touched = np.full(searched.shape[0], -1, np.int64)
-    room, found = 256, 0
+    last_compared = np.full(sampled.shape[0], -1, np.int64)
+    room = 256
+    count = 0
     out = np.empty((4, room), np.int64)
     for d in range(starts.shape[0] - 1):
         b = first + d
@@ -264,21 +53,30 @@ def similar_pairs(
                 continue
             for p in range(firsts[q], firsts[q + 1]):
                 row = posted[p]
-                if touched[row] == b or searched[row] == b:
+                if last_compared[row] == b or sampled[row] == b:
                     continue
-                touched[row] = b
-                x, x_end, y, y_end = set_starts[row], set_starts[row + 1], starts[d], starts[d + 1]
-                sizes, shared = (x_end - x) + (y_end - y), 0
+                last_compared[row] = b
+                x = set_starts[row]
+                x_end = set_starts[row + 1]
+                y = starts[d]
+                y_end = starts[d + 1]
+                sizes = (x_end - x) + (y_end - y)
+                shared = 0
                 while x < x_end and y < y_end:
-                    left, right = sets[x], hashes[y]
+                    left = sets[x]
+                    right = hashes[y]
                     shared += np.int64(left == right)
                     x += np.int64(left <= right)
                     y += np.int64(right <= left)
                 if shared / (sizes - shared) >= threshold:
-                    if found == room:
+                    if count == room:
                         grown = np.empty((4, 2 * room), np.int64)
                         grown[:, :room] = out
-                        out, room = grown, 2 * room
-                    out[0, found], out[1, found], out[2, found], out[3, found] = searched[row], b, shared, sizes - shared
-                    found += 1
-    return out[:, :found].copy()
+                        out = grown
+                        room = 2 * room
+                    out[0, count] = sampled[row]
+                    out[1, count] = b
+                    out[2, count] = shared
+                    out[3, count] = sizes - shared
+                    count += 1
+    return out[:, :count].copy()

@@ -39,8 +39,12 @@ def most_frequent(values: pa.ChunkedArray, most: int) -> Labels:
         >>> found.names, found.codes.tolist()
         (('b', '(others)'), [0, 1, 1, 0])
     """
-    hashes = np.concatenate([id_hashes(part) for part in _texts(values)] or [np.empty(0, np.uint64)])
-    keys, firsts, codes, counts = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
+    hashes = np.concatenate(
+        [id_hashes(part) for part in _texts(values)] or [np.empty(0, np.uint64)]
+    )
+    keys, firsts, codes, counts = np.unique(
+        hashes, return_index=True, return_inverse=True, return_counts=True
+    )
     whole = len(keys) <= most
     chosen = _ranked(values, firsts, counts, len(keys) if whole else most - 1)
     place = np.full(len(keys), len(chosen), np.uint32)
@@ -49,7 +53,9 @@ def most_frequent(values: pa.ChunkedArray, most: int) -> Labels:
     return Labels(names if whole else (*names, OTHERS), place[codes])
 
 
-def _ranked(values: pa.ChunkedArray, firsts: np.ndarray, counts: np.ndarray, most: int) -> list[tuple[int, str]]:
+def _ranked(
+    values: pa.ChunkedArray, firsts: np.ndarray, counts: np.ndarray, most: int
+) -> list[tuple[int, str]]:
     """(number, value) of the most frequent ones, by falling count and value; reads only values that may be among them."""
     if not most:
         return []

@@ -47,7 +47,9 @@ class Overlap:
         return tuple((a, b) for a, b in smaller if self.similar[a][b])
 
 
-def overlap(column: str, values: pa.ChunkedArray, representative: np.ndarray, pairs: np.ndarray) -> Overlap:
+def overlap(
+    column: str, values: pa.ChunkedArray, representative: np.ndarray, pairs: np.ndarray
+) -> Overlap:
     """Counts documents by their label and the labels of their duplicates.
 
     Args:
@@ -89,9 +91,14 @@ def _mark_repeated(representative: np.ndarray, codes: np.ndarray, out: np.ndarra
     """Sets the bits of labels that a group of exact duplicates has more than once, at its representative."""
     ordered = np.sort((representative.astype(np.uint64) << np.uint64(8)) | codes)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
-    np.bitwise_or.at(out, twice >> np.uint64(8), np.uint32(1) << (twice & np.uint64(255)).astype(np.uint32))
+    np.bitwise_or.at(
+        out, twice >> np.uint64(8), np.uint32(1) << (twice & np.uint64(255)).astype(np.uint32)
+    )
 
 
 def _matrix(codes: np.ndarray, reached: np.ndarray, size: int) -> tuple[tuple[int, ...], ...]:
-    rows = [np.bincount(codes[(reached >> np.uint32(b)) & np.uint32(1) == 1], minlength=size).tolist() for b in range(size)]
+    rows = [
+        np.bincount(codes[(reached >> np.uint32(b)) & np.uint32(1) == 1], minlength=size).tolist()
+        for b in range(size)
+    ]
     return tuple(tuple(row[a] for row in rows) for a in range(size))

@@ -20,7 +20,14 @@ from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.curve import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import Payload, joined, starts_of, stored_of
-from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, isin_sorted, pack_pairs, sorted_unique, unpack_pairs
+from nearkin.packed_pairs import (
+    PAIRS_PER_BATCH,
+    ScoredPairs,
+    isin_sorted,
+    pack_pairs,
+    sorted_unique,
+    unpack_pairs,
+)
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch import kernels as sketching
@@ -65,7 +72,9 @@ class Looked(NamedTuple):
 
 def scan_of(run: Finished, documents: int, progress: Progress) -> "Scan":
     """The reading that goes with the measure of a run."""
-    return (PrefixScan if run.settings.spec.measure == "jaccard" else EveryPairScan)(run, documents, progress)
+    return (PrefixScan if run.settings.spec.measure == "jaccard" else EveryPairScan)(
+        run, documents, progress
+    )
 
 
 class Scan(ABC):
@@ -99,13 +108,20 @@ class Scan(ABC):
             low, high = np.searchsorted(wanted, [batch.first, batch.first + len(batch.rows)])
             if high > low:
                 parts.append(
-                    self.payload(batch.documents[self.run.columns.content].take(pa.array(wanted[low:high] - batch.first)))
+                    self.payload(
+                        batch.documents[self.run.columns.content].take(
+                            pa.array(wanted[low:high] - batch.first)
+                        )
+                    )
                 )
             self.progress.advance(len(batch.rows))
         return joined(parts) if parts else Payload(np.empty(0, np.int64), self._no_columns())
 
     def _no_columns(self) -> tuple[np.ndarray, ...]:
-        return tuple(np.empty((0,) if width is None else (0, width), kind) for kind, width in self.measure.column_types)
+        return tuple(
+            np.empty((0,) if width is None else (0, width), kind)
+            for kind, width in self.measure.column_types
+        )
 
     def precision(self, clusters: pa.Table, most: int, seed: int) -> tuple[int, int]:
         """Of some removed documents, how many resemble the kept one as much as was asked for, and of how many."""
@@ -113,13 +129,21 @@ class Scan(ABC):
         removed = np.flatnonzero((kinds == "near") | (kinds == "exact"))
         ranks = splitmix64(seed + 1, len(kinds))
         removed = np.sort(removed[np.argsort(ranks[removed])[:most]])
-        heads = pc.index_in(clusters["cluster"].take(pa.array(removed)), clusters["id"]).to_numpy().astype(np.int64)
+        heads = (
+            pc.index_in(clusters["cluster"].take(pa.array(removed)), clusters["id"])
+            .to_numpy()
+            .astype(np.int64)
+        )
         wanted = sorted_unique(np.concatenate([removed, heads]))
         stored = stored_of(self.payload_of(wanted))
         settings = self.run.settings
         asked = settings.threshold if settings.cluster == "leaders" else settings.lowest_similarity
         pairs = pack_pairs(np.searchsorted(wanted, removed), np.searchsorted(wanted, heads))
-        good = self.measure.compare(pairs, stored).meets_threshold(asked) if len(pairs) else np.empty(0, bool)
+        good = (
+            self.measure.compare(pairs, stored).meets_threshold(asked)
+            if len(pairs)
+            else np.empty(0, bool)
+        )
         return int(good.sum()), len(removed)
 
     def similar_to(self, searched: np.ndarray) -> Found:
@@ -133,7 +157,9 @@ class Scan(ABC):
             return Looked(compare(batch), prints, blocks, len(batch.rows))
 
         parts, prints, blocks = [NO_PAIRS], [np.empty((0, 2), np.uint64)], [np.empty(0, np.uint64)]
-        for looked in ordered_map(look, self.run.corpus.batches(self.run.columns), self.run.settings.workers):
+        for looked in ordered_map(
+            look, self.run.corpus.batches(self.run.columns), self.run.settings.workers
+        ):
             parts.append(looked.found)
             if looked.prints is not None and looked.blocks is not None:
                 prints.append(looked.prints)
@@ -153,13 +179,20 @@ class Scan(ABC):
 
     def _facts(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         column = self.run.settings.block_by
-        block = np.zeros(len(batch.rows), np.uint64) if column is None else block_hashes(batch.documents[riding(column)])
+        block = (
+            np.zeros(len(batch.rows), np.uint64)
+            if column is None
+            else block_hashes(batch.documents[riding(column)])
+        )
         return self.fingerprints(batch.documents[self.run.columns.content]), block
 
     def known_pairs(self, ids: pa.ChunkedArray) -> Any:
         """(a, b) to whether the run verified the pair, by any members of their exact groups."""
         pairs = pq.read_table(self.run.folder / "pairs.parquet", columns=["id_a", "id_b"])
-        a, b = (self.groups[pc.index_in(pairs[name], ids).to_numpy().astype(np.int64)] for name in ("id_a", "id_b"))
+        a, b = (
+            self.groups[pc.index_in(pairs[name], ids).to_numpy().astype(np.int64)]
+            for name in ("id_a", "id_b")
+        )
         known = sorted_unique(pack_pairs(a, b)) if len(pairs) else np.empty(0, np.uint64)
         return lambda x, y: isin_sorted(pack_pairs(self.groups[x], self.groups[y]), known)
 
@@ -173,7 +206,10 @@ class PrefixScan(Scan):
         threshold, content = self.run.settings.threshold, self.run.columns.content
         payload = self.payload_of(searched)
         sets, starts = payload.columns[0], starts_of(payload)
-        prefixes = [sets[a : b - least(b - a, threshold) + 1] for a, b in itertools.pairwise(starts.tolist())]
+        prefixes = [
+            sets[a : b - least(b - a, threshold) + 1]
+            for a, b in itertools.pairwise(starts.tolist())
+        ]
         hashes = np.concatenate([np.empty(0, np.uint64), *prefixes])
         rows = np.repeat(np.arange(len(prefixes)), [len(prefix) for prefix in prefixes])
         order = np.argsort(hashes, kind="stable")
@@ -183,7 +219,7 @@ class PrefixScan(Scan):
 
         def compare(batch: Batch) -> Found:
             own = self.payload(batch.documents[content])
-            x, y, shared, union = kernels.similar_pairs(
+            x, y, shared, union = kernels.find_similar_pairs(
                 batch.first,
                 own.columns[0],
                 starts_of(own),
@@ -201,9 +237,14 @@ class PrefixScan(Scan):
         return compare
 
     def fingerprints(self, documents: pa.Array) -> np.ndarray:
-        out, shingler = np.empty((len(documents), 2), np.uint64), self.run.resources.shingler(self.run.settings.spec)
+        out, shingler = (
+            np.empty((len(documents), 2), np.uint64),
+            self.run.resources.shingler(self.run.settings.spec),
+        )
         for start, stream in iterate_streams(shingler, documents):
-            sketching.stream_fingerprints(stream.hashes, stream.offsets, out[start : start + len(stream.offsets) - 1])
+            sketching.stream_fingerprints(
+                stream.hashes, stream.offsets, out[start : start + len(stream.offsets) - 1]
+            )
         return out
 
 

@@ -8,12 +8,20 @@ import numpy as np
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import map_file
 from nearkin.errors import UsageError
-from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.evaluate.golden import Golden, Scores, score
 from nearkin.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
+from nearkin.runtime.metrics import QualityMetrics
 
 NAMES = {"b": "bands", "r": "rows"}
-KINDS = {"bands": int, "rows": int, "max_bucket": int, "fanout": int, "threshold": float, "recall": float, "floor": float}
+KINDS = {
+    "bands": int,
+    "rows": int,
+    "max_bucket": int,
+    "fanout": int,
+    "threshold": float,
+    "recall": float,
+    "floor": float,
+}
 WORDS = ("verify", "cluster")
 STAGES = ("candidates", "verify", "cluster")
 
@@ -43,7 +51,7 @@ class Side:
     kept: int
     recall: float
     seconds: dict[str, float]
-    metrics: FleetMetrics
+    metrics: QualityMetrics
     scores: Scores | None
 
 
@@ -108,7 +116,9 @@ def parse_against(text: str) -> dict[str, Any]:
         name, _, value = (piece.strip() for piece in part.partition("="))
         name = NAMES.get(name, name)
         if name not in KINDS and name not in WORDS:
-            raise UsageError(f"{name!r} in {text!r} cannot differ over the same signatures; {', '.join((*KINDS, *WORDS))} can")
+            raise UsageError(
+                f"{name!r} in {text!r} cannot differ over the same signatures; {', '.join((*KINDS, *WORDS))} can"
+            )
         try:
             out[name] = KINDS.get(name, str)(value)
         except ValueError as error:
@@ -123,10 +133,16 @@ def compare(live: LocalRun, shadow: LocalRun, golden: Golden | None, listed: int
     common = len(first.pairs) - len(only_first.pairs)
     either = common + len(only_first.pairs) + len(only_second.pairs)
     higher = max(live.settings.threshold, shadow.settings.threshold)
-    reached = [len(np.flatnonzero(side.meets_threshold(higher))) for side in (first, second, only_first, only_second)]
+    reached = [
+        len(np.flatnonzero(side.meets_threshold(higher)))
+        for side in (first, second, only_first, only_second)
+    ]
     union = reached[0] + reached[3]
     kept = [np.asarray(run.clustering().kept) for run in (live, shadow)]
-    sides = [_side(run, found / union if union else 1.0, golden) for run, found in ((live, reached[0]), (shadow, reached[1]))]
+    sides = [
+        _side(run, found / union if union else 1.0, golden)
+        for run, found in ((live, reached[0]), (shadow, reached[1]))
+    ]
     return Shadow(
         sides[0],
         sides[1],
@@ -149,7 +165,9 @@ def _side(run: LocalRun, recall: float, golden: Golden | None) -> Side:
     scores = None
     if golden is not None:
         ids = run.documents().ids.to_pylist()
-        scores = score(golden, {ids[i]: ids[head] for i, head in enumerate(np.asarray(result.leader).tolist())})
+        scores = score(
+            golden, {ids[i]: ids[head] for i, head in enumerate(np.asarray(result.leader).tolist())}
+        )
     return Side(
         run.settings.threshold,
         0 if compared_all else run.banding.bands,
@@ -159,7 +177,7 @@ def _side(run: LocalRun, recall: float, golden: Golden | None) -> Side:
         int(np.asarray(result.kept).sum()),
         recall,
         {name: stages[name]["seconds"] for name in STAGES if name in stages},
-        FleetMetrics.of_stages(stages, scores.recall.value if scores else None),
+        QualityMetrics.from_stages(stages, scores.recall.value if scores else None),
         scores,
     )
 
@@ -174,7 +192,10 @@ def _listed(
         chosen = pairs.select(best)
         reasons = _reasons(missed_by, chosen)
         similarities, packed = chosen.similarity.tolist(), chosen.pairs.tolist()
-        found += [(-s, pair, name, why) for s, pair, why in zip(similarities, packed, reasons, strict=True)]
+        found += [
+            (-s, pair, name, why)
+            for s, pair, why in zip(similarities, packed, reasons, strict=True)
+        ]
     ids = live.documents().ids
     out = []
     for negative, pair, name, why in sorted(found)[:most]:
@@ -197,13 +218,17 @@ def _reasons(run: LocalRun, pairs: ScoredPairs) -> list[str]:
         shared |= (x[:, :, None] == y[:, None, :]).any(axis=(1, 2))
     agreeing = run.agreements(pairs.pairs)
     out = []
-    for is_low, is_shared, slots in zip(low.tolist(), shared.tolist(), agreeing.tolist(), strict=True):
+    for is_low, is_shared, slots in zip(
+        low.tolist(), shared.tolist(), agreeing.tolist(), strict=True
+    ):
         if is_low:
             out.append(f"below its threshold {run.settings.threshold:g}")
         elif not is_shared:
             out.append("no band in common")
         elif slots < banding.margin:
-            out.append(f"{slots} of {banding.k} slots agree, fewer than the margin {banding.margin}")
+            out.append(
+                f"{slots} of {banding.k} slots agree, fewer than the margin {banding.margin}"
+            )
         else:
             out.append("in a hot bucket, behind another leader")
     return out

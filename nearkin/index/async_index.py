@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
-from nearkin.evaluate.explain import Explanation
 from nearkin.index.entry import Cluster, Entry, Match, Outcome
 from nearkin.index.index import Index
 from nearkin.index.preparation import Document
+from nearkin.measures.explanation import Explanation
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -20,10 +20,7 @@ from weakref import finalize
 
 import numpy as np
 
-from nearkin.engine.options import Settings
 from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError, UsageError
-from nearkin.evaluate.explain import Explanation, explain
-from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.index.cache import Resolution, ResolvedCache
 from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
 from nearkin.index.entry import (
@@ -55,11 +52,15 @@ from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.urls import lasting, with_passwords
 from nearkin.measures import Measure, Request, measure_of
 from nearkin.measures.base import stored_of
+from nearkin.measures.explanation import Explanation, explain_pair
+from nearkin.runtime.metrics import QualityMetrics
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
 
 R = TypeVar("R")
 STRIPES = 64
+EXPLAINED_DOCUMENTS = 1_000_000
+"""The number of documents that an explanation assumes the bands of sign signatures to be solved for."""
 TRIES = 8
 INTERVAL = 5.0
 """Seconds of the clock after which a store is asked for news again."""
@@ -686,10 +687,23 @@ class Index:
             if entry.text is None:
                 raise UsageError(f"the text of {name!r} was not kept; there are no words to explain")
             texts.append(entry.text)
-        bands, rows, probes = self.banding.bands, self.banding.rows, self.banding.probes
-        asked = (self.threshold, None, self.settings.recall, bands, rows, 1, probes)
-        settings = Settings(self.spec, *asked)
-        return explain(texts[0], texts[1], settings=settings, resources=self.resources, names=(a, b))
+        request = Request(
+            threshold=self.threshold,
+            recall=self.settings.recall,
+            bands=self.banding.bands,
+            rows=self.banding.rows,
+            probes=self.banding.probes,
+            documents=EXPLAINED_DOCUMENTS,
+        )
+        return explain_pair(
+            texts[0],
+            texts[1],
+            spec=self.spec,
+            resources=self.resources,
+            threshold=self.threshold,
+            banding=self.measure.banding(request),
+            names=(a, b),
+        )
 
     def stats(self) -> dict[str, Any]:
         """Counts of the store, of the cache, and what the index is."""
@@ -706,7 +720,7 @@ class Index:
             "url": self.store.url,
         }
 
-    def metrics(self, recall: float | None = None) -> FleetMetrics:
+    def metrics(self, recall: float | None = None) -> QualityMetrics:
         """The figures that a fleet is watched by, of what this process saw since it opened the index.
 
         Args:

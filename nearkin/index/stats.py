@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.evaluate.fleet import FleetMetrics, percentile
 from nearkin.index.entry import REF_SHIFT, Postings
+from nearkin.runtime.metrics import QualityMetrics, weighted_percentile
 from nearkin.sketch.minhash import EMPTY_SLOT, fill_shares
 
 HOT = 32
@@ -98,19 +98,19 @@ class Observed:
     def _hottest(self) -> list[tuple[int, HotBucket]]:
         return sorted(self._hot.items(), key=lambda item: (-item[1].size, item[0]))[:REMEMBERED]
 
-    def metrics(self, recall: float | None = None, memory: int | None = None) -> FleetMetrics:
+    def metrics(self, recall: float | None = None, memory: int | None = None) -> QualityMetrics:
         """The figures of docs/reference/metrics.schema.json, of what was seen."""
         with self._lock:
             sizes = [(size, int(count)) for size, count in enumerate(self._sizes) if count]
             waits = [(step, int(count)) for step, count in enumerate(self._latencies) if count]
             documents, candidates, compared, reached = self.documents, self.candidates, self.compared, self.reached
             later, slots = self._later, self._slots
-        halves = [percentile(waits, share) for share in (0.5, 0.99)]
+        halves = [weighted_percentile(waits, share) for share in (0.5, 0.99)]
         latency = [None if step is None else float(2 ** ((step + 1) / 2)) / 1e6 for step in halves]
-        return FleetMetrics(
+        return QualityMetrics(
             candidates / documents if documents else None,
-            percentile(sizes, 0.5),
-            percentile(sizes, 0.99),
+            weighted_percentile(sizes, 0.5),
+            weighted_percentile(sizes, 0.99),
             sizes[-1][0] if sizes else None,
             1 - reached / compared if compared else None,
             recall,

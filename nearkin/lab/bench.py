@@ -44,7 +44,9 @@ class Measured:
 def machine() -> dict[str, Any]:
     """What a figure depends on."""
     return {
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "processor": _processor(),
         "python": platform.python_version(),
         "numba": numba.__version__,
@@ -80,10 +82,16 @@ def text_rates(runs: int = 5) -> Iterator[Measured]:
         texts = pq.read_table(path / "documents")["text"].combine_chunks()
     texts = texts if isinstance(texts, pa.Array) else pa.concat_arrays(texts.chunks)
     values = texts.to_pylist()
-    long = pa.array([" ".join(values[at : at + 10]) for at in range(0, len(values), 10)], pa.large_string())
+    long = pa.array(
+        [" ".join(values[at : at + 10]) for at in range(0, len(values), 10)], pa.large_string()
+    )
     foreign = pa.array([value.translate(ACCENTS) for value in values[:5000]], pa.large_string())
     sketcher = Sketcher(Spec())
-    for name, column in (("1.5 kB ASCII", texts), ("15 kB ASCII", long), ("1.5 kB non-ASCII", foreign)):
+    for name, column in (
+        ("1.5 kB ASCII", texts),
+        ("15 kB ASCII", long),
+        ("1.5 kB non-ASCII", foreign),
+    ):
 
         def sketch(column: pa.Array = column) -> None:
             for at in range(0, len(column), SLICE):
@@ -113,14 +121,19 @@ def measured_process(line: Sequence[str], environment: Mapping[str, str] | None 
     began = time.perf_counter()
     with TemporaryFile() as shown:
         running = subprocess.Popen(
-            line, stdout=subprocess.DEVNULL, stderr=shown, env=None if environment is None else dict(environment)
+            line,
+            stdout=subprocess.DEVNULL,
+            stderr=shown,
+            env=None if environment is None else dict(environment),
         )
         _, status, usage = os.wait4(running.pid, 0)
         running.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - began
         if running.returncode:
             shown.seek(0)
-            raise RunError(f"{' '.join(line)} failed: {shown.read().decode(errors='replace')[-2000:]}")
+            raise RunError(
+                f"{' '.join(line)} failed: {shown.read().decode(errors='replace')[-2000:]}"
+            )
     scale = 1 if sys.platform == "darwin" else 1024
     return Process(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * scale)
 
@@ -140,7 +153,15 @@ def whole_runs(documents: int = 100_000, runs: int = 3) -> Iterator[Measured]:
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "nearkin pairs": ("pairs",),
-    "nearkin pairs --threshold 0.5 --bands 42 --rows 3": ("pairs", "--threshold", "0.5", "--bands", "42", "--rows", "3"),
+    "nearkin pairs --threshold 0.5 --bands 42 --rows 3": (
+        "pairs",
+        "--threshold",
+        "0.5",
+        "--bands",
+        "42",
+        "--rows",
+        "3",
+    ),
     "nearkin dedup": ("dedup",),
 }
 

@@ -32,18 +32,36 @@ def calibrate(say: Callable[[str], None] = lambda _: None) -> Rates:
     """
     cores = int(machine()["cores"])
     with TemporaryDirectory(prefix="nearkin-calibrate-") as folder:
-        measured = [_run(Path(folder), documents, length, cores, say) for documents, length in CORPORA]
+        measured = [
+            _run(Path(folder), documents, length, cores, say) for documents, length in CORPORA
+        ]
     say("kernels")
     text = next(iter(text_rates(runs=3))).value * 1e6
-    return Rates(machine(), cores, _fit(measured), text, *kernel_rates(), "calibrated on this machine")
+    return Rates(
+        machine(), cores, _fit(measured), text, *kernel_rates(), "calibrated on this machine"
+    )
 
 
-def _run(folder: Path, documents: int, length: int, workers: int, say: Callable[[str], None]) -> dict[str, Any]:
+def _run(
+    folder: Path, documents: int, length: int, workers: int, say: Callable[[str], None]
+) -> dict[str, Any]:
     """Documents, bytes of text, and the least seconds of each stage over some runs after a warm one."""
     corpus, out = folder / f"{documents}-{length}", folder / "out"
     say(f"{documents:,} documents of {length:,} bytes")
     synth(corpus, SynthSettings(documents=documents, length=f"fixed:{length}"))
-    options = ("--id", "id", "--bands", "13", "--rows", "7", "--workers", workers, "--out", out, "--overwrite")
+    options = (
+        "--id",
+        "id",
+        "--bands",
+        "13",
+        "--rows",
+        "7",
+        "--workers",
+        workers,
+        "--out",
+        out,
+        "--overwrite",
+    )
     found: list[dict[str, float]] = []
     for _ in range(RUNS + 1):
         began = time.perf_counter()
@@ -53,13 +71,23 @@ def _run(folder: Path, documents: int, length: int, workers: int, say: Callable[
         seconds = {name: record["stages"][name]["seconds"] for name in STAGES if name != "start"}
         found.append({"start": wall - sum(seconds.values()), **seconds})
     least = {name: min(run[name] for run in found[1:]) for name in STAGES}
-    return {"documents": documents, "bytes": record["stages"]["sketch"]["text_bytes"], "seconds": least}
+    return {
+        "documents": documents,
+        "bytes": record["stages"]["sketch"]["text_bytes"],
+        "seconds": least,
+    }
 
 
 def _fit(measured: list[dict[str, Any]]) -> dict[str, StageRate]:
     """Three corpora, three unknowns for each stage; none is negative."""
     tiny, many, large = measured
-    system = np.array([[one["documents"] - tiny["documents"], one["bytes"] - tiny["bytes"]] for one in (many, large)], float)
+    system = np.array(
+        [
+            [one["documents"] - tiny["documents"], one["bytes"] - tiny["bytes"]]
+            for one in (many, large)
+        ],
+        float,
+    )
     # What a process does outside its stages (starting, the report's sample) does not grow with the text.
     out = {"start": StageRate(large["seconds"]["start"], 0.0, 0.0)}
     for name in STAGES[1:]:
@@ -83,7 +111,10 @@ def nonnegative(system: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     if x >= 0 and y >= 0:
         return float(x), float(y)
     alone = [max(0.0, float(column @ values / (column @ column))) for column in system.T]
-    errors = [float(((column * one - values) ** 2).sum()) for column, one in zip(system.T, alone, strict=True)]
+    errors = [
+        float(((column * one - values) ** 2).sum())
+        for column, one in zip(system.T, alone, strict=True)
+    ]
     return (alone[0], 0.0) if errors[0] <= errors[1] else (0.0, alone[1])
 
 
@@ -95,10 +126,18 @@ def kernel_rates() -> tuple[float, float, float]:
     sets = np.sort(hashes.reshape(SETS, SET), axis=1).reshape(-1)
     place, pairs = np.arange(SETS, dtype=np.uint32), _pairs(200_000)
     shared, joint = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64)
-    classic = _least(lambda: sketching.classic_minhash(hashes, offsets, classical.a, classical.b, slots))
-    binned = _least(lambda: sketching.binned_minhash(hashes, offsets, bins.rounds, bins.completion, slots))
+    classic = _least(
+        lambda: sketching.classic_minhash(hashes, offsets, classical.a, classical.b, slots)
+    )
+    binned = _least(
+        lambda: sketching.binned_minhash(hashes, offsets, bins.rounds, bins.completion, slots)
+    )
     exact = _least(lambda: verifying.overlaps(pairs, place, offsets, sets, shared, joint))
-    return SET * SETS * 128 / classic, binned_updates(SET, 128, len(bins.rounds)) * SETS / binned, len(pairs) / exact
+    return (
+        SET * SETS * 128 / classic,
+        binned_updates(SET, 128, len(bins.rounds)) * SETS / binned,
+        len(pairs) / exact,
+    )
 
 
 def _pairs(count: int) -> np.ndarray:

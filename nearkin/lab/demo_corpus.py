@@ -30,7 +30,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-SKIPPED_FOLDERS = frozenset({"test", "tests", "idle_test", "__pycache__", "site-packages", "dist-packages"})
+SKIPPED_FOLDERS = frozenset(
+    {"test", "tests", "idle_test", "__pycache__", "site-packages", "dist-packages"}
+)
 MIN_LINES = 3
 BATCH_DOCUMENTS = 8192
 SCHEMA = pa.schema(
@@ -192,7 +194,9 @@ def _undisturbed_parsing() -> Iterator[None]:
             gc.enable()
 
 
-def write_source_corpus(path: str | Path, limit: int | None = None, folders: Sequence[Path] | None = None) -> SourceCorpus:
+def write_source_corpus(
+    path: str | Path, limit: int | None = None, folders: Sequence[Path] | None = None
+) -> SourceCorpus:
     """Writes the corpus as parquet, streaming: a batch of documents at a time.
 
     Args:
@@ -208,7 +212,10 @@ def write_source_corpus(path: str | Path, limit: int | None = None, folders: Seq
     written = 0
     with _undisturbed_parsing(), pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
         while batch := list(islice(documents, BATCH_DOCUMENTS)):
-            columns = [pa.array(column, kind) for column, kind in zip(zip(*batch, strict=True), SCHEMA.types, strict=True)]
+            columns = [
+                pa.array(column, kind)
+                for column, kind in zip(zip(*batch, strict=True), SCHEMA.types, strict=True)
+            ]
             writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
             written += len(batch)
     return SourceCorpus(written, reader.files, reader.skipped)

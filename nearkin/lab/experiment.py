@@ -136,7 +136,18 @@ def table(seed: int = 1) -> tuple[Row, ...]:
         recall = len(candidates & truth) / len(truth)
         f1 = 2 * recall / (1 + recall)
         reduction = 1 - len(candidates) / everything
-        out.append(Row(bands, rows, classic_threshold(bands, rows), 1.0, recall, f1, len(candidates), reduction))
+        out.append(
+            Row(
+                bands,
+                rows,
+                classic_threshold(bands, rows),
+                1.0,
+                recall,
+                f1,
+                len(candidates),
+                reduction,
+            )
+        )
     return (*out, Row(0, 0, THRESHOLD, 1.0, 1.0, 1.0, everything, 0.0))
 
 

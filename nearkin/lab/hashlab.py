@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nearkin.evaluate import kernels
 from nearkin.hashing.families import hash_values, key_of
 from nearkin.hashing.kernels import hash_each
 from nearkin.keys import HashKey
+from nearkin.lab import kernels
 from nearkin.lab.bench import seconds_of
 from nearkin.lab.demo_corpus import installation_folders, source_files
 from nearkin.sketch.minhash import SCHEMES, estimate, splitmix64
@@ -111,7 +111,11 @@ def family_hash(family: str) -> Hasher:
             salt = seed.to_bytes(8, "little")
             digests = b"".join(hashlib.sha256(salt + value).digest()[:8] for value in values)
             return np.frombuffer(digests, "<u8").astype(np.uint64)
-        secret = HashKey(hashlib.sha256(seed.to_bytes(8, "little")).digest()[:16]) if family == KEYED else None
+        secret = (
+            HashKey(hashlib.sha256(seed.to_bytes(8, "little")).digest()[:16])
+            if family == KEYED
+            else None
+        )
         return hash_values(values, key_of(family, seed & ((1 << SEED_BITS[family]) - 1), secret))
 
     return run
@@ -175,7 +179,9 @@ def affine_estimate(sets: Sets, seed: int) -> float:
     minima = []
     for values in (sets.a, sets.b):
         integers = all(len(value) == NUMBER for value in values)
-        numbers = np.frombuffer(b"".join(values), "<u8") if integers else family_hash("xxh3")(values, 0)
+        numbers = (
+            np.frombuffer(b"".join(values), "<u8") if integers else family_hash("xxh3")(values, 0)
+        )
         numbers = numbers.astype(np.uint64) % np.uint64(PRIME)
         out = np.empty(K, np.uint64)
         kernels.affine_minhash(numbers, np.maximum(a, np.uint64(1)), b, out)
@@ -190,12 +196,19 @@ def accuracies(trials: int) -> Iterator[Accuracy]:
     for family, scheme in [*entrants, (AFFINE, "classic")]:
         for kind in KINDS:
             sets = [trial_sets(kind, trial, words) for trial in range(trials)]
-            found = np.array([minhash_estimate(family, scheme, s, 1 + t) for t, s in enumerate(sets)])
+            found = np.array(
+                [minhash_estimate(family, scheme, s, 1 + t) for t, s in enumerate(sets)]
+            )
             errors = found - np.array([s.similarity for s in sets])
             j = sets[0].similarity
             spread = float(errors.var(ddof=1))
             yield Accuracy(
-                family, scheme, kind, float(errors.mean()), float(np.sqrt(spread / trials)), spread / (j * (1 - j) / K)
+                family,
+                scheme,
+                kind,
+                float(errors.mean()),
+                float(np.sqrt(spread / trials)),
+                spread / (j * (1 - j) / K),
             )
 
 
@@ -209,8 +222,10 @@ def throughputs(runs: int) -> Iterator[Throughput]:
             rates.append(size / float(np.median(seconds_of(_hash_all(family, values), runs))))
         yield Throughput(family, *rates)
     numbers, out = splitmix64(1, 100_000) % np.uint64(PRIME), np.empty(100_000, np.uint64)
-    kernels.affine_each(numbers, np.uint64(3), np.uint64(5), out)
-    seconds = seconds_of(lambda: kernels.affine_each(numbers, np.uint64(3), np.uint64(5), out), runs)
+    kernels.affine_hashes(numbers, np.uint64(3), np.uint64(5), out)
+    seconds = seconds_of(
+        lambda: kernels.affine_hashes(numbers, np.uint64(3), np.uint64(5), out), runs
+    )
     yield Throughput(AFFINE, numbers.nbytes / 1e6 / float(np.median(seconds)), None)
 
 
@@ -233,7 +248,10 @@ def avalanches(samples: int, size: int = 8) -> Iterator[Avalanche]:
         flips = np.empty((8 * size, 64))
         before = _values(family, inputs)
         for bit in range(8 * size):
-            turned = [(int.from_bytes(value, "little") ^ (1 << bit)).to_bytes(size, "little") for value in inputs]
+            turned = [
+                (int.from_bytes(value, "little") ^ (1 << bit)).to_bytes(size, "little")
+                for value in inputs
+            ]
             changed = before ^ _values(family, turned)
             flips[bit] = [(changed >> np.uint64(j) & np.uint64(1)).mean() for j in range(64)]
         width = 61 if family == AFFINE else 64
@@ -245,9 +263,11 @@ def _values(family: str, values: list[bytes]) -> np.ndarray:
     if family != AFFINE:
         return family_hash(family)(values, 7)
     out = np.empty(len(values), np.uint64)
-    numbers = np.array([int.from_bytes(value, "little") for value in values], np.uint64) & np.uint64(PRIME)
+    numbers = np.array(
+        [int.from_bytes(value, "little") for value in values], np.uint64
+    ) & np.uint64(PRIME)
     a, b = splitmix64(7, 2) % np.uint64(PRIME)
-    kernels.affine_each(numbers, a, b, out)
+    kernels.affine_hashes(numbers, a, b, out)
     return out
 
 

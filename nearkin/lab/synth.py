@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.errors import RunError, UsageError
-from nearkin.evaluate import kernels
+from nearkin.lab import kernels
 from nearkin.packed_pairs import unpack_pairs
 from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.threads import ordered_map
@@ -55,7 +55,12 @@ HOSTILE_TEXTS: tuple[str | None, ...] = (
     None,
 )
 TRUTH = pa.schema(
-    [("id_a", pa.large_string()), ("id_b", pa.large_string()), ("similarity", pa.float64()), ("cluster", pa.int64())]
+    [
+        ("id_a", pa.large_string()),
+        ("id_b", pa.large_string()),
+        ("similarity", pa.float64()),
+        ("cluster", pa.int64()),
+    ]
 )
 WORDS = re.compile(r"\w+")
 
@@ -87,7 +92,13 @@ class SynthSettings:
     copies: float = 1.5
     similarity: tuple[float, float] = (0.6, 1.0)
     operations: dict[str, float] = field(
-        default_factory=lambda: {"substitute": 4.0, "delete": 1.0, "insert": 1.0, "swap": 0.25, "typo": 1.0}
+        default_factory=lambda: {
+            "substitute": 4.0,
+            "delete": 1.0,
+            "insert": 1.0,
+            "swap": 0.25,
+            "typo": 1.0,
+        }
     )
     exact: float = 0.1
     boilerplate: float = 0.0
@@ -106,7 +117,9 @@ class SynthSettings:
         if not 0 < low <= high <= 1:
             raise UsageError(f"similarity {low}:{high} is not a range within 0 to 1")
         if self.documents < 0 or self.hostile + self.hot_clusters * self.hot_size > self.documents:
-            raise UsageError(f"{self.documents} documents are fewer than the hostile ones and the hot clusters together")
+            raise UsageError(
+                f"{self.documents} documents are fewer than the hostile ones and the hot clusters together"
+            )
         if unknown := sorted(set(self.operations) - set(OPERATIONS)):
             raise UsageError(f"operation {unknown[0]!r} is not one of {', '.join(OPERATIONS)}")
         if self.copies < 1 or self.files < 1 or sum(self.operations.values()) <= 0:
@@ -129,7 +142,9 @@ class SynthSettings:
                 return float(values[0] * np.exp(values[1] * spread))
         except ValueError:
             pass
-        raise UsageError(f"length {self.length!r} is not of the form fixed:1500, uniform:500:3000 or lognormal:1500:0.5")
+        raise UsageError(
+            f"length {self.length!r} is not of the form fixed:1500, uniform:500:3000 or lognormal:1500:0.5"
+        )
 
 
 class Vocabulary(NamedTuple):
@@ -189,17 +204,26 @@ class Plan:
         self.settings = settings
         hot = settings.hot_clusters * settings.hot_size
         room = max(0, round(settings.documents * settings.clustered) - hot)
-        sizes = np.concatenate([np.full(settings.hot_clusters, settings.hot_size), self._cluster_sizes(room)]).astype(np.int64)
+        sizes = np.concatenate(
+            [np.full(settings.hot_clusters, settings.hot_size), self._cluster_sizes(room)]
+        ).astype(np.int64)
         self.starts = settings.hostile + np.concatenate([[0], np.cumsum(sizes)])
         self.half_bits = max(1, -(-max(settings.documents - 1, 1).bit_length() // 2))
 
     def _cluster_sizes(self, room: int) -> np.ndarray:
-        room = min(room, self.settings.documents - self.settings.hostile - self.settings.hot_clusters * self.settings.hot_size)
+        room = min(
+            room,
+            self.settings.documents
+            - self.settings.hostile
+            - self.settings.hot_clusters * self.settings.hot_size,
+        )
         if room < 2:
             return np.empty(0, np.int64)
         uniform = uniforms(self.settings.seed, COPIES, np.arange(room // 2 + 1))
         stay = 1 - 1 / self.settings.copies
-        copies = 1 + (np.floor(np.log(1 - uniform) / np.log(stay)) if stay > 0 else np.zeros(len(uniform)))
+        copies = 1 + (
+            np.floor(np.log(1 - uniform) / np.log(stay)) if stay > 0 else np.zeros(len(uniform))
+        )
         sizes = 1 + np.minimum(copies, 1000).astype(np.int64)
         fitting = int(np.searchsorted(np.cumsum(sizes), room, side="right"))
         return sizes[:fitting]
@@ -208,7 +232,11 @@ class Plan:
         """Of output rows, which are in shuffled order."""
         numbers = np.empty(count, np.int64)
         kernels.permute_all(
-            first, np.uint64(self.settings.documents), np.uint64(self.half_bits), np.uint64(self.settings.seed), numbers
+            first,
+            np.uint64(self.settings.documents),
+            np.uint64(self.half_bits),
+            np.uint64(self.settings.seed),
+            numbers,
         )
         return self.of_numbers(numbers)
 
@@ -228,7 +256,11 @@ class Plan:
         """int64: the output row of each clustered document number, from the first one."""
         numbers = np.empty(self.settings.documents, np.int64)
         kernels.permute_all(
-            0, np.uint64(self.settings.documents), np.uint64(self.half_bits), np.uint64(self.settings.seed), numbers
+            0,
+            np.uint64(self.settings.documents),
+            np.uint64(self.half_bits),
+            np.uint64(self.settings.seed),
+            numbers,
         )
         rows = np.empty(self.settings.documents, np.int64)
         rows[numbers] = np.arange(self.settings.documents)
@@ -238,7 +270,7 @@ class Plan:
 def uniforms(seed: int, use: int, keys: np.ndarray) -> np.ndarray:
     """float64 in [0, 1) for each key, independent for each use."""
     out = np.empty(len(keys))
-    kernels.draws(np.uint64((seed * 64 + use) % 2**64), keys.astype(np.int64), out)
+    kernels.draw_uniform(np.uint64((seed * 64 + use) % 2**64), keys.astype(np.int64), out)
     return out
 
 
@@ -249,32 +281,42 @@ class Generator:
         self.settings = settings
         self.vocabulary = vocabulary
         weights = np.array([settings.operations.get(name, 0.0) for name in OPERATIONS])
-        self._operations = np.repeat(np.arange(len(weights)), np.ceil(weights / weights.sum() * 1000).astype(int))
+        self._operations = np.repeat(
+            np.arange(len(weights)), np.ceil(weights / weights.sum() * 1000).astype(int)
+        )
         quantiles = np.linspace(0, 1, 1025)
-        self._words = np.clip([settings.bytes_at(q) / vocabulary.mean for q in quantiles], 1, MOST_WORDS)
+        self._words = np.clip(
+            [settings.bytes_at(q) / vocabulary.mean for q in quantiles], 1, MOST_WORDS
+        )
 
     def texts(self, rows: Rows) -> pa.Array:
         """large_string; null for the hostile null."""
         settings, vocabulary, seed = self.settings, self.vocabulary, self.settings.seed
         groups = rows.groups
-        lengths = np.interp(uniforms(seed, LENGTH, groups), np.linspace(0, 1, 1025), self._words).astype(np.int64)
+        lengths = np.interp(
+            uniforms(seed, LENGTH, groups), np.linspace(0, 1, 1025), self._words
+        ).astype(np.int64)
         own = groups * 1_000_003 + rows.members
         low, high = settings.similarity
         target = low + (high - low) * uniforms(seed, TARGET, own)
         target[uniforms(seed, COPIES, -own - 1) < settings.exact] = 1.0
         standard = uniforms(seed, BOILERPLATE, groups)
-        boilerplate = np.where(standard < settings.boilerplate, (standard * 1e6).astype(np.int64) % 20, -1)
+        boilerplate = np.where(
+            standard < settings.boilerplate, (standard * 1e6).astype(np.int64) % 20, -1
+        )
         most = int(lengths.max(initial=1))
         longest = int(np.diff(vocabulary.starts).max()) + 2
         tokens = np.empty((2, most * 2 + 64), np.uint32)
         out = np.empty(int((lengths * 2 + 64).sum()) * longest, np.uint8)
         offsets = np.empty(len(groups) + 1, np.int64)
-        kernels.make_documents(
+        kernels.render_documents(
             groups, rows.members, lengths, target, boilerplate, np.uint64(seed), vocabulary.frequencies, self._operations,
             vocabulary.words, vocabulary.starts, tokens, out, offsets,
         )  # fmt: skip
         data = out[: offsets[-1]].tobytes()
-        texts = pa.Array.from_buffers(pa.large_string(), len(groups), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+        texts = pa.Array.from_buffers(
+            pa.large_string(), len(groups), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
         return _with_hostile(texts, rows.hostile)
 
 
@@ -325,7 +367,9 @@ def synth(
         with claimed(folder, "nearkin synth", replaces=False) as claim:
             staged = claim.path / RESULT
             (staged / "documents").mkdir(parents=True)
-            bytes_written = _write_documents(staged / "documents", plan, generator, workers, advance or (lambda _: None))
+            bytes_written = _write_documents(
+                staged / "documents", plan, generator, workers, advance or (lambda _: None)
+            )
             pairs = _write_truth(staged / "truth.parquet", plan, generator, spec or Spec(), workers)
             facts = {
                 **asdict(settings),
@@ -334,7 +378,9 @@ def synth(
                 "planted_pairs": pairs,
                 "text_bytes": bytes_written,
             }
-            (staged / "synth.json").write_bytes(orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
+            (staged / "synth.json").write_bytes(
+                orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+            )
             claim.publish_new_folder(staged)
     except OSError as error:
         raise RunError(
@@ -343,7 +389,9 @@ def synth(
     return facts
 
 
-def _write_documents(folder: Path, plan: Plan, generator: Generator, workers: int, advance: Callable[[int], None]) -> int:
+def _write_documents(
+    folder: Path, plan: Plan, generator: Generator, workers: int, advance: Callable[[int], None]
+) -> int:
     settings, total = plan.settings, 0
     bounds = np.linspace(0, settings.documents, settings.files + 1).astype(int).tolist()
     for number, (first, last) in enumerate(pairwise(bounds)):
@@ -356,15 +404,20 @@ def _write_documents(folder: Path, plan: Plan, generator: Generator, workers: in
     return total
 
 
-def _batches(plan: Plan, generator: Generator, first: int, last: int, workers: int) -> Iterator[pa.RecordBatch]:
+def _batches(
+    plan: Plan, generator: Generator, first: int, last: int, workers: int
+) -> Iterator[pa.RecordBatch]:
     step = max(1, min(BATCH, int(2**24 / generator.settings.bytes_at(0.9))))
 
     def make(start: int) -> pa.RecordBatch:
         count = min(step, last - start)
         rows = plan.rows(start, count)
-        sources = pa.array(SOURCES).take(pa.array((uniforms(plan.settings.seed, SOURCE, rows.groups) * 4).astype(np.int64)))
+        sources = pa.array(SOURCES).take(
+            pa.array((uniforms(plan.settings.seed, SOURCE, rows.groups) * 4).astype(np.int64))
+        )
         return pa.record_batch(
-            [_ids(np.arange(start, start + count)), generator.texts(rows), sources], ["id", "text", "source"]
+            [_ids(np.arange(start, start + count)), generator.texts(rows), sources],
+            ["id", "text", "source"],
         )
 
     yield from ordered_map(make, range(first, last, step), workers)
@@ -376,8 +429,12 @@ def _ids(rows: np.ndarray) -> pa.Array:
 
 class _ParquetSink:
     def __init__(self, path: Path) -> None:
-        schema = pa.schema([("id", pa.large_string()), ("text", pa.large_string()), ("source", pa.string())])
-        self._writer = pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=["source"])
+        schema = pa.schema(
+            [("id", pa.large_string()), ("text", pa.large_string()), ("source", pa.string())]
+        )
+        self._writer = pq.ParquetWriter(
+            path, schema, compression="snappy", use_dictionary=["source"]
+        )
         self._held: list[pa.RecordBatch] = []
 
     def __enter__(self) -> "_ParquetSink":
@@ -406,7 +463,11 @@ class _JsonSink:
         return self
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._file.write(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in batch.to_pylist()))
+        self._file.write(
+            b"".join(
+                orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in batch.to_pylist()
+            )
+        )
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
@@ -419,7 +480,9 @@ def _write_truth(path: Path, plan: Plan, generator: Generator, spec: Spec, worke
     ranges = dict(pairwise(bounds))
     count = 0
     with pq.ParquetWriter(path, TRUTH, compression="zstd") as writer:
-        for batch in ordered_map(lambda low: _truth(plan, generator, spec, low, ranges[low]), ranges, workers):
+        for batch in ordered_map(
+            lambda low: _truth(plan, generator, spec, low, ranges[low]), ranges, workers
+        ):
             writer.write_batch(batch)
             count += len(batch)
     return count
@@ -431,7 +494,11 @@ def _truth(plan: Plan, generator: Generator, spec: Spec, low: int, high: int) ->
     pairs, cluster = [], []
     for number in range(low, high):
         members = range(int(plan.starts[number]) - first, int(plan.starts[number + 1]) - first)
-        found = combinations(members, 2) if len(members) <= ALL_PAIRS else ((members[0], other) for other in members[1:])
+        found = (
+            combinations(members, 2)
+            if len(members) <= ALL_PAIRS
+            else ((members[0], other) for other in members[1:])
+        )
         packed = [a << 32 | b for a, b in found]
         pairs += packed
         cluster += [number] * len(packed)
@@ -440,5 +507,10 @@ def _truth(plan: Plan, generator: Generator, spec: Spec, low: int, high: int) ->
     scored = overlaps(packed_pairs, np.arange(last - first, dtype=np.uint32), starts, sets.hashes)
     rows = plan.places[first - int(plan.starts[0]) :]
     ends = [rows[documents] for documents in unpack_pairs(packed_pairs)]
-    columns = [_ids(np.minimum(*ends)), _ids(np.maximum(*ends)), pa.array(scored.similarity), pa.array(cluster, pa.int64())]
+    columns = [
+        _ids(np.minimum(*ends)),
+        _ids(np.maximum(*ends)),
+        pa.array(scored.similarity),
+        pa.array(cluster, pa.int64()),
+    ]
     return pa.record_batch(columns, schema=TRUTH)

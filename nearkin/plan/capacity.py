@@ -111,7 +111,11 @@ class Workload:
     @property
     def kept(self) -> int:
         """Clusters."""
-        return round(self.documents * (1 - self.duplicates)) if self.clusters is None else self.clusters
+        return (
+            round(self.documents * (1 - self.duplicates))
+            if self.clusters is None
+            else self.clusters
+        )
 
 
 @dataclass(frozen=True)
@@ -181,7 +185,9 @@ class Plan:
         for line in self.lines:
             if line.name == name:
                 return line.value
-        raise UsageError(f"this plan has no line {name!r}; there are {', '.join(line.name for line in self.lines)}")
+        raise UsageError(
+            f"this plan has no line {name!r}; there are {', '.join(line.name for line in self.lines)}"
+        )
 
     def settings(self) -> dict[str, Any]:
         """What `nearkin dedup --plan` runs with."""
@@ -230,13 +236,21 @@ class _Book:
         self.lines.append(Line(part, name, float(value), unit, formula))
         return float(value)
 
-    def at_most(self, limit: str, asked: float | None, needed: float, unit: str, *gives: str) -> None:
+    def at_most(
+        self, limit: str, asked: float | None, needed: float, unit: str, *gives: str
+    ) -> None:
         if asked is not None:
             holds = needed <= asked
-            self.verdicts.append(Verdict(limit, asked, needed, unit, holds, () if holds else tuple(g for g in gives if g)))
+            self.verdicts.append(
+                Verdict(
+                    limit, asked, needed, unit, holds, () if holds else tuple(g for g in gives if g)
+                )
+            )
 
 
-def plan(workload: Workload | int, spec: Spec | None = None, rates: Rates | None = None, **asked: Any) -> Plan:
+def plan(
+    workload: Workload | int, spec: Spec | None = None, rates: Rates | None = None, **asked: Any
+) -> Plan:
     """Capacity from a service level.
 
     Args:
@@ -260,8 +274,18 @@ def plan(workload: Workload | int, spec: Spec | None = None, rates: Rates | None
     measure = measure_of(chosen)
     banding = _recall(book, work, measure)
     _brute_force(book, work, rates)
-    {"local": _local, "index": _index, "spark": _spark}[work.engine](book, work, chosen, banding, rates)
-    return Plan(work, chosen, banding.bands, banding.rows, rates.source, tuple(book.lines), tuple(book.verdicts))
+    {"local": _local, "index": _index, "spark": _spark}[work.engine](
+        book, work, chosen, banding, rates
+    )
+    return Plan(
+        work,
+        chosen,
+        banding.bands,
+        banding.rows,
+        rates.source,
+        tuple(book.lines),
+        tuple(book.verdicts),
+    )
 
 
 def _accuracy(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
@@ -272,7 +296,11 @@ def _accuracy(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
         needed = math.ceil(spread / work.error**2)
         k = min(-(-needed // step) * step, most)
         book.line(
-            "accuracy", "k", k, "slots", f"J(1−J)/SE² = {j:g}·{1 - j:.3g}/{work.error:g}² = {needed}, a multiple of {step}"
+            "accuracy",
+            "k",
+            k,
+            "slots",
+            f"J(1−J)/SE² = {j:g}·{1 - j:.3g}/{work.error:g}² = {needed}, a multiple of {step}",
         )
         spec = replace(spec, k=k)
     else:
@@ -282,7 +310,13 @@ def _accuracy(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
         error = book.line("accuracy", "standard error", math.sqrt(spread / spec.k), "", formula)
     else:
         error = measure_of(spec).standard_error(j)
-        book.line("accuracy", "standard error", error, "", f"of the similarity estimated from {spec.k} bits")
+        book.line(
+            "accuracy",
+            "standard error",
+            error,
+            "",
+            f"of the similarity estimated from {spec.k} bits",
+        )
     more = f"k ≥ {math.ceil(spread / work.error**2)}" if work.error else ""
     book.at_most("error", work.error, error, "", more)
     return spec
@@ -291,16 +325,28 @@ def _accuracy(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
 def _memory(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
     n, minhash = work.documents, spec.measure in ("jaccard", "weighted-jaccard")
     if not minhash:
-        size = book.line("memory", "signatures", n * spec.k / 8, "B", f"documents · k / 8 = {n:,} · {spec.k} / 8")
-        most = f"at most {work.signature_ram * 8 / spec.k:,.0f} documents" if work.signature_ram else ""
+        size = book.line(
+            "memory", "signatures", n * spec.k / 8, "B", f"documents · k / 8 = {n:,} · {spec.k} / 8"
+        )
+        most = (
+            f"at most {work.signature_ram * 8 / spec.k:,.0f} documents"
+            if work.signature_ram
+            else ""
+        )
         book.at_most("signature RAM", work.signature_ram, size, "B", most)
         return spec
     for width in (64, *spec.signature_limits.slot_bits):
         about = f"documents · k · bits / 8 = {n:,} · {spec.k} · {width} / 8"
         book.line("memory", f"signatures of {width}-bit slots", n * spec.k * width / 8, "B", about)
     if work.signature_ram is not None and not given:
-        fitting = [width for width in spec.signature_limits.slot_bits if n * spec.k * width / 8 <= work.signature_ram]
-        spec = replace(spec, slot_bits=fitting[0] if fitting else spec.signature_limits.slot_bits[-1])
+        fitting = [
+            width
+            for width in spec.signature_limits.slot_bits
+            if n * spec.k * width / 8 <= work.signature_ram
+        ]
+        spec = replace(
+            spec, slot_bits=fitting[0] if fitting else spec.signature_limits.slot_bits[-1]
+        )
     size = n * spec.k * spec.slot_bits / 8
     if spec.slot_bits < 32:
         error = measure_of(spec).standard_error(work.threshold)
@@ -309,11 +355,17 @@ def _memory(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
     if work.signature_ram is not None:
         documents = work.signature_ram * 8 / (spec.k * spec.slot_bits)
         fewer = int(
-            work.signature_ram * 8 / (n * spec.slot_bits) // spec.signature_limits.k_step * spec.signature_limits.k_step
+            work.signature_ram
+            * 8
+            / (n * spec.slot_bits)
+            // spec.signature_limits.k_step
+            * spec.signature_limits.k_step
         )
         gives = (
             f"at most {documents:,.0f} documents at {spec.slot_bits}-bit slots",
-            f"k = {fewer}, of standard error {math.sqrt(work.threshold * (1 - work.threshold) / fewer):.3f}" if fewer else "",
+            f"k = {fewer}, of standard error {math.sqrt(work.threshold * (1 - work.threshold) / fewer):.3f}"
+            if fewer
+            else "",
             f"{size / 1e9:,.1f} GB of memory, as shards of {work.signature_ram / 1e9:,.0f} GB: "
             f"{math.ceil(size / work.signature_ram)} machines",
         )
@@ -326,11 +378,23 @@ def _throughput(book: _Book, work: Workload, spec: Spec, rates: Rates) -> None:
         return
     n, each = work.shingles, binned_updates(work.shingles, spec.k, ROUNDS)
     classic = work.ingest * n * spec.k
-    book.line("throughput", "classic updates", classic, "/s", f"ingest · shingles · k = {work.ingest:g} · {n} · {spec.k}")
+    book.line(
+        "throughput",
+        "classic updates",
+        classic,
+        "/s",
+        f"ingest · shingles · k = {work.ingest:g} · {n} · {spec.k}",
+    )
     empty = each / n - ROUNDS
     formula = f"ingest · (R·n + empty slots·n) = {work.ingest:g} · ({ROUNDS}·{n} + {empty:.2g}·{n})"
     binned = book.line("throughput", "binned updates", work.ingest * each, "/s", formula)
-    text = book.line("throughput", "text", work.ingest * work.size, "B/s", f"ingest · bytes = {work.ingest:g} · {work.size:g}")
+    text = book.line(
+        "throughput",
+        "text",
+        work.ingest * work.size,
+        "B/s",
+        f"ingest · bytes = {work.ingest:g} · {work.size:g}",
+    )
     updates, rate = (classic, rates.classic) if spec.scheme == "classic" else (binned, rates.binned)
     shingling = text / rates.text
     formula = f"text / {rates.text / 1e6:,.0f} MB/s + {spec.scheme} updates / {rate / 1e6:,.0f} M/s"
@@ -338,10 +402,20 @@ def _throughput(book: _Book, work: Workload, spec: Spec, rates: Rates) -> None:
     book.line("throughput", "cores", cores, "", formula)
     slower = shingling + classic / rates.classic
     book.line(
-        "throughput", "cores, were the scheme classic", slower, "", f"… + classic updates / {rates.classic / 1e6:,.0f} M/s"
+        "throughput",
+        "cores, were the scheme classic",
+        slower,
+        "",
+        f"… + classic updates / {rates.classic / 1e6:,.0f} M/s",
     )
-    faster = "scheme binned" if spec.scheme == "classic" else "scheme classic" if slower < cores else ""
-    gives = (f"{math.ceil(cores)} cores", f"{work.ingest * work.cores / cores:,.0f} documents/s at {work.cores} cores", faster)
+    faster = (
+        "scheme binned" if spec.scheme == "classic" else "scheme classic" if slower < cores else ""
+    )
+    gives = (
+        f"{math.ceil(cores)} cores",
+        f"{work.ingest * work.cores / cores:,.0f} documents/s at {work.cores} cores",
+        faster,
+    )
     book.at_most("cores for the ingest", work.cores, cores, "", *gives)
 
 
@@ -349,23 +423,50 @@ def _recall(book: _Book, work: Workload, measure: Measure) -> Banding:
     request = Request(work.threshold, work.recall, work.bands, work.rows, documents=work.documents)
     banding = measure.banding(request)
     chance = float(banding.candidate_recall)
-    solved = "given" if work.bands else "solved: fewest candidates among those that reach the recall"
+    solved = (
+        "given" if work.bands else "solved: fewest candidates among those that reach the recall"
+    )
     book.line("recall", "bands", banding.bands, "", solved)
     book.line("recall", "rows", banding.rows, "", solved)
     p = float(measure.slot_collision_probability(np.array(work.threshold)))
     formula = f"1 − (1 − p^r)^b = 1 − (1 − {p:.3g}^{banding.rows})^{banding.bands}"
     book.line("recall", "P(candidate) at the threshold", chance, "", formula)
     book.line(
-        "recall", "recall, the margin included", banding.recall, "", f"P(candidate) · P(at least {banding.margin} slots agree)"
+        "recall",
+        "recall, the margin included",
+        banding.recall,
+        "",
+        f"P(candidate) · P(at least {banding.margin} slots agree)",
     )
     unrelated = Distribution.assumed(work.documents)
-    expected = float((probabilities(measure, banding, unrelated.similarities) * unrelated.pairs).sum())
-    book.line("recall", "candidates of a document by chance", expected, "", f"Σ P(candidate) · pairs, of {unrelated.source}")
-    book.line("recall", "postings of a document", banding.bands * (1 + banding.probes), "", "b · (1 + probes)")
+    expected = float(
+        (probabilities(measure, banding, unrelated.similarities) * unrelated.pairs).sum()
+    )
+    book.line(
+        "recall",
+        "candidates of a document by chance",
+        expected,
+        "",
+        f"Σ P(candidate) · pairs, of {unrelated.source}",
+    )
+    book.line(
+        "recall",
+        "postings of a document",
+        banding.bands * (1 + banding.probes),
+        "",
+        "b · (1 + probes)",
+    )
     lower = f"recall {banding.recall:.3f}" if work.bands else ""
     holds = banding.recall >= work.recall - 1e-12
     book.verdicts.append(
-        Verdict("recall", work.recall, banding.recall, "", holds, () if holds else (lower, "bands and rows left to be solved"))
+        Verdict(
+            "recall",
+            work.recall,
+            banding.recall,
+            "",
+            holds,
+            () if holds else (lower, "bands and rows left to be solved"),
+        )
     )
     return banding
 
@@ -375,14 +476,26 @@ def _brute_force(book: _Book, work: Workload, rates: Rates) -> None:
     pairs = book.line("brute force", "pairs", n * (n - 1) / 2, "", f"n(n−1)/2 = {n:,}·{n - 1:,}/2")
     rate = rates.exact * 250 / work.shingles
     years = pairs / rate / YEAR
-    book.line("brute force", "core-years", years, "years", f"pairs / {rate / 1e6:,.2f} M comparisons a second and core")
+    book.line(
+        "brute force",
+        "core-years",
+        years,
+        "years",
+        f"pairs / {rate / 1e6:,.2f} M comparisons a second and core",
+    )
 
 
 def _local(book: _Book, work: Workload, spec: Spec, banding: Banding, rates: Rates) -> None:
     n, size = work.documents, work.documents * work.size
     # keys that do not follow from what is kept of a signature are written while sketching, too
     copies = 2 if spec.truncated or banding.probes else 1
-    per = spec.signature_width * _item(spec) + FACTS + ORDERS + ID + 8 * banding.bands * (1 + banding.probes) * copies
+    per = (
+        spec.signature_width * _item(spec)
+        + FACTS
+        + ORDERS
+        + ID
+        + 8 * banding.bands * (1 + banding.probes) * copies
+    )
     candidates = min(2 * work.duplicates, 1.0) * n
     payload = candidates * 8 * work.shingles
     formula = f"documents · {per} + candidates · 8·shingles = {n:,} · {per} + {candidates:,.0f} · {8 * work.shingles}"
@@ -401,9 +514,13 @@ def _local(book: _Book, work: Workload, spec: Spec, banding: Banding, rates: Rat
         formula = f"{rate.fixed:.2f} + {variable}, measured with {rates.workers} threads"
         book.line("local", f"seconds: {name}", seconds, "s", formula)
     seconds = book.line("local", "seconds", sum(stages.values()), "s", "Σ stages")
-    book.at_most("memory", work.memory, memory, "B", f"--memory {math.ceil(memory / 1e9)}GB", "engine spark")
+    book.at_most(
+        "memory", work.memory, memory, "B", f"--memory {math.ceil(memory / 1e9)}GB", "engine spark"
+    )
     fewer = "shards deduplicated one by one, or engine spark"
-    book.at_most("disk", work.disk, peak, "B", f"{peak / 1e9:,.0f} GB of disk", "fewer slots or bands", fewer)
+    book.at_most(
+        "disk", work.disk, peak, "B", f"{peak / 1e9:,.0f} GB of disk", "fewer slots or bands", fewer
+    )
     faster = f"{math.ceil(work.cores * seconds / work.seconds)} cores" if work.seconds else ""
     book.at_most("time", work.seconds, seconds, "s", faster, "engine spark")
 
@@ -419,19 +536,37 @@ def _index(book: _Book, work: Workload, spec: Spec, banding: Banding, rates: Rat
     vectors = spec.unit == "vector"
     payload = 4 * spec.n if vectors else payload
     what = "4·dimensions" if vectors else "8·shingles"
-    book.line("index", "records", clusters, "", "clusters: leaders are stored, others are resolved to them")
+    book.line(
+        "index",
+        "records",
+        clusters,
+        "",
+        "clusters: leaders are stored, others are resolved to them",
+    )
     formula = f"records · ({RECORD} + signature + {what}) = {clusters:,} · ({RECORD} + {signature} + {payload})"
-    records = book.line("index", "bytes of records", clusters * (RECORD + signature + payload), "B", formula)
+    records = book.line(
+        "index", "bytes of records", clusters * (RECORD + signature + payload), "B", formula
+    )
     postings = book.line("index", "postings", clusters * b, "", f"records · b = {clusters:,} · {b}")
     book.line("index", "bytes of postings", 16 * postings, "B", "16 a posting: key and record")
     signs = spec.measure in ("simhash", "cosine")
     if signs:
-        buckets = book.line("index", "buckets", min(b * 2.0**r, postings), "", f"at most b · 2^r = {b} · 2^{r}")
+        buckets = book.line(
+            "index", "buckets", min(b * 2.0**r, postings), "", f"at most b · 2^r = {b} · 2^{r}"
+        )
         formula = f"records / 2^r = {clusters:,} / {2**r:,}"
         inside = book.line("index", "representatives of a bucket", clusters / 2**r, "", formula)
     else:
-        buckets = book.line("index", "buckets", postings, "", "one for each posting: leaders seldom share a band")
-        inside = book.line("index", "representatives of a bucket", postings / max(buckets, 1), "", "postings / buckets")
+        buckets = book.line(
+            "index", "buckets", postings, "", "one for each posting: leaders seldom share a band"
+        )
+        inside = book.line(
+            "index",
+            "representatives of a bucket",
+            postings / max(buckets, 1),
+            "",
+            "postings / buckets",
+        )
     formula = f"documents · {RESOLVED} = {work.documents:,} · {RESOLVED}"
     resolved = book.line("index", "resolved cache", work.documents * RESOLVED, "B", formula)
     looked = b * inside
@@ -440,12 +575,22 @@ def _index(book: _Book, work: Workload, spec: Spec, banding: Banding, rates: Rat
     book.line("index", "network of a query", network, "B", formula)
     total = records + 16 * postings + resolved
     book.line("index", "memory", total, "B", "records + postings + resolved cache")
-    rather = f"postings on {math.ceil(total / work.memory)} shards", "a store on disk (sqlite, postgres)"
+    rather = (
+        f"postings on {math.ceil(total / work.memory)} shards",
+        "a store on disk (sqlite, postgres)",
+    )
     book.at_most("memory", work.memory, total, "B", *rather)
     if inside > 1000:
         more = math.ceil(math.log2(max(clusters, 2) / 100))
         book.verdicts.append(
-            Verdict("representatives of a bucket", 1000, inside, "", False, (f"r = {more} rows: 100 of them", "max_candidates"))
+            Verdict(
+                "representatives of a bucket",
+                1000,
+                inside,
+                "",
+                False,
+                (f"r = {more} rows: 100 of them", "max_candidates"),
+            )
         )
 
 
@@ -458,16 +603,28 @@ def _spark(book: _Book, work: Workload, spec: Spec, banding: Banding, rates: Rat
     payload = book.line("spark", "shuffled payloads", candidates * 8 * work.shingles, "B", formula)
     partitions = math.ceil((keys + payload) / PARTITION)
     book.line("spark", "partitions", partitions, "", f"shuffle / {PARTITION / 1e6:.0f} MB")
-    book.line("spark", "memory of a core", 4 * PARTITION + PROCESS, "B", "4 partitions, and Python beside the JVM")
+    book.line(
+        "spark",
+        "memory of a core",
+        4 * PARTITION + PROCESS,
+        "B",
+        "4 partitions, and Python beside the JVM",
+    )
     stages = rates.seconds(n, n * work.size, 1, b / 13)
     cpu = sum(seconds for name, seconds in stages.items() if name != "start") + BETWEEN * n
     formula = f"the local engine's stages on one core, and {BETWEEN * 1e6:.0f} µs a document between Java and Python"
     hours = book.line("spark", "core-hours", cpu / 3600, "h", formula)
-    seconds = book.line("spark", "seconds", hours * 3600 / work.cores, "s", f"core-hours / {work.cores} cores")
+    seconds = book.line(
+        "spark", "seconds", hours * 3600 / work.cores, "s", f"core-hours / {work.cores} cores"
+    )
     more = f"{math.ceil(hours * 3600 / work.seconds)} cores" if work.seconds else ""
     book.at_most("time", work.seconds, seconds, "s", more)
     book.at_most(
-        "disk", work.disk, keys + payload, "B", f"{(keys + payload) / 1e9:,.0f} GB for shuffle files over all executors"
+        "disk",
+        work.disk,
+        keys + payload,
+        "B",
+        f"{(keys + payload) / 1e9:,.0f} GB for shuffle files over all executors",
     )
 
 

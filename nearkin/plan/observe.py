@@ -17,7 +17,12 @@ ABOVE_NOTHING = 1e-9
 
 
 def observe(
-    corpus: Corpus, columns: Columns, measure: Measure, sample: int = SAMPLE, seed: int = 1, workers: int = 2
+    corpus: Corpus,
+    columns: Columns,
+    measure: Measure,
+    sample: int = SAMPLE,
+    seed: int = 1,
+    workers: int = 2,
 ) -> Distribution:
     """The pairs of a corpus by similarity, estimated from those of a sample.
 
@@ -35,11 +40,15 @@ def observe(
     corpus.check(columns)
     chosen, count = sample_of(corpus, columns, sample, seed)
     if len(chosen) < 2:
-        raise UsageError(f"{count} documents have no pair to learn from; tune without a corpus, or give one")
+        raise UsageError(
+            f"{count} documents have no pair to learn from; tune without a corpus, or give one"
+        )
     return distribution_of(measure.payload_builder().build(chosen), measure, count, workers)
 
 
-def distribution_of(payload: Payload, measure: Measure, documents: int, workers: int = 2) -> Distribution:
+def distribution_of(
+    payload: Payload, measure: Measure, documents: int, workers: int = 2
+) -> Distribution:
     """The pairs of a corpus by similarity, from a sample that is compared each with each.
 
     Args:
@@ -57,7 +66,9 @@ def distribution_of(payload: Payload, measure: Measure, documents: int, workers:
     each = counts / total * (documents - 1)
     centres = (edges[:-1] + edges[1:]) / 2
     centres[0], centres[-1] = 0.0, 1.0
-    return Distribution(documents, centres, each, f"{sampled:,} of {documents:,} documents, each compared with each")
+    return Distribution(
+        documents, centres, each, f"{sampled:,} of {documents:,} documents, each compared with each"
+    )
 
 
 def sample_of(corpus: Corpus, columns: Columns, size: int, seed: int) -> tuple[pa.Array, int]:
@@ -66,7 +77,9 @@ def sample_of(corpus: Corpus, columns: Columns, size: int, seed: int) -> tuple[p
     for batch in corpus.batches(columns):
         documents = batch.documents[columns.content]
         own = splitmix64(seed, len(documents), batch.first)
-        limit = np.partition(ranks, size - 1)[size - 1] if len(ranks) >= size else np.uint64(2**64 - 1)
+        limit = (
+            np.partition(ranks, size - 1)[size - 1] if len(ranks) >= size else np.uint64(2**64 - 1)
+        )
         some = np.flatnonzero(own <= limit)
         if len(some):
             held.append(documents.take(pa.array(some)))

@@ -58,7 +58,9 @@ class Rates:
     exact: float
     source: str = ""
 
-    def seconds(self, documents: float, size: float, workers: int, keys: float = 1.0) -> dict[str, float]:
+    def seconds(
+        self, documents: float, size: float, workers: int, keys: float = 1.0
+    ) -> dict[str, float]:
         """Seconds of each stage.
 
         Args:
@@ -76,7 +78,12 @@ class Rates:
 
     def to_json(self) -> str:
         """As a file holds it."""
-        return json.dumps({name: value for name, value in asdict(self).items() if name != "source"}, indent=1) + "\n"
+        return (
+            json.dumps(
+                {name: value for name, value in asdict(self).items() if name != "source"}, indent=1
+            )
+            + "\n"
+        )
 
     @classmethod
     def of_json(cls, text: str, source: str) -> "Rates":
@@ -90,7 +97,9 @@ class Rates:
             stages = {name: StageRate(**rate) for name, rate in values.pop("stages").items()}
             return cls(stages=stages, source=source, **values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UsageError(f"{source} is no calibration ({error}); write one with nearkin plan --calibrate") from error
+            raise UsageError(
+                f"{source} is no calibration ({error}); write one with nearkin plan --calibrate"
+            ) from error
 
 
 def calibration_file() -> Path:
@@ -101,7 +110,9 @@ def calibration_file() -> Path:
     """
     folder = user_folder()
     if folder is None:
-        raise UsageError("there is no folder to keep a calibration in: set HOME, or NEARKIN_CACHE_DIR")
+        raise UsageError(
+            "there is no folder to keep a calibration in: set HOME, or NEARKIN_CACHE_DIR"
+        )
     return folder / FILE
 
 

@@ -45,7 +45,9 @@ class Distribution:
         """Of unrelated documents: similarities like Beta(1, 20), mean 0.05, thin tail."""
         s = (np.arange(GRID) + 0.5) / GRID
         density = UNRELATED_PAIRS * (1 - s) ** (UNRELATED_PAIRS - 1) / GRID
-        return cls(documents, s, density * max(documents - 1, 0), "unrelated documents, Beta(1, 20)")
+        return cls(
+            documents, s, density * max(documents - 1, 0), "unrelated documents, Beta(1, 20)"
+        )
 
     def scaled(self, documents: int) -> "Distribution":
         """The same shape in a corpus of another size."""
@@ -86,7 +88,10 @@ class OperatingPoint:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; similarities by their P(candidate)."""
         named = dict(zip((f"{p:g}" for p in LANDMARKS), self.similarities, strict=True))
-        return {**asdict(self), "similarities": {name: none_of_nan(value) for name, value in named.items()}}
+        return {
+            **asdict(self),
+            "similarities": {name: none_of_nan(value) for name, value in named.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,14 @@ class Tuning:
     def curve(self, point: OperatingPoint, similarities: np.ndarray) -> np.ndarray:
         """P(candidate) of a point at similarities."""
         measure = measure_of(self.spec)
-        banding = banding_of(measure, self.threshold, point.bands, point.rows, point.probes, self.distribution.documents)
+        banding = banding_of(
+            measure,
+            self.threshold,
+            point.bands,
+            point.rows,
+            point.probes,
+            self.distribution.documents,
+        )
         return probabilities(measure, banding, similarities)
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,7 +150,9 @@ def none_of_nan(value: float) -> float | None:
 
 def probabilities(measure: Measure, banding: Banding, similarities: np.ndarray) -> np.ndarray:
     """P(candidate) at similarities, float64."""
-    collisions = np.asarray(measure.slot_collision_probability(np.asarray(similarities, np.float64)))
+    collisions = np.asarray(
+        measure.slot_collision_probability(np.asarray(similarities, np.float64))
+    )
     return np.array([banding.candidate_probability(float(c)) for c in collisions.reshape(-1)])
 
 
@@ -158,14 +172,22 @@ def find_similarity(curve: Callable[[float], float], probability: float) -> floa
     return high
 
 
-def banding_of(measure: Measure, threshold: float, bands: int, rows: int, probes: int, documents: int) -> Banding:
+def banding_of(
+    measure: Measure, threshold: float, bands: int, rows: int, probes: int, documents: int
+) -> Banding:
     """Bands and rows of a measure, whatever their margin."""
     request = Request(threshold, 0.5, bands, rows, 1, probes, documents)
     return measure.banding(request)
 
 
 def point_of(
-    measure: Measure, threshold: float, bands: int, rows: int, tables: int, probes: int, distribution: Distribution
+    measure: Measure,
+    threshold: float,
+    bands: int,
+    rows: int,
+    tables: int,
+    probes: int,
+    distribution: Distribution,
 ) -> OperatingPoint:
     """Everything that follows from one choice.
 
@@ -181,7 +203,9 @@ def point_of(
         return float(probabilities(measure, banding, np.array([similarity]))[0])
 
     def similarity_of(collision: float) -> float:
-        return find_similarity(lambda s: float(measure.slot_collision_probability(np.array(s))), collision)
+        return find_similarity(
+            lambda s: float(measure.slot_collision_probability(np.array(s))), collision
+        )
 
     steepest = similarity_of(steepest_point(bands, rows))
     if math.isnan(steepest):
@@ -212,11 +236,15 @@ def spec_within(spec: Spec, budget: int) -> Spec:
         >>> spec_within(Spec(), 300).k, spec_within(Spec(measure="simhash"), 16).k
         (72, 128)
     """
-    room = budget * 8 // spec.slot_bits // spec.signature_limits.k_step * spec.signature_limits.k_step
+    room = (
+        budget * 8 // spec.slot_bits // spec.signature_limits.k_step * spec.signature_limits.k_step
+    )
     k = min(room, spec.signature_limits.largest_k)
     if k < spec.signature_limits.k_step:
         least = spec.signature_limits.k_step * spec.slot_bits // 8
-        raise UsageError(f"a budget of {budget} bytes holds no signature of {spec.slot_bits}-bit slots; {least} bytes do")
+        raise UsageError(
+            f"a budget of {budget} bytes holds no signature of {spec.slot_bits}-bit slots; {least} bytes do"
+        )
     return replace(spec, k=k)
 
 
@@ -265,11 +293,19 @@ def tune(
     found = {}
     for count in tables:
         for probing in probes:
-            for rows in range(1, min(spec.k, 64 if spec.signature_type is np.uint64 else spec.k) + 1):
-                bands = fewest_bands(measure, threshold, recall, rows, count, probing, known.documents)
+            for rows in range(
+                1, min(spec.k, 64 if spec.signature_type is np.uint64 else spec.k) + 1
+            ):
+                bands = fewest_bands(
+                    measure, threshold, recall, rows, count, probing, known.documents
+                )
                 if bands is not None:
                     found[bands, rows, count, min(probing, rows)] = bands
-    found = {choice: bands for choice, bands in found.items() if _within(measure, threshold, choice, known, at_most or {})}
+    found = {
+        choice: bands
+        for choice, bands in found.items()
+        if _within(measure, threshold, choice, known, at_most or {})
+    }
     if not found:
         limits = f" and P(candidate) at most {dict(at_most)}" if at_most else ""
         raise UsageError(
@@ -281,18 +317,29 @@ def tune(
 
 
 def _within(
-    measure: Measure, threshold: float, choice: tuple[int, int, int, int], known: Distribution, at_most: Mapping[float, float]
+    measure: Measure,
+    threshold: float,
+    choice: tuple[int, int, int, int],
+    known: Distribution,
+    at_most: Mapping[float, float],
 ) -> bool:
     """Whether P(candidate) is nowhere more than wanted."""
     bands, rows, _, probes = choice
     banding = banding_of(measure, threshold, bands, rows, probes, known.documents)
     return all(
-        float(probabilities(measure, banding, np.array([similarity]))[0]) <= most for similarity, most in at_most.items()
+        float(probabilities(measure, banding, np.array([similarity]))[0]) <= most
+        for similarity, most in at_most.items()
     )
 
 
 def fewest_bands(
-    measure: Measure, threshold: float, recall: float, rows: int, tables: int, probes: int, documents: int
+    measure: Measure,
+    threshold: float,
+    recall: float,
+    rows: int,
+    tables: int,
+    probes: int,
+    documents: int,
 ) -> int | None:
     """The smallest b (a multiple of the tables) whose P(candidate) at the threshold reaches the recall; None if none does."""
     probes = min(probes, rows)

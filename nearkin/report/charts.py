@@ -81,7 +81,11 @@ class SizeClass(NamedTuple):
     @property
     def label(self) -> str:
         """As `2` or `5–9`."""
-        return f"{self.smallest:,}" if self.smallest == self.largest else f"{self.smallest:,}–{self.largest:,}"
+        return (
+            f"{self.smallest:,}"
+            if self.smallest == self.largest
+            else f"{self.smallest:,}–{self.largest:,}"
+        )
 
 
 def compact(count: float) -> str:
@@ -91,10 +95,17 @@ def compact(count: float) -> str:
         >>> [compact(n) for n in (7, 950, 1000, 1234, 45_678, 999_999, 2_500_000)]
         ['7', '950', '1k', '1.2k', '46k', '1M', '2.5M']
     """
-    for limit, unit, suffix in ((999.5, 1, ""), (999_500, 1000, "k"), (999_500_000, 10**6, "M"), (math.inf, 10**9, "G")):
+    for limit, unit, suffix in (
+        (999.5, 1, ""),
+        (999_500, 1000, "k"),
+        (999_500_000, 10**6, "M"),
+        (math.inf, 10**9, "G"),
+    ):
         if count < limit:
             value = count / unit
-            return (f"{value:.1f}".removesuffix(".0") if unit > 1 and value < 9.95 else f"{value:.0f}") + suffix
+            return (
+                f"{value:.1f}".removesuffix(".0") if unit > 1 and value < 9.95 else f"{value:.0f}"
+            ) + suffix
     return str(count)
 
 
@@ -112,7 +123,9 @@ def size_classes(sizes: Sequence[SizeCount]) -> list[SizeClass]:
         if low <= largest:
             inside = [entry for entry in sizes if low <= entry.size < high]
             removed = sum((entry.size - 1) * entry.clusters for entry in inside)
-            classes.append(SizeClass(low, high - 1, sum(entry.clusters for entry in inside), removed))
+            classes.append(
+                SizeClass(low, high - 1, sum(entry.clusters for entry in inside), removed)
+            )
     return classes
 
 
@@ -127,14 +140,24 @@ def size_chart(classes: Sequence[SizeClass]) -> Chart:
         )
         for i, entry in enumerate(classes)
     )  # fmt: skip
-    labels = (compact(entry.smallest) + ("+" if entry.largest > entry.smallest else "") for entry in classes)
-    return Chart(bars, tuple(Tick(LEFT + slot * (i + 0.5), label) for i, label in enumerate(labels)), scale.ticks())
+    labels = (
+        compact(entry.smallest) + ("+" if entry.largest > entry.smallest else "")
+        for entry in classes
+    )
+    return Chart(
+        bars,
+        tuple(Tick(LEFT + slot * (i + 0.5), label) for i, label in enumerate(labels)),
+        scale.ticks(),
+    )
 
 
 def similarity_chart(verified: Histogram, estimated: Histogram, parameters: Parameters) -> Chart:
     """Candidates by estimate and verified pairs by similarity, with the S-curve over them."""
     scale = _LogScale(max(*verified.counts, *estimated.counts))
-    bars = [*_histogram_bars(estimated, scale, "candidates"), *_histogram_bars(verified, scale, "verified")]
+    bars = [
+        *_histogram_bars(estimated, scale, "candidates"),
+        *_histogram_bars(verified, scale, "verified"),
+    ]
     banded = bool(parameters.curve)
     return Chart(
         tuple(bars),
@@ -174,7 +197,10 @@ def recall_chart(audit: Audit) -> Chart:
     return Chart(
         (),
         tuple(Tick(x(edge), f"{edge:g}") for edge in edges),
-        tuple(Tick(y(level), f"{level:.0%}" if round(level * 100, 6).is_integer() else f"{level:.1%}") for level in levels),
+        tuple(
+            Tick(y(level), f"{level:.0%}" if round(level * 100, 6).is_integer() else f"{level:.1%}")
+            for level in levels
+        ),
         curve=curve,
         points=points,
     )
@@ -226,4 +252,7 @@ class _LogScale:
         """Zero and powers of ten, at most seven of them."""
         powers = math.floor(math.log10(self._largest))
         step = 1 + powers // 7
-        return (Tick(_plot_y(0), "0"), *(Tick(self.y(10**p), compact(10**p)) for p in range(0, powers + 1, step)))
+        return (
+            Tick(_plot_y(0), "0"),
+            *(Tick(self.y(10**p), compact(10**p)) for p in range(0, powers + 1, step)),
+        )

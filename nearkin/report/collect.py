@@ -13,7 +13,6 @@ from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import Settings
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, boilerplate
-from nearkin.evaluate.explain import windows as windows_of
 from nearkin.evaluate.labels import most_frequent
 from nearkin.evaluate.overlap import Overlap, overlap
 from nearkin.lsh.curve import Banding
@@ -38,6 +37,7 @@ from nearkin.report.model import (
 )
 from nearkin.report.whatif import NextToPart, next_to_part, what_if
 from nearkin.shingle import text_buffers
+from nearkin.shingle.readable import shingle_texts
 from nearkin.sketch.minhash import slot_sources
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
@@ -89,13 +89,17 @@ class Wanted:
         self.members = largest_clusters(result, clusters)
         self.hottest: list[list[int]] = run.recorded("candidates").get("hottest", [])[:HOT_BUCKETS]
         self.next_to_part = next_to_part(run)
-        quoted = {x for kept, shown in self.members for x in (kept, *shown)} | {bucket[2] for bucket in self.hottest}
+        quoted = {x for kept, shown in self.members for x in (kept, *shown)} | {
+            bucket[2] for bucket in self.hottest
+        }
         quoted |= {x for pair in self.next_to_part for x in (pair.a, pair.b)}
         self.ordinals = np.array(sorted(quoted), np.int64)
         self.texts: dict[int, str] = {}
         self.vectors = run.settings.spec.unit == "vector"
         lengths = np.asarray(run.documents().lengths)
-        self.sample = TextSample(np.flatnonzero(np.asarray(result.kept)), float(lengths.mean()) if len(lengths) else 0.0)
+        self.sample = TextSample(
+            np.flatnonzero(np.asarray(result.kept)), float(lengths.mean()) if len(lengths) else 0.0
+        )
 
     def observe(self, first: int, documents: pa.Array) -> None:
         """Takes the excerpts of wanted documents among a batch's."""
@@ -104,7 +108,9 @@ class Wanted:
         low, high = np.searchsorted(self.ordinals, [first, first + len(documents)])
         for ordinal in self.ordinals[low:high].tolist():
             value = documents[ordinal - first].as_py()
-            self.texts[ordinal] = value if isinstance(value, str) else " ".join(map(str, value[:EXCERPT]))
+            self.texts[ordinal] = (
+                value if isinstance(value, str) else " ".join(map(str, value[:EXCERPT]))
+            )
 
 
 def largest_clusters(result: Clustering, clusters: int = CLUSTERS) -> list[tuple[int, list[int]]]:
@@ -124,7 +130,12 @@ def largest_clusters(result: Clustering, clusters: int = CLUSTERS) -> list[tuple
 
 
 def collect(
-    run: LocalRun, result: Clustering, wanted: Wanted, rejected: Mapping[str, int], title: str, peak: int
+    run: LocalRun,
+    result: Clustering,
+    wanted: Wanted,
+    rejected: Mapping[str, int],
+    title: str,
+    peak: int,
 ) -> ReportData:
     """Everything the report shows of a run."""
     documents = run.documents()
@@ -132,14 +143,20 @@ def collect(
         title=title,
         parameters=parameters(run),
         counts=counts(run, result.counts()),
-        seconds=tuple(StageSeconds(name, facts["seconds"]) for name, facts in run.work.manifest["stages"].items()),
+        seconds=tuple(
+            StageSeconds(name, facts["seconds"])
+            for name, facts in run.work.manifest["stages"].items()
+        ),
         peak_memory=peak,
         cluster_sizes=_cluster_sizes(result),
         verified=_verified(run),
         estimated=estimated(run),
         sources=_sources(documents, result, run.settings.source),
         hot_buckets=tuple(hot_bucket(bucket, wanted.texts, run) for bucket in wanted.hottest),
-        rejected=tuple(ReasonCount(reason, rows) for reason, rows in sorted(rejected.items(), key=lambda x: (-x[1], x[0]))),
+        rejected=tuple(
+            ReasonCount(reason, rows)
+            for reason, rows in sorted(rejected.items(), key=lambda x: (-x[1], x[0]))
+        ),
         clusters=_clusters(documents, result, wanted),
         warnings=(*warnings(run), *empty_column_warnings(run), *skipped_warnings(run.corpus)),
         boilerplate=_boilerplate(run, wanted),
@@ -161,7 +178,9 @@ def _boilerplate(run: LocalRun, wanted: Wanted) -> Boilerplate | None:
 def _overlap(run: LocalRun, column: str | None) -> Overlap | None:
     if column is None:
         return None
-    return overlap(column, run.documents().riding[column], run.work.load("representative"), run.scored().pairs)
+    return overlap(
+        column, run.documents().riding[column], run.work.load("representative"), run.scored().pairs
+    )
 
 
 def _borderline(documents: Documents, wanted: Wanted) -> tuple[Borderline, ...]:
@@ -169,9 +188,15 @@ def _borderline(documents: Documents, wanted: Wanted) -> tuple[Borderline, ...]:
 
     def sides(pair: NextToPart) -> tuple[str, str, str, str]:
         a, b = pair.a, pair.b
-        return ids[a].as_py(), ids[b].as_py(), *(wanted.texts.get(x, "")[:BORDERLINE] for x in (a, b))
+        return (
+            ids[a].as_py(),
+            ids[b].as_py(),
+            *(wanted.texts.get(x, "")[:BORDERLINE] for x in (a, b)),
+        )
 
-    return tuple(Borderline(pair.threshold, pair.similarity, *sides(pair)) for pair in wanted.next_to_part)
+    return tuple(
+        Borderline(pair.threshold, pair.similarity, *sides(pair)) for pair in wanted.next_to_part
+    )
 
 
 def parameters(run: Ran) -> Parameters:
@@ -193,15 +218,21 @@ def parameters(run: Ran) -> Parameters:
         spec.measure,
         settings.distance,
         settings.then,
-        round(run.banding.expected_bucket, 3) if isinstance(run.banding, SignBanding) and not run.brute_force else None,
-        () if run.brute_force or settings.distance is not None else s_curve(run.measure, run.banding),
+        round(run.banding.expected_bucket, 3)
+        if isinstance(run.banding, SignBanding) and not run.brute_force
+        else None,
+        ()
+        if run.brute_force or settings.distance is not None
+        else s_curve(run.measure, run.banding),
     )
 
 
 def s_curve(measure: Measure, banding: Banding) -> tuple[float, ...]:
     """P(candidate) at CURVE_POINTS + 1 similarities from 0 to 1."""
     collisions = measure.slot_collision_probability(np.linspace(0, 1, CURVE_POINTS + 1))
-    return tuple(round(banding.candidate_probability(float(collision)), 6) for collision in collisions)
+    return tuple(
+        round(banding.candidate_probability(float(collision)), 6) for collision in collisions
+    )
 
 
 def counts(run: Ran, counts: Mapping[str, int]) -> Counts:
@@ -246,24 +277,41 @@ def estimated(run: Ran) -> Histogram:
     return Histogram(tuple(np.bincount(bins, counts, BINS).astype(int).tolist()))
 
 
-def _sources(documents: Documents, result: Clustering, column: str | None) -> tuple[SourceCount, ...]:
+def _sources(
+    documents: Documents, result: Clustering, column: str | None
+) -> tuple[SourceCount, ...]:
     if column is None:
         return ()
     labels = most_frequent(documents.riding[column], MOST_SOURCES)
     read = np.bincount(labels.codes, minlength=len(labels.names)).tolist()
-    removed = np.bincount(labels.codes[~np.asarray(result.kept)], minlength=len(labels.names)).tolist()
+    removed = np.bincount(
+        labels.codes[~np.asarray(result.kept)], minlength=len(labels.names)
+    ).tolist()
     return tuple(SourceCount(*row) for row in sorted(zip(labels.names, read, removed, strict=True)))
 
 
 def _clusters(documents: Documents, result: Clustering, wanted: Wanted) -> tuple[Cluster, ...]:
-    sizes = np.bincount(np.asarray(result.leader).astype(np.int64)) if len(result.leader) else np.zeros(0, np.int64)
+    sizes = (
+        np.bincount(np.asarray(result.leader).astype(np.int64))
+        if len(result.leader)
+        else np.zeros(0, np.int64)
+    )
     ids = documents.ids
 
     def example(member: int) -> Example:
-        return Example(ids[member].as_py(), float(result.similarity[member]), wanted.texts.get(member, "")[:EXCERPT])
+        return Example(
+            ids[member].as_py(),
+            float(result.similarity[member]),
+            wanted.texts.get(member, "")[:EXCERPT],
+        )
 
     return tuple(
-        Cluster(ids[kept].as_py(), wanted.texts.get(kept, "")[:EXCERPT], int(sizes[kept]), tuple(map(example, members)))
+        Cluster(
+            ids[kept].as_py(),
+            wanted.texts.get(kept, "")[:EXCERPT],
+            int(sizes[kept]),
+            tuple(map(example, members)),
+        )
         for kept, members in wanted.members
     )
 
@@ -275,12 +323,18 @@ def hot_bucket(bucket: list[int], texts: Mapping[int, str], run: Ran) -> HotBuck
         return HotBucket(band, members, ())
     rows = run.banding.rows
     slots = np.arange(band * rows, (band + 1) * rows)
-    return HotBucket(band, members, shingles_of_slots(texts.get(first, ""), slots, run.settings.spec, run.resources))
+    return HotBucket(
+        band,
+        members,
+        shingles_of_slots(texts.get(first, ""), slots, run.settings.spec, run.resources),
+    )
 
 
-def shingles_of_slots(text: str, slots: np.ndarray, spec: Spec, resources: SpecResources = NO_RESOURCES) -> tuple[str, ...]:
+def shingles_of_slots(
+    text: str, slots: np.ndarray, spec: Spec, resources: SpecResources = NO_RESOURCES
+) -> tuple[str, ...]:
     """The shingles, as text, whose hashes are the minima of these slots: what a bucket's members have in common."""
-    windows = list(dict.fromkeys(windows_of(text[: 4 * EXCERPT], spec)))
+    windows = list(dict.fromkeys(shingle_texts(text[: 4 * EXCERPT], spec)))
     if not windows:
         return ()
     data, offsets = text_buffers(pa.array(windows, pa.large_string()))
@@ -298,13 +352,21 @@ def warnings(run: Ran) -> list[str]:
     out = []
     facts, settings = run.recorded("sketch"), run.settings
     if (then := run.recorded("then")) and then["rejected"]:
-        out.append(f"{then['rejected']:,} kept documents have no vector to compare by {settings.then}; they stay")
+        out.append(
+            f"{then['rejected']:,} kept documents have no vector to compare by {settings.then}; they stay"
+        )
     if all_cut := run.recorded("collapse").get("all_cut"):
-        out.append(f"{all_cut:,} documents are nothing but shingles that the cut leaves out; only their exact copies go")
+        out.append(
+            f"{all_cut:,} documents are nothing but shingles that the cut leaves out; only their exact copies go"
+        )
     if repeated := facts.get("repeated_ids"):
-        out.append(f"{repeated:,} rows share an id with another; #<path>:<row> was appended to each of them")
+        out.append(
+            f"{repeated:,} rows share an id with another; #<path>:<row> was appended to each of them"
+        )
     if not run.brute_force and settings.verify != "exact":
-        out.append(f"similarities are estimates (verify={settings.verify}); use --verify exact for verified ones")
+        out.append(
+            f"similarities are estimates (verify={settings.verify}); use --verify exact for verified ones"
+        )
     if not run.brute_force and run.banding.recall < settings.recall:
         out.append(
             f"bands × rows = {run.banding.bands} × {run.banding.rows} reach recall {run.banding.recall:.3f} at "
@@ -360,7 +422,10 @@ def recall_warnings(run: Ran) -> list[str]:
 
 def hot_share(run: Ran) -> float:
     """Returns the part of the pairs sharing a bucket that are in hot buckets, in [0, 1]."""
-    pairs = [(size, size * (size - 1) // 2 * buckets) for size, buckets in run.recorded("candidates").get("bucket_sizes", ())]
+    pairs = [
+        (size, size * (size - 1) // 2 * buckets)
+        for size, buckets in run.recorded("candidates").get("bucket_sizes", ())
+    ]
     hot = sum(count for size, count in pairs if size > run.settings.max_bucket)
     return hot / max(sum(count for _, count in pairs), 1)
 

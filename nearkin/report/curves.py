@@ -60,7 +60,9 @@ def draw_file(tuning: Tuning, points: Sequence[OperatingPoint], path: Path) -> N
     figure, axes = _figure(path)
     for point in points:
         axes.plot(similarities, tuning.curve(point, similarities), label=name_of(point))
-    axes.axvline(tuning.threshold, linestyle=":", color="black", label=f"threshold {tuning.threshold:g}")
+    axes.axvline(
+        tuning.threshold, linestyle=":", color="black", label=f"threshold {tuning.threshold:g}"
+    )
     axes.set(xlabel="similarity", ylabel="P(candidate)", xlim=(0, 1), ylim=(0, 1.02))
     axes.legend()
     _save(figure, path)
@@ -75,9 +77,14 @@ def draw_scores(found: Sequence[tuple[Mapping[str, Any], Scores]], path: Path) -
     figure, axes = _figure(path)
     for settings, scores in found:
         x, y = scores.recall, scores.precision
-        across, up = [[x.value - x.low], [x.high - x.value]], [[y.value - y.low], [y.high - y.value]]
+        across, up = (
+            [[x.value - x.low], [x.high - x.value]],
+            [[y.value - y.low], [y.high - y.value]],
+        )
         label = ", ".join(f"{name}={value}" for name, value in settings.items())
-        axes.errorbar([x.value], [y.value], xerr=across, yerr=up, marker="o", linestyle="none", label=label)
+        axes.errorbar(
+            [x.value], [y.value], xerr=across, yerr=up, marker="o", linestyle="none", label=label
+        )
     axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1.02), ylim=(0, 1.02))
     axes.legend()
     _save(figure, path)
@@ -85,7 +92,9 @@ def draw_scores(found: Sequence[tuple[Mapping[str, Any], Scores]], path: Path) -
 
 def _figure(path: Path) -> tuple[Any, Any]:
     if path.suffix not in SUFFIXES:
-        raise UsageError(f"plot {path} is not named {' or '.join('*' + suffix for suffix in SUFFIXES)}")
+        raise UsageError(
+            f"plot {path} is not named {' or '.join('*' + suffix for suffix in SUFFIXES)}"
+        )
     import matplotlib
 
     matplotlib.use("Agg")

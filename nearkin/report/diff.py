@@ -53,7 +53,11 @@ def diff_words(left: str, right: str) -> list[Span]:
     numbers = {word: number for number, word in enumerate(dict.fromkeys([*keys_a, *keys_b]))}
     opcodes = Indel.opcodes([numbers[word] for word in keys_a], [numbers[word] for word in keys_b])
     spans = [
-        Span(Kind(code.tag), "".join(a[code.src_start : code.src_end]), "".join(b[code.dest_start : code.dest_end]))
+        Span(
+            Kind(code.tag),
+            "".join(a[code.src_start : code.src_end]),
+            "".join(b[code.dest_start : code.dest_end]),
+        )
         for code in opcodes
     ]
     result = _joined(_without_islands(spans))
@@ -65,7 +69,9 @@ def _without_islands(spans: Sequence[Span]) -> list[Span]:
     result = list(spans)
     for i in range(1, len(spans) - 1):
         before, here, after = spans[i - 1 : i + 2]
-        if here.kind is Kind.EQUAL and len(here.left.strip()) <= 2 < min(_size(before), _size(after)):
+        if here.kind is Kind.EQUAL and len(here.left.strip()) <= 2 < min(
+            _size(before), _size(after)
+        ):
             result[i] = here._replace(kind=Kind.REPLACE)
     return result
 
@@ -89,7 +95,11 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 def _with_open_end(spans: list[Span]) -> list[Span]:
     """Where a text was cut, words at the end of one side only are no difference: the other side went on."""
-    if len(spans) > 1 and spans[-1].kind is not Kind.EQUAL and min(map(len, spans[-1][1:])) <= LONGEST_CUT_WORD:
+    if (
+        len(spans) > 1
+        and spans[-1].kind is not Kind.EQUAL
+        and min(map(len, spans[-1][1:])) <= LONGEST_CUT_WORD
+    ):
         return [*spans[:-1], spans[-1]._replace(kind=Kind.ELIDED)]
     return spans
 
@@ -116,7 +126,9 @@ def diff_sides(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
     if all(span.kind in (Kind.EQUAL, Kind.ELIDED) for span in spans):
         return [Piece(Kind.EQUAL, visible(left[:MAX_CHARACTERS]))], []
     focused = focus(spans)
-    return _pieces((span.kind, span.left) for span in focused), _pieces((span.kind, span.right) for span in focused)
+    return _pieces((span.kind, span.left) for span in focused), _pieces(
+        (span.kind, span.right) for span in focused
+    )
 
 
 def _pieces(side: Iterable[tuple[Kind, str]]) -> list[Piece]:
@@ -126,7 +138,10 @@ def _pieces(side: Iterable[tuple[Kind, str]]) -> list[Piece]:
         if kind in (Kind.EQUAL, Kind.ELIDED):
             result.append(Piece(kind, text))
         elif core:
-            result += [Piece(kind, core), *([Piece(Kind.EQUAL, text[len(core) :])] if len(core) < len(text) else [])]
+            result += [
+                Piece(kind, core),
+                *([Piece(Kind.EQUAL, text[len(core) :])] if len(core) < len(text) else []),
+            ]
         else:
             result.append(Piece(Kind.EQUAL, text))
     return result
@@ -148,7 +163,11 @@ def focus(spans: Sequence[Span], context: int = 200) -> list[Span]:
     result: list[Span] = []
     for i, span in enumerate(spans):
         before, after = context if i else 0, context if i < len(spans) - 1 else 0
-        if span.kind is not Kind.EQUAL or len(spans) == 1 or len(span.left) <= before + after + context:
+        if (
+            span.kind is not Kind.EQUAL
+            or len(spans) == 1
+            or len(span.left) <= before + after + context
+        ):
             result.append(span)
         else:
             result += _cut(span, before, after)
@@ -160,8 +179,16 @@ def _cut(span: Span, before: int, after: int) -> list[Span]:
     words = list(zip(_WORD.findall(span.left), _WORD.findall(span.right), strict=True))
     head = _words_within(words, before)
     tail = len(words) - _words_within(words[::-1], after)
-    parts = ((Kind.EQUAL, words[:head]), (Kind.ELIDED, words[head:tail]), (Kind.EQUAL, words[tail:]))
-    return [Span(kind, "".join(a for a, _ in part), "".join(b for _, b in part)) for kind, part in parts if part]
+    parts = (
+        (Kind.EQUAL, words[:head]),
+        (Kind.ELIDED, words[head:tail]),
+        (Kind.EQUAL, words[tail:]),
+    )
+    return [
+        Span(kind, "".join(a for a, _ in part), "".join(b for _, b in part))
+        for kind, part in parts
+        if part
+    ]
 
 
 def _words_within(words: Sequence[tuple[str, str]], characters: int) -> int:

@@ -27,7 +27,16 @@ from nearkin.report.collect import (
     skipped_warnings,
     warnings,
 )
-from nearkin.report.model import Cluster, Example, Histogram, ReasonCount, ReportData, SizeCount, SourceCount, StageSeconds
+from nearkin.report.model import (
+    Cluster,
+    Example,
+    Histogram,
+    ReasonCount,
+    ReportData,
+    SizeCount,
+    SourceCount,
+    StageSeconds,
+)
 
 Largest = list[tuple[int, int, list[dict[str, Any]]]]
 """(kept, members, some removed members) of clusters."""
@@ -44,7 +53,11 @@ def collect_distributed(run: SparkRun, title: str, peak: int, quoted: int = CLUS
     """
     largest = _largest(run, quoted)
     hottest = run.recorded("candidates").get("hottest", [])[:HOT_BUCKETS]
-    texts = _texts(run, {x for kept, _, members in largest for x in (kept, *(m["doc"] for m in members))}, hottest)
+    texts = _texts(
+        run,
+        {x for kept, _, members in largest for x in (kept, *(m["doc"] for m in members))},
+        hottest,
+    )
     return ReportData(
         title=title,
         parameters=parameters(run),
@@ -58,7 +71,10 @@ def collect_distributed(run: SparkRun, title: str, peak: int, quoted: int = CLUS
         hot_buckets=tuple(hot_bucket(bucket, texts, run) for bucket in hottest),
         rejected=_rejected(run),
         clusters=_clusters(run, largest, texts),
-        warnings=(*warnings(run), *(skipped_warnings(run.source.corpus) if isinstance(run.source, FileSource) else ())),
+        warnings=(
+            *warnings(run),
+            *(skipped_warnings(run.source.corpus) if isinstance(run.source, FileSource) else ()),
+        ),
     )
 
 
@@ -68,7 +84,9 @@ def _largest(run: SparkRun, most: int) -> Largest:
     heads = sizes.orderBy(f.desc("members"), "leader").limit(most)
     exact = f.col("kind") == KINDS[EXACT]
     place = Window.partitionBy("leader").orderBy(exact, "similarity", "doc")
-    among = run.removed.join(f.broadcast(heads), "leader").withColumn("place", f.row_number().over(place))
+    among = run.removed.join(f.broadcast(heads), "leader").withColumn(
+        "place", f.row_number().over(place)
+    )
     shown: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for row in among.where(f.col("place") <= EXAMPLES).orderBy("leader", "place").collect():
         shown.setdefault((row.leader, row.members), []).append(row.asDict())
@@ -86,12 +104,18 @@ def _texts(run: SparkRun, docs: set[int], hottest: list[list[int]]) -> dict[int,
 
 
 def _clusters(run: SparkRun, largest: Largest, texts: dict[int, str]) -> tuple[Cluster, ...]:
-    docs = [x for kept, _, members in largest for x in (kept, *(member["doc"] for member in members))]
-    rows = run.documents.where(f.col("doc").isin(docs)).select("doc", "id").collect() if docs else []
+    docs = [
+        x for kept, _, members in largest for x in (kept, *(member["doc"] for member in members))
+    ]
+    rows = (
+        run.documents.where(f.col("doc").isin(docs)).select("doc", "id").collect() if docs else []
+    )
     ids = {row.doc: row.id for row in rows}
 
     def example(member: dict[str, Any]) -> Example:
-        return Example(ids[member["doc"]], float(member["similarity"]), texts.get(member["doc"], "")[:EXCERPT])
+        return Example(
+            ids[member["doc"]], float(member["similarity"]), texts.get(member["doc"], "")[:EXCERPT]
+        )
 
     return tuple(
         Cluster(ids[kept], texts.get(kept, "")[:EXCERPT], members, tuple(map(example, shown)))
@@ -100,13 +124,21 @@ def _clusters(run: SparkRun, largest: Largest, texts: dict[int, str]) -> tuple[C
 
 
 def _cluster_sizes(run: SparkRun) -> tuple[SizeCount, ...]:
-    sizes = run.removed.groupBy("leader").agg((f.count("*") + 1).alias("size")).groupBy("size").count().orderBy("size")
+    sizes = (
+        run.removed.groupBy("leader")
+        .agg((f.count("*") + 1).alias("size"))
+        .groupBy("size")
+        .count()
+        .orderBy("size")
+    )
     return tuple(SizeCount(row[0], row[1]) for row in sizes.collect())
 
 
 def _verified(run: SparkRun) -> Histogram:
     total = Histogram()
-    for part in facts_of(run.scored.select("shared", "joint").mapInArrow(_histograms, "facts string")):
+    for part in facts_of(
+        run.scored.select("shared", "joint").mapInArrow(_histograms, "facts string")
+    ):
         total += Histogram(tuple(part["counts"]))
     return total
 
@@ -114,7 +146,9 @@ def _verified(run: SparkRun) -> Histogram:
 def _histograms(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     total = Histogram()
     for batch in batches:
-        scored = ScoredPairs(np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"]))
+        scored = ScoredPairs(
+            np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"])
+        )
         total += Histogram.of(scored.similarity)
     yield pa.record_batch([pa.array([json.dumps({"counts": total.counts})])], ["facts"])
 
@@ -124,7 +158,9 @@ def _sources(run: SparkRun) -> tuple[SourceCount, ...]:
         return ()
     named = run.documents.select("doc", f.coalesce("source", f.lit("(none)")).alias("source"))
     table = named.join(run.clusters.select("doc", "kept"), "doc").groupBy("source")
-    counted: DataFrame = table.agg(f.count("*"), f.sum((~f.col("kept")).cast("long"))).orderBy("source")
+    counted: DataFrame = table.agg(f.count("*"), f.sum((~f.col("kept")).cast("long"))).orderBy(
+        "source"
+    )
     return tuple(SourceCount(*row) for row in counted.collect())
 
 

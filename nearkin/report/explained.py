@@ -8,7 +8,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from nearkin.evaluate.explain import Explanation
+from nearkin.measures.explanation import Explanation
 from nearkin.report.escaping import visible
 from nearkin.report.model import Cluster, Example
 from nearkin.report.page import side_by_side
@@ -24,15 +24,26 @@ def facts(found: Explanation) -> list[tuple[str, str]]:
     rows = [
         ("verdict", f"{found.verdict}: {found.why}"),
         ("similarity", f"{found.similarity:.4f} {found.measure}, threshold {found.threshold:g}"),
-        ("estimate", f"{found.estimate:.4f}: {found.agreeing} of {found.slots} agree, margin {found.margin}"),
+        (
+            "estimate",
+            f"{found.estimate:.4f}: {found.agreeing} of {found.slots} agree, margin {found.margin}",
+        ),
         (
             "bands",
             f"{found.shared_bands} of {found.bands} shared, {found.rows} rows each; P(candidate) {found.probability:.4f}",
         ),
-        ("shingles", f"{a:,} and {b:,}, {found.shingles.shared:,} shared; Jaccard {found.shingles.jaccard:.4f}"),
-        ("containment", f"{into[0]:.4f} of the first in the second, {into[1]:.4f} of the second in the first"),
+        (
+            "shingles",
+            f"{a:,} and {b:,}, {found.shingles.shared:,} shared; Jaccard {found.shingles.jaccard:.4f}",
+        ),
+        (
+            "containment",
+            f"{into[0]:.4f} of the first in the second, {into[1]:.4f} of the second in the first",
+        ),
     ]
-    for name, some in zip(("shared", "only in the first", "only in the second"), found.shingles.examples, strict=True):
+    for name, some in zip(
+        ("shared", "only in the first", "only in the second"), found.shingles.examples, strict=True
+    ):
         if some:
             more = f" … ({len(some)} shown at most)" if len(some) > EXAMPLES else ""
             rows.append((name, " · ".join(some[:EXAMPLES]) + more))
@@ -61,8 +72,13 @@ def print_explanation(found: Explanation, console: Console) -> None:
 def page(found: Explanation) -> str:
     """One self-contained page."""
     folder = Path(__file__).parent
-    environment = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(
+        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined
+    )
     style = (folder / "page.css").read_text("utf-8")
     return environment.get_template("explained.html").render(
-        names=[visible(name) for name in found.names], facts=facts(found), pair=side_by_side(as_cluster(found)), style=style
+        names=[visible(name) for name in found.names],
+        facts=facts(found),
+        pair=side_by_side(as_cluster(found)),
+        style=style,
     )

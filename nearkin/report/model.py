@@ -93,7 +93,14 @@ class Counts:
             >>> Counts(read=10, kept=6, removed_exact=1, removed_near=1, empty=1, rejected=1).removed_empty
             1
         """
-        return self.read - self.kept - self.removed_exact - self.removed_near - self.removed_vector - self.rejected
+        return (
+            self.read
+            - self.kept
+            - self.removed_exact
+            - self.removed_near
+            - self.removed_vector
+            - self.rejected
+        )
 
     @property
     def removed(self) -> int:
@@ -341,7 +348,9 @@ def _restore(kind: Any, value: Any) -> Any:
         return tuple(_restore(inner, item) for item in value)
     if hasattr(kind, "_fields"):
         hints = get_type_hints(kind)
-        return kind(*(_restore(hints[name], item) for name, item in zip(kind._fields, value, strict=True)))
+        return kind(
+            *(_restore(hints[name], item) for name, item in zip(kind._fields, value, strict=True))
+        )
     return value
 
 
@@ -350,9 +359,13 @@ def restore_dataclass(kind: Any, values: Any) -> Any:
         raise UsageError(f"{kind.__name__} of a report is a JSON object, not {str(values)[:40]!r}")
     known = {item.name for item in fields(kind)}
     if unknown := sorted(set(values) - known):
-        raise UsageError(f"{kind.__name__} has the unknown field {unknown[0]!r}: a newer nearkin wrote it; upgrade")
+        raise UsageError(
+            f"{kind.__name__} has the unknown field {unknown[0]!r}: a newer nearkin wrote it; upgrade"
+        )
     hints = get_type_hints(kind)
     try:
         return kind(**{name: _restore(hints[name], value) for name, value in values.items()})
     except TypeError as error:
-        raise UsageError(f"this report's {kind.__name__} is not complete ({error}); run nearkin dedup again") from error
+        raise UsageError(
+            f"this report's {kind.__name__} is not complete ({error}); run nearkin dedup again"
+        ) from error

@@ -95,7 +95,9 @@ def render(data: ReportData) -> str:
             what_if=_what_if(data),
             script=Markup(_script()),
             script_hash=script_hash(),
-            recall_chart=charts.recall_chart(data.audit) if data.audit and data.audit.recall.total else None,
+            recall_chart=charts.recall_chart(data.audit)
+            if data.audit and data.audit.recall.total
+            else None,
             leaks=leaks,
             boilerplate=data.boilerplate,
             least_share=LEAST_SHARE,
@@ -206,7 +208,12 @@ def fates(data: ReportData) -> list[Fate]:
         ("kept", "Kept", "unique, or chosen from its cluster", counts.kept),
         ("exact", "Exact duplicates", f"the same {same} as a kept document", counts.removed_exact),
         ("near", "Near duplicates", similar, counts.removed_near),
-        ("vector", "Near by vector", f"similar to a kept document by {data.parameters.then}", counts.removed_vector),
+        (
+            "vector",
+            "Near by vector",
+            f"similar to a kept document by {data.parameters.then}",
+            counts.removed_vector,
+        ),
         ("empty", "Empty", "no words; dropped as asked", counts.removed_empty),
         ("rejected", "Quarantined", "could not be read", counts.rejected),
     ]
@@ -219,7 +226,11 @@ def _sections(data: ReportData) -> list[tuple[str, str]]:
     candidates = (
         ("warnings", "Warnings", data.all_warnings),
         ("removed", "Removed", True),
-        ("charts", "Similarities", data.cluster_sizes or data.estimated.total or data.verified.total),
+        (
+            "charts",
+            "Similarities",
+            data.cluster_sizes or data.estimated.total or data.verified.total,
+        ),
         ("what-if", "Another threshold", data.what_if),
         ("audit", "Audit", data.audit),
         ("sources", "Sources", data.sources),
@@ -243,10 +254,14 @@ def _similarity(data: ReportData) -> dict[str, Any] | None:
         return None
     rows = [
         _SimilarityRow(f"{EDGES[i]:.2f} to {EDGES[i + 1]:.2f}", candidates, verified)
-        for i, (candidates, verified) in enumerate(zip(data.estimated.counts, data.verified.counts, strict=True))
+        for i, (candidates, verified) in enumerate(
+            zip(data.estimated.counts, data.verified.counts, strict=True)
+        )
         if candidates or verified
     ]
-    scored = {"exact": "Verified pairs", "estimate": "Pairs, by estimate"}.get(data.parameters.verify, "Pairs, not verified")
+    scored = {"exact": "Verified pairs", "estimate": "Pairs, by estimate"}.get(
+        data.parameters.verify, "Pairs, not verified"
+    )
     chart = charts.similarity_chart(data.verified, data.estimated, data.parameters)
     return {"chart": chart, "rows": rows, "scored": scored}
 
@@ -256,7 +271,11 @@ def _what_if(data: ReportData) -> dict[str, Any] | None:
     if not data.what_if:
         return None
     parting = [
-        Parting(number, step.threshold, [_compared(pair) for pair in data.borderline if pair.threshold == step.threshold])
+        Parting(
+            number,
+            step.threshold,
+            [_compared(pair) for pair in data.borderline if pair.threshold == step.threshold],
+        )
         for number, step in enumerate(data.what_if)
     ]
     return {"steps": json.dumps([list(step) for step in data.what_if]), "parting": parting}
@@ -269,12 +288,21 @@ def _compared(pair: Borderline) -> Compared:
 
 def _settings(data: ReportData) -> list[tuple[str, str]]:
     chosen = data.parameters
-    banding = f"{chosen.bands} bands of {chosen.rows} rows" if chosen.bands else "none: every pair was compared"
+    banding = (
+        f"{chosen.bands} bands of {chosen.rows} rows"
+        if chosen.bands
+        else "none: every pair was compared"
+    )
     if chosen.expected_bucket is not None:
         banding = f"{chosen.bands} bands of {chosen.rows} bits; {chosen.expected_bucket:.3g} documents expected in a bucket"
     rows = [
         ("Measure", chosen.measure),
-        ("Threshold", f"{chosen.threshold}" if chosen.distance is None else f"Hamming distance {chosen.distance}"),
+        (
+            "Threshold",
+            f"{chosen.threshold}"
+            if chosen.distance is None
+            else f"Hamming distance {chosen.distance}",
+        ),
         ("Recall asked for", f"{chosen.recall}"),
         ("Shingle", chosen.shingle),
         ("Signature", f"{chosen.scheme}, {chosen.k} slots"),
@@ -300,7 +328,9 @@ def side_by_side(cluster: Cluster) -> Pair:
     """A cluster's kept document and its telling example, differences marked."""
     example = telling_example(cluster)
     if example is None:
-        return Pair(cluster, None, escape(visible(cluster.text[:MAX_CHARACTERS])), Markup(""), "", ())
+        return Pair(
+            cluster, None, escape(visible(cluster.text[:MAX_CHARACTERS])), Markup(""), "", ()
+        )
     others = tuple(other for other in cluster.examples if other is not example)
     left, right = diff_markup(cluster.text, example.text)
     return Pair(cluster, example, left, right, "" if right else _same_note(example), others)
@@ -316,7 +346,9 @@ def _same_note(example: Example) -> str:
     if example.similarity == 1:
         return f"Removed, with the same words: {visible(example.id)}"
     similar = similarity_text(example.similarity)
-    return f"Removed, {similar} similar and the same as far as the excerpt goes: {visible(example.id)}"
+    return (
+        f"Removed, {similar} similar and the same as far as the excerpt goes: {visible(example.id)}"
+    )
 
 
 def _marked(side: Sequence[Piece], changed: Markup) -> Markup:

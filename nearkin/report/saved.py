@@ -38,5 +38,7 @@ def read_report(folder: Path) -> ReportData:
             # nearkin 0.1 kept the report in run.json
             values = json.loads((folder / "run.json").read_bytes())["report"]
     except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"{folder} is not the output of a run with a report ({error}); run nearkin dedup again") from error
+        raise UsageError(
+            f"{folder} is not the output of a run with a report ({error}); run nearkin dedup again"
+        ) from error
     return ReportData.from_dict(values)

@@ -84,7 +84,14 @@ def _places(out: Path) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, file in OUTPUTS:
         if (out / file).exists():
-            table.add_row(Text(name), Text(visible(str(out / file)), style="bold" if name == "report" else "", overflow="fold"))
+            table.add_row(
+                Text(name),
+                Text(
+                    visible(str(out / file)),
+                    style="bold" if name == "report" else "",
+                    overflow="fold",
+                ),
+            )
     return table
 
 
@@ -99,7 +106,9 @@ def print_clusters(data: ReportData, console: Console, top: int = 10) -> None:
     """
     for rank, cluster in enumerate(most_interesting(data.clusters, top), 1):
         console.print()
-        console.print(Rule(Text(f"{rank}  {cluster.members:,} documents"), align="left", style="dim"))
+        console.print(
+            Rule(Text(f"{rank}  {cluster.members:,} documents"), align="left", style="dim")
+        )
         console.print(side_by_side_table(cluster, console.is_terminal, ("kept", "removed")))
 
 
@@ -114,14 +123,22 @@ def side_by_side_table(cluster: Cluster, styled: bool, labels: tuple[str, str]) 
     marks = STYLED if styled else PLAIN
     example = telling_example(cluster)
     table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="")
-    table.add_column(Text.assemble((f"{labels[0]}\n", "dim"), (visible(cluster.id), "bold")), ratio=1, overflow="fold")
+    table.add_column(
+        Text.assemble((f"{labels[0]}\n", "dim"), (visible(cluster.id), "bold")),
+        ratio=1,
+        overflow="fold",
+    )
     if example is None:
         table.add_row(_excerpt([(Kind.EQUAL, visible(cluster.text))], marks[0]))
         return table
     similar = similarity_text(example.similarity)
-    removed = Text.assemble((f"{labels[1]}, {similar} similar\n", "dim"), (visible(example.id), "bold"))
+    removed = Text.assemble(
+        (f"{labels[1]}, {similar} similar\n", "dim"), (visible(example.id), "bold")
+    )
     table.add_column(removed, ratio=1, overflow="fold")
-    spans = _from_first_change(focus(diff_words(visible(cluster.text), visible(example.text)), CONTEXT))
+    spans = _from_first_change(
+        focus(diff_words(visible(cluster.text), visible(example.text)), CONTEXT)
+    )
     left = _excerpt([(span.kind, span.left) for span in spans], marks[0])
     right = _excerpt([(span.kind, span.right) for span in spans], marks[1])
     table.add_row(left, right)
@@ -177,8 +194,14 @@ def most_interesting(clusters: Sequence[Cluster], top: int = 10) -> list[Cluster
 
 
 def _points(cluster: Cluster) -> float:
-    points = 3.0 * (len(_packages(cluster)) > 1) + 2.0 * any(example.similarity < 1 for example in cluster.examples)
-    return points + min(len(cluster.text) / 1000, 2.0) + min(math.log2(max(cluster.members, 1)), 3.0) / 3
+    points = 3.0 * (len(_packages(cluster)) > 1) + 2.0 * any(
+        example.similarity < 1 for example in cluster.examples
+    )
+    return (
+        points
+        + min(len(cluster.text) / 1000, 2.0)
+        + min(math.log2(max(cluster.members, 1)), 3.0) / 3
+    )
 
 
 def _packages(cluster: Cluster) -> frozenset[str]:
@@ -199,7 +222,18 @@ def plain_table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]])
 
 def tuning_table(tuning: Tuning, show: int) -> Table:
     """Operating points, cheapest first."""
-    names = ("b × r", "recall", "0.1 %", "50 %", "99 %", "(1/b)^1/r", "steepest", "slope", "cand./doc", "keys")
+    names = (
+        "b × r",
+        "recall",
+        "0.1 %",
+        "50 %",
+        "99 %",
+        "(1/b)^1/r",
+        "steepest",
+        "slope",
+        "cand./doc",
+        "keys",
+    )
     rows = [
         (
             name_of(point),
@@ -227,20 +261,35 @@ def number(value: float) -> str:
 
 def share_text(share: Share) -> str:
     """As `0.953 (0.941 to 0.963 of 1,204)`."""
-    return f"{share.value:.3f} ({share.low:.3f} to {share.high:.3f} of {share.total:,})" if share.total else "none"
+    return (
+        f"{share.value:.3f} ({share.low:.3f} to {share.high:.3f} of {share.total:,})"
+        if share.total
+        else "none"
+    )
 
 
 def print_audit(found: Audit, console: Console) -> None:
     """Both measures, recall by similarity, and what follows."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_row(Text("precision of removals", style="dim"), share_text(found.precision))
-    table.add_row(Text("recall of pairs", style="dim"), f"{share_text(found.recall)}, asked {found.asked:g} at the threshold")
     table.add_row(
-        Text("sample", style="dim"), f"{found.sampled:,} documents, {found.exact:,} exact pairs apart, {found.seconds:.1f} s"
+        Text("recall of pairs", style="dim"),
+        f"{share_text(found.recall)}, asked {found.asked:g} at the threshold",
+    )
+    table.add_row(
+        Text("sample", style="dim"),
+        f"{found.sampled:,} documents, {found.exact:,} exact pairs apart, {found.seconds:.1f} s",
     )
     console.print(table)
-    rows = [(f"{b.low:.2f} to {b.high:.2f}", share_text(b.recall), f"{b.predicted:.3f}") for b in found.bins]
-    console.print(plain_table("Recall by similarity, 95 % interval", ("similarity", "recall", "predicted"), rows))
+    rows = [
+        (f"{b.low:.2f} to {b.high:.2f}", share_text(b.recall), f"{b.predicted:.3f}")
+        for b in found.bins
+    ]
+    console.print(
+        plain_table(
+            "Recall by similarity, 95 % interval", ("similarity", "recall", "predicted"), rows
+        )
+    )
     console.print(Text(found.advice, style="bold"))
 
 
@@ -277,9 +326,14 @@ def print_shadow(found: Shadow, console: Console) -> None:
         )
     )
     if found.disagreements:
-        listed = [(visible(d.id_a), visible(d.id_b), f"{d.similarity:.3f}", d.found_by, d.why) for d in found.disagreements]
+        listed = [
+            (visible(d.id_a), visible(d.id_b), f"{d.similarity:.3f}", d.found_by, d.why)
+            for d in found.disagreements
+        ]
         table = plain_table(
-            "Found by one of them", ("document", "document", "similarity", "found by", "missed because"), listed
+            "Found by one of them",
+            ("document", "document", "similarity", "found by", "missed because"),
+            listed,
         )
         console.print(table)
 
@@ -293,7 +347,9 @@ def _side_column(side: Side) -> dict[str, str]:
         "verified pairs": f"{side.pairs:,}",
         "documents kept": f"{side.kept:,}",
         "recall of the pairs of either": f"{side.recall:.4f}",
-        "dropped by verification": "" if metrics.verify_drop_rate is None else percent(metrics.verify_drop_rate),
+        "dropped by verification": ""
+        if metrics.verify_drop_rate is None
+        else percent(metrics.verify_drop_rate),
         "largest bucket": "" if metrics.bucket_size_max is None else f"{metrics.bucket_size_max:,}",
         "seconds": ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in side.seconds.items()),
     }
@@ -310,7 +366,9 @@ def print_plan(found: Plan, console: Console) -> None:
     console.print(Text(about, style="bold"))
     console.print(Text(f"rates: {visible(found.rates)}", style="dim"))
     for part, lines in by_part(found):
-        table = Table(title=part, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
+        table = Table(
+            title=part, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0)
+        )
         table.add_column(min_width=26)
         table.add_column(justify="right", no_wrap=True)
         table.add_column(style="dim")
@@ -338,7 +396,11 @@ def quantity(line: Line | Verdict, value: float | None = None) -> str:
     for scale, name in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if amount >= scale:
             return f"{amount / scale:,.4g} {name}{line.unit}"
-    return f"{amount:,.4g} {line.unit}".rstrip() if amount < 1e4 else f"{amount:,.0f} {line.unit}".rstrip()
+    return (
+        f"{amount:,.4g} {line.unit}".rstrip()
+        if amount < 1e4
+        else f"{amount:,.0f} {line.unit}".rstrip()
+    )
 
 
 def _verdict(verdict: Verdict) -> Text:

@@ -45,7 +45,9 @@ def what_if(run: LocalRun) -> tuple[Step, ...]:
     out = []
     for threshold in thresholds(run):
         higher = run.at(threshold)
-        out.append(Step(threshold, int(np.asarray(higher.elect().kept).sum()), len(higher.scored().pairs)))
+        out.append(
+            Step(threshold, int(np.asarray(higher.elect().kept).sum()), len(higher.scored().pairs))
+        )
     return tuple(out)
 
 
@@ -62,5 +64,8 @@ def next_to_part(run: LocalRun) -> tuple[NextToPart, ...]:
         last = min(first + EXAMPLES, len(order))
         chosen = order[first:last]
         a, b = unpack_pairs(np.asarray(scored.pairs[chosen]))
-        out += [NextToPart(threshold, *row) for row in zip(similarity[chosen].tolist(), a.tolist(), b.tolist(), strict=True)]
+        out += [
+            NextToPart(threshold, *row)
+            for row in zip(similarity[chosen].tolist(), a.tolist(), b.tolist(), strict=True)
+        ]
     return tuple(out)

@@ -37,13 +37,13 @@ from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import MANIFEST, WorkFolder, first_difference
 from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
-from nearkin.evaluate.fleet import FleetMetrics
 from nearkin.measures import measure_of
 from nearkin.report.collect import Wanted, collect, skipped_warnings, statistics
 from nearkin.report.model import ReportData
 from nearkin.report.saved import write_report
 from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, write_durably
 from nearkin.runtime.memory import PeakMemory
+from nearkin.runtime.metrics import QualityMetrics
 from nearkin.runtime.outputs import (
     RESULT,
     Claim,
@@ -459,7 +459,7 @@ def write_result(run: LocalRun, result: Clustering, data: ReportData, folder: Pa
         "parameters": run.settings.parameters(),
         "counts": statistics(data),
         "stages": run.work.manifest["stages"],
-        "metrics": FleetMetrics.of_stages(run.work.manifest["stages"]).to_dict(),
+        "metrics": QualityMetrics.from_stages(run.work.manifest["stages"]).to_dict(),
     }
     with claimed(folder, "write", replaces=False) as claim, disk_errors(folder.parent):
         staging = claim.path / RESULT
@@ -512,7 +512,7 @@ def summary_of(
         "skipped": {"count": len(corpus.skipped), "first": [entry._asdict() for entry in corpus.skipped[:SKIPPED_LISTED]]},
         "counts": statistics(data),
         "stages": stages,
-        "metrics": FleetMetrics.of_stages(stages).to_dict(),
+        "metrics": QualityMetrics.from_stages(stages).to_dict(),
         "seconds": round(data.total_seconds, 3),
         "peak_memory": data.peak_memory,
         "out": str(job.out),

@@ -14,15 +14,16 @@ from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, audit, banding_of
-from nearkin.evaluate.explain import Explanation, explain, find_documents, in_run
-from nearkin.evaluate.fleet import FleetMetrics
+from nearkin.evaluate.explain import add_run_outcome, explain, find_documents
 from nearkin.evaluate.golden import clusters_of, read_golden, score
 from nearkin.evaluate.scan import Finished
 from nearkin.evaluate.shadow import Shadow, compare
 from nearkin.keys import HashKey
+from nearkin.measures.explanation import Explanation
 from nearkin.report.saved import read_report, write_report
 from nearkin.runs.jobs import RUN, SIGNATURES, Saved, read_run
 from nearkin.runtime.files import disk_errors, to_json, write_durably
+from nearkin.runtime.metrics import QualityMetrics
 from nearkin.runtime.outputs import is_half_written, locked
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.resources import SpecResources
@@ -58,9 +59,15 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
     """
     run, record = open_finished(folder, secret)
     first, second = find_documents(run.corpus, run.columns, folder / CLUSTERS, (a, b))
-    about = {"settings": run.settings, "resources": run.resources, "documents": record["stages"]["sketch"]["documents"]}
-    found = explain(first[0], second[0], names=(a, b), **about)
-    return in_run(found, (first[1], second[1]), compared_all=run.banding is None)
+    pair = explain(
+        first.text,
+        second.text,
+        settings=run.settings,
+        resources=run.resources,
+        names=(a, b),
+        documents=record["stages"]["sketch"]["documents"],
+    )
+    return add_run_outcome(pair, (first.row, second.row), compared_all=run.banding is None)
 
 
 def limit_of(record: dict[str, Any]) -> dict[str, int]:
@@ -72,7 +79,7 @@ class Audited(NamedTuple):
     """What an audit found, and the metrics of the run with it."""
 
     audit: Audit
-    metrics: FleetMetrics
+    metrics: QualityMetrics
 
 
 def audit_run(
@@ -108,7 +115,7 @@ def audit_run(
         run, record = open_finished(folder, secret, workers)
         found = audit(run, progress, sample, removed, budget, seed)
         recall = found.recall if labels is None else score(labels, clusters_of(folder / CLUSTERS)).recall
-        metrics = FleetMetrics.of_stages(record["stages"], recall.value if recall.total else None)
+        metrics = QualityMetrics.from_stages(record["stages"], recall.value if recall.total else None)
         record["audit"], record["metrics"] = found.to_dict(), metrics.to_dict()
         mode = stat.S_IMODE((folder / RUN).stat().st_mode)
         report = replace(read_report(folder), audit=found)

@@ -24,8 +24,14 @@ def test_the_interval_holds_the_share(hits: int, more: int) -> None:
 
 def test_wilson_against_published_values() -> None:
     # Newcombe (1998), table I: 81/263 and 15/148.
-    assert [round(x, 4) for x in (Share.of(81, 263).low, Share.of(81, 263).high)] == [0.2553, 0.3662]
-    assert [round(x, 4) for x in (Share.of(15, 148).low, Share.of(15, 148).high)] == [0.0624, 0.1605]
+    assert [round(x, 4) for x in (Share.of(81, 263).low, Share.of(81, 263).high)] == [
+        0.2553,
+        0.3662,
+    ]
+    assert [round(x, 4) for x in (Share.of(15, 148).low, Share.of(15, 148).high)] == [
+        0.0624,
+        0.1605,
+    ]
     assert Share.of(0, 0).value == 1
 
 
@@ -51,7 +57,9 @@ def texts() -> list[str]:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audit")
     some = texts()
-    pq.write_table(pa.table({"id": [f"d{i}" for i in range(len(some))], "text": some}), folder / "docs.parquet")
+    pq.write_table(
+        pa.table({"id": [f"d{i}" for i in range(len(some))], "text": some}), folder / "docs.parquet"
+    )
     return folder
 
 
@@ -121,7 +129,16 @@ def test_a_sample_tells_about_all(corpus: Path) -> None:
 
 
 def test_audit_at_once(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    asked = ["dedup", str(corpus / "docs.parquet"), "--id", "id", "--audit", "--json", "--out", str(corpus / "at-once")]
+    asked = [
+        "dedup",
+        str(corpus / "docs.parquet"),
+        "--id",
+        "id",
+        "--audit",
+        "--json",
+        "--out",
+        str(corpus / "at-once"),
+    ]
     assert run(asked) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["audit"]["sampled"] > 900
@@ -163,9 +180,18 @@ def test_no_removal_and_no_pair(tmp_path: Path) -> None:
 
 
 def test_blocks_are_not_compared(tmp_path: Path) -> None:
-    rows = [{"text": "a b c d e f g h", "b": b} for b in "xxy"] + [{"text": "a b c d e f g h i", "b": "y"}]
+    rows = [{"text": "a b c d e f g h", "b": b} for b in "xxy"] + [
+        {"text": "a b c d e f g h i", "b": "y"}
+    ]
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = ["dedup", str(tmp_path / "docs.jsonl"), "--block-by", "b", "--out", str(tmp_path / "out")]
+    asked = [
+        "dedup",
+        str(tmp_path / "docs.jsonl"),
+        "--block-by",
+        "b",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert run(asked) == 0
     found = audit_run(tmp_path / "out", Silent()).audit
     assert (found.recall.hits, found.recall.total) == (1, 1)
@@ -180,7 +206,9 @@ def vectors(n: int = 5200) -> np.ndarray:
     rng = np.random.default_rng(3)
     out = rng.standard_normal((n, 24)).astype(np.float32)
     near = rng.choice(n // 2, 300, replace=False)
-    out[n // 2 + np.arange(300)] = out[near] + 0.2 * rng.standard_normal((300, 24)).astype(np.float32)
+    out[n // 2 + np.arange(300)] = out[near] + 0.2 * rng.standard_normal((300, 24)).astype(
+        np.float32
+    )
     return out
 
 
@@ -193,14 +221,32 @@ MEASURES = {
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_other_measures_are_compared_with_everything(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_measures_are_compared_with_everything(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Recall of an audit of all documents is what a second run that compares every pair says."""
     monkeypatch.setattr(EveryPairScan, "at_once", 2000)
     some, v = texts()[:5200], vectors()
     column = pa.FixedSizeListArray.from_arrays(pa.array(v.ravel()), 24)
-    pq.write_table(pa.table({"id": [f"d{i:04d}" for i in range(5200)], "text": some, "v": column}), tmp_path / "docs.parquet")
+    pq.write_table(
+        pa.table({"id": [f"d{i:04d}" for i in range(5200)], "text": some, "v": column}),
+        tmp_path / "docs.parquet",
+    )
     out = tmp_path / "out"
-    assert run(["dedup", str(tmp_path / "docs.parquet"), "--id", "id", *MEASURES[name], "--out", str(out)]) == 0
+    assert (
+        run(
+            [
+                "dedup",
+                str(tmp_path / "docs.parquet"),
+                "--id",
+                "id",
+                *MEASURES[name],
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
     found = audit_run(out, Silent(), sample=400, seed=2).audit
     assert found.precision.value == 1.0
     assert found.recall.total > 0 or name != "cosine"
@@ -213,9 +259,23 @@ def test_other_measures_are_compared_with_everything(name: str, tmp_path: Path, 
         assert everything.recall.total == int((np.triu(unit @ unit.T, 1) >= 0.9).sum())
 
 
-def test_a_run_with_two_measures_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_two_measures_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     rows = [{"text": f"a b c {i}", "v": [1.0, float(i)]} for i in range(3)]
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run(["dedup", str(tmp_path / "docs.jsonl"), "--then", "cosine:v:0.9", "--out", str(tmp_path / "out")]) == 0
+    assert (
+        run(
+            [
+                "dedup",
+                str(tmp_path / "docs.jsonl"),
+                "--then",
+                "cosine:v:0.9",
+                "--out",
+                str(tmp_path / "out"),
+            ]
+        )
+        == 0
+    )
     assert run(["audit", str(tmp_path / "out")]) == 2
     assert "one measure" in capfd.readouterr().err

@@ -64,7 +64,9 @@ def test_removed_documents_are_not_looked_at() -> None:
 
 
 def test_vectors_have_none() -> None:
-    vectors = pa.table({"v": pa.FixedSizeListArray.from_arrays(pa.array(np.eye(4, dtype=np.float32).ravel()), 4)})
+    vectors = pa.table(
+        {"v": pa.FixedSizeListArray.from_arrays(pa.array(np.eye(4, dtype=np.float32).ravel()), 4)}
+    )
     assert nk.dedup(vectors, vector="v").report_data.boilerplate is None
 
 

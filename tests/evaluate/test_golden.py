@@ -33,7 +33,10 @@ def test_pairwise_figures_against_counting(both: list[tuple[int, int]]) -> None:
     actual = {p for p in pairs if true[p[0]] == true[p[1]]}
     predicted = {p for p in pairs if found[p[0]] == found[p[1]]}
     scores = score(golden_of_clusters(true), found)
-    assert (scores.precision.hits, scores.precision.total) == (len(actual & predicted), len(predicted))
+    assert (scores.precision.hits, scores.precision.total) == (
+        len(actual & predicted),
+        len(predicted),
+    )
     assert (scores.recall.hits, scores.recall.total) == (len(actual & predicted), len(actual))
 
 
@@ -41,7 +44,9 @@ def test_pairwise_figures_against_counting(both: list[tuple[int, int]]) -> None:
 def test_bcubed_against_its_definition(both: list[tuple[int, int]]) -> None:
     true, found = (np.array(x) for x in zip(*both, strict=True))
     n = range(len(true))
-    precision = np.mean([np.mean([true[j] == true[i] for j in n if found[j] == found[i]]) for i in n])
+    precision = np.mean(
+        [np.mean([true[j] == true[i] for j in n if found[j] == found[i]]) for i in n]
+    )
     recall = np.mean([np.mean([found[j] == found[i] for j in n if true[j] == true[i]]) for i in n])
     assert bcubed(true, found) == pytest.approx(precision)
     assert bcubed_recall(true, found) == pytest.approx(recall)
@@ -50,7 +55,9 @@ def test_bcubed_against_its_definition(both: list[tuple[int, int]]) -> None:
 def test_rand_index() -> None:
     # Hubert and Arabie's measure, values as sklearn.metrics.adjusted_rand_score documents them.
     assert adjusted_rand(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0])) == 1
-    assert adjusted_rand(np.array([0, 0, 1, 2]), np.array([0, 0, 1, 1])) == pytest.approx(0.5714, abs=1e-4)
+    assert adjusted_rand(np.array([0, 0, 1, 2]), np.array([0, 0, 1, 1])) == pytest.approx(
+        0.5714, abs=1e-4
+    )
     assert adjusted_rand(np.array([0, 0, 0, 0]), np.array([0, 1, 2, 3])) == 0
     rng = np.random.default_rng(1)
     assert abs(adjusted_rand(rng.integers(0, 5, 5000), rng.integers(0, 5, 5000))) < 0.01
@@ -67,7 +74,9 @@ def test_labelled_negatives_decide_precision() -> None:
 def test_intervals() -> None:
     rng = np.random.default_rng(2)
     true = {f"d{i}": str(i // 2) for i in range(400)}
-    found = {name: cluster if rng.random() < 0.8 else f"alone {name}" for name, cluster in true.items()}
+    found = {
+        name: cluster if rng.random() < 0.8 else f"alone {name}" for name, cluster in true.items()
+    }
     scores = score(golden_of_clusters(true), found)
     for one in (scores.rand, scores.bcubed_precision, scores.bcubed_recall):
         assert one.low <= one.value <= one.high
@@ -109,8 +118,25 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     truth = pq.read_table(tmp_path / "c" / "truth.parquet").to_pylist()
     rows = [f"{r['id_a']},{r['id_b']}" for r in truth if r["similarity"] >= 0.8]
     (tmp_path / "golden.csv").write_text("id_a,id_b\n" + "\n".join(rows) + "\n")
-    documents, golden = str(tmp_path / "c" / "documents"), ["--golden", str(tmp_path / "golden.csv")]
-    assert run(["dedup", documents, "--id", "id", "--threshold", "0.75", "--out", str(tmp_path / "out")]) == 0
+    documents, golden = (
+        str(tmp_path / "c" / "documents"),
+        ["--golden", str(tmp_path / "golden.csv")],
+    )
+    assert (
+        run(
+            [
+                "dedup",
+                documents,
+                "--id",
+                "id",
+                "--threshold",
+                "0.75",
+                "--out",
+                str(tmp_path / "out"),
+            ]
+        )
+        == 0
+    )
     capfd.readouterr()
     assert run(["eval", str(tmp_path / "out"), *golden, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)["results"][0]

@@ -35,7 +35,9 @@ def test_counts_are_those_of_a_loop_over_documents(seed: int) -> None:
             for d in (d for d in range(n) if labels[d] == a):
                 others = [e for e in range(n) if e != d and labels[e] == b]
                 same = any(representative[e] == representative[d] for e in others)
-                near = any((int(representative[d]), int(representative[e])) in known for e in others)
+                near = any(
+                    (int(representative[d]), int(representative[e])) in known for e in others
+                )
                 exact, similar = exact + same, similar + (same or near)
             assert (found.exact[i][j], found.similar[i][j]) == (exact, similar)
     assert sum(found.documents) == n
@@ -44,14 +46,23 @@ def test_counts_are_those_of_a_loop_over_documents(seed: int) -> None:
 def test_small_labels_are_counted_together() -> None:
     labels = [f"s{i:02d}" for i in range(20) for _ in range(30 - i)]
     found = overlap(
-        "s", pa.chunked_array([[*labels, None]]), np.arange(len(labels) + 1, dtype=np.uint32), np.empty(0, np.uint64)
+        "s",
+        pa.chunked_array([[*labels, None]]),
+        np.arange(len(labels) + 1, dtype=np.uint32),
+        np.empty(0, np.uint64),
     )
     assert len(found.labels) == MOST_LABELS
     assert found.labels[-1] == OTHERS
     assert found.labels[0] == "s00"
     assert sum(found.documents) == len(labels) + 1
     assert (
-        overlap("s", pa.chunked_array([pa.array([], pa.string())]), np.empty(0, np.uint32), np.empty(0, np.uint64)).labels == ()
+        overlap(
+            "s",
+            pa.chunked_array([pa.array([], pa.string())]),
+            np.empty(0, np.uint32),
+            np.empty(0, np.uint64),
+        ).labels
+        == ()
     )
 
 
@@ -72,4 +83,6 @@ def test_a_split_that_leaks_is_warned_about(tmp_path: Path) -> None:
     warned = "66.7% of the documents of split test have a duplicate in train (2 of 3)"
     assert warned in result.report_data.all_warnings
     result.write(tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "report.json").read_bytes())["leakage"]["column"] == "split"
+    assert (
+        json.loads((tmp_path / "out" / "report.json").read_bytes())["leakage"]["column"] == "split"
+    )

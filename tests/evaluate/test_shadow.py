@@ -18,7 +18,15 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A banded run with signatures over a corpus with known truth."""
     folder = tmp_path_factory.mktemp("shadow")
     command(["synth", "--out", str(folder / "s"), "--documents", "6000", "--length", "fixed:500"])
-    line = ["dedup", str(folder / "s" / "documents"), "--id", "id", "--save-signatures", "--out", str(folder / "d")]
+    line = [
+        "dedup",
+        str(folder / "s" / "documents"),
+        "--id",
+        "id",
+        "--save-signatures",
+        "--out",
+        str(folder / "d"),
+    ]
     assert command(line) == 0
     return folder
 
@@ -34,16 +42,24 @@ def test_the_same_settings_agree_in_everything(saved: Path) -> None:
 
 def test_disagreements_are_the_difference_of_the_two_runs(saved: Path) -> None:
     other = saved / "other"
-    assert command(["dedup", str(saved / "d"), "--bands", "8", "--rows", "12", "--out", str(other)]) == 0
+    assert (
+        command(["dedup", str(saved / "d"), "--bands", "8", "--rows", "12", "--out", str(other)])
+        == 0
+    )
     found = shadow_run(saved / "d", {"bands": 8, "rows": 12}, Silent(), listed=10_000)
 
     def pairs(folder: Path) -> set[tuple[str, str]]:
         table = pq.read_table(folder / "pairs.parquet", columns=["id_a", "id_b"])
-        return {tuple(sorted(pair)) for pair in zip(*(table[name].to_pylist() for name in ("id_a", "id_b")), strict=True)}
+        return {
+            tuple(sorted(pair))
+            for pair in zip(*(table[name].to_pylist() for name in ("id_a", "id_b")), strict=True)
+        }
 
     live, shadow = pairs(saved / "d"), pairs(other)
     for name, mine, theirs in (("live", live, shadow), ("shadow", shadow, live)):
-        listed = {tuple(sorted((d.id_a, d.id_b))) for d in found.disagreements if d.found_by == name}
+        listed = {
+            tuple(sorted((d.id_a, d.id_b))) for d in found.disagreements if d.found_by == name
+        }
         assert listed == mine - theirs
     assert (found.only_live, found.only_shadow) == (len(live - shadow), len(shadow - live))
     assert found.agreement == len(live & shadow) / len(live | shadow)
@@ -62,7 +78,9 @@ def test_a_lower_threshold_finds_more_and_says_why(saved: Path) -> None:
     assert all(d.found_by == "shadow" and d.why == "below its threshold 0.8" for d in low)
 
 
-def test_labels_give_precision_and_recall_of_both(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_give_precision_and_recall_of_both(
+    saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     truth = pq.read_table(saved / "s" / "truth.parquet").to_pylist()
     near = [row for row in truth if row["similarity"] >= 0.85][:200]
     labels = saved / "labels.csv"
@@ -87,7 +105,9 @@ def test_what_cannot_differ_is_said(text: str) -> None:
         parse_against(text)
 
 
-def test_a_run_without_signatures_is_refused(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_signatures_is_refused(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "one two three"}\n')
     command(["dedup", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "d")])
     assert command(["shadow", str(tmp_path / "d"), "--against", "b=2,r=2"]) == 2

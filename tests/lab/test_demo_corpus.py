@@ -26,14 +26,19 @@ def test_a_method_that_is_most_of_its_class_is_no_document_of_its_own() -> None:
 
 
 def test_functions_inside_functions_are_part_of_them() -> None:
-    assert names("def outer():\n    def inner():\n        a = 1\n        return a\n    return inner\n") == ["outer"]
+    assert names(
+        "def outer():\n    def inner():\n        a = 1\n        return a\n    return inner\n"
+    ) == ["outer"]
 
 
 def test_definitions_under_conditions_are_found() -> None:
     body = "        x = 1\n        return x\n"
     source = f"try:\n    def a():\n{body}except ImportError:\n    async def b():\n{body}"
     assert names(source) == ["a", "b"]
-    assert names(source.replace("try:", "if sys:").replace("except ImportError:", "else:")) == ["a", "b"]
+    assert names(source.replace("try:", "if sys:").replace("except ImportError:", "else:")) == [
+        "a",
+        "b",
+    ]
 
 
 @pytest.mark.parametrize(("lines", "found"), [(2, []), (3, ["f"])])
@@ -42,9 +47,14 @@ def test_shorter_than_three_lines_is_left_out(lines: int, found: list[str]) -> N
 
 
 def test_the_text_is_dedented_and_holds_its_decorators() -> None:
-    source = TWO_METHODS.replace("    def right", "    @property\n    def right") + METHOD.format(name="other")
+    source = TWO_METHODS.replace("    def right", "    @property\n    def right") + METHOD.format(
+        name="other"
+    )
     right = documents_of(source, "kit/box.py")[2]
-    assert right.text == "@property\ndef right(self):\n    value = self.read()\n    return value + right"
+    assert (
+        right.text
+        == "@property\ndef right(self):\n    value = self.read()\n    return value + right"
+    )
     assert (right.package, right.path, right.id) == ("kit", "kit/box.py", "kit/box.py:Box.right:7")
 
 
@@ -83,14 +93,18 @@ def test_writing_is_ordered_counted_and_repeatable(installation: Path, tmp_path:
     assert gc.isenabled()
 
 
-def test_limit_stops_early_and_none_found_is_an_empty_file(installation: Path, tmp_path: Path) -> None:
+def test_limit_stops_early_and_none_found_is_an_empty_file(
+    installation: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "some.parquet"
     assert write_source_corpus(path, limit=2, folders=[installation]).documents == 2
     assert write_source_corpus(path, folders=[tmp_path / "nowhere"]).documents == 0
     assert pq.read_table(path).num_rows == 0
 
 
-def test_batches_join_without_a_gap(installation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_join_without_a_gap(
+    installation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(source_code, "BATCH_DOCUMENTS", 2)
     assert write_source_corpus(tmp_path / "some.parquet", folders=[installation]).documents == 3
     assert pq.read_table(tmp_path / "some.parquet").num_rows == 3
@@ -106,7 +120,9 @@ def test_the_first_folder_wins_as_for_import(installation: Path, tmp_path: Path)
     assert files["a/three.py"].is_relative_to(other)
 
 
-def test_this_installation_has_documents_with_unique_ids_and_no_machine_path(tmp_path: Path) -> None:
+def test_this_installation_has_documents_with_unique_ids_and_no_machine_path(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "source.parquet"
     assert write_source_corpus(path, limit=3000).documents == 3000
     ids = pq.read_table(path)["id"].to_pylist()

@@ -19,7 +19,15 @@ RATES = Rates({"cores": 2, "processor": "made up"}, 2, SECONDS, 4e8, 1e10, 1e9, 
 
 def test_three_hundred_million_pages() -> None:
     """The worked case: J ≥ 0.85, k = 128, 5,000 documents a second of 300 shingles, 100 GB."""
-    found = plan(300_000_000, threshold=0.85, recall=0.95, ingest=5000, signature_ram=100e9, shingles=300, rates=RATES)
+    found = plan(
+        300_000_000,
+        threshold=0.85,
+        recall=0.95,
+        ingest=5000,
+        signature_ram=100e9,
+        shingles=300,
+        rates=RATES,
+    )
     assert round(found.value("standard error"), 3) == 0.032
     assert found.value("signatures of 64-bit slots") == 307.2e9
     assert found.value("signatures of 32-bit slots") == 153.6e9
@@ -41,7 +49,9 @@ def test_a_billion_documents() -> None:
     assert found.value("postings of a document") == 20
 
 
-@pytest.mark.parametrize(("clusters", "inside"), [(1_000, 31), (10_000, 312), (100_000, 3_125), (1_000_000, 31_250)])
+@pytest.mark.parametrize(
+    ("clusters", "inside"), [(1_000, 31), (10_000, 312), (100_000, 3_125), (1_000_000, 31_250)]
+)
 @pytest.mark.parametrize("items", [1_000_000, 10_000_000])
 def test_the_index_tables(items: int, clusters: int, inside: int) -> None:
     """2^5 buckets a band: postings of leaders alone grow with clusters, the resolved cache with items."""
@@ -78,7 +88,15 @@ def test_updates_of_binned_sketches_are_those_of_a_simulation(n: int, k: int) ->
 
 def test_what_does_not_fit_says_what_would() -> None:
     found = plan(
-        300_000_000, nk.Spec(), RATES, ingest=10_000_000, signature_ram=1e9, memory=1e9, disk=1e9, seconds=60.0, threshold=0.8
+        300_000_000,
+        nk.Spec(),
+        RATES,
+        ingest=10_000_000,
+        signature_ram=1e9,
+        memory=1e9,
+        disk=1e9,
+        seconds=60.0,
+        threshold=0.8,
     )
     assert not found.fits
     failing = {verdict.limit: verdict.gives for verdict in found.verdicts if not verdict.holds}
@@ -97,9 +115,16 @@ def test_given_bands_that_miss_the_recall_fail() -> None:
 
 def test_every_line_has_a_formula_and_numbers_are_finite() -> None:
     for engine in ("local", "spark", "index"):
-        for spec in (None, nk.Spec(measure="simhash"), nk.Spec(measure="cosine", unit="vector", n=8)):
+        for spec in (
+            None,
+            nk.Spec(measure="simhash"),
+            nk.Spec(measure="cosine", unit="vector", n=8),
+        ):
             found = plan(1_000_000, spec, RATES, engine=engine, ingest=100.0, threshold=0.9)
-            assert all(line.formula and math.isfinite(line.value) and line.value >= 0 for line in found.lines)
+            assert all(
+                line.formula and math.isfinite(line.value) and line.value >= 0
+                for line in found.lines
+            )
             names = [line.name for line in found.lines]
             assert len(set(names)) == len(names)
             json.dumps(found.to_dict())
@@ -107,7 +132,15 @@ def test_every_line_has_a_formula_and_numbers_are_finite() -> None:
 
 @pytest.mark.parametrize(
     "asked",
-    [{"engine": "gpu"}, {"documents": 0}, {"duplicates": 1.0}, {"memory": 1}, {"ingest": 0}, {"shingles": 0}, {"threshold": 0}],
+    [
+        {"engine": "gpu"},
+        {"documents": 0},
+        {"duplicates": 1.0},
+        {"memory": 1},
+        {"ingest": 0},
+        {"shingles": 0},
+        {"threshold": 0},
+    ],
 )
 def test_bad_workloads_are_said(asked: dict) -> None:
     with pytest.raises(UsageError):
@@ -126,7 +159,11 @@ def test_stage_rates_come_back_from_three_corpora() -> None:
     true = {name: StageRate(0.5, 2e-6, 3e-9 if name != "start" else 0.0) for name in STAGES}
     corpora = [(2_000, 600_000), (100_000, 30_000_000), (10_000, 90_000_000)]
     measured = [
-        {"documents": n, "bytes": size, "seconds": {name: rate.seconds(n, size) for name, rate in true.items()}}
+        {
+            "documents": n,
+            "bytes": size,
+            "seconds": {name: rate.seconds(n, size) for name, rate in true.items()},
+        }
         for n, size in corpora
     ]
     found = _fit(measured)
@@ -135,7 +172,9 @@ def test_stage_rates_come_back_from_three_corpora() -> None:
         assert found[name].byte == pytest.approx(3e-9, rel=0.02)
 
 
-def test_a_calibration_is_preferred_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_calibration_is_preferred_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NEARKIN_CACHE_DIR", str(tmp_path))
     assert known_rates().source.startswith("shipped")
     assert set(known_rates().stages) == set(STAGES)
@@ -169,26 +208,72 @@ def test_dedup_runs_with_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[st
     settings = json.loads(capsys.readouterr().out)["settings"]
     assert settings == json.loads(path.read_bytes())["settings"]
     assert settings["slot_bits"] == 8
-    assert command(["dedup", corpus, "--id", "id", "--plan", str(path), "--out", str(tmp_path / "d"), "--json"]) == 0
+    assert (
+        command(
+            [
+                "dedup",
+                corpus,
+                "--id",
+                "id",
+                "--plan",
+                str(path),
+                "--out",
+                str(tmp_path / "d"),
+                "--json",
+            ]
+        )
+        == 0
+    )
     summary = json.loads(capsys.readouterr().out)
     assert summary["spec"]["slot_bits"] == 8
     assert (summary["bands"], summary["rows"]) == (settings["bands"], settings["rows"])
     assert summary["parameters"]["threshold"] == 0.7
     assert summary["memory"] == 4_000_000_000
 
-    contradicting = ["dedup", corpus, "--plan", str(path), "--threshold", "0.8", "--out", str(tmp_path / "e")]
+    contradicting = [
+        "dedup",
+        corpus,
+        "--plan",
+        str(path),
+        "--threshold",
+        "0.8",
+        "--out",
+        str(tmp_path / "e"),
+    ]
     assert command(contradicting) == 2
     assert "--threshold 0.8 contradicts 0.7" in capsys.readouterr().err
     (tmp_path / "no.json").write_text("[]")
     for bad in ("no.json", "missing.json"):
-        assert command(["dedup", corpus, "--plan", str(tmp_path / bad), "--out", str(tmp_path / "e")]) == 2
+        assert (
+            command(["dedup", corpus, "--plan", str(tmp_path / bad), "--out", str(tmp_path / "e")])
+            == 2
+        )
 
 
 def test_the_terminal_shows_formulas_and_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ["plan", "--docs", "300M", "--threshold", "0.85", "--ingest", "5000/s", "--signature-ram", "100GB", "--time", "1s"]
+    line = [
+        "plan",
+        "--docs",
+        "300M",
+        "--threshold",
+        "0.85",
+        "--ingest",
+        "5000/s",
+        "--signature-ram",
+        "100GB",
+        "--time",
+        "1s",
+    ]
     assert command(line) == 0
     text = capsys.readouterr().out
-    for words in ("307.2 GB", "192 M/s", "0.03156", "holds signature RAM", "fails time", "instead:"):
+    for words in (
+        "307.2 GB",
+        "192 M/s",
+        "0.03156",
+        "holds signature RAM",
+        "fails time",
+        "instead:",
+    ):
         assert words in text
     assert command(["plan"]) == 2
     assert command(["plan", "--docs", "many"]) == 2

@@ -25,7 +25,11 @@ def point(bands: int, rows: int, threshold: float = 0.5, k: int = 1024) -> Opera
 def test_known_answers() -> None:
     assert round(point(42, 3, 0.5).recall, 3) == 0.996
     assert round(point(42, 3, 0.05).recall, 3) == 0.005
-    assert [round(point(b, r).classic_threshold, 3) for b, r in ((20, 5), (16, 8), (8, 16))] == [0.549, 0.707, 0.878]
+    assert [round(point(b, r).classic_threshold, 3) for b, r in ((20, 5), (16, 8), (8, 16))] == [
+        0.549,
+        0.707,
+        0.878,
+    ]
     assert [round(point(b, 5).similarities[1], 3) for b in (20, 40)] == [0.509, 0.444]
 
 
@@ -34,7 +38,9 @@ def test_two_thirds_and_the_slope_at_the_classic_threshold(bands: int, rows: int
     found = point(bands, rows)
     s = found.classic_threshold
     assert candidate_probability(s, bands, rows) == pytest.approx(1 - 1 / math.e, abs=0.015)
-    slope = (candidate_probability(s + 1e-6, bands, rows) - candidate_probability(s - 1e-6, bands, rows)) / 2e-6
+    slope = (
+        candidate_probability(s + 1e-6, bands, rows) - candidate_probability(s - 1e-6, bands, rows)
+    ) / 2e-6
     assert slope == pytest.approx(rows / (math.e * s), rel=0.05)
     assert found.slope >= slope - 1e-3
 
@@ -51,15 +57,22 @@ def test_the_search_finds_42_by_3_or_better() -> None:
     best = found.best
     assert best.recall >= 0.99
     assert candidate_probability(0.05, best.bands, best.rows) <= 0.006
-    assert best.candidates <= point_of(measure_of(Spec()), 0.5, 42, 3, 1, 0, found.distribution).candidates
+    assert (
+        best.candidates
+        <= point_of(measure_of(Spec()), 0.5, 42, 3, 1, 0, found.distribution).candidates
+    )
 
 
 @pytest.mark.parametrize("measure", sorted(MEASURES))
 def test_every_measure(measure: str) -> None:
-    spec = Spec(measure="cosine", unit="vector", n=8) if measure == "cosine" else Spec(measure=measure)
+    spec = (
+        Spec(measure="cosine", unit="vector", n=8) if measure == "cosine" else Spec(measure=measure)
+    )
     found = tune(0.95, 0.9, spec=spec, documents=100_000)
     assert all(one.recall >= 0.9 for one in found.points)
-    assert [one.candidates for one in found.points] == sorted(one.candidates for one in found.points)
+    assert [one.candidates for one in found.points] == sorted(
+        one.candidates for one in found.points
+    )
     grid = np.linspace(0, 1, 50)
     curve = found.curve(found.best, grid)
     assert (np.diff(curve) >= -1e-12).all()
@@ -128,17 +141,33 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["tune", "--threshold", "0.8", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["points"][0]["bands"] * found["points"][0]["rows"] <= 128
-    assert run(["tune", "--threshold", "0.7", "--plot", str(tmp_path / "a.svg"), "--probes", "0,2"]) == 0
+    assert (
+        run(["tune", "--threshold", "0.7", "--plot", str(tmp_path / "a.svg"), "--probes", "0,2"])
+        == 0
+    )
     shown = capfd.readouterr().out
     assert "100 %" in shown
     assert "<svg" in (tmp_path / "a.svg").read_text()
     assert run(["tune", "--plot", str(tmp_path / "a.png")]) == 0
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts(200)))
+    (tmp_path / "docs.jsonl").write_text(
+        "".join(json.dumps({"text": text}) + "\n" for text in texts(200))
+    )
     capfd.readouterr()
     assert run(["tune", str(tmp_path / "docs.jsonl"), "--shingle", "words:1", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["documents"] == 200
-    assert run(["tune", "--measure", "cosine", "--threshold", "0.9", "--documents", "100000", "--json"]) == 0
-    for wrong in (["--plot", "a.pdf"], ["--at-most", "x"], ["--tables", "a"], ["--budget", "1"], ["--threshold", "2"]):
+    assert (
+        run(
+            ["tune", "--measure", "cosine", "--threshold", "0.9", "--documents", "100000", "--json"]
+        )
+        == 0
+    )
+    for wrong in (
+        ["--plot", "a.pdf"],
+        ["--at-most", "x"],
+        ["--tables", "a"],
+        ["--budget", "1"],
+        ["--threshold", "2"],
+    ):
         assert run(["tune", *wrong]) == 2
         assert "Traceback" not in capfd.readouterr().err

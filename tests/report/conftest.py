@@ -40,16 +40,23 @@ LONG = "a sentence that both documents have in common. " * 30
 @pytest.fixture
 def parameters() -> Parameters:
     curve = tuple(float(candidate_probability(s / 100, 13, 7)) for s in range(101))
-    return Parameters(0.8, 0.95, 13, 7, 128, "binned", "words:3", "exact", "leaders", "length desc", curve=curve)
+    return Parameters(
+        0.8, 0.95, 13, 7, 128, "binned", "words:3", "exact", "leaders", "length desc", curve=curve
+    )
 
 
 @pytest.fixture
 def data(parameters: Parameters) -> ReportData:
     clusters = (
         Cluster(
-            "left/a.py:f:1", LONG + "old end", 3, (Example("right/a.py:f:1", 0.91, LONG + "new end"), Example("x:2", 1.0, LONG))
+            "left/a.py:f:1",
+            LONG + "old end",
+            3,
+            (Example("right/a.py:f:1", 0.91, LONG + "new end"), Example("x:2", 1.0, LONG)),
         ),
-        Cluster("exact/a.txt:0", "the same words", 2, (Example("exact/b.txt:0", 1.0, "the same words"),)),
+        Cluster(
+            "exact/a.txt:0", "the same words", 2, (Example("exact/b.txt:0", 1.0, "the same words"),)
+        ),
     )
     return ReportData(
         title="crawl/*.jsonl",
@@ -66,9 +73,15 @@ def data(parameters: Parameters) -> ReportData:
         clusters=clusters,
         warnings=("2 rows share an id",),
         audit=AUDIT,
-        boilerplate=Boilerplate(700, (Phrase("we use cookies", 9, 0.4, (SourceShare("web", 0.45),), True),), 57),
-        overlap=Overlap("source", ("web", "mirror"), (800, 200), ((90, 10), (190, 5)), ((40, 1), (100, 0))),
-        leakage=Overlap("split", ("train", "test"), (900, 100), ((90, 12), (14, 0)), ((9, 3), (4, 0))),
+        boilerplate=Boilerplate(
+            700, (Phrase("we use cookies", 9, 0.4, (SourceShare("web", 0.45),), True),), 57
+        ),
+        overlap=Overlap(
+            "source", ("web", "mirror"), (800, 200), ((90, 10), (190, 5)), ((40, 1), (100, 0))
+        ),
+        leakage=Overlap(
+            "split", ("train", "test"), (900, 100), ((90, 12), (14, 0)), ((9, 3), (4, 0))
+        ),
         what_if=(Step(0.8, 700, 300), Step(0.9, 800, 120), Step(1.0, 880, 0)),
         borderline=(
             Borderline(0.8, 0.801, "p", "q", "one and two", "one and three"),

@@ -30,8 +30,30 @@ OVERLAPPING = """() => {
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with every section: sources, splits, an audit, pairs of many similarities."""
     folder = tmp_path_factory.mktemp("browser")
-    command(["synth", "--out", str(folder / "s"), "--documents", "6000", "--length", "fixed:400", "--boilerplate", "0.3"])
-    line = ["dedup", str(folder / "s" / "documents"), "--id", "id", "--source", "source", "--split", "source", "--audit"]
+    command(
+        [
+            "synth",
+            "--out",
+            str(folder / "s"),
+            "--documents",
+            "6000",
+            "--length",
+            "fixed:400",
+            "--boilerplate",
+            "0.3",
+        ]
+    )
+    line = [
+        "dedup",
+        str(folder / "s" / "documents"),
+        "--id",
+        "id",
+        "--source",
+        "source",
+        "--split",
+        "source",
+        "--audit",
+    ]
     assert command([*line, "--out", str(folder / "d")]) == 0
     return folder / "d"
 
@@ -46,7 +68,10 @@ def page(browser: Browser, run: Path, request: pytest.FixtureRequest) -> Iterato
     messages: list[str] = []
     page.on("console", lambda message: messages.append(message.text))
     page.on("pageerror", lambda error: messages.append(str(error)))
-    page.on("request", lambda asked: messages.append(asked.url) if not asked.url.startswith("file:") else None)
+    page.on(
+        "request",
+        lambda asked: messages.append(asked.url) if not asked.url.startswith("file:") else None,
+    )
     page.goto(f"file://{run / 'report.html'}")
     yield page
     assert messages == []
@@ -61,15 +86,22 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("page", FORMS, indirect=True, ids=["desk", "phone", "desk-dark", "phone-dark"])
+@pytest.mark.parametrize(
+    "page", FORMS, indirect=True, ids=["desk", "phone", "desk-dark", "phone-dark"]
+)
 def test_nothing_sticks_out_and_no_labels_overlap(page: Page) -> None:
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert (
+        page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        <= 0
+    )
     assert page.evaluate(OVERLAPPING) == []
     for chart in page.locator("svg").all():
         box = chart.bounding_box()
         assert box is not None
         assert box["width"] > 280
-    size = page.evaluate("Math.min(...[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height))")
+    size = page.evaluate(
+        "Math.min(...[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height))"
+    )
     assert size >= 9
 
 
@@ -77,7 +109,10 @@ def test_nothing_sticks_out_and_no_labels_overlap(page: Page) -> None:
 def test_the_dark_form_is_dark_and_its_marks_are_seen(page: Page) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"
     for mark in ("svg rect.verified", "svg .point circle"):
-        assert page.locator(mark).first.evaluate("e => getComputedStyle(e).fill") == "rgb(91, 151, 238)"
+        assert (
+            page.locator(mark).first.evaluate("e => getComputedStyle(e).fill")
+            == "rgb(91, 151, 238)"
+        )
 
 
 def test_the_slider_tells_what_a_higher_threshold_keeps(page: Page, run: Path) -> None:
@@ -92,7 +127,10 @@ def test_the_slider_tells_what_a_higher_threshold_keeps(page: Page, run: Path) -
     assert page.locator("#what-if-value").text_content() == f"{threshold:.3f}"
     assert kept.text_content() == f"{count:,}"
     assert page.locator("#what-if-pairs").text_content() == f"{pairs:,}"
-    assert page.locator("#what-if-more").text_content() == f"{count - steps[0][1]:,} more than this run"
+    assert (
+        page.locator("#what-if-more").text_content()
+        == f"{count - steps[0][1]:,} more than this run"
+    )
     shown = page.locator("#what-if-panel > section:visible")
     assert shown.count() == 1
     assert f"Just above {threshold:.3f}" in (shown.text_content() or "")
@@ -105,8 +143,28 @@ def test_the_slider_tells_what_a_higher_threshold_keeps(page: Page, run: Path) -
 def test_what_the_slider_says_is_what_another_run_does(run: Path, tmp_path: Path) -> None:
     record = json.loads((run / "run.json").read_bytes())
     threshold, kept, pairs = json.loads((run / "report.json").read_bytes())["what_if"][10]
-    line = ["dedup", str(run.parent / "s" / "documents"), "--id", "id", "--out", str(tmp_path / "d")]
-    assert command([*line, "--threshold", str(threshold), "--bands", str(record["bands"]), "--rows", str(record["rows"])]) == 0
+    line = [
+        "dedup",
+        str(run.parent / "s" / "documents"),
+        "--id",
+        "id",
+        "--out",
+        str(tmp_path / "d"),
+    ]
+    assert (
+        command(
+            [
+                *line,
+                "--threshold",
+                str(threshold),
+                "--bands",
+                str(record["bands"]),
+                "--rows",
+                str(record["rows"]),
+            ]
+        )
+        == 0
+    )
     other = json.loads((tmp_path / "d" / "run.json").read_bytes())
     assert other["counts"]["kept"] == kept
     assert other["stages"]["verify"]["passed"] == pairs

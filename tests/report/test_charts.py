@@ -18,7 +18,9 @@ def test_classes_hold_every_cluster_once() -> None:
 
 
 @pytest.mark.parametrize("counts", [(0,) * 49 + (1,), (3,) * BINS, (10**9,) + (0,) * 48 + (1,)])
-def test_bars_are_inside_the_plot_and_grow_with_the_count(counts: tuple[int, ...], parameters: Parameters) -> None:
+def test_bars_are_inside_the_plot_and_grow_with_the_count(
+    counts: tuple[int, ...], parameters: Parameters
+) -> None:
     chart = similarity_chart(Histogram(counts), Histogram(), parameters)
     for bar in chart.bars:
         assert bar.x >= charts.LEFT
@@ -39,5 +41,14 @@ def test_the_curve_rises_from_nothing_to_one(data: ReportData) -> None:
 
 def test_size_bars_are_labelled_by_their_smallest_size(data: ReportData) -> None:
     chart = size_chart(size_classes(data.cluster_sizes))
-    assert [tick.label for tick in chart.x_ticks] == ["2", "3", "4", "5+", "10+", "20+", "50+", "100+"]
+    assert [tick.label for tick in chart.x_ticks] == [
+        "2",
+        "3",
+        "4",
+        "5+",
+        "10+",
+        "20+",
+        "50+",
+        "100+",
+    ]
     assert [bar.value for bar in chart.bars] == [100, 45, 0, 0, 0, 0, 0, 1]

@@ -22,7 +22,9 @@ def test_unknown_and_missing_fields_are_named(data: ReportData) -> None:
     with pytest.raises(UsageError, match="'colour': a newer nearkin"):
         ReportData.from_dict({**data.to_dict(), "colour": 1})
     with pytest.raises(UsageError, match="title"):
-        ReportData.from_dict({name: value for name, value in data.to_dict().items() if name != "title"})
+        ReportData.from_dict(
+            {name: value for name, value in data.to_dict().items() if name != "title"}
+        )
     with pytest.raises(UsageError, match="JSON object"):
         ReportData.from_json("[1, 2]")
 
@@ -39,8 +41,16 @@ def test_the_headline_agrees_in_number(data: ReportData) -> None:
 
 
 def test_a_source_that_loses_nearly_everything_is_warned_about(data: ReportData) -> None:
-    assert data.all_warnings[:2] == ("2 rows share an id", "mirror loses 95.0% of its documents (190 of 200)")
-    nine_tenths = replace(data, leakage=None, sources=(SourceCount("a", 10, 9), SourceCount("none", 0, 0)), warnings=())
+    assert data.all_warnings[:2] == (
+        "2 rows share an id",
+        "mirror loses 95.0% of its documents (190 of 200)",
+    )
+    nine_tenths = replace(
+        data,
+        leakage=None,
+        sources=(SourceCount("a", 10, 9), SourceCount("none", 0, 0)),
+        warnings=(),
+    )
     assert nine_tenths.all_warnings == ()
 
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from nearkin.report.diff import MAX_CHARACTERS, Kind, Span, diff_words, focus
 
-texts = st.lists(st.sampled_from(["a", "b", " ", "\n", "(", "word", "  ", ".", "é", "\t"])).map("".join)
+texts = st.lists(st.sampled_from(["a", "b", " ", "\n", "(", "word", "  ", ".", "é", "\t"])).map(
+    "".join
+)
 
 
 @given(texts, texts)
@@ -25,13 +27,17 @@ def test_the_sides_of_the_spans_are_the_texts(left: str, right: str) -> None:
 def test_kinds_say_what_the_sides_are(left: str, right: str) -> None:
     for span in diff_words(left, right):
         if span.kind is Kind.EQUAL:
-            assert span.left.split() == span.right.split() or "".join(span.left.split()) == "".join(span.right.split())
+            assert span.left.split() == span.right.split() or "".join(span.left.split()) == "".join(
+                span.right.split()
+            )
         assert (span.left != "") == (span.kind is not Kind.INSERT)
         assert (span.right != "") == (span.kind is not Kind.DELETE)
 
 
 def test_white_space_is_no_difference() -> None:
-    assert [span.kind for span in diff_words("if x:\n    return y\n", "if x:\n        return y")] == [Kind.EQUAL]
+    assert [
+        span.kind for span in diff_words("if x:\n    return y\n", "if x:\n        return y")
+    ] == [Kind.EQUAL]
 
 
 def test_one_word_of_many() -> None:
@@ -66,8 +72,14 @@ def test_hostile_texts_are_bounded(left: str, right: str) -> None:
 def test_the_work_is_bounded_on_hostile_texts() -> None:
     """As many lines of Python run as a text has characters, some dozen times, where a matcher that searches again beside each
     match runs through tens of millions."""
-    symbols = [chr(code) for code in range(0x2190, 0x2C00) if not chr(code).isspace() and not chr(code).isalnum()]
-    pairs = [f"{first}{second}" for first, second in zip(symbols[::2], symbols[1::2], strict=False)][:1100]
+    symbols = [
+        chr(code)
+        for code in range(0x2190, 0x2C00)
+        if not chr(code).isspace() and not chr(code).isalnum()
+    ]
+    pairs = [
+        f"{first}{second}" for first, second in zip(symbols[::2], symbols[1::2], strict=False)
+    ][:1100]
     left = "+".join(pairs) + "+" + "x=" * 220
     right = "-".join(pairs) + "-" + "x~" * 220
     executed = 0
@@ -116,7 +128,13 @@ def test_the_end_of_a_cut_text_is_no_difference() -> None:
 def test_focus_keeps_whole_lines_around_a_change() -> None:
     lines = "".join(f"line number {i}\n" for i in range(100))
     spans = focus(diff_words(lines + "old\n" + lines, lines + "new\n" + lines), context=60)
-    assert [span.kind for span in spans] == [Kind.ELIDED, Kind.EQUAL, Kind.REPLACE, Kind.EQUAL, Kind.ELIDED]
+    assert [span.kind for span in spans] == [
+        Kind.ELIDED,
+        Kind.EQUAL,
+        Kind.REPLACE,
+        Kind.EQUAL,
+        Kind.ELIDED,
+    ]
     assert spans[1].left.endswith("line number 99\n")
     assert spans[3].left.startswith("line number 0\n")
     assert all(len(span.left) <= 60 for span in spans[1:4])

@@ -28,9 +28,7 @@ from nearkin.report.model import (
 from nearkin.report.page import render, side_by_side
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
-HOSTILE = (
-    "</pre></style></title>--><script>alert(1)</script><img src=x onerror=alert(1)> \" ' {{ 7*7 }} {% raw %} \u202e\x00\x1b[2J"
-)
+HOSTILE = "</pre></style></title>--><script>alert(1)</script><img src=x onerror=alert(1)> \" ' {{ 7*7 }} {% raw %} \u202e\x00\x1b[2J"
 
 
 class Structure(HTMLParser):
@@ -71,7 +69,14 @@ def test_every_section_is_there_and_the_page_is_well_formed(data: ReportData) ->
     for name, value in structure.attributes:
         if name in ("aria-labelledby",) or (name == "href" and value):
             assert str(value).removeprefix("#") in ids
-    for words in (data.headline, "mirror loses 95.0%", "all rights reserved", "invalid UTF-8", "13 bands of 7 rows", "1.3 GB"):
+    for words in (
+        data.headline,
+        "mirror loses 95.0%",
+        "all rights reserved",
+        "invalid UTF-8",
+        "13 bands of 7 rows",
+        "1.3 GB",
+    ):
         assert words in text
     assert structure.tags.count("svg") == 3
     assert structure.tags.count("table") == structure.tags.count("caption")
@@ -83,7 +88,9 @@ def test_nothing_is_loaded_and_one_known_script_runs(data: ReportData) -> None:
     (script,) = re.findall(r"<script[^>]*>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
-    assert not re.search(r"innerHTML|insertAdjacent|document\.write|eval|Function|fetch|import", script)
+    assert not re.search(
+        r"innerHTML|insertAdjacent|document\.write|eval|Function|fetch|import", script
+    )
 
 
 def test_without_a_slider_nothing_runs(data: ReportData) -> None:
@@ -97,11 +104,16 @@ def test_matrices_leaks_and_boilerplate_are_shown(data: ReportData) -> None:
     text = " ".join(render(data).split())
     assert "14.0% of the documents of split test have a duplicate in train (14 of 100)" in text
     assert re.search(
-        r'<th scope="row" dir="auto">mirror</th><td class="n">200</td><td class="n heat"[^>]*>190<br><small>95.0%', text
+        r'<th scope="row" dir="auto">mirror</th><td class="n">200</td><td class="n heat"[^>]*>190<br><small>95.0%',
+        text,
     )
     assert "we use cookies" in text
     assert "57 shingles were left out" in text
-    clean = replace(data, leakage=replace(data.leakage, similar=((90, 12), (0, 0))), boilerplate=Boilerplate(700, ()))
+    clean = replace(
+        data,
+        leakage=replace(data.leakage, similar=((90, 12), (0, 0))),
+        boilerplate=Boilerplate(700, ()),
+    )
     assert "No document of a smaller split" in render(clean)
     assert "No shingle is in more than 1.0%" in render(clean)
 
@@ -113,7 +125,11 @@ def test_recall_is_drawn_where_it_was_measured(data: ReportData) -> None:
     assert first.x < second.x
     assert second.y == pytest.approx(charts.TOP)
     assert first.high < first.y < first.low
-    assert all(charts.TOP - 1e-9 <= y <= charts.HEIGHT - charts.BOTTOM for p in chart.points for y in (p.y, p.low, p.high))
+    assert all(
+        charts.TOP - 1e-9 <= y <= charts.HEIGHT - charts.BOTTOM
+        for p in chart.points
+        for y in (p.y, p.low, p.high)
+    )
     none = replace(data.audit, recall=Share.of(0, 0), bins=())
     assert "Recall by similarity</figcaption>" not in render(replace(data, audit=none))
 
@@ -123,13 +139,25 @@ def hostile(data: ReportData) -> ReportData:
     return replace(
         data,
         title=HOSTILE,
-        parameters=replace(data.parameters, keep=HOSTILE, shingle=HOSTILE, verify=HOSTILE, scheme=HOSTILE, cluster=HOSTILE),
+        parameters=replace(
+            data.parameters,
+            keep=HOSTILE,
+            shingle=HOSTILE,
+            verify=HOSTILE,
+            scheme=HOSTILE,
+            cluster=HOSTILE,
+        ),
         seconds=(StageSeconds(HOSTILE, 1.0),),
         sources=(SourceCount(HOSTILE, 10, 10),),
         hot_buckets=(HotBucket(1, 10, (HOSTILE,)),),
         rejected=(ReasonCount(HOSTILE, 1),),
         clusters=(
-            Cluster(HOSTILE, HOSTILE + " old", 3, (Example(HOSTILE, 0.9, "new " + HOSTILE), Example(HOSTILE, 1.0, HOSTILE))),
+            Cluster(
+                HOSTILE,
+                HOSTILE + " old",
+                3,
+                (Example(HOSTILE, 0.9, "new " + HOSTILE), Example(HOSTILE, 1.0, HOSTILE)),
+            ),
             Cluster(HOSTILE, HOSTILE, 2, (Example(HOSTILE, 1.0, HOSTILE),)),
             Cluster(HOSTILE, HOSTILE, 2),
         ),
@@ -146,7 +174,11 @@ def test_hostile_text_adds_no_markup(data: ReportData) -> None:
     """Escaping is complete if the attack leaves the same elements as harmless words in its place."""
     attacked = render(hostile(data))
     structure = Structure(attacked)
-    tame = Structure(render(ReportData.from_json(hostile(data).to_json().replace(json_of(HOSTILE), "tame words"))))
+    tame = Structure(
+        render(
+            ReportData.from_json(hostile(data).to_json().replace(json_of(HOSTILE), "tame words"))
+        )
+    )
     assert structure.tags == tame.tags
     assert structure.tags.count("script") == 1
     assert "img" not in structure.tags
@@ -168,7 +200,9 @@ def test_an_empty_run_has_a_page(data: ReportData) -> None:
 
 
 def test_a_run_without_banding_has_no_curve(data: ReportData) -> None:
-    text = render(replace(data, audit=None, parameters=replace(data.parameters, bands=0, rows=0, curve=())))
+    text = render(
+        replace(data, audit=None, parameters=replace(data.parameters, bands=0, rows=0, curve=()))
+    )
     assert "<polyline" not in text
     assert "every pair was compared" in text
 
@@ -186,7 +220,10 @@ def test_differences_are_marked_and_long_equal_stretches_left_out(data: ReportDa
     assert len(pair.others) == 1
 
 
-@pytest.mark.parametrize(("similarity", "words"), [(1.0, "with the same words"), (0.97, "0.970 similar and the same as far")])
+@pytest.mark.parametrize(
+    ("similarity", "words"),
+    [(1.0, "with the same words"), (0.97, "0.970 similar and the same as far")],
+)
 def test_equal_excerpts_are_shown_once(similarity: float, words: str) -> None:
     pair = side_by_side(Cluster("a", "same text", 2, (Example("b", similarity, "same  text"),)))
     assert not pair.right
@@ -194,7 +231,11 @@ def test_equal_excerpts_are_shown_once(similarity: float, words: str) -> None:
 
 
 def test_at_most_twenty_clusters_and_a_hundred_sources(data: ReportData) -> None:
-    many = replace(data, clusters=data.clusters[:1] * 30, sources=tuple(SourceCount(f"s{i}", i, 0) for i in range(130)))
+    many = replace(
+        data,
+        clusters=data.clusters[:1] * 30,
+        sources=tuple(SourceCount(f"s{i}", i, 0) for i in range(130)),
+    )
     text = render(many)
     assert text.count("<article") == page.MAX_CLUSTERS
     assert "30 smaller sources are not shown" in text
@@ -222,7 +263,18 @@ def test_colours_have_contrast(scheme: int, data: ReportData) -> None:
     blocks = re.findall(r":root \{(.*?)\}", render(data), re.DOTALL)
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[scheme]))
     text = "ink ground, ink raised, muted ground, muted raised, link ground, ink alarm, ins-ink ins, del-ink del"
-    graphics = ["kept", "exact", "near", "rejected", "empty", "candidates", "verified", "curve", "marker", "alarm-line"]
+    graphics = [
+        "kept",
+        "exact",
+        "near",
+        "rejected",
+        "empty",
+        "candidates",
+        "verified",
+        "curve",
+        "marker",
+        "alarm-line",
+    ]
     for front, back in map(str.split, text.split(",")):
         assert contrast(colours[front], colours[back]) >= 4.5, (front, back)
     for front in graphics:

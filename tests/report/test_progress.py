@@ -13,7 +13,10 @@ def run(console: Console) -> str:
     progress.advance(1)
     progress.close()
     progress.stage("sketch [b]x", 4000)
-    threads = [threading.Thread(target=lambda: [progress.advance(1) for _ in range(1000)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [progress.advance(1) for _ in range(1000)])
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

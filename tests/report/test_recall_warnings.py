@@ -23,11 +23,19 @@ def warnings_of(texts: list[str], **settings: object) -> tuple[str, ...]:
 def test_hot_buckets_are_said_to_lower_the_recall() -> None:
     spec = nk.Spec(unit="words", n=1)
     banded = {"threshold": 0.3, "bands": 64, "rows": 1, "spec": spec}
-    found = [warning for warning in warnings_of(TEXTS, max_bucket=10, **banded) if "buckets held more than 10" in warning]
+    found = [
+        warning
+        for warning in warnings_of(TEXTS, max_bucket=10, **banded)
+        if "buckets held more than 10" in warning
+    ]
     assert len(found) == 1
     assert "% of the pairs that share a bucket" in found[0]
     assert "lower than the asked 0.95" in found[0]
-    assert not [warning for warning in warnings_of(TEXTS, max_bucket=100, **banded) if "buckets held" in warning]
+    assert not [
+        warning
+        for warning in warnings_of(TEXTS, max_bucket=100, **banded)
+        if "buckets held" in warning
+    ]
 
 
 @pytest.mark.parametrize(("threshold", "said"), [(0.6, True), (0.79, True), (0.8, False)])
@@ -37,13 +45,28 @@ def test_simhash_at_a_low_cosine_is_said_to_lower_the_recall(threshold: float, s
 
 
 def test_brute_force_finds_every_pair_and_says_nothing() -> None:
-    assert not [warning for warning in warnings_of(TEXTS, threshold=0.6, spec=SIMHASH) if "recall" in warning]
+    assert not [
+        warning
+        for warning in warnings_of(TEXTS, threshold=0.6, spec=SIMHASH)
+        if "recall" in warning
+    ]
 
 
 def test_the_terminal_and_run_json_say_it(tmp_path: Path) -> None:
     path, out = tmp_path / "texts.jsonl", tmp_path / "out"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
-    line = ["dedup", str(path), "--out", str(out), "--shingle", "words:1", "--threshold", "0.3", "--max-bucket", "10"]
+    line = [
+        "dedup",
+        str(path),
+        "--out",
+        str(out),
+        "--shingle",
+        "words:1",
+        "--threshold",
+        "0.3",
+        "--max-bucket",
+        "10",
+    ]
     ended = CliRunner().invoke(app, [*line, "--bands", "64", "--rows", "1"])
     assert ended.exit_code == 0, ended.output
     assert "% of the pairs that share a bucket" in " ".join(ended.output.split())

@@ -13,7 +13,12 @@ HOSTILE = "[bold]markup[/] [/nothing] \x1b[2J\x07 \u202e"
 
 
 def printed(terminal: bool = False) -> Console:
-    return Console(file=io.StringIO(), width=110, force_terminal=terminal, color_system="truecolor" if terminal else None)
+    return Console(
+        file=io.StringIO(),
+        width=110,
+        force_terminal=terminal,
+        color_system="truecolor" if terminal else None,
+    )
 
 
 def text_of(console: Console) -> str:
@@ -27,13 +32,21 @@ def test_the_summary_has_numbers_warnings_and_places(data: ReportData, tmp_path:
     print_summary(data, console, tmp_path)
     text = text_of(console)
     assert data.headline in text
-    for words in ("Near duplicates", "18.0%", "4.00 s, 250 documents/s, peak memory 1.3 GB", "warning mirror loses", "report"):
+    for words in (
+        "Near duplicates",
+        "18.0%",
+        "4.00 s, 250 documents/s, peak memory 1.3 GB",
+        "warning mirror loses",
+        "report",
+    ):
         assert words in text
     assert str(tmp_path / "report.html") in text.replace("\n", "")
     assert "pairs.parquet" not in text
 
 
-def test_clusters_are_side_by_side_with_signs_in_a_file_and_styles_on_a_terminal(data: ReportData) -> None:
+def test_clusters_are_side_by_side_with_signs_in_a_file_and_styles_on_a_terminal(
+    data: ReportData,
+) -> None:
     console = printed()
     print_clusters(data, console)
     assert "[-old-] end" in text_of(console)
@@ -46,7 +59,10 @@ def test_clusters_are_side_by_side_with_signs_in_a_file_and_styles_on_a_terminal
 
 
 def test_hostile_text_is_shown_not_obeyed(data: ReportData, tmp_path: Path) -> None:
-    clusters = (Cluster(HOSTILE, HOSTILE + " a", 2, (Example(HOSTILE, 0.9, HOSTILE + " b"),)), Cluster(HOSTILE, HOSTILE, 2))
+    clusters = (
+        Cluster(HOSTILE, HOSTILE + " a", 2, (Example(HOSTILE, 0.9, HOSTILE + " b"),)),
+        Cluster(HOSTILE, HOSTILE, 2),
+    )
     console = printed()
     print_summary(replace(data, warnings=(HOSTILE,)), console, tmp_path)
     print_clusters(replace(data, clusters=clusters), console)
@@ -55,8 +71,12 @@ def test_hostile_text_is_shown_not_obeyed(data: ReportData, tmp_path: Path) -> N
     assert not set("\x1b\x07\u202e") & set(text)
 
 
-def cluster(left: str, right: str, similarity: float = 0.9, length: int = 1000, members: int = 2) -> Cluster:
-    return Cluster(f"{left}/a.py:f:1", "x" * length, members, (Example(f"{right}/a.py:f:1", similarity, "y"),))
+def cluster(
+    left: str, right: str, similarity: float = 0.9, length: int = 1000, members: int = 2
+) -> Cluster:
+    return Cluster(
+        f"{left}/a.py:f:1", "x" * length, members, (Example(f"{right}/a.py:f:1", similarity, "y"),)
+    )
 
 
 def test_code_that_travelled_comes_first_then_near_then_long() -> None:

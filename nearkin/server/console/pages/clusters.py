@@ -7,9 +7,9 @@ from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from nearkin.errors import UsageError
-from nearkin.evaluate.explain import Explanation
 from nearkin.index.entry import ClusterPart, Entry
 from nearkin.index.index import MOST_NAME, Index
+from nearkin.measures.explanation import Explanation
 from nearkin.report.escaping import visible
 from nearkin.report.explained import facts
 from nearkin.report.page import similarity_text

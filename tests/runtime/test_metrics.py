@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from nearkin.cli.app import run as command
-from nearkin.evaluate.fleet import FleetMetrics, percentile
+from nearkin.runtime.metrics import QualityMetrics, weighted_percentile
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "metrics.schema.json").read_text("utf-8"))
 
@@ -18,16 +18,16 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
 
 
 def test_the_schema_names_every_metric() -> None:
-    assert set(SCHEMA["properties"]) == {"schema", *FleetMetrics.__dataclass_fields__}
-    jsonschema.validate(FleetMetrics().to_dict(), SCHEMA)
+    assert set(SCHEMA["properties"]) == {"schema", *QualityMetrics.__dataclass_fields__}
+    jsonschema.validate(QualityMetrics().to_dict(), SCHEMA)
 
 
 def test_percentiles_are_those_of_the_values_written_out() -> None:
     counts = [(1, 7), (2, 2), (50, 1)]
     values = [1] * 7 + [2] * 2 + [50]
     for share in (0.1, 0.5, 0.7, 0.8, 0.95, 1.0):
-        assert percentile(counts, share) == values[max(0, -(-int(share * 1000) * len(values) // 1000) - 1)]
-    assert percentile([], 0.5) is None
+        assert weighted_percentile(counts, share) == values[max(0, -(-int(share * 1000) * len(values) // 1000) - 1)]
+    assert weighted_percentile([], 0.5) is None
 
 
 def test_a_run_an_audit_and_a_comparison_speak_one_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,8 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearkin.cli.app import run
-from nearkin.evaluate import kernels
-from nearkin.lab.hashlab import AFFINE, KINDS, PRIME, SHA, accuracies, avalanches, throughputs, trial_sets, words_of_text
+from nearkin.lab import kernels
+from nearkin.lab.hashlab import (
+    AFFINE,
+    KINDS,
+    PRIME,
+    SHA,
+    accuracies,
+    avalanches,
+    throughputs,
+    trial_sets,
+    words_of_text,
+)
 from nearkin.sketch.minhash import SCHEMES
 from nearkin.spec import FAMILIES
 

@@ -7,11 +7,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.errors import UsageError
-from nearkin.evaluate import kernels
+from nearkin.lab import kernels
 from nearkin.lab.synth import HOSTILE_TEXTS, SynthSettings, Vocabulary, synth
 
 SETTINGS = SynthSettings(
-    documents=3000, length="uniform:200:800", hot_clusters=1, hot_size=100, boilerplate=0.2, hostile=24, seed=5
+    documents=3000,
+    length="uniform:200:800",
+    hot_clusters=1,
+    hot_size=100,
+    boilerplate=0.2,
+    hostile=24,
+    seed=5,
 )
 
 
@@ -83,7 +89,11 @@ def test_vocabulary_of_a_text(tmp_path: Path) -> None:
         SynthSettings(documents=50, clustered=0.0, operations={"substitute": 1.0}),
         vocabulary="Ünï zwei zwei zwei drei",
     )
-    words = Counter(" ".join(pq.read_table(tmp_path / "s/documents")["text"].to_pylist()).replace(".", " ").split())
+    words = Counter(
+        " ".join(pq.read_table(tmp_path / "s/documents")["text"].to_pylist())
+        .replace(".", " ")
+        .split()
+    )
     assert set(words) == {"ünï", "zwei", "drei"}
     assert words["zwei"] > 2 * words["drei"]
     with pytest.raises(UsageError, match="has no word"):

@@ -1,0 +1,284 @@
+"""Kernels that generate synthetic documents and compute affine hash functions for experiments.
+
+A synthetic document is a function of (seed, group, member), so rows can be generated in any order and
+repeatedly. A token consists of the number of a word (24 bits), the number of a typo (7 bits, 0 for
+none) and the bit SENTENCE, which is set at the end of a sentence.
+"""
+
+import numpy as np
+
+from nearkin.hashing.kernels import mix64
+from nearkin.runtime.jit import kernel
+
+U8 = np.uint8
+U32 = np.uint32
+U64 = np.uint64
+GOLDEN = U64(0x9E3779B97F4A7C15)
+WORD, SENTENCE, TYPO = U32(0xFFFFFF), U32(1 << 31), U32(24)
+SENTENCE_WORDS = U64(12)
+SUBSTITUTE, DELETE, INSERT, SWAP, MISSPELL = 0, 1, 2, 3, 4
+COSTS = (6, 5, 5, 12, 6)
+
+
+@kernel
+def start_stream(seed: np.uint64, group: np.uint64, member: np.uint64) -> np.uint64:
+    """Returns the initial state of an independent random stream."""
+    return mix64(mix64(mix64(seed + GOLDEN) ^ (group * GOLDEN)) + member * U64(0xD6E8FEB86659FD93))
+
+
+@kernel
+def random_below(state: np.uint64, bound: np.uint64) -> np.uint64:
+    """Returns a number in [0, bound) that follows from a state."""
+    return ((mix64(state) >> U64(32)) * bound) >> U64(32)
+
+
+@kernel
+def permute_one(i: np.uint64, n: np.uint64, bits: np.uint64, seed: np.uint64) -> np.uint64:
+    """Returns the image of i under a random permutation of [0, n).
+
+    Four Feistel rounds over 2·bits bits are repeated until the value is below n (cycle walking).
+    """
+    mask = (U64(1) << bits) - U64(1)
+    x = i
+    while True:
+        left, right = x >> bits, x & mask
+        for r in range(U64(4)):
+            left, right = right, left ^ (mix64(right + (seed ^ (r * GOLDEN))) & mask)
+        x = (left << bits) | right
+        if x < n:
+            return x
+
+
+@kernel
+def compose_words(
+    state: np.uint64, words: np.uint64, frequencies: np.ndarray, out: np.ndarray
+) -> np.uint64:
+    """Writes random words in sentences into out and returns their number.
+
+    `frequencies` contains each word as often as its probability demands.
+    """
+    size = U64(frequencies.shape[0])
+    left = U64(0)
+    for i in range(words):
+        if left == U64(0):
+            left = U64(4) + random_below(state, SENTENCE_WORDS + SENTENCE_WORDS - U64(8))
+            state += GOLDEN
+        token = U32(frequencies[random_below(state, size)])
+        state += GOLDEN
+        left -= U64(1)
+        out[i] = token | (SENTENCE if left == U64(0) else U32(0))
+    return words
+
+
+@kernel
+def swap_sentences(tokens: np.ndarray, count: np.uint64, at: np.uint64, spare: np.ndarray) -> bool:
+    """Exchanges the sentence at a position with the next one. Returns False if there is no next sentence."""
+    start = at
+    while start > U64(0) and not tokens[start - U64(1)] & SENTENCE:
+        start -= U64(1)
+    middle = at
+    while middle < count and not tokens[middle] & SENTENCE:
+        middle += U64(1)
+    middle += U64(1)
+    end = middle
+    while end < count and not tokens[end] & SENTENCE:
+        end += U64(1)
+    end += U64(1)
+    if end > count:
+        return False
+    spare[: middle - start] = tokens[start:middle]
+    tokens[start : start + end - middle] = tokens[middle:end]
+    tokens[start + end - middle : end] = spare[: middle - start]
+    return True
+
+
+@kernel
+def edit_words(
+    tokens: np.ndarray,
+    count: np.uint64,
+    state: np.uint64,
+    budget: np.int64,
+    operations: np.ndarray,
+    frequencies: np.ndarray,
+    spare: np.ndarray,
+) -> np.uint64:
+    """Applies random operations in place until the budget is spent, and returns the new number of tokens.
+
+    The budget is twice the number of 3-word shingles that may change. `operations` contains each
+    operation as often as its probability demands. The caller provides room for one more token per
+    insertion.
+    """
+    while budget >= 5 and count > U64(1):
+        operation = operations[random_below(state, U64(operations.shape[0]))]
+        at = random_below(state + GOLDEN, count)
+        word = U32(frequencies[random_below(state + GOLDEN * U64(2), U64(frequencies.shape[0]))])
+        typo = U32(1) + U32(random_below(state + GOLDEN * U64(3), U64(126)))
+        state += GOLDEN * U64(4)
+        end = tokens[at] & SENTENCE
+        if operation == SWAP and (
+            budget < COSTS[SWAP] or not swap_sentences(tokens, count, at, spare)
+        ):
+            operation = SUBSTITUTE
+        if operation == SUBSTITUTE:
+            tokens[at] = word | end
+        elif operation == MISSPELL:
+            tokens[at] = (tokens[at] & WORD) | (typo << TYPO) | end
+        elif operation == DELETE:
+            for i in range(at, count - U64(1)):
+                tokens[i] = tokens[i + U64(1)]
+            count -= U64(1)
+        elif operation == INSERT:
+            for i in range(count, at, U64(-1)):
+                tokens[i] = tokens[i - U64(1)]
+            tokens[at] = word
+            count += U64(1)
+        budget -= COSTS[operation]
+    return count
+
+
+@kernel
+def render_tokens(
+    tokens: np.ndarray,
+    count: np.uint64,
+    words: np.ndarray,
+    starts: np.ndarray,
+    out: np.ndarray,
+    at: np.uint64,
+) -> np.uint64:
+    """Writes tokens as text into out[at:] and returns the end.
+
+    A typo replaces one ASCII letter of its word by another.
+    """
+    for i in range(count):
+        token = tokens[i]
+        w = token & WORD
+        first, size = U64(starts[w]), U64(starts[w + U32(1)] - starts[w])
+        for q in range(size):
+            out[at + q] = words[first + q]
+        typo = U64((token >> TYPO) & U32(127))
+        if typo:
+            q = at + typo % size
+            c = out[q]
+            if U8(97) <= c <= U8(122):
+                out[q] = U8(97) + U8((U64(c) - U64(97) + U64(1) + typo % U64(25)) % U64(26))
+        at += size
+        if token & SENTENCE or i + U64(1) == count:
+            out[at] = 46
+            at += U64(1)
+        if i + U64(1) < count:
+            out[at] = 32
+            at += U64(1)
+    return at
+
+
+@kernel
+def render_documents(
+    groups: np.ndarray,
+    members: np.ndarray,
+    lengths: np.ndarray,
+    similarities: np.ndarray,
+    boilerplate: np.ndarray,
+    seed: np.uint64,
+    frequencies: np.ndarray,
+    operations: np.ndarray,
+    words: np.ndarray,
+    starts: np.ndarray,
+    tokens: np.ndarray,
+    out: np.ndarray,
+    offsets: np.ndarray,
+) -> None:
+    """Writes the texts of documents into out, one after the other, and their offsets.
+
+    Member 0 of a group is its original. The other members are edited copies of it with a planned
+    similarity. `lengths` are numbers of words, equal for all members of a group. `boilerplate` is the
+    number of a paragraph that is appended, or -1. `tokens` is scratch space of shape (2, room).
+    """
+    at = U64(0)
+    offsets[0] = 0
+    for d in range(groups.shape[0]):
+        group, member = U64(groups[d]), U64(members[d])
+        count = compose_words(
+            start_stream(seed, group, U64(0)), U64(lengths[d]), frequencies, tokens[0]
+        )
+        if member > U64(0):
+            budget = np.int64(
+                2.0 * np.float64(count) * (1.0 - similarities[d]) / (1.0 + similarities[d])
+            )
+            count = edit_words(
+                tokens[0],
+                count,
+                start_stream(seed, group, member),
+                budget,
+                operations,
+                frequencies,
+                tokens[1],
+            )
+        at = render_tokens(tokens[0], count, words, starts, out, at)
+        if boilerplate[d] >= 0:
+            out[at] = 10
+            count = compose_words(
+                start_stream(seed + U64(1), U64(boilerplate[d]), U64(0)),
+                U64(60),
+                frequencies,
+                tokens[0],
+            )
+            at = render_tokens(tokens[0], count, words, starts, out, at + U64(1))
+        offsets[d + 1] = at
+
+
+@kernel
+def permute_all(
+    first: int, n: np.uint64, bits: np.uint64, seed: np.uint64, out: np.ndarray
+) -> None:
+    """Writes the images of first, first + 1, … under a permutation of [0, n)."""
+    for i in range(out.shape[0]):
+        out[i] = permute_one(U64(first + i), n, bits, seed)
+
+
+@kernel
+def draw_uniform(seed: np.uint64, keys: np.ndarray, out: np.ndarray) -> None:
+    """Writes a uniform random number in [0, 1) for each key."""
+    for i in range(keys.shape[0]):
+        out[i] = (
+            np.float64(mix64(mix64(seed) ^ (U64(keys[i]) * GOLDEN)) >> U64(11)) / 9007199254740992.0
+        )
+
+
+@kernel
+def affine_61(a: np.uint64, x: np.uint64, b: np.uint64) -> np.uint64:
+    """Returns (a·x + b) mod 2⁶¹ − 1 for a, b, x < 2⁶¹ − 1.
+
+    The product has 128 bits, so it does not wrap around before the modulus is taken.
+    """
+    a_low, a_high, x_low, x_high = (
+        a & U32(0xFFFFFFFF),
+        a >> U64(32),
+        x & U32(0xFFFFFFFF),
+        x >> U64(32),
+    )
+    low, middle, other, high = a_low * x_low, a_low * x_high, a_high * x_low, a_high * x_high
+    carry = ((low >> U64(32)) + (middle & U32(0xFFFFFFFF)) + (other & U32(0xFFFFFFFF))) >> U64(32)
+    high += (middle >> U64(32)) + (other >> U64(32)) + carry
+    low = a * x
+    prime = (U64(1) << U64(61)) - U64(1)
+    total = (low & prime) + ((low >> U64(61)) | (high << U64(3)))
+    total = (total & prime) + (total >> U64(61)) + b
+    total = (total & prime) + (total >> U64(61))
+    return total - prime if total >= prime else total
+
+
+@kernel
+def affine_minhash(values: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """Writes the minima of k affine functions over values below 2⁶¹ − 1, uint64 (k,)."""
+    for j in range(out.shape[0]):
+        lowest = U64(0xFFFFFFFFFFFFFFFF)
+        for i in range(values.shape[0]):
+            lowest = min(lowest, affine_61(a[j], values[i], b[j]))
+        out[j] = lowest
+
+
+@kernel
+def affine_hashes(values: np.ndarray, a: np.uint64, b: np.uint64, out: np.ndarray) -> None:
+    """Writes one affine function of each value."""
+    for i in range(values.shape[0]):
+        out[i] = affine_61(a, values[i], b)

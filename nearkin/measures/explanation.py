@@ -1,0 +1,284 @@
+"""Explains for one pair of texts why it is a match or not, by running every stage on the pair."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.errors import UsageError
+from nearkin.lsh.bands import make_keys
+from nearkin.lsh.curve import Banding
+from nearkin.lsh.kernels import pair_agreements
+from nearkin.measures.base import Measure, Stored
+from nearkin.measures.registry import measure_of
+from nearkin.shingle.readable import shingle_texts
+from nearkin.sketch.resources import SpecResources
+from nearkin.spec import Spec
+from nearkin.verify.jaccard import SetBuilder
+
+MAX_EXAMPLES = 20
+"""The largest number of shingles that are listed as examples of each kind."""
+EXAMPLE_CHARACTERS = 20_000
+"""The number of characters at the beginning of a text that are searched for examples."""
+FIRST_PAIR = np.ones(1, np.uint64)
+"""The packed pair of documents 0 and 1."""
+
+
+class Verdict(StrEnum):
+    """The stage that decided about a pair, and what it decided."""
+
+    EXACT = "exact"
+    MATCH = "match"
+    EMPTY = "empty"
+    NOT_A_CANDIDATE = "not a candidate"
+    BELOW_MARGIN = "below the margin"
+    BELOW_THRESHOLD = "below the threshold"
+
+
+MISSED = (Verdict.NOT_A_CANDIDATE, Verdict.BELOW_MARGIN)
+"""The verdicts on pairs that were not compared exactly, so that a near-duplicate may be missed."""
+
+
+@dataclass(frozen=True)
+class ShingleOverlap:
+    """The overlap of the shingle sets of two texts.
+
+    Attributes:
+        sizes: Numbers of distinct shingles of the two texts.
+        shared: Number of shingles that both texts contain.
+        examples: Shingles in both texts, in the first only, and in the second only, as lower-case
+            text. They come from the beginnings of the texts.
+    """
+
+    sizes: tuple[int, int]
+    shared: int
+    examples: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+    @property
+    def jaccard(self) -> float:
+        """The Jaccard similarity |A ∩ B| / |A ∪ B|, or 0 if both sets are empty."""
+        union = sum(self.sizes) - self.shared
+        return self.shared / union if union else 0.0
+
+    @property
+    def containment(self) -> tuple[float, float]:
+        """The share of each text's shingles that the other text contains."""
+        first, second = self.sizes
+        return (self.shared / first if first else 0.0, self.shared / second if second else 0.0)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What each stage makes of a pair of documents.
+
+    Attributes:
+        names: Names of the two documents.
+        texts: Texts of the two documents.
+        measure: Name of the measure, for example `jaccard`.
+        threshold: Smallest similarity of near-duplicates.
+        similarity: Exact similarity of the pair.
+        estimate: Similarity estimated from the signatures.
+        agreeing: Number of slots (or signs) in which the signatures agree.
+        slots: Number of slots (or signs) of a signature.
+        margin: Number of agreeing slots from which a candidate pair is compared exactly.
+        shared_bands: Number of bands in which the signatures agree completely.
+        bands: Number of bands.
+        rows: Number of slots in a band.
+        probability: Probability that a pair of this similarity becomes a candidate.
+        shingles: Overlap of the shingle sets.
+        verdict: Decision of the stages, one of `Verdict`.
+        why: Reason for the verdict, in words.
+        run: Rows of the two documents in the clusters table of a run, if the pair was explained
+            for a run.
+    """
+
+    names: tuple[str, str]
+    texts: tuple[str, str]
+    measure: str
+    threshold: float
+    similarity: float
+    estimate: float
+    agreeing: int
+    slots: int
+    margin: int
+    shared_bands: int
+    bands: int
+    rows: int
+    probability: float
+    shingles: ShingleOverlap
+    verdict: str
+    why: str
+    run: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the explanation as a JSON object."""
+        shingles = {
+            **asdict(self.shingles),
+            "jaccard": self.shingles.jaccard,
+            "containment": self.shingles.containment,
+        }
+        return {**asdict(self), "shingles": shingles, "verdict": str(self.verdict)}
+
+
+def explain_pair(
+    a: str,
+    b: str,
+    *,
+    spec: Spec,
+    resources: SpecResources,
+    threshold: float,
+    banding: Banding,
+    distance: int | None = None,
+    names: tuple[str, str] = ("a", "b"),
+) -> Explanation:
+    """Runs the stages on a pair of texts and says which of them decides.
+
+    Args:
+        a: First text.
+        b: Second text.
+        spec: Spec of the signatures.
+        resources: Key, document frequencies and cut shingles that the Spec refers to.
+        threshold: Smallest similarity of near-duplicates, in (0, 1].
+        banding: Bands and rows of the signatures.
+        distance: Maximum Hamming distance of near-duplicates, for measures that use it.
+        names: Names of the two texts.
+
+    Raises:
+        UsageError: If the Spec is of vectors, which have no words.
+    """
+    if spec.unit == "vector":
+        raise UsageError("vectors have no words to explain; compare them with nk.estimate and their cosine")
+    documents = pa.array([a, b], pa.large_string())
+    measure = measure_of(spec, resources, distance)
+    # bands are made of whole slots, also if signatures are stored with truncated ones
+    whole = measure_of(replace(spec, slot_bits=32), resources, distance) if spec.truncated else measure
+    sketches = whole.sketcher().sketch(documents)
+    layout = whole.band_layout(banding, None)
+    keys = np.empty((banding.bands, 2), np.uint64)
+    make_keys(layout, sketches.signatures, np.zeros(2, np.uint64), keys)
+    agreeing = np.empty(1, np.int64)
+    pair_agreements(FIRST_PAIR, sketches.signatures, layout.layout, agreeing)
+    similarity = _exact_similarity(measure, documents)
+    slot_probability = float(measure.slot_collision_probability(np.array(similarity)))
+    explanation = Explanation(
+        names=names,
+        texts=(a, b),
+        measure=spec.measure,
+        threshold=threshold,
+        similarity=similarity,
+        estimate=float(whole.estimate(FIRST_PAIR, agreeing).similarity[0]),
+        agreeing=int(agreeing[0]),
+        slots=spec.k,
+        margin=banding.margin,
+        shared_bands=int((keys[:, 0] == keys[:, 1]).sum()),
+        bands=banding.bands,
+        rows=banding.rows,
+        probability=float(banding.candidate_probability(slot_probability)),
+        shingles=overlap_of_shingles(a, b, spec, resources),
+        verdict="",
+        why="",
+    )
+    is_exact = bool((sketches.fingerprints[0] == sketches.fingerprints[1]).all())
+    is_empty = bool((sketches.shingles == 0).any())
+    return _with_verdict(explanation, is_exact=is_exact, is_empty=is_empty)
+
+
+def _exact_similarity(measure: Measure, documents: pa.Array) -> float:
+    payload = measure.payload_builder().build(documents)
+    starts = np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64)
+    stored = Stored(np.arange(2, dtype=np.uint32), starts, payload.columns)
+    return float(measure.compare(FIRST_PAIR, stored).similarity[0])
+
+
+def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Explanation:
+    """Returns the explanation with the verdict of the stage that decided, and the reason."""
+    is_near = pair.similarity >= pair.threshold
+    if is_empty:
+        verdict = Verdict.EMPTY
+        why = "documents without shingles match nothing"
+    elif is_exact:
+        verdict = Verdict.EXACT
+        why = "exact duplicates: both have the same words in the same order"
+    elif pair.shared_bands == 0:
+        verdict = Verdict.NOT_A_CANDIDATE
+        why = (
+            f"none of the {pair.bands} bands agrees; a pair of similarity {pair.similarity:.3f} becomes a "
+            f"candidate with probability {pair.probability:.3f}"
+        )
+    elif pair.agreeing < pair.margin:
+        verdict = Verdict.BELOW_MARGIN
+        why = f"{pair.agreeing} of {pair.slots} slots agree; an exact comparison needs at least {pair.margin} agreeing slots"
+    elif not is_near:
+        verdict = Verdict.BELOW_THRESHOLD
+        why = f"the exact similarity {pair.similarity:.4f} is below the threshold {pair.threshold:g}"
+    else:
+        verdict = Verdict.MATCH
+        why = f"the exact similarity {pair.similarity:.4f} reaches the threshold {pair.threshold:g}"
+    if is_near and verdict in MISSED:
+        why += "; the pair is a near-duplicate that was missed (a higher --recall finds more of them)"
+    return replace(pair, verdict=verdict, why=why)
+
+
+def overlap_of_shingles(a: str, b: str, spec: Spec, resources: SpecResources) -> ShingleOverlap:
+    """Counts the shingles that two texts share, and finds examples of them.
+
+    Shingles are counted by their hashes. Examples are shown as they are written in the text.
+
+    Args:
+        a: First text.
+        b: Second text.
+        spec: Spec of the shingles.
+        resources: Key, document frequencies and cut shingles that the Spec refers to.
+    """
+    builder = SetBuilder(resources.shingler(spec))
+    sets = builder.sets(pa.array([a, b], pa.large_string()))
+    first, second = np.split(sets.hashes, [int(sets.sizes[0])])
+    shared = int(_contained_in(first, second).sum())
+    both, only_first = _example_shingles(a, first, second, builder, spec)
+    _, only_second = _example_shingles(b, second, first, builder, spec)
+    return ShingleOverlap((len(first), len(second)), shared, (both, only_first, only_second))
+
+
+def _example_shingles(
+    text: str, own: np.ndarray, others: np.ndarray, builder: SetBuilder, spec: Spec
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Finds shingles of a text that the other text contains too, and some that it does not contain.
+
+    Only the beginning of the text is searched, and shingles are classified by their hashes. Time and
+    memory therefore do not grow with the text beyond what its hashes take.
+
+    Args:
+        text: Text to search.
+        own: Sorted distinct shingle hashes of the text, uint64 (n,).
+        others: Sorted distinct shingle hashes of the other text, uint64 (m,).
+        builder: Builder of shingle sets for the Spec.
+        spec: Spec of the shingles.
+    """
+    candidates = list(dict.fromkeys(shingle_texts(text[:EXAMPLE_CHARACTERS], spec)))
+    sets = builder.sets(pa.array(candidates, pa.large_string()))
+    # a candidate that does not yield exactly one shingle of the text (the last may be cut off) is skipped
+    single = np.flatnonzero(sets.sizes == 1)
+    hashes = sets.hashes[(np.cumsum(sets.sizes) - sets.sizes)[single]]
+    in_text = _contained_in(own, hashes)
+    single = single[in_text]
+    is_shared = _contained_in(others, hashes[in_text])
+    both = tuple(candidates[i] for i in single[is_shared][:MAX_EXAMPLES])
+    only = tuple(candidates[i] for i in single[~is_shared][:MAX_EXAMPLES])
+    return both, only
+
+
+def _contained_in(values: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """Returns which hashes are among the values, bool (m,).
+
+    Args:
+        values: Sorted hashes, uint64 (n,).
+        hashes: Hashes to look up in any order, uint64 (m,).
+    """
+    if not len(values):
+        return np.zeros(len(hashes), np.bool_)
+    positions = np.minimum(np.searchsorted(values, hashes), len(values) - 1)
+    contained: np.ndarray = values[positions] == hashes
+    return contained
