@@ -1,7 +1,7 @@
 """Keep policies: which document of a cluster stays."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from nearkin.errors import UsageError
 LENGTH = "length"
 NUMBERS = (pa.int64(), pa.uint64(), pa.float64())
 """The types by which text that is all numbers may be sorted; the first one that holds every value is taken."""
+PORTION_BYTES = 8 << 20
 TERM = re.compile(r"\s*(?P<column>[^:,\s]+)\s*(?:(?P<way>asc|desc)|:(?P<values>.+))?\s*", re.IGNORECASE)
 
 
@@ -120,17 +121,30 @@ def number_type(column: pa.ChunkedArray | pa.Array) -> pa.DataType | None:
 def holds(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool:
     """Returns whether every value of a text column is a number of a type."""
     try:
-        as_numbers(column, kind)
+        for part in _portions(column):
+            _numbers_of(part, kind)
     except pa.ArrowInvalid:
         return False
     return True
 
 
-def as_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+def as_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray:
     """Returns a text column as numbers; an empty text, which stands for a missing value in CSV, is null.
 
     Raises:
         pa.ArrowInvalid: If a value is not a number of that type.
     """
-    text = pc.utf8_trim_whitespace(column)
+    return pa.chunked_array([_numbers_of(part, kind) for part in _portions(column)], kind)
+
+
+def _portions(column: pa.ChunkedArray | pa.Array) -> Iterator[pa.Array]:
+    """Yields slices of a text column that take little memory to convert, also if the column is mapped from a large file."""
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        rows = max(1, len(chunk) * PORTION_BYTES // max(chunk.nbytes, 1))
+        for start in range(0, len(chunk), rows):
+            yield chunk.slice(start, rows)
+
+
+def _numbers_of(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    text = pc.utf8_trim_whitespace(values)
     return pc.if_else(pc.equal(text, ""), None, text).cast(kind)

@@ -1,6 +1,7 @@
 """Corpora: files of any format in the order of their names, or a table in memory."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -61,8 +62,8 @@ class FileCorpus:
             raise UsageError(f"on-error {on_error!r} is not one of {', '.join(ON_ERROR)}")
         self.files = tuple(files)
         self.on_error = on_error
-        parquet = Parquet(ahead)
-        self._formats = {**FORMATS, ".parquet": parquet, ".pq": parquet}
+        self._parquet = Parquet(ahead)
+        self._formats = {**FORMATS, ".parquet": self._parquet, ".pq": self._parquet}
         self.skipped = tuple(skipped)
         self.statuses: dict[str, FileStatus] = {}
         self._json_formats: dict[str, JsonLines] = {}
@@ -78,6 +79,10 @@ class FileCorpus:
         """From paths, globs, folders and URLs."""
         found = find_files(inputs, selection)
         return cls(found.files, on_error, ahead, found.skipped)
+
+    def use_scratch(self, folder: Path) -> None:
+        """Sets the folder whose disk is used for what reading needs beside the memory. Until then it is the system's."""
+        self._parquet.scratch_folder = folder
 
     def format_of(self, file: InputFile) -> Format:
         """Returns the reader of a file: by its suffix, for JSON also by how the file begins. Every other file is one text."""

@@ -55,8 +55,10 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> Checked:
         values[ID] = ids.values
     for name in columns.extra:
         plain, large = decoded_within(rows[name], columns.document_limit)
+        text = readable_text(plain)
+        large += _long_texts(text, columns.document_limit)
         reasons.update(dict.fromkeys(large, too_long(name, columns.document_limit)))
-        values[riding(name)] = readable_text(plain)
+        values[riding(name)] = text
     documents = pa.record_batch(list(values.values()), list(values))
     if not reasons:
         return Checked(documents, np.arange(len(rows)), [], np.ones(len(rows), bool))
@@ -124,9 +126,16 @@ def as_text(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
     reasons = _where(values.is_null(), f"null {name}") if values.null_count else {}
     values, broken = valid_text(values)
     reasons.update(dict.fromkeys(broken, f"invalid UTF-8 in {name}"))
-    long = np.flatnonzero(pc.fill_null(pc.greater(pc.binary_length(values), limit), False).to_numpy(zero_copy_only=False))
-    reasons.update(dict.fromkeys([*long.tolist(), *large], too_long(name, limit)))
+    reasons.update(dict.fromkeys([*_long_texts(values, limit), *large], too_long(name, limit)))
     return Column(values, reasons)
+
+
+def _long_texts(values: pa.Array, limit: int) -> list[int]:
+    """Returns the positions of texts with more bytes than the limit."""
+    if values.nbytes <= limit:
+        return []
+    long = pc.fill_null(pc.greater(pc.binary_length(values), limit), False)
+    return list(np.flatnonzero(long.to_numpy(zero_copy_only=False)).tolist())
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -239,6 +248,7 @@ def as_id(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
     text, broken = valid_text(text_form(values))
     reasons = dict.fromkeys(broken, f"invalid UTF-8 in id {name}")
     reasons.update(_where(values.is_null(), f"null id in {name}"))
+    large += _long_texts(text, limit)
     return Column(text, {**reasons, **dict.fromkeys(large, too_long(name, limit))})
 
 

@@ -42,6 +42,7 @@ def write_kept(
         advance: Receives the number of documents that are done.
     """
     first = 0
+    corpus.use_scratch(folder)
     for number, name in enumerate(output_names(corpus.names)):
         target = target_inside(folder, name)
         target.parent.mkdir(parents=True, exist_ok=True)

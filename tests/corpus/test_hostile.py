@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from nearkin.cli.app import run
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, write_kept
 from nearkin.corpus.batches import document_limit
+from nearkin.corpus.formats.kernels import unfold_snappy
 from nearkin.corpus.formats.parquet_pages import longest_stored_value
 from nearkin.corpus.formats.parquet_values import longest_dictionary_value
 from nearkin.engine.local.run import LocalRun
@@ -165,12 +166,68 @@ def test_a_parquet_dictionary_is_not_repeated_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_page_that_unfolds_too_far_is_rejected_unread(tmp_path: Path) -> None:
-    """With its row group; the others are read."""
+    """With its row group if its codec cannot be decompressed in parts; the others are read."""
     table = pa.table({"text": ["first", "x" * (17 * LIMIT), "neighbour", "last"]})
-    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False, write_statistics=False, row_group_size=3)
+    options: dict[str, Any] = {"use_dictionary": False, "write_statistics": False, "row_group_size": 3}
+    pq.write_table(table, tmp_path / "a.parquet", compression="lz4", **options)
     texts, rejected = read(tmp_path / "a.parquet")
     assert texts == [(3, "last")]
-    assert "rows 0 to 2 (row group 0): a page of column 'text' unfolds into 1,700," in rejected[0].reason
+    reason = rejected[0].reason
+    assert "rows 0 to 2 (row group 0): a page of column 'text' unfolds into 1,700," in reason
+    assert "lz4 can only be decompressed in memory; run with more --memory" in reason
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "RLE_DICTIONARY"])
+@pytest.mark.parametrize("times", [10, 40])
+def test_a_text_of_any_length_costs_its_own_row(
+    compression: str, version: str, encoding: str, times: int, tmp_path: Path
+) -> None:
+    """Its page is decompressed in memory or in a file, whatever the encoding."""
+    rng = np.random.default_rng(1)
+    texts: list[str | None] = [f"small text number {at % 30} {'é' * (at % 7)}" for at in range(200)]
+    texts[::9] = [None] * len(texts[::9])
+    texts[50] = "small text number 30 " + "é" * (times * LIMIT // 2)
+    texts[51] = rng.integers(32, 127, LIMIT - 10, np.uint8).tobytes().decode()
+    texts[120] = "x" * (times * LIMIT)
+    dictionary = encoding == "RLE_DICTIONARY"
+    options: dict[str, Any] = {"use_dictionary": True} if dictionary else {"use_dictionary": False, "column_encoding": encoding}
+    path = tmp_path / "a.parquet"
+    checksum = {"write_page_checksum": True, "data_page_version": version, "compression": compression}
+    pq.write_table(pa.table({"text": texts}), path, dictionary_pagesize_limit=1 << 30, **options, **checksum)
+    found, rejected = read(path)
+    assert found == [(at, text) for at, text in enumerate(texts) if text is not None and at not in (50, 120)]
+    reasons = {entry.row: entry.reason for entry in rejected}
+    assert "text is longer than 100,000 bytes" in reasons.pop(50)
+    assert "text is longer than 100,000 bytes" in reasons.pop(120)
+    assert set(reasons.values()) == {"null text"}
+
+
+def test_a_large_page_of_very_many_values_is_rejected_unread(tmp_path: Path) -> None:
+    """Each value takes memory for its place and length."""
+    path = tmp_path / "a.parquet"
+    texts = ["ab"] * 180_000
+    pq.write_table(pa.table({"text": texts}), path, use_dictionary=False, data_page_size=1 << 30, max_rows_per_page=1 << 30)
+    found, rejected = read(path)
+    assert found == []
+    assert "has 180,000 values, more than the 25,000 of such a page that --memory leaves room for" in rejected[0].reason
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_snappy_is_decompressed_as_arrow_does(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    words = [rng.integers(0, 256, rng.integers(1, 300), np.uint8).tobytes() for _ in range(20)]
+    data = b"".join(words[at] for at in rng.integers(0, 20, rng.integers(0, 3000)))
+    stored = np.frombuffer(pa.Codec("snappy").compress(data), np.uint8)
+    unfolded = np.zeros(len(data), np.uint8)
+    assert unfold_snappy(stored, unfolded)
+    assert unfolded.tobytes() == data
+    assert not unfold_snappy(stored, np.zeros(len(data) + 1, np.uint8))
+    for _ in range(50):
+        damaged = stored.copy()
+        damaged[rng.integers(0, len(damaged))] ^= np.uint8(rng.integers(1, 256))
+        unfold_snappy(damaged[: rng.integers(0, len(damaged) + 1)], np.zeros(len(data), np.uint8))
 
 
 HUGE_FORMS = [

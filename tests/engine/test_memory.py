@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -15,10 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
+from nearkin.corpus import Columns, TableCorpus
 from nearkin.engine.local.documents import portions, take
-from nearkin.engine.local.run import BYTES_PER_WORKER
+from nearkin.engine.local.result_tables import expanded_pair_batches
+from nearkin.engine.local.run import BYTES_PER_WORKER, LocalRun
+from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.options import Settings
 from nearkin.evaluate.labels import LONGEST_NAME, most_frequent
 from nearkin.runtime.memory import PeakMemory
+from nearkin.runtime.progress import Silent
 
 BOUND = 512 << 20
 OVERHEAD = 250 << 20
@@ -67,6 +73,7 @@ USE_MEMORY = """
 import json, sys
 import numpy as np
 from nearkin.runtime.memory import PeakMemory
+from nearkin.runtime.progress import Silent
 with PeakMemory() as memory:
     values = np.arange(40_000_000)
     before = memory.peak
@@ -133,7 +140,7 @@ class Case:
     """
 
     name: str
-    columns: Callable[[int, int, np.random.Generator], dict[str, list[str]]]
+    columns: Callable[[int, int, np.random.Generator], dict[str, Any]]
     documents: int
     all_documents: int
     options: tuple[str, ...] = ()
@@ -158,10 +165,16 @@ def plain_texts(first: int, count: int, rng: np.random.Generator) -> dict[str, l
     return {"text": [text_of(300, rng) for _ in range(count)]}
 
 
+def many_columns(first: int, count: int, rng: np.random.Generator) -> dict[str, Any]:
+    texts = [" ".join(row) for row in WORDS[rng.integers(0, len(WORDS), (count, 8))]]
+    return {"text": texts, **{f"c{at}": rng.random(count) for at in range(1_500)}}
+
+
 CASES = [
     Case("long documents by brute force", long_texts, 1_000, 4_900, batch=500),
     Case("long values of a source", long_sources, 30_000, 200_000, ("--source", "source")),
     Case("long ids", long_ids, 100_000, 3_000_000, ("--id", "id")),
+    Case("many columns", many_columns, 4_000, 20_000, batch=20_000),
     Case("many workers", plain_texts, 20_000, 200_000, ("--workers", "64")),
 ]
 
@@ -250,3 +263,17 @@ def test_a_column_is_read_in_portions_of_bounded_size(monkeypatch: pytest.Monkey
     parts = list(portions(column))
     assert pa.chunked_array(parts).to_pylist() == column.to_pylist()
     assert max(part.nbytes for part in parts) < 1_500
+
+
+def test_expanded_pairs_of_long_ids_come_in_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs inside of exact groups and across them; the batches together are all pairs of the documents."""
+    monkeypatch.setattr("nearkin.engine.local.result_tables.LEAST_ROWS", 10)
+    monkeypatch.setattr("nearkin.engine.local.result_tables.BATCH_BYTES", 30_000)
+    first = "some words of a text that is there many times over and over again"
+    table = pa.table({"text": [first, f"{first} more"] * 30, "id": [f"{at:02d}" + "i" * 1_000 for at in range(60)]})
+    run = LocalRun(TableCorpus(table), Columns(id="id"), Settings(), WorkFolder.create(tmp_path / "work", {}), Silent())
+    run.to_pairs()
+    batches = list(expanded_pair_batches(run))
+    pairs = {(row["id_a"][:2], row["id_b"][:2]) for batch in batches for row in batch.to_pylist()}
+    assert len(pairs) == sum(map(len, batches)) == 60 * 59 // 2
+    assert max(map(len, batches)) <= 30

@@ -2,7 +2,8 @@
 
 import itertools
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,16 @@ from nearkin.corpus.column_values import is_binary, is_text, unfolded_sizes
 from nearkin.corpus.formats.base import Piece, UntilDamage, fresh_name, one_line
 from nearkin.corpus.formats.ipc_messages import MAGIC, MAGIC_BYTES, unfolded_messages
 from nearkin.corpus.formats.ipc_slices import sliced_batches
-from nearkin.corpus.formats.parquet_pages import READ_BUFFER, dictionary_bytes, largest_page, longest_stored_value
+from nearkin.corpus.formats.parquet_pages import (
+    READ_BUFFER,
+    PageSizes,
+    dictionary_bytes,
+    longest_stored_value,
+    page_sizes,
+    stated_sizes,
+)
 from nearkin.corpus.formats.parquet_values import ByteColumn, longest_dictionary_value
+from nearkin.corpus.formats.scratch import Scratch
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, no_documents
 from nearkin.errors import RunError
@@ -28,13 +37,16 @@ AHEAD = 128 << 20
 LONG_VALUE = 1 << 19
 """Bytes of a value from which a column stays a dictionary until its rows are known; shorter ones only make batches smaller."""
 UNFOLDED_BATCH = 4 * BATCH_BYTES
-"""Bytes that a batch may take if each of its rows had the longest value of a dictionary."""
+"""Bytes that a batch may take if each of its rows had the longest value of each dictionary."""
+DECODER_SHARE = 4
+"""The columns of a row group are decoded at once if that takes up to so many times the bytes of a document: an eighth of the
+memory bound. More of them are decoded in portions."""
 BATCH_SHARE = 16
 """A record batch, which is read whole, may unfold into so many times the bytes of a document: half of the memory bound."""
 PAGE_SHARE = 8
 """A page that pyarrow decodes may unfold into so many times the bytes of a document."""
 LARGE_PAGE_SHARE = 16
-"""A page of texts that is larger than that is decoded value by value, up to so many times the bytes of a document."""
+"""A page of texts that is larger than that is decoded value by value, in memory up to so many times the bytes of a document."""
 
 
 def pieces(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whole: bool) -> Iterator[Piece]:
@@ -95,9 +107,7 @@ def _in_types_of(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Returns a batch without the dictionaries that only reading made."""
     if batch.schema.types == schema.types:
         return batch
-    return pa.record_batch(
-        [column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)], batch.schema.names
-    )
+    return pa.record_batch([column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)], schema=schema)
 
 
 class TableWriter:
@@ -132,6 +142,8 @@ class _RowGroups:
 
     ROWS = 1 << 17
     BYTES = 64 << 20
+    COLUMN_BYTES = 512
+    """What a column of a batch takes beside its values."""
 
     def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema) -> None:
         self._writer, self._schema = writer, schema
@@ -141,7 +153,7 @@ class _RowGroups:
     def write(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch.cast(self._schema) if batch.schema != self._schema else batch)
         self._rows += len(batch)
-        self._bytes += batch.nbytes
+        self._bytes += batch.nbytes + batch.num_columns * self.COLUMN_BYTES
         if self._rows >= self.ROWS or self._bytes >= self.BYTES:
             self._flush()
 
@@ -189,15 +201,19 @@ class _GroupReader:
         metadata: Its footer.
         columns: What the run reads.
         whole: Whether all columns are decoded.
+        scratch: Makes files for columns that cannot be decoded at once.
     """
 
-    def __init__(self, source: Any, metadata: pq.FileMetaData, columns: Columns, whole: bool) -> None:
+    def __init__(self, source: Any, metadata: pq.FileMetaData, columns: Columns, whole: bool, scratch: Scratch) -> None:
         self._source = source
+        self._scratch = scratch
         self._metadata = metadata
+        self._schema = metadata.schema.to_arrow_schema()
         self._read = set(columns.all)
         self._names = None if whole else list(columns.all)
         self._document_limit = columns.document_limit
         self._page_limit = PAGE_SHARE * columns.document_limit
+        self._decoder_limit = DECODER_SHARE * columns.document_limit
 
     def batches(self, group: RowGroup, ahead: int) -> tuple[Iterable[pa.RecordBatch], UntilDamage[pa.RecordBatch]]:
         """Returns a row group's batches, the first `ahead` bytes of them decoded already, and the error of a damage."""
@@ -211,7 +227,8 @@ class _GroupReader:
         return itertools.chain(taken, batches), until
 
     def _decoded(self, group: RowGroup) -> Iterator[pa.RecordBatch]:
-        large = self._large_columns(group)
+        sizes = self._page_sizes(group)
+        large = self._large_columns(group, sizes)
         size, in_dictionaries = self._batch_size(group, large)
         # a reader of its own, so that several groups may be decoded at a time
         reader = pq.ParquetFile(
@@ -222,7 +239,10 @@ class _GroupReader:
             page_checksum_verification=True,
         )
         rows = 0
-        for batch in self._with_large(reader, group, size, large) if large else self._plain(reader, group, size):
+        portions = self._portions(group, sizes, large)
+        for batch in (
+            self._with_large(reader, group, size, large, portions) if large else self._plain(reader, group, size, portions)
+        ):
             rows += len(batch)
             if rows > group.rows:
                 break
@@ -230,53 +250,103 @@ class _GroupReader:
         if rows != group.rows:
             raise ValueError(f"the footer says that it has {group.rows} rows, and it has {'more' if rows else 'none'}")
 
-    def _plain(self, reader: pq.ParquetFile, group: RowGroup, size: int) -> Iterator[pa.RecordBatch]:
-        return iter(reader.iter_batches(size, [group.number], self._names, use_threads=False))
+    def _plain(
+        self, reader: pq.ParquetFile, group: RowGroup, size: int, portions: Sequence[list[str]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields batches of columns that pyarrow decodes: all at once, or in portions if that would take too much memory."""
+        if len(portions) == 1:
+            names = None if self._names is None and len(portions[0]) == len(set(self._schema.names)) else portions[0]
+            return iter(reader.iter_batches(size, [group.number], names, use_threads=False))
+        schema = reader.schema_arrow
+        kept = {name for portion in portions for name in portion}
+        ordered = pa.schema([field for field in schema if field.name in kept], schema.metadata)
+        decoded = [reader.iter_batches(size, [group.number], portion, use_threads=False) for portion in portions]
+        return self._scratch.batches(decoded, ordered)
+
+    def _portions(self, group: RowGroup, sizes: dict[str, PageSizes], large: Collection[str]) -> list[list[str]]:
+        """Returns the names of the columns that pyarrow decodes, in portions that fit into memory."""
+        names = dict.fromkeys(self._names or self._schema.names)
+        needed: dict[str, int] = {}
+        facts = self._metadata.row_group(group.number)
+        for at in range(facts.num_columns):
+            path = facts.column(at).path_in_schema
+            if path not in large:
+                name = path if path in names else path.split(".")[0]
+                needed[name] = needed.get(name, 0) + sizes[path].decoder_bytes
+        portions: list[list[str]] = [[]]
+        total = 0
+        for name in names:
+            if name in large:
+                continue
+            size = needed.get(name, 0)
+            # columns with the same name cannot be read one by one
+            if portions[-1] and total + size > self._decoder_limit and len(names) == len(self._names or self._schema.names):
+                portions.append([])
+                total = 0
+            portions[-1].append(name)
+            total += size
+        return portions
 
     def _with_large(
-        self, reader: pq.ParquetFile, group: RowGroup, size: int, large: dict[str, ByteColumn]
+        self,
+        reader: pq.ParquetFile,
+        group: RowGroup,
+        size: int,
+        large: dict[str, ByteColumn],
+        portions: Sequence[list[str]],
     ) -> Iterator[pa.RecordBatch]:
         """Yields batches in which some columns are read value by value."""
         schema = reader.schema_arrow
         if self._names is not None:
             schema = pa.schema([schema.field(name) for name in self._names])
-        others = [name for name in schema.names if name not in large]
-        batches = _only_rows(group.rows, size)
-        if others:
-            batches = reader.iter_batches(size, [group.number], others, use_threads=False)
+        batches = self._plain(reader, group, size, portions) if any(portions) else _only_rows(group.rows, size)
         for batch in batches:
             yield from _with_large_columns(batch, large, schema)
 
-    def _large_columns(self, group: RowGroup) -> dict[str, ByteColumn]:
+    def _page_sizes(self, group: RowGroup) -> dict[str, PageSizes]:
+        """Returns the sizes of the pages of each column, by its path.
+
+        Raises:
+            ValueError: If the header of a page cannot be read.
+        """
+        facts = self._metadata.row_group(group.number)
+        chunks = [facts.column(at) for at in range(facts.num_columns)]
+        # what a remote footer says of sizes is believed: to look at each page would be to fetch the file twice
+        if isinstance(self._source, pa.PythonFile):
+            return {chunk.path_in_schema: stated_sizes(chunk) for chunk in chunks}
+        return {chunk.path_in_schema: page_sizes(self._source, chunk) for chunk in chunks}
+
+    def _large_columns(self, group: RowGroup, sizes: dict[str, PageSizes]) -> dict[str, ByteColumn]:
         """Returns readers of the columns whose pages pyarrow would need too much memory for, by name.
 
         Raises:
             ValueError: If a page is too large to be decompressed.
         """
-        # what a remote footer says of sizes is believed: to look at each page would be to fetch the file twice
         if isinstance(self._source, pa.PythonFile):
             return {}
         found = {}
         facts = self._metadata.row_group(group.number)
-        schema = self._metadata.schema.to_arrow_schema()
         for at in range(facts.num_columns):
             chunk, column = facts.column(at), self._metadata.schema.column(at)
             name = chunk.path_in_schema
-            largest = largest_page(self._source, chunk)
+            largest = sizes[name].largest
             if largest <= self._page_limit:
                 continue
             # a footer that lies is not believed: groups that seem small are decoded two at a time
             honest = chunk.total_uncompressed_size >= largest
-            is_text_column = _is_flat_text(column) and _is_text_or_bytes(schema.field(name).type)
-            limit = LARGE_PAGE_SHARE * self._document_limit if honest and is_text_column else self._page_limit
-            if name not in self._read:
-                limit = self._page_limit  # its rows are documents, and too large to be copied
-            found[name] = ByteColumn(self._source, chunk, column.max_definition_level > 0, self._document_limit, limit)
+            is_text_column = _is_flat_text(column) and _is_text_or_bytes(self._schema.field(name).type)
+            limit, scratch = self._page_limit, None
+            # the rows of a column that is only copied are documents, and too large to be copied
+            if honest and is_text_column and name in self._read:
+                limit, scratch = LARGE_PAGE_SHARE * self._document_limit, self._scratch
+            optional = column.max_definition_level > 0
+            found[name] = ByteColumn(self._source, chunk, optional, self._document_limit, limit, scratch)
         return found
 
     def _batch_size(self, group: RowGroup, large: Collection[str]) -> tuple[int, list[str]]:
         """Returns the rows of a batch, and the columns that stay dictionaries, for their values are too long to repeat."""
         size = max(1, min(BATCH_ROWS, group.rows * BATCH_BYTES // max(group.bytes, 1)))
+        together = 0
         facts = self._metadata.row_group(group.number)
         in_dictionaries = []
         for at in range(facts.num_columns):
@@ -289,8 +359,8 @@ class _GroupReader:
             if longest > LONG_VALUE and _is_flat_text(column):
                 in_dictionaries.append(chunk.path_in_schema)
             else:
-                size = max(1, min(size, UNFOLDED_BATCH // max(longest, 1)))
-        return size, in_dictionaries
+                together += longest
+        return max(1, min(size, UNFOLDED_BATCH // max(together, 1))), in_dictionaries
 
     def _longest_value(self, group: RowGroup, chunk: pq.ColumnChunkMetaData, column: Any, size: int) -> int:
         """Returns the bytes of the longest value that a dictionary may repeat; 0 if no batch of this size can grow by it."""
@@ -358,10 +428,14 @@ class Parquet:
 
     Args:
         ahead: Bytes up to which a row group is decoded ahead, two at a time.
+
+    Attributes:
+        scratch_folder: The folder for what a row group needs beside the memory; None for the system's.
     """
 
     def __init__(self, ahead: int = AHEAD) -> None:
         self._ahead = ahead
+        self.scratch_folder: Path | None = None
 
     def columns(self, file: InputFile) -> list[str]:
         with file.open() as source:
@@ -370,7 +444,7 @@ class Parquet:
     def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
         with file.open() as source, pq.ParquetFile(source) as parquet:
             groups = list(row_groups(parquet.metadata, start))
-            reader = _GroupReader(source, parquet.metadata, columns, whole)
+            reader = _GroupReader(source, parquet.metadata, columns, whole, Scratch(self.scratch_folder))
             in_threads = all(group.bytes <= self._ahead for group in groups)
             decoded = (
                 ordered_map(lambda group: reader.batches(group, self._ahead), groups, DECODERS, 0)
@@ -387,9 +461,8 @@ class Parquet:
                         self._require_no_documents(file, parquet.metadata, columns, group, row, until.damage)
                     yield _damaged(group, row, until.damage, columns)
 
-    @staticmethod
     def _require_no_documents(
-        file: InputFile, metadata: pq.FileMetaData, columns: Columns, group: RowGroup, row: int, damage: Exception
+        self, file: InputFile, metadata: pq.FileMetaData, columns: Columns, group: RowGroup, row: int, damage: Exception
     ) -> None:
         """A row that is a document must be copied. It cannot be if another column than those of the run is damaged.
 
@@ -397,7 +470,8 @@ class Parquet:
             RunError: If the run's columns of the rows that cannot be copied can be read.
         """
         with file.open() as source:
-            batches, _ = _GroupReader(source, metadata, columns, whole=False).batches(group, 0)
+            reader = _GroupReader(source, metadata, columns, False, Scratch(self.scratch_folder))
+            batches, _ = reader.batches(group, 0)
             readable = group.first + sum(map(len, batches))
         if readable > row:
             raise RunError(

@@ -22,6 +22,8 @@ LINE_SHARE = 2
 """A line may have so many times the bytes of a document: for the other fields, and for characters that are escaped."""
 VALUE_BYTES = {b"{": 256, b"[": 96, b":": 104, b",": 48}
 """Bytes of memory that the values of a line take for each of these characters between them, at most."""
+DEEPEST_VALUE = 254
+"""Levels of lists and objects inside of each other that a value may have to be written as text."""
 LONG_LINE = 1 << 16
 """Bytes from which a line may take much memory when it is parsed."""
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
@@ -117,7 +119,7 @@ class _Parser:
         try:
             reason = self._unfolds_too_far(raw)
             value: Any = None if reason else orjson.loads(raw)
-            reason = reason or self._fault(value)
+            reason = reason or self._fault(value) or self._fault_beside(value)
         except orjson.JSONDecodeError as error:
             value, reason = None, _json_fault(raw, error)
         if reason:
@@ -163,6 +165,19 @@ class _Parser:
             return too_long(name, self._columns.document_limit)
         if self._columns.id is not None and value.get(self._columns.id) is None:
             return f"null id in {self._columns.id}"
+        return None
+
+    def _fault_beside(self, value: dict[str, Any]) -> str | None:
+        """Returns why the id or a column that rides along cannot be used, or None; replaces lists and objects by their text."""
+        for name in self._texts:
+            found = value.get(name)
+            if isinstance(found, (dict, list)):
+                try:
+                    found = value[name] = _text(found)
+                except TypeError:
+                    return f"{name} has more than {DEEPEST_VALUE} levels of lists and objects"
+            if isinstance(found, str) and _longer_than(found, self._columns.document_limit):
+                return too_long(name, self._columns.document_limit)
         return None
 
     def _with_exact_numbers(self, raw: bytes, value: dict[str, Any]) -> None:

@@ -18,6 +18,8 @@ HEADER_WITH_LONG_VALUES = 16 << 10
 """Bytes of a header whose statistics hold the smallest and the largest value, which writers leave out if they are longer."""
 LONGEST_HEADER = 1 << 20
 """Bytes of a header with its statistics, at most."""
+DICTIONARY_PAGE = 2
+"""The type of a page that holds a dictionary."""
 KIND, UNCOMPRESSED, COMPRESSED, CHECKSUM, DATA_HEADER, DICTIONARY_HEADER, DATA_HEADER_V2 = 1, 2, 3, 4, 5, 7, 8
 """Fields of a header."""
 DEEPEST = 8
@@ -44,13 +46,35 @@ class Page(NamedTuple):
     is_compressed: bool
 
 
-def largest_page(source: Any, chunk: pq.ColumnChunkMetaData) -> int:
-    """Returns the bytes that the largest page of a column of a row group is decompressed into.
+class PageSizes(NamedTuple):
+    """Sizes of the pages of a column in a row group."""
+
+    largest: int
+    """Bytes that the largest page is decompressed into."""
+    decoder_bytes: int
+    """Bytes that pyarrow takes while it decodes the column, at most."""
+
+
+def page_sizes(source: Any, chunk: pq.ColumnChunkMetaData) -> PageSizes:
+    """Returns the sizes of the pages of a column of a row group, from their headers.
 
     Raises:
         ValueError: If a header cannot be read.
     """
-    return max((page.unfolded for page in pages_of(source, chunk)), default=0)
+    largest = dictionary = values = 0
+    for page in pages_of(source, chunk):
+        largest = max(largest, page.unfolded)
+        if page.kind == DICTIONARY_PAGE:
+            dictionary, values = page.unfolded, page.values
+    buffer = min(chunk.total_compressed_size, READ_BUFFER)
+    # a dictionary is there decompressed and decoded, with a pointer and a length for each text
+    return PageSizes(largest, buffer + 2 * (largest + dictionary) + 16 * values)
+
+
+def stated_sizes(chunk: pq.ColumnChunkMetaData) -> PageSizes:
+    """Returns the most that the pages of a column of a row group may have according to the footer."""
+    size = chunk.total_uncompressed_size
+    return PageSizes(size, min(chunk.total_compressed_size, READ_BUFFER) + 2 * min(size, 2 * COMMON_PAGE))
 
 
 def dictionary_bytes(source: Any, chunk: pq.ColumnChunkMetaData) -> int:
@@ -184,5 +208,7 @@ def longest_stored_value(source: Any, metadata: pq.FileMetaData, group: int, nam
     return 0
 
 
+COMMON_PAGE = 1 << 20
+"""Bytes of a page, and of a dictionary, as most writers make them at most."""
 READ_BUFFER = 1 << 20
 """Bytes of a column that are read at a time; without it, a column of a row group is read whole before it is decoded."""

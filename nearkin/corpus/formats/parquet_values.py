@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.corpus.formats.parquet_pages import Page, pages_of
+from nearkin.corpus.formats.kernels import unfold_snappy
+from nearkin.corpus.formats.parquet_pages import DICTIONARY_PAGE, Page, pages_of
+from nearkin.corpus.formats.scratch import Scratch
 
-PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY = 0, 2, 8
+PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY, DELTA_LENGTHS, DELTA_TEXTS = 0, 2, 8, 6, 7
 """Encodings of values."""
-DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
+DATA_PAGE, DATA_PAGE_V2 = 0, 3
 """Types of pages."""
 LONGEST_CHARACTER = 4
 """Bytes of a character of UTF-8, at most."""
@@ -24,6 +26,11 @@ LENGTH_BYTES = 4
 """Bytes of the length in front of a value or of levels."""
 SHORT_DICTIONARY = 1 << 13
 """Values of a dictionary up to which it costs less to walk through them here than to let pyarrow decode them."""
+VALUE_BYTES = 64
+"""Bytes that a value takes beside its content while its page is read."""
+BLOCK = 1 << 20
+"""Bytes of a page that are copied at a time."""
+STREAM_CODECS = ("GZIP", "ZSTD", "BROTLI")
 COMMON_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD")
 
 
@@ -55,13 +62,22 @@ class ByteColumn:
         chunk: The column in the row group.
         optional: Whether the column may hold nulls.
         limit: Bytes of the largest value that is returned whole. A longer one is cut to a few bytes more than this.
-        page_limit: Bytes that a page, and the dictionary with it, may be decompressed into.
+        page_limit: Bytes that a page, and the dictionary with it, may be decompressed into in memory.
+        scratch: Makes files for larger pages; None if there must not be any.
 
     Raises:
-        ValueError: If the pages are larger, damaged, or have an encoding other than plain values and dictionaries.
+        ValueError: If the pages are larger, damaged, or have an encoding that texts do not have.
     """
 
-    def __init__(self, source: Any, chunk: pq.ColumnChunkMetaData, optional: bool, limit: int, page_limit: int) -> None:
+    def __init__(
+        self,
+        source: Any,
+        chunk: pq.ColumnChunkMetaData,
+        optional: bool,
+        limit: int,
+        page_limit: int,
+        scratch: Scratch | None,
+    ) -> None:
         self._source = source
         self._chunk = chunk
         self._optional = optional
@@ -70,16 +86,22 @@ class ByteColumn:
         pages = list(pages_of(source, chunk))
         dictionary = max((page.unfolded for page in pages if page.kind == DICTIONARY_PAGE), default=0)
         largest = dictionary + max((page.unfolded for page in pages if page.kind != DICTIONARY_PAGE), default=0)
-        if largest > page_limit:
+        self._scratch = scratch if largest > page_limit else None
+        name = f"a page of column {chunk.path_in_schema!r}"
+        if largest > page_limit and scratch is None:
             raise ValueError(
-                f"a page of column {chunk.path_in_schema!r} unfolds into {largest:,} bytes, more than the {page_limit:,} that "
-                "--memory leaves room for"
+                f"{name} unfolds into {largest:,} bytes, more than the {page_limit:,} that --memory leaves room for; "
+                "write the file with smaller pages, or run with more --memory"
             )
-        if any(page.encoding not in (PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY) for page in pages):
+        values = max((page.values for page in pages), default=0)
+        if values * VALUE_BYTES > page_limit:
             raise ValueError(
-                f"a page of column {chunk.path_in_schema!r} unfolds into {largest:,} bytes, and its encoding can only be "
-                "read in smaller pages; write the file with plain or dictionary encoding"
+                f"{name} unfolds into {largest:,} bytes and has {values:,} values, more than the {page_limit // VALUE_BYTES:,} "
+                "of such a page that --memory leaves room for; write the file with smaller pages, or run with more --memory"
             )
+        encodings = (PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY, DELTA_LENGTHS, DELTA_TEXTS)
+        if wrong := [page.encoding for page in pages if page.encoding not in encodings]:
+            raise ValueError(f"{name} unfolds into {largest:,} bytes and has the unknown encoding {wrong[0]}")
         self._values = self._each(pages)
 
     def __next__(self) -> bytes | None:
@@ -96,19 +118,29 @@ class ByteColumn:
     def _each(self, pages: list[Page]) -> Iterator[bytes | None]:
         for page in pages:
             if page.kind == DICTIONARY_PAGE:
-                self._dictionary = _plain_values(_content_of(self._source, self._chunk, page)[1], page.values)
+                content = _content_of(self._source, self._chunk, page, self._scratch)[1]
+                self._dictionary = _plain_values(content, page.values)
             elif page.kind in (DATA_PAGE, DATA_PAGE_V2):
                 yield from self._values_of(page)
 
     def _values_of(self, page: Page) -> Iterator[bytes | None]:
-        levels, content = _content_of(self._source, self._chunk, page)
+        levels, content = _content_of(self._source, self._chunk, page, self._scratch)
         if self._optional and page.kind == DATA_PAGE:
             end = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
             levels, content = content[LENGTH_BYTES:end], content[end:]
         present = _unpacked(levels, 1, page.values).astype(bool) if self._optional else np.ones(page.values, bool)
         count = int(present.sum())
+        if page.encoding == DELTA_TEXTS:
+            texts = _delta_texts(content, count, self._cut)
+            for there in present.tolist():
+                yield next(texts) if there else None
+            return
         if page.encoding == PLAIN:
             values = _plain_values(content, count)
+            places = np.arange(count)
+        elif page.encoding == DELTA_LENGTHS:
+            lengths, start = _delta_numbers(content, 0, count)
+            values = _values_of_lengths(content, start, lengths)
             places = np.arange(count)
         else:
             if self._dictionary is None:
@@ -143,8 +175,12 @@ def longest_dictionary_value(source: Any, chunk: pq.ColumnChunkMetaData) -> int 
     return int(_plain_values(_content_of(source, chunk, page)[1], page.values).lengths.max())
 
 
-def _content_of(source: Any, chunk: pq.ColumnChunkMetaData, page: Page) -> tuple[memoryview, memoryview]:
-    """Returns the levels of a page of version 2, and what else it holds, decompressed."""
+def _content_of(
+    source: Any, chunk: pq.ColumnChunkMetaData, page: Page, scratch: Scratch | None = None
+) -> tuple[memoryview, memoryview]:
+    """Returns the levels of a page of version 2, and what else it holds, decompressed: in a file if `scratch` makes one."""
+    if scratch is not None:
+        return _mapped_content_of(source, chunk, page, scratch)
     stored = source.read_at(page.stored, page.at)
     if len(stored) != page.stored:
         raise ValueError(f"the page at byte {page.at} ends too early")
@@ -159,6 +195,111 @@ def _content_of(source: Any, chunk: pq.ColumnChunkMetaData, page: Page) -> tuple
     # the levels of a page of version 2 are not compressed
     name = "lz4_raw" if codec == "LZ4" else codec.lower()
     return levels, memoryview(pa.Codec(name).decompress(pa.py_buffer(stored).slice(end), page.unfolded - end))
+
+
+def _mapped_content_of(
+    source: Any, chunk: pq.ColumnChunkMetaData, page: Page, scratch: Scratch
+) -> tuple[memoryview, memoryview]:
+    stored = scratch.mapped(page.stored)
+    checksum = 0
+    for start in range(0, page.stored, BLOCK):
+        block = source.read_at(min(BLOCK, page.stored - start), page.at + start)
+        if len(block) < min(BLOCK, page.stored - start):
+            raise ValueError(f"the page at byte {page.at} ends too early")
+        stored[start : start + len(block)] = np.frombuffer(block, np.uint8)
+        checksum = zlib.crc32(block, checksum)
+    if page.checksum is not None and checksum != page.checksum & 0xFFFFFFFF:
+        raise ValueError(f"the checksum of the page at byte {page.at} does not match")
+    start = page.repetition_bytes
+    end = start + page.definition_bytes
+    codec = str(chunk.compression)
+    if codec == "UNCOMPRESSED" or not page.is_compressed:
+        return stored[start:end].data, stored[end:].data
+    unfolded = scratch.mapped(page.unfolded - end)
+    if codec == "SNAPPY":
+        complete = unfold_snappy(stored[end:], unfolded)
+    elif codec in STREAM_CODECS:
+        complete = _unfold_stream(stored[end:], codec.lower(), unfolded)
+    else:
+        raise ValueError(
+            f"a page of column {chunk.path_in_schema!r} unfolds into {page.unfolded:,} bytes, and {codec.lower()} can only be "
+            "decompressed in memory; run with more --memory, or write the file with another compression or smaller pages"
+        )
+    if not complete:
+        raise ValueError(f"the page at byte {page.at} has not the {page.unfolded:,} bytes that its header says")
+    return stored[start:end].data, unfolded.data
+
+
+def _unfold_stream(stored: np.ndarray, codec: str, unfolded: np.ndarray) -> bool:
+    """Decompresses into an array; returns whether the content has exactly its size."""
+    done = 0
+    with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(stored)), codec) as stream:
+        while block := stream.read(BLOCK):
+            if done + len(block) > len(unfolded):
+                return False
+            unfolded[done : done + len(block)] = np.frombuffer(block, np.uint8)
+            done += len(block)
+    return done == len(unfolded)
+
+
+def _delta_numbers(data: memoryview, at: int, count: int) -> tuple[np.ndarray, int]:
+    """Returns whole numbers that are stored as packed differences, int64 (count,), and where they end.
+
+    Raises:
+        ValueError: If there are fewer.
+    """
+    block_size, at = _varint(data, at)
+    miniblocks, at = _varint(data, at)
+    total, at = _varint(data, at)
+    first, at = _varint(data, at)
+    if total != count or not miniblocks or block_size % miniblocks or not 0 < block_size // miniblocks <= BLOCK:
+        raise ValueError("a page has fewer values than its header says")
+    size = block_size // miniblocks
+    numbers = np.empty(count, np.int64)
+    numbers[:1] = (first >> 1) ^ -(first & 1)
+    done = 1
+    while done < count:
+        smallest, at = _varint(data, at)
+        smallest = (smallest >> 1) ^ -(smallest & 1)
+        widths = bytes(data[at : at + miniblocks])
+        at += miniblocks
+        for width in widths:
+            if done >= count:
+                break
+            packed = np.frombuffer(data[at : at + size * width // 8], np.uint8)
+            if len(packed) < size * width // 8 or width > 32:
+                raise ValueError("a page has fewer values than its header says")
+            at += len(packed)
+            bits = np.unpackbits(packed, bitorder="little").reshape(size, width)
+            found = bits[: count - done] @ (1 << np.arange(width, dtype=np.int64)) + smallest
+            numbers[done : done + len(found)] = found
+            done += len(found)
+    return np.cumsum(numbers), at
+
+
+def _values_of_lengths(data: memoryview, start: int, lengths: np.ndarray) -> Values:
+    ends = start + np.cumsum(lengths)
+    if len(lengths) and (int(lengths.min()) < 0 or int(ends[-1]) > len(data)):
+        raise ValueError("a value is longer than its page")
+    return Values(data, ends - lengths, lengths)
+
+
+def _delta_texts(data: memoryview, count: int, cut: int) -> Iterator[bytes]:
+    """Yields values that are stored as the rest behind what they share with the one before, cut behind `cut` bytes."""
+    shared, at = _delta_numbers(data, 0, count)
+    lengths, at = _delta_numbers(data, at, count)
+    rests = _values_of_lengths(data, at, lengths)
+    if count and int(shared.min()) < 0:
+        raise ValueError("a value is longer than its page")
+    before = b""
+    longest = cut + LONGEST_CHARACTER
+    for place, common in enumerate(shared.tolist()):
+        start = int(rests.starts[place])
+        rest = data[start : start + min(int(lengths[place]), max(longest - common, 0))]
+        if common > len(before) < longest:
+            raise ValueError("a value is longer than its page")
+        before = before[:common] + bytes(rest)
+        yield Values(memoryview(before), np.zeros(1, np.int64), np.full(1, len(before))).at(0, cut)
 
 
 def _plain_values(data: memoryview, count: int) -> Values:

@@ -116,14 +116,19 @@ def expanded_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
     groups = Groups.read(np.asarray(run.work.load("representative")))
     alone = np.zeros(0, np.int64)
     scored, ids = run.scored(), run.documents().ids
+    most = rows_of(ids)
     for own in groups.own_pairs():
-        ones = np.ones(len(own))
-        yield _pair_batch(run, ids, ScoredPairs(own, alone, alone), ones, ones)
+        for at in range(0, len(own), most):
+            some = own[at : at + most]
+            ones = np.ones(len(some))
+            yield _pair_batch(run, ids, ScoredPairs(some, alone, alone), ones, ones)
     for start in range(0, len(scored.pairs), ROWS):
         part = scored.select(slice(start, start + ROWS))
         similarity, estimate = part.similarity, run.estimate(np.asarray(part.pairs))
         for pairs, rows in groups.crossed(*unpack_pairs(np.asarray(part.pairs))):
-            yield _pair_batch(run, ids, ScoredPairs(pairs, alone, alone), similarity[rows], estimate[rows])
+            for at in range(0, len(pairs), most):
+                some, which = pairs[at : at + most], rows[at : at + most]
+                yield _pair_batch(run, ids, ScoredPairs(some, alone, alone), similarity[which], estimate[which])
 
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.corpus import Columns, Corpus
+from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.batches import MAX_DOCUMENT
 from nearkin.engine.banding import keeps_keys, key_builder_for
 from nearkin.engine.local import exact_groups as collapse
@@ -103,6 +103,8 @@ class LocalRun:
     def sketch(self) -> None:
         """Stage 1: signatures, fingerprints, ids and columns that ride along."""
         self.corpus.check(self.columns)
+        if isinstance(self.corpus, FileCorpus):
+            self.corpus.use_scratch(self.work.path)
         self.columns = replace(self.columns, document_limit=self._document_limit())
         if self.work.done("sketch") is None:
             self.progress.stage("sketch", None)

@@ -1,0 +1,68 @@
+"""Kernels that read compressed pages."""
+
+import numpy as np
+
+from nearkin.runtime.jit import kernel
+
+I64 = np.int64
+
+
+@kernel
+def unfold_snappy(stored: np.ndarray, unfolded: np.ndarray) -> bool:
+    """Decompresses a raw block of snappy.
+
+    Args:
+        stored: The block, uint8 (n,).
+        unfolded: Receives the content, uint8 (m,).
+
+    Returns:
+        Whether the block is valid and has exactly m bytes of content.
+    """
+    size = I64(stored.shape[0])
+    room = I64(unfolded.shape[0])
+    at = I64(0)
+    # the length of the content, which the caller knows already
+    while at < size and stored[at] & 0x80:
+        at += 1
+    at += 1
+    done = I64(0)
+    while at < size:
+        tag = I64(stored[at])
+        at += 1
+        kind = tag & 3
+        if kind == 0:
+            length = tag >> 2
+            if length >= 60:
+                count = length - 59
+                if at + count > size:
+                    return False
+                length = I64(0)
+                for place in range(count):
+                    length |= I64(stored[at + place]) << (8 * place)
+                at += count
+            length += 1
+            if at + length > size or done + length > room:
+                return False
+            unfolded[done : done + length] = stored[at : at + length]
+            at += length
+            done += length
+            continue
+        count = 1 if kind == 1 else 2 if kind == 2 else 4
+        if at + count > size:
+            return False
+        distance = I64(0)
+        for place in range(count):
+            distance |= I64(stored[at + place]) << (8 * place)
+        at += count
+        if kind == 1:
+            distance |= (tag >> 5) << 8
+            length = ((tag >> 2) & 7) + 4
+        else:
+            length = (tag >> 2) + 1
+        if distance < 1 or distance > done or done + length > room:
+            return False
+        # source and target may overlap, so that a few bytes are repeated
+        for _ in range(length):
+            unfolded[done] = unfolded[done - distance]
+            done += 1
+    return bool(done == room)

@@ -1,0 +1,136 @@
+"""Files without a name, for what a reader needs and must not keep in memory."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearkin.corpus.formats.base import UntilDamage
+from nearkin.errors import RunError
+
+
+class Scratch:
+    """Makes files that nobody else can open and that are deleted when they are closed, also if the process is killed.
+
+    Args:
+        folder: The folder whose disk they take; None for the system's folder of temporary files.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+
+    def file(self) -> IO[bytes]:
+        """Opens an empty file.
+
+        Raises:
+            RunError: If it cannot be made.
+        """
+        try:
+            return tempfile.TemporaryFile(dir=self._folder)
+        except OSError as error:
+            raise self._fault(error) from error
+
+    def mapped(self, size: int) -> np.ndarray:
+        """Returns zeros in a file, uint8 (size,). The system may write them to the disk whenever it needs the memory.
+
+        Raises:
+            RunError: If the disk is full.
+        """
+        if not size:
+            return np.zeros(0, np.uint8)
+        with self.file() as file:
+            try:
+                # without blocks of its own, a file on a full disk would end the process by SIGBUS
+                _reserve(file, size)
+                return np.memmap(file, np.uint8, "r+", shape=(size,))
+            except OSError as error:
+                raise self._fault(error) from error
+
+    def _fault(self, error: OSError) -> RunError:
+        folder = self._folder or tempfile.gettempdir()
+        return RunError(
+            f"cannot write a temporary file in {folder}: {error.strerror or error}; make room there, or run with more --memory"
+        )
+
+    def batches(self, portions: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yields batches of all columns, read from portions of the columns, one portion after the other.
+
+        A dictionary keeps only the values that a batch uses: all of them at once may take more memory than there is.
+
+        Args:
+            portions: Batches of some of the columns, which have the same numbers of rows in each portion.
+            schema: The columns in the order of the result.
+
+        Raises:
+            RunError: If the disk is full.
+            ValueError: If the portions have different numbers of rows. Another error of a portion is raised when the batches
+                before it have been yielded.
+        """
+        files = []
+        damage: Exception | None = None
+        try:
+            for portion in portions:
+                files.append(self.file())
+                damage = self._store(portion, files[-1]) or damage
+            readers = [pa.ipc.open_stream(pa.PythonFile(file, "r")) for file in files]
+            for parts in zip(*readers, strict=damage is None):
+                if len({len(part) for part in parts}) > 1:
+                    raise ValueError("its columns have different numbers of rows")
+                columns = {name: part[name] for part in parts for name in part.schema.names}
+                yield pa.record_batch([columns[field.name] for field in schema], schema=schema)
+            if damage is not None:
+                raise damage
+        finally:
+            for file in files:
+                # closing writes what is left in the buffer, which a full disk refuses again
+                with suppress(OSError):
+                    file.close()
+
+    def _store(self, batches: Iterator[pa.RecordBatch], file: IO[bytes]) -> Exception | None:
+        """Writes batches, and returns the error that ended them, if one did."""
+        writer: Any = None
+        until = UntilDamage(batches)
+        for batch in until:
+            compact = _with_used_values(batch)
+            try:
+                writer = writer or pa.ipc.new_stream(pa.PythonFile(file, "w"), compact.schema)
+                writer.write_batch(compact)
+            except OSError as error:
+                raise self._fault(error) from error
+        if writer is None:
+            raise until.damage or ValueError("it has no rows")
+        try:
+            writer.close()
+            file.seek(0)
+        except OSError as error:
+            raise self._fault(error) from error
+        return until.damage
+
+
+def _reserve(file: IO[bytes], size: int) -> None:
+    """Gives a file its size, and the blocks for it if the system can do that."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+    else:
+        file.truncate(size)
+
+
+def _with_used_values(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns a batch whose dictionaries hold only the values of its rows, in the same order."""
+    columns = [_compacted(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+    return pa.record_batch(columns, schema=batch.schema)
+
+
+def _compacted(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    indices = column.indices.drop_null().to_numpy(zero_copy_only=False)
+    used = np.unique(indices)
+    places = pa.array(np.searchsorted(used, column.indices.fill_null(0).to_numpy()).astype(indices.dtype))
+    if column.null_count:
+        places = pc.if_else(column.is_valid(), places, None)
+    return pa.DictionaryArray.from_arrays(places, column.dictionary.take(pa.array(used)), ordered=column.type.ordered)

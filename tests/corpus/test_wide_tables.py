@@ -1,0 +1,184 @@
+"""Tables with very many columns, and columns beside the documents that unfold into much, within the memory bound."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.corpus import Columns, FileCorpus, write_kept
+from nearkin.corpus.formats.base import Piece
+from nearkin.corpus.formats.scratch import Scratch
+from nearkin.errors import RunError
+
+LIMIT = 1 << 20
+LARGE = Columns()
+
+
+MEASURED = """
+    import sys
+    import pyarrow as pa
+    from nearkin.corpus import Columns, FileCorpus
+    pieces = FileCorpus.open([sys.argv[1]]).pieces(0, Columns(document_limit=int(sys.argv[2])), whole=True)
+    print(sum(len(piece.rows) for piece in pieces), pa.default_memory_pool().max_memory())
+"""
+
+
+def wide_table(rows: int, columns: int) -> pa.Table:
+    """Columns of several types; each has enough values that a decoder needs memory for it."""
+    rng = np.random.default_rng(1)
+    kinds: list[Any] = [
+        lambda: pa.array(rng.random(rows)),
+        lambda: pa.array(rng.integers(0, 10**9, rows)).cast(pa.string()),
+        lambda: pa.array([f"category {at % 50}" for at in range(rows)]).dictionary_encode(),
+        lambda: pa.DictionaryArray.from_arrays(
+            pa.array(np.arange(rows, dtype=np.int32) % 5), pa.array(list("edcba")), ordered=True
+        ),
+        lambda: pa.array([None if at % 3 else f"{at // 9}" for at in range(rows)]).dictionary_encode(),
+        lambda: pa.array([[at, None] if at % 7 else None for at in range(rows)], pa.list_(pa.int64())),
+        lambda: pa.array([{"a": at, "b": f"{at}"} for at in range(rows)]),
+    ]
+    arrays = {"text": pa.array([f"document {at}" for at in range(rows)])}
+    arrays.update({f"c{at}": kinds[at % len(kinds)]() for at in range(columns)})
+    fields = [pa.field(name, array.type, nullable=name != "c2") for name, array in arrays.items()]
+    return pa.table(list(arrays.values()), schema=pa.schema(fields, {"made by": "a test"}))
+
+
+def pieces_of(path: Path, columns: Columns) -> Iterator[Piece]:
+    return FileCorpus.open([str(path)], ahead=columns.document_limit).pieces(0, columns, whole=True)
+
+
+def kept_file(path: Path, columns: Columns, folder: Path) -> Path:
+    corpus = FileCorpus.open([str(path)])
+    rows = sum(len(piece.rows) for piece in corpus.pieces(0, columns))
+    folder.mkdir()
+    write_kept(corpus, columns, np.arange(rows) % 3 > 0, folder)
+    assert [found.name for found in folder.iterdir()] == [path.name]
+    return folder / path.name
+
+
+def test_a_wide_table_is_copied_unchanged_in_portions_of_its_columns(tmp_path: Path) -> None:
+    """The kept rows, their types and the metadata do not depend on how the columns were decoded."""
+    table = wide_table(3000, 60)
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, row_group_size=2000)
+    in_portions = kept_file(path, Columns(document_limit=100_000), tmp_path / "portions")
+    at_once = kept_file(path, LARGE, tmp_path / "once")
+    expected = pq.read_table(path).take(np.flatnonzero(np.arange(3000) % 3 > 0))
+    for found in (pq.read_table(in_portions), pq.read_table(at_once)):
+        assert found.schema.equals(expected.schema, check_metadata=True)
+        assert found.to_pylist() == expected.to_pylist()
+    assert pq.read_schema(in_portions).equals(pq.read_schema(path), check_metadata=True)
+
+
+def test_reading_a_wide_table_takes_memory_for_some_of_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    rng = np.random.default_rng(1)
+    columns = {f"c{at}": rng.random(5000) for at in range(600)}
+    pq.write_table(pa.table({"text": [f"document {at}" for at in range(5000)], **columns}), path)
+    largest = {}
+    for limit in (LIMIT, 1 << 30):
+        command = [sys.executable, "-c", textwrap.dedent(MEASURED), str(path), str(limit)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+        rows, largest[limit] = map(int, done.stdout.split())
+        assert rows == 5000
+    assert largest[1 << 30] > 60 << 20
+    assert largest[LIMIT] < 30 << 20
+
+
+def test_long_values_of_many_dictionaries_are_not_unfolded_at_once(tmp_path: Path) -> None:
+    """Each column alone would fit into memory."""
+    path = tmp_path / "a.parquet"
+    values = pa.array([f"{at}{'v' * 2000}" for at in range(20)])
+    places = pa.array(np.arange(4000, dtype=np.int32) % 20)
+    columns = {f"c{at}": pa.DictionaryArray.from_arrays(places, values) for at in range(100)}
+    table = pa.table({"text": [f"document {at}" for at in range(4000)], **columns})
+    pq.write_table(table, path, store_schema=False)
+    before = pa.total_allocated_bytes()
+    largest = rows = 0
+    for piece in pieces_of(path, Columns(document_limit=16 << 20)):
+        largest = max(largest, pa.total_allocated_bytes() - before)
+        rows += len(piece.rows)
+    assert rows == 4000
+    assert largest < 100 << 20
+
+
+@pytest.mark.parametrize("column", ["text", "c1", "c59"])
+def test_damage_in_a_wide_table_costs_the_same_rows_in_portions(column: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = wide_table(3000, 60)
+    pq.write_table(
+        table,
+        path,
+        use_dictionary=False,
+        compression="none",
+        data_page_size=2000,
+        write_batch_size=100,
+        write_page_checksum=True,
+    )
+    chunks = pq.ParquetFile(path).metadata.row_group(0)
+    chunk = next(chunks.column(at) for at in range(chunks.num_columns) if chunks.column(at).path_in_schema.startswith(column))
+    data = bytearray(path.read_bytes())
+    end = chunk.data_page_offset + chunk.total_compressed_size
+    data[end - 10 : end] = b"\xff" * 10
+    path.write_bytes(data)
+    found = {}
+    for columns in (Columns(document_limit=100_000), LARGE):
+        corpus = FileCorpus.open([str(path)])
+        found[columns] = [row for piece in corpus.pieces(0, columns) for row in piece.rows.tolist()]
+        if column != "text":
+            with pytest.raises(RunError, match="that the run did not read is damaged"):
+                list(corpus.pieces(0, columns, whole=True))
+    first, second = found.values()
+    assert first == second
+
+
+def test_a_full_disk_while_columns_wait_is_an_error_and_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rejection would lose the rows without a failure."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(wide_table(3000, 60), path)
+    full = Path("/dev/full")
+    monkeypatch.setattr(Scratch, "file", lambda self: full.open("r+b"))
+    with pytest.raises(RunError, match=r"cannot write a temporary file in .*: No space left on device; make room there"):
+        list(pieces_of(path, Columns(document_limit=100_000)))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "a.arrow"])
+@pytest.mark.parametrize("role", ["id", "source"])
+def test_a_long_id_or_value_that_rides_along_is_rejected_in_every_format(name: str, role: str, tmp_path: Path) -> None:
+    table = pa.table({"text": ["a", "b", "c"], "other": ["short", "x" * 2001, "also short"]})
+    path = tmp_path / name
+    if name == "a.jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
+    elif name == "a.parquet":
+        pq.write_table(table, path, use_dictionary=False)
+    else:
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+    columns = Columns(id="other" if role == "id" else None, extra=("other",) if role == "source" else (), document_limit=2000)
+    found = list(FileCorpus.open([str(path)]).pieces(0, columns))
+    assert [row for piece in found for row in piece.rows.tolist()] == [0, 2]
+    assert [(row, reason) for piece in found for row, reason, _ in piece.rejected] == [
+        (1, "other is longer than 2,000 bytes, the largest document that --memory leaves room for")
+    ]
+
+
+def test_a_value_of_very_many_levels_is_rejected(tmp_path: Path) -> None:
+    """It can be parsed, and not be written as text."""
+    path = tmp_path / "a.jsonl"
+    deep = [f'{{"text": "x", "d": {"[" * levels}1{"]" * levels}}}\n' for levels in (3, 250, 300, 1000)]
+    path.write_text("".join(deep))
+    found = list(FileCorpus.open([str(path)]).pieces(0, Columns(extra=("d",))))
+    assert [row for piece in found for row in piece.rows.tolist()] == [0, 1]
+    assert [reason for piece in found for _, reason, _ in piece.rejected] == [
+        "d has more than 254 levels of lists and objects"
+    ] * 2
+    assert sum(len(piece.rows) for piece in FileCorpus.open([str(path)]).pieces(0, Columns())) == 4
