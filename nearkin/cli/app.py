@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
 from inspect import signature
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -38,10 +39,11 @@ from nearkin.cli import options as o
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.standard_streams import prepare_streams
 from nearkin.cli.usage_errors import RedactingGroup
-from nearkin.errors import NearkinError, UsageError
+from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.redaction import redact
 from nearkin.runtime.environment import check_numba_settings
 from nearkin.runtime.files import Readers
+from nearkin.runtime.outputs import MANIFEST, work_folder_of
 from nearkin.version import VERSION
 
 DONE = 0
@@ -103,20 +105,35 @@ def guarded(command: Callable[..., None], ends: bool = True) -> Callable[..., No
         command: The command.
         ends: Whether SIGTERM and SIGHUP interrupt it; False for a command that handles signals itself.
     """
-    way = "; continue with the same command and --resume" if "resume" in signature(command).parameters else ""
+    resumes = "resume" in signature(command).parameters
 
     @wraps(command)
     def run_guarded(*arguments: Any, **options: Any) -> None:
+        def way() -> str:
+            return "; continue with the same command and --resume" if resumes and can_resume(options.get("out")) else ""
+
         try:
             with ending_signals() if ends else nullcontext():
                 command(*arguments, **options)
             sys.stdout.flush()
+        except RunError as error:
+            if "--resume" in str(error) or not way():
+                raise
+            raise RunError(f"{error}{way()}") from error
         except EndedBySignalError as ended:
-            sys.exit(say(f"interrupted by {ended.name}{way}", ended.code))
+            sys.exit(say(f"interrupted by {ended.name}{way()}", ended.code))
         except KeyboardInterrupt:
-            sys.exit(say(f"interrupted{way}", INTERRUPTED))
+            sys.exit(say(f"interrupted{way()}", INTERRUPTED))
 
     return run_guarded
+
+
+def can_resume(out: Path | None) -> bool:
+    """Returns whether the work folder of an output holds a run that `--resume` continues."""
+    try:
+        return out is not None and (work_folder_of(out) / MANIFEST).is_file()
+    except UsageError:
+        return False
 
 
 def show_version(asked: bool) -> None:

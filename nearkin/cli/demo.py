@@ -35,7 +35,9 @@ def demo(
     from nearkin.lab.demo_corpus import write_source_corpus
     from nearkin.runs.jobs import Job, dedup_job
     from nearkin.runtime.files import Readers
+    from nearkin.runtime.outputs import require_outside_work_folders
 
+    require_outside_work_folders(out)
     shown = o.progress()
     with TemporaryDirectory(prefix="nearkin-demo-") as folder:
         source = Path(folder) / "source-code.parquet"

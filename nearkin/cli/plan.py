@@ -60,10 +60,12 @@ def plan(
     from nearkin.plan.capacity import Workload
     from nearkin.plan.capacity import plan as find
 
-    if out is not None and os.path.lexists(out):
-        from nearkin.runtime.outputs import require_replaceable_file
+    if out is not None:
+        from nearkin.runtime.outputs import require_outside_work_folders, require_replaceable_file
 
-        require_replaceable_file(out, is_plan, "a plan")
+        require_outside_work_folders(out)
+        if os.path.lexists(out):
+            require_replaceable_file(out, is_plan, "a plan")
     if calibrate:
         found_rates = write_calibration()
         if docs is None:

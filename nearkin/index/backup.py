@@ -20,6 +20,7 @@ from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.sqlite import SqliteStore, failing, file_of
 from nearkin.index.stores.urls import SCHEMES, scheme_of
 from nearkin.runtime.files import create_exclusively, make_folders, replace_durably, sync_file
+from nearkin.runtime.outputs import require_outside_work_folders
 
 OWN_TOOLS = {
     "memory": "it is gone with its process",
@@ -68,6 +69,7 @@ def backup(url: str, out: Path) -> Copied:
     source = _embedded(url)
     if out.exists() and out.samefile(source):
         raise UsageError(f"{out} is the index itself")
+    require_outside_work_folders(out)
     with _staged(out) as staging:
         return _copied(source, staging, out)
 

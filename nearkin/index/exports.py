@@ -14,6 +14,7 @@ from nearkin.index.entry import Entry
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.packing import id_key
 from nearkin.runtime.files import PRIVATE_FILE, replacing_durably
+from nearkin.runtime.outputs import require_outside_work_folders
 
 AT_ONCE = 10_000
 """Rows of an export."""
@@ -44,8 +45,10 @@ def write_export(store: Store, path: Path) -> int:
     written again while its store was read is in it once, as it was read first.
 
     Raises:
+        UsageError: If the file is inside the work folder of a run.
         StoreError: The store failed, or the file cannot be written; what was at the path before is there still.
     """
+    require_outside_work_folders(path)
     schema = EXPORTED.with_metadata({HEADER: json.dumps(store.claim({}), sort_keys=True)})
     seen: set[bytes] = set()
     try:

@@ -62,6 +62,9 @@ STRIPES = 64
 EXPLAINED_DOCUMENTS = 1_000_000
 """The number of documents that an explanation assumes the bands of sign signatures to be solved for."""
 TRIES = 8
+"""Attempts of a step that meets moves of the index, or representatives with too many members."""
+RACE_TIME = 15.0
+"""Seconds for which a step that meets others is tried again, before its caller is told (RacedError)."""
 INTERVAL = 5.0
 """Seconds of the clock after which a store is asked for news again."""
 CLOSED, PAUSE = 30.0, 0.02
@@ -72,7 +75,8 @@ which other requests pass: the representative stays until its last portion."""
 AT_ONCE = 200
 """Documents that leave their buckets in one step, when their time is over."""
 RACE_PAUSE = 0.005
-"""Seconds that a step which met another one waits at most before it is tried again; twice as long each time."""
+"""Seconds that a step which met another one waits at most before it is tried again; twice as long each time, up to a bound."""
+LONGEST_PAUSE = 0.25
 FRESH = 0.01
 """Of a time to live: a hit within so much of the last one writes nothing."""
 
@@ -280,7 +284,8 @@ class Index:
     def step(self, scope: str, step: Callable[[], R]) -> R:
         """A step under its scope's lock, again where another process came between, or where the index has moved."""
         # no error is kept in a variable: its traceback holds this frame, and both would live until the collector runs
-        for attempt in range(1, TRIES + 1):
+        attempts, races, until = 0, 0, time.monotonic() + RACE_TIME
+        while True:
             self._look_around()
             self._await_opening()
             moved, drained = False, None
@@ -288,14 +293,17 @@ class Index:
                 with self._locked(scope):
                     return step()
             except MovedError:
-                if not self._follow or attempt == TRIES:
+                attempts += 1
+                if not self._follow or attempts == TRIES:
                     raise
                 moved = True
             except RacedError:
-                if attempt == TRIES:
+                races += 1
+                if time.monotonic() > until:
                     raise
             except LargeClusterError as error:
-                if attempt == TRIES:
+                attempts += 1
+                if attempts == TRIES:
                     raise
                 drained = (error.leader, error.into, error.inherits)
             if drained is not None:
@@ -305,8 +313,7 @@ class Index:
             else:
                 self._cache.clear()
                 # who has met another step comes again at a time of its own, so that the two do not meet once more
-                time.sleep(random() * RACE_PAUSE * 2 ** (attempt - 1))
-        raise AssertionError("the last attempt returns or raises")
+                time.sleep(random() * min(LONGEST_PAUSE, RACE_PAUSE * 2 ** min(races - 1, 16)))
 
     # -- upsert
 

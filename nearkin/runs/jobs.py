@@ -34,7 +34,7 @@ from nearkin.engine.local.containment import find_contained, require_containable
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import second_pair_batches, to_final_clusters, vector_columns
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.local.work_folder import MANIFEST, WorkFolder, first_difference
+from nearkin.engine.local.work_folder import WorkFolder, first_difference
 from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
@@ -45,6 +45,7 @@ from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, wr
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.metrics import QualityMetrics
 from nearkin.runtime.outputs import (
+    MANIFEST,
     RESULT,
     Claim,
     claimed,

@@ -11,11 +11,10 @@ from nearkin.corpus import Columns, FileCorpus, with_dimensions
 from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.document_frequencies import Counting, count_frequencies
-from nearkin.engine.local.work_folder import MANIFEST
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.runs.jobs import Saved
-from nearkin.runtime.outputs import Claim, require_apart, work_folder_of
+from nearkin.runtime.outputs import MANIFEST, Claim, require_apart, work_folder_of
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spec import KEYED, Spec

@@ -77,7 +77,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise RunError(
             f"cannot write in {folder}: {error.strerror or error}. Free some space or fix the permissions, then run the same "
-            "command with --resume"
+            "command again"
         ) from error
 
 

@@ -35,6 +35,8 @@ from nearkin.runtime.files import (
 
 MARKER = ".nearkin-output.json"
 """The file that says that a folder is a result, and which files belong to it."""
+MANIFEST = "manifest.json"
+"""The file of a work folder that says what a run has done; without it there is nothing to resume."""
 LOCK = ".nearkin-lock"
 """The file of a work folder that its holder locks; it says who that is."""
 GENERATOR = b'name="generator" content="nearkin"'
@@ -64,7 +66,7 @@ def work_folder_of(out: Path) -> Path:
     """Returns the folder in which an output is made until it is complete.
 
     Raises:
-        UsageError: If `out` is a URL or the root of the file system, or its path is not UTF-8.
+        UsageError: If `out` is a URL, the root of the file system or inside the work folder of a run, or its path is not UTF-8.
     """
     if len(out.parts) > 1 and REMOTE.match(out.parts[0]) and not Path(out.parts[0]).is_dir():
         raise UsageError(f"{out} cannot be an output: outputs are local, and this is a URL; give a path with --out and copy it")
@@ -76,7 +78,26 @@ def work_folder_of(out: Path) -> Path:
         raise UsageError(f"{shown} cannot be an output: its path is not UTF-8; choose another --out") from error
     if not place.name:
         raise UsageError(f"{out} cannot be an output: it is the root of the file system; choose another --out")
+    require_outside_work_folders(out)
     return place.with_name(place.name + ".partial")
+
+
+def require_outside_work_folders(out: Path) -> None:
+    """Requires that a new file or folder is not inside the work folder of a run, which that run deletes when it ends.
+
+    Args:
+        out: The file or folder.
+
+    Raises:
+        UsageError: If it is, whether the run is under way or can be resumed.
+    """
+    place = _absolute(out)
+    for folder in (*place.parents, *place.resolve().parents):
+        if is_work_folder(folder):
+            raise UsageError(
+                f"{out} cannot be written: it is inside {folder}, the work folder of a run, which is deleted when that "
+                "run ends; choose another place"
+            )
 
 
 def _absolute(path: Path) -> Path:
@@ -322,7 +343,7 @@ class Claim:
     def clear(self) -> None:
         """Deletes what the work folder holds, but for the lock."""
         # the manifest first: without it there is nothing to resume, whatever else is left
-        paths = sorted(self.path.iterdir(), key=lambda path: (path.name != "manifest.json", path.name))
+        paths = sorted(self.path.iterdir(), key=lambda path: (path.name != MANIFEST, path.name))
         for path in paths:
             if path.name != LOCK:
                 _delete(path)
@@ -424,7 +445,7 @@ def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
         UsageError: If the folder holds such a run and it must not be deleted.
     """
     claim = Claim.take(out, command)
-    if not replaces and (claim.path / "manifest.json").exists():
+    if not replaces and (claim.path / MANIFEST).exists():
         claim.release()
         raise UsageError(
             f"{claim.path} holds a run that was killed; finish it with its own command and --resume, or delete the folder, "

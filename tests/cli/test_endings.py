@@ -15,6 +15,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli import app
+from nearkin.cli.app import guarded
 from nearkin.corpus import Columns
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import Settings
@@ -156,7 +157,8 @@ def test_a_signal_ends_a_run_with_a_word_on_resuming(
         os.kill(os.getpid(), number)
         threading.Event().wait(60)
 
-    monkeypatch.setattr(LocalRun, "to_clusters", end)
+    # after the first stages, so that there is a run to resume
+    monkeypatch.setattr(LocalRun, "cluster", end)
     # a shell starts background jobs with SIGINT ignored, and this test may run in one
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -218,3 +220,18 @@ def test_a_setting_that_numba_cannot_read_is_one_line(documents: Path, tmp_path:
     assert ended.returncode == 0
     assert "NUMBA_OPT" in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_an_interruption_advises_resume_only_if_there_is_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], is_begun: bool
+) -> None:
+    def command(out: Path, resume: bool = False) -> None:
+        if is_begun:
+            out.with_name("out.partial").mkdir()
+            (out.with_name("out.partial") / "manifest.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit):
+        guarded(command)(out=tmp_path / "out")
+    assert ("--resume" in capsys.readouterr().err) == is_begun

@@ -68,3 +68,10 @@ def test_an_export_to_a_full_disk_leaves_the_previous_one(disk: Path, tmp_path: 
     require_one_sentence(ended, "space", str(export))
     assert export.read_bytes() == before
     assert {path.name for path in disk.iterdir()} == {"index.parquet", "filling"}
+
+
+def test_a_place_that_cannot_be_written_does_not_advise_resume(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(rows(3))
+    ended = nearkin("dedup", "rows.jsonl", "--text", "text", "--out", "/proc/x", folder=tmp_path)
+    require_one_sentence(ended, "/proc")
+    assert "--resume" not in ended.stderr

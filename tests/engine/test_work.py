@@ -12,10 +12,11 @@ import pytest
 
 from nearkin.corpus import Columns
 from nearkin.engine.local import sketching
-from nearkin.engine.local.work_folder import MANIFEST, WorkFolder
+from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
 from nearkin.runs.jobs import Job, dedup_job
+from nearkin.runtime.outputs import MANIFEST
 from nearkin.runtime.progress import Silent
 
 

@@ -18,9 +18,10 @@ from nearkin.engine.local.clustering import EMPTY, EXACT, KEPT, NEAR, UNIQUE, VE
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.result_tables import pair_batches
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.work_folder import MANIFEST, WorkFolder, map_file
+from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.measures.base import Stored
 from nearkin.packed_pairs import pack_pairs, unpack_pairs
+from nearkin.runtime.outputs import MANIFEST
 from nearkin.sketch.hyperplanes import matrix_of
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec

@@ -14,10 +14,9 @@ from numpy.typing import DTypeLike
 
 from nearkin.errors import UsageError
 from nearkin.runtime.files import PRIVATE_FILE, PRIVATE_FOLDER, disk_errors, sync_files, sync_folder, to_json, write_durably
-from nearkin.runtime.outputs import LOCK, PREVIOUS, RESULT
+from nearkin.runtime.outputs import LOCK, MANIFEST, PREVIOUS, RESULT
 from nearkin.version import VERSION
 
-MANIFEST = "manifest.json"
 UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, "spool", "then"})
 """Entries that no stage relies on after it is done, or that check themselves (`then` is a work folder of its own)."""
 

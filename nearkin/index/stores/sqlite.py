@@ -36,6 +36,7 @@ from nearkin.index.migration.state import CLOSING, COPYING, MOVED, STOPPED, Move
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.bucket_table import BucketTable, enter
 from nearkin.runtime.files import make_folders, sync_folder
+from nearkin.runtime.outputs import require_outside_work_folders
 
 FULL_SYNC = 2
 """Value of `PRAGMA synchronous` from which each commit is synced."""
@@ -135,8 +136,10 @@ class SqliteStore:
         self._remembered: tuple[int, News] | None = None
         """The last news, and the version of other connections' writes under which they were read; None after own writes."""
         with self._failing():
-            make_folders(path.parent)
             is_new = not path.exists()
+            if is_new:
+                require_outside_work_folders(path)
+                make_folders(path.parent)
             self._db = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute(f"PRAGMA synchronous = {synchronous}")
