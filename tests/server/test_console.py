@@ -609,7 +609,7 @@ def test_catalogues_know_scopes_and_similarities(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    "work", ["clusters.find", "clusters._beside", "clusters.explained", "trying._matches", "tuning._tuned"]
+    "work", ["clusters.find", "clusters._beside", "clusters.explained", "search._matches", "tuning._tuned"]
 )
 def test_what_takes_long_has_threads_of_its_own(serve: Serve, monkeypatch: pytest.MonkeyPatch, work: str) -> None:
     """Searches and differences never take the threads that answer everybody."""
@@ -617,7 +617,7 @@ def test_what_takes_long_has_threads_of_its_own(serve: Serve, monkeypatch: pytes
     for at in range(2):
         client.post("/v1/scopes/a/documents", json={"id": f"d{at}", "text": f"{variant()} end{at}"}).raise_for_status()
     module, _, name = work.partition(".")
-    path = f"nearkin.server.console.{module}"
+    path = f"nearkin.server.console.pages.{module}"
     original = getattr(importlib.import_module(path), name)
     threads: list[str] = []
 
