@@ -5,7 +5,7 @@ DEV := .venv/.dev
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-full coverage lint types contract check docs readme bench bench-compare bench-peers clean
+.PHONY: demo test test-full coverage lint types contract check docs docs-output readme bench bench-compare bench-peers clean
 
 $(RUNTIME): pyproject.toml constraints.txt scripts/environment.sh
 	PYTHON="$(PYTHON)" bash scripts/environment.sh
@@ -40,8 +40,12 @@ types: $(DEV)
 contract: $(DEV)  ## imports point one way
 	$(BIN)/lint-imports
 
-readme: $(DEV)  ## the README's examples run
+readme: $(DEV)  ## the examples of README and docs run, and print what the pages show
+	@bash scripts/services.sh
 	$(BIN)/python scripts/run_readme.py README.md docs
+
+docs-output: $(DEV)  ## writes what the examples print into the pages
+	$(BIN)/python scripts/run_readme.py --write README.md docs
 
 docs: $(DEV)  ## the documentation site, in docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -E -j auto -b html docs docs/_build/html

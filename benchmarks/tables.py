@@ -25,17 +25,19 @@ class Table(NamedTuple):
 
 
 def write_page(path: Path, tables: Sequence[Table], where: str) -> None:
-    """Between the marks of the page."""
+    """Writes tables between their marks in a page, and leaves out those that have no marks there."""
     page = path.read_text("utf-8")
     for name, text in (*((table.name, table.markdown()) for table in tables), ("machine", where)):
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        if begin not in page:
+            continue
         before, _, rest = page.partition(begin)
         _, _, after = rest.partition(end)
         page = f"{before}{begin}{text}{end}{after}"
     path.write_text(page, "utf-8")
 
 
-def main(about: str | None, makers: Sequence[Callable[[bool], Table]], record: Path, page: Path) -> None:
+def main(about: str | None, makers: Sequence[Callable[[bool], Table]], record: Path, *pages: Path) -> None:
     """The command line of a script of tables."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true")
@@ -54,4 +56,5 @@ def main(about: str | None, makers: Sequence[Callable[[bool], Table]], record: P
         old = {table["name"]: table for table in kept}
         facts = {"machine": machine(), "tables": list({**old, **made}.values())}
         record.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
-        write_page(page, found, described(machine()))
+        for page in pages:
+            write_page(page, found, described(machine()))

@@ -1,7 +1,7 @@
-"""Plans against what happens, and what a frequency cut does under a banner: the tables of docs/how-to/tune-recall.md.
+"""Plans against what happens, and what a frequency cut does under a banner: tables of docs/how-to.
 
 python -m benchmarks.tuning                 quick sizes, to the terminal
-python -m benchmarks.tuning --full --write  full sizes; writes tuning.json and the tables of docs/how-to/tune-recall.md
+python -m benchmarks.tuning --full --write  full sizes; writes tuning.json and tables of docs/how-to
 """
 
 import json
@@ -25,7 +25,8 @@ from nearkin.lab.synth import SynthSettings, synth
 from nearkin.plan.capacity import Workload, plan
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "how-to" / "tune-recall.md"
+GUIDES = HERE.parent / "docs" / "how-to"
+PAGES = (GUIDES / "plan-capacity.md", GUIDES / "handle-boilerplate.md")
 BANNER = (
     "we and our partners store and read information on this device such as cookies to measure how pages are used and to show "
     "you advertisements that fit your interests you can accept all of them refuse all of them or choose one by one in the "
@@ -158,4 +159,4 @@ def _corpora(folder: Path, n: int) -> tuple[Path, Path, set[tuple[str, str]]]:
 
 
 if __name__ == "__main__":
-    main(__doc__, (plans, banner), HERE / "tuning.json", PAGE)
+    main(__doc__, (plans, banner), HERE / "tuning.json", *PAGES)

@@ -125,7 +125,10 @@ def http_pages() -> str:
     """Returns a section for each path of the server's OpenAPI document, and one for each form of a body."""
     with tempfile.TemporaryDirectory() as folder:
         settings = ServerSettings.read(
-            store="memory://", tokens=Path(folder) / "tokens.json", key_file=str(Path(folder) / "key"), console=False
+            store="memory://",
+            tokens=Path(folder) / "tokens.json",
+            key_file=str(Path(folder) / "key"),
+            console=False,
         )
         document = create_app(settings).openapi()
     parts = ["## Paths"]
@@ -143,7 +146,11 @@ UNUSED_SCHEMAS = ("HTTPValidationError", "ValidationError")
 
 def describe_operation(path: str, method: str, operation: dict[str, Any]) -> str:
     """Returns the section of one method of one path."""
-    parts = [f"### {method.upper()} `{path}`", f"{operation.get('summary', '')}.", operation.get("description", "")]
+    parts = [
+        f"### {method.upper()} `{path}`",
+        f"{operation.get('summary', '')}.",
+        operation.get("description", ""),
+    ]
     rows = [
         (f"`{one['name']}`", one["in"], schema_type(one["schema"]), one.get("description", ""))
         for one in operation.get("parameters", ())
@@ -222,7 +229,7 @@ GROUPS = {
     "nearkin.evaluate": "Planning and evaluation",
     "nearkin.lab": "Planning and evaluation",
     "nearkin.index": "Online index",
-    "nearkin.client.clients": "Client of the service",
+    "nearkin.client": "Client of the service",
     "nearkin.errors": "Errors",
 }
 """Headings of the API page, by the package in which a public name is defined."""

@@ -1,10 +1,14 @@
 """Runs the examples of Markdown files: every ```bash and ```python block, in order, in one empty folder for each file.
 
 A block after the comment `<!-- not run: why -->` is left out. A python block that shows results (>>>) is run as a doctest.
-A folder stands for the Markdown files below it, without those of a built site.
-Run: python scripts/run_readme.py README.md docs
+A ```text block that directly follows a ```bash block shows what the commands print: it is compared without regard to
+numbers and blanks, and a line `…` in it stands for any lines. A folder stands for the Markdown files below it.
+
+Run: python scripts/run_readme.py README.md docs            runs the examples and compares their output
+     python scripts/run_readme.py --write docs/tutorials    runs them and writes their output into the pages
 """
 
+import argparse
 import contextlib
 import doctest
 import os
@@ -13,104 +17,206 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 BLOCK = re.compile(
-    r"(?P<skip><!-- not run:[^>]*-->\s*)?^```(?P<kind>bash|python)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"(?P<skip><!-- not run:[^>]*-->\s*)?^```(?P<kind>bash|python)\n(?P<code>.*?)^```$"
+    r"(?:\n+```text\n(?P<output>.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
 )
+NUMBER = re.compile(r"\d[\d.,]*")
+RULED = re.compile(r"[\s━─█]+")
+ELISION = "…"
 
 LONGEST = 600
 """Seconds that a block may take."""
+WIDTH = 100
+"""Columns of the terminal that the output is formatted for."""
 
 
-def run_apart(line: list[str], folder: str) -> int:
-    """Runs a command in a process group of its own, whose number it returns; what it leaves running is in that group.
+class DifferentOutputError(Exception):
+    """Commands print something else than their page shows."""
 
-    Raises CalledProcessError with what it wrote where it fails, or does not end.
+
+@dataclass
+class PageRun:
+    """The state of one page while its examples run.
+
+    Attributes:
+        folder: The folder in which the examples run.
+        left: Ends what blocks leave running, when the page is done.
+        names: Names that carry over between the doctests of the page.
     """
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    # a file, for a pipe would be waited for as long as what is left running has it open
-    with tempfile.TemporaryFile() as told:
-        process = subprocess.Popen(line, cwd=folder, env=environment, stdout=told, stderr=told, start_new_session=True)
-        try:
-            process.wait(LONGEST)
-        except subprocess.TimeoutExpired:
-            end_group(process.pid)
-            process.wait()
-        if process.returncode:
-            end_group(process.pid)
-            told.seek(0)
-            raise subprocess.CalledProcessError(process.returncode, line, told.read())
-    return process.pid
 
+    folder: str
+    left: ExitStack
+    names: dict[str, object] = field(default_factory=dict)
 
-def end_group(group: int) -> None:
-    """Ends what a block left running, a server say."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
+    def run(self, kind: str, code: str, name: str) -> str:
+        """Runs a block and returns what it printed; a doctest prints nothing.
 
+        Raises:
+            CalledProcessError: If a command fails or does not end.
+            SystemExit: If a doctest shows another result.
+        """
+        if kind == "bash":
+            return self._run_apart(["bash", "-euo", "pipefail", "-c", code])
+        if ">>>" in code:
+            self._run_doctest(code, name)
+            return ""
+        return self._run_apart([sys.executable, "-c", code])
 
-def run_block(kind: str, code: str, folder: str, name: str, names: dict[str, object]) -> int | None:
-    """Runs one; names carry over between the doctests of a file. Returns the process group of one that was run apart.
+    def _run_apart(self, line: list[str]) -> str:
+        """Runs a command in a process group of its own, so that what it leaves running can be ended."""
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "COLUMNS": str(WIDTH)}
+        # a pipe would be waited for as long as a process that is left running has it open
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                line,
+                cwd=self.folder,
+                env=environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LONGEST)
+            if process.returncode != 0:
+                end_group(process.pid)
+                process.wait()
+            else:
+                self.left.callback(end_group, process.pid)
+            output.seek(0)
+            printed = output.read()
+            if process.returncode:
+                raise subprocess.CalledProcessError(process.returncode, line, printed)
+        return printed.decode("utf-8", "replace")
 
-    Raises CalledProcessError (SystemExit for a doctest) where an example fails.
-    """
-    if kind == "bash":
-        return run_apart(["bash", "-euo", "pipefail", "-c", code], folder)
-    if ">>>" in code:
+    def _run_doctest(self, code: str, name: str) -> None:
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
         before = Path.cwd()
-        os.chdir(folder)
+        os.chdir(self.folder)
         try:
-            test = doctest.DocTestParser().get_doctest(code, names, name, name, 0)
+            test = doctest.DocTestParser().get_doctest(code, self.names, name, name, 0)
             runner.run(test, clear_globs=False)
-            names.update(test.globs)
+            self.names.update(test.globs)
         finally:
             os.chdir(before)
         if runner.failures:
             raise SystemExit(f"{name}: an example shows another result")
-        return None
-    return run_apart([sys.executable, "-c", code], folder)
 
 
-def run_file(path: str) -> str:
-    """Runs every block of a file; what to say of it.
+def end_group(group: int) -> None:
+    """Ends the processes that a block left running, for example a server."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
-    Raises SystemExit where an example fails.
+
+def comparable(text: str) -> list[str]:
+    """Returns the lines of an output without numbers, bars and repeated blanks, and without empty lines."""
+    lines = (RULED.sub(" ", NUMBER.sub("0", line)).strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def require_same_output(shown: str, printed: str) -> None:
+    """Compares an output with the one that a page shows.
+
+    Args:
+        shown: The block of the page. A line that is only `…` stands for any lines.
+        printed: What the commands printed.
+
+    Raises:
+        DifferentOutputError: If they differ in more than numbers and blanks.
     """
+    pattern = "".join("(?:.*\n)*?" if line == ELISION else re.escape(line) + "\n" for line in comparable(shown))
+    if re.fullmatch(pattern, "".join(line + "\n" for line in comparable(printed))) is None:
+        raise DifferentOutputError(f"the page shows\n{shown}\nbut the commands print\n{printed}")
+
+
+def keep_elisions(shown: str, printed: str) -> str:
+    """Returns a new output for a page, shortened where the page shortened the previous one.
+
+    Args:
+        shown: The block of the page.
+        printed: What the commands printed.
+    """
+    lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
+    if ELISION not in (line.strip() for line in shown.splitlines()):
+        return "\n".join(lines) + "\n"
+    head: list[str] = []
+    tail: list[str] = []
+    for line in shown.splitlines():
+        (tail if ELISION in tail or line.strip() == ELISION else head).append(line.strip())
+    rest = len(tail) - 1
+    return "\n".join([*lines[: len(head)], ELISION, *(lines[len(lines) - rest :] if rest else [])]) + "\n"
+
+
+def run_file(write: bool, path: str) -> str:
+    """Runs every block of a file and returns a line that says so.
+
+    Args:
+        write: Whether the output of the commands replaces the one that the page shows, instead of being compared with it.
+        path: The Markdown file.
+
+    Raises:
+        SystemExit: If an example fails or prints something else.
+    """
+    page = Path(path).read_text("utf-8")
+    parts: list[str] = []
+    end = 0
+    count = 0
     with tempfile.TemporaryDirectory(prefix="nearkin-readme-") as folder, ExitStack() as left:
-        blocks = [found for found in BLOCK.finditer(Path(path).read_text("utf-8")) if not found["skip"]]
-        names: dict[str, object] = {}
-        for number, found in enumerate(blocks, 1):
-            name = f"{path}, block {number}"
+        run = PageRun(folder, left)
+        for block in BLOCK.finditer(page):
+            if block["skip"]:
+                continue
+            count += 1
+            name = f"{path}, block {count}"
             try:
-                group = run_block(found["kind"], found["code"], folder, name, names)
-                if group is not None:
-                    left.callback(end_group, group)
+                printed = run.run(block["kind"], block["code"], name)
+                if block["output"] is not None and write:
+                    parts += [
+                        page[end : block.start("output")],
+                        keep_elisions(block["output"], printed),
+                    ]
+                    end = block.end("output")
+                elif block["output"] is not None:
+                    require_same_output(block["output"], printed)
             except subprocess.CalledProcessError as error:
-                raise SystemExit(
-                    f"{name} failed with exit code {error.returncode}:\n{found['code']}\n{error.stdout.decode()}"
-                ) from error
-    return f"{path}: {len(blocks)} examples run"
+                message = f"{name} failed with exit code {error.returncode}:\n{block['code']}\n{error.stdout.decode()}"
+                raise SystemExit(message) from error
+            except DifferentOutputError as error:
+                message = f"{name}: {error}\nif this is right: python scripts/run_readme.py --write {path}"
+                raise SystemExit(message) from error
+    if parts:
+        Path(path).write_text("".join([*parts, page[end:]]), "utf-8")
+    return f"{path}: {count} examples run"
 
 
-def find_pages(paths: list[str]) -> list[str]:
-    """Returns the Markdown files that are named, and those below the folders that are named, in order."""
-    pages = []
+def find_pages(paths: list[str]) -> Iterator[str]:
+    """Yields the Markdown files that are named, and those below the folders that are named, in order."""
     for path in map(Path, paths):
-        below = sorted(path.rglob("*.md")) if path.is_dir() else [path]
-        pages += [str(page) for page in below if "_build" not in page.parts and "_generated" not in page.parts]
-    return pages
+        for page in sorted(path.rglob("*.md")) if path.is_dir() else [path]:
+            if "_build" not in page.parts and "_generated" not in page.parts:
+                yield str(page)
 
 
-def main(paths: list[str]) -> None:
+def main() -> None:
     """Runs files side by side, two at once, in a process each, because examples change the working directory."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write the output into the pages")
+    parser.add_argument("paths", nargs="+", help="Markdown files and folders")
+    request = parser.parse_args()
     with ProcessPoolExecutor(2, max_tasks_per_child=1) as pool:
-        for told in pool.map(run_file, find_pages(paths)):
-            print(told, flush=True)
+        for message in pool.map(partial(run_file, request.write), find_pages(request.paths)):
+            print(message, flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -62,7 +62,10 @@ def declared_metrics() -> list[DeclaredMetric]:
     meter = RecordingMeter()
     with tempfile.TemporaryDirectory() as folder:
         settings = ServerSettings.read(
-            store="memory://", tokens=Path(folder) / "tokens.json", key_file=str(Path(folder) / "key"), console=False
+            store="memory://",
+            tokens=Path(folder) / "tokens.json",
+            key_file=str(Path(folder) / "key"),
+            console=False,
         )
         parts = Parts.opened(settings)
         try:

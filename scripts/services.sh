@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# What some tests need besides Python: a browser for the report page, servers for the stores of an index, Java for Spark. Installed from Debian's packages when this is root;
-# otherwise the tests say what they skip.
+# Installs what some tests and examples need besides Python: a browser, servers for the stores of an index, curl, Java for Spark.
+# It installs Debian's packages if the user is root; otherwise the tests say what they skip.
 set -euo pipefail
 missing=()
 command -v chromium >/dev/null || missing+=(chromium)
+command -v curl >/dev/null || missing+=(curl)
 command -v redis-server >/dev/null || missing+=(redis-server)
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
 command -v java >/dev/null || missing+=("$(apt-cache pkgnames openjdk- 2>/dev/null | grep -xE 'openjdk-(17|21)-jre-headless' | sort | head -n 1 || true)")

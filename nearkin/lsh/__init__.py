@@ -1,1 +1,0 @@
-"""Locality-sensitive hashing: from signatures to band keys, buckets and candidate pairs."""

@@ -1,0 +1,43 @@
+"""The script that runs the examples of the documentation: what it compares, and what it writes into pages."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.run_readme import DifferentOutputError, find_pages, keep_elisions, require_same_output, run_file
+
+
+def test_numbers_and_blanks_do_not_count() -> None:
+    require_same_output("Kept  18,358  91.8%\n", "\nKept 7   3%\n")
+
+
+def test_other_words_are_a_difference() -> None:
+    with pytest.raises(DifferentOutputError, match="the commands print"):
+        require_same_output("Kept 3\n", "Removed 3\n")
+
+
+def test_an_elision_stands_for_any_lines() -> None:
+    require_same_output("first\n…\nlast\n", "first\nsecond\nthird\nlast\n")
+    with pytest.raises(DifferentOutputError):
+        require_same_output("first\n…\nlast\n", "first\nsecond\n")
+
+
+def test_a_new_output_is_shortened_like_the_old_one() -> None:
+    assert keep_elisions("a\n…\nd\n", "1\n2\n3\n4\n") == "1\n…\n4\n"
+
+
+def test_a_page_whose_commands_print_something_else_fails(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```bash\necho hello\n```\n\n```text\ngoodbye\n```\n")
+    with pytest.raises(SystemExit, match="block 1"):
+        run_file(False, str(page))
+    run_file(True, str(page))
+    assert page.read_text() == "```bash\necho hello\n```\n\n```text\nhello\n```\n"
+    run_file(False, str(page))
+
+
+def test_pages_of_a_built_site_are_not_run(tmp_path: Path) -> None:
+    for folder in ("docs/guides", "docs/_build", "docs/_generated"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "page.md").write_text("")
+    assert list(find_pages([str(tmp_path)])) == [str(tmp_path / "docs/guides/page.md")]
