@@ -114,7 +114,7 @@ def leaders(full: bool) -> Table:
     documents, clusters = (1_000_000, 1_000) if full else (50_000, 50)
     rows = []
     for kind in ("leaders", "all"):
-        with nk.Index.open("memory://", postings=kind, max_bucket=documents, cache=1, **BANDS) as index:
+        with nk.Index.open("memory://", postings=kind, bucket_capacity=documents, cache=1, **BANDS) as index:
             base = [" ".join(f"w{c}x{i}" for i in range(30)) for c in range(clusters)]
             per = documents // clusters
             if kind == "leaders":

@@ -14,9 +14,10 @@ from nearkin.corpus.batches import MAX_DOCUMENT
 from nearkin.corpus.inputs import skipped_sentences
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
-from nearkin.index.entry import Changes, Written
+from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.entry import require_id, require_scope
 from nearkin.index.exports import exported, read_header
-from nearkin.index.index import Index, checked_name
+from nearkin.index.index import Index
 from nearkin.index.maintenance import Filling, load
 from nearkin.index.making import Maker
 from nearkin.index.preparation import Prepared
@@ -115,7 +116,7 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
         raise UsageError(
             f"{saved.folder} compared within blocks ({parameters['block_by']}); build a scope for each from its inputs"
         )
-    checked_name(scope, "scope", 0)
+    require_scope(scope)
     corpus = saved.corpus("quarantine")
     limit = record["stages"]["sketch"].get("document_limit", MAX_DOCUMENT)
     columns = Columns(**{**record["columns"], "extra": (), "document_limit": limit})
@@ -131,7 +132,7 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
         now, leaders, filling = index.clock(), 0, Filling(index)
         for batch in corpus.batches(columns):
             for name in clusters["id"].slice(batch.first, len(batch.rows)).to_pylist():
-                checked_name(name, "id", 1)
+                require_id(name)
             rows = slice(batch.first, batch.first + len(batch.rows))
             rows_of = clusters.slice(batch.first, len(batch.rows))
             prepared = _prepared(index, scope, batch.documents[columns.content], np.asarray(documents.signatures[rows]))
@@ -140,7 +141,7 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
             for start in range(0, len(new), index.settings.max_batch):
                 some = new[start : start + index.settings.max_batch]
                 rest = {entry.id for entry in filling.missing(scope, [entry for entry, _ in some])}
-                index.store.apply(Changes(new=[written for written in some if written.entry.id in rest], crowded=True))
+                index.store.apply(Changes(new=[written for written in some if written.entry.id in rest], may_overflow=True))
         filling.end()
         records, where = index.store.counts()["records"], index.store.url
     return {"documents": records, "clusters": leaders, "spec_fingerprint": spec.fingerprint, "store": where}
@@ -163,7 +164,9 @@ def _empty(payload: Payload, vectors: bool) -> np.ndarray:
     return np.zeros(len(payload.sizes), bool) if vectors else payload.sizes == 0
 
 
-def _entries(index: Index, scope: str, column: pa.Array, clusters: pa.Table, prepared: Prepared, now: float) -> list[Written]:
+def _entries(
+    index: Index, scope: str, column: pa.Array, clusters: pa.Table, prepared: Prepared, now: float
+) -> list[KeyedEntry]:
     keeps_text = index.settings.store_text and not index.preparer.vectors
     every = index.settings.postings == "all"
     maker = Maker(index.preparer, scope, prepared, column.to_pylist() if keeps_text else None, every, now)

@@ -20,7 +20,7 @@ class AsyncIndex:
     Examples:
         >>> async def main() -> str:
         ...     async with await AsyncIndex.open("memory://") as index:
-        ...         return (await index.upsert("tenant-a", "the cat sat on the mat")).kind
+        ...         return (await index.upsert("tenant-a", "the cat sat on the mat")).kind.value
         >>> asyncio.run(main())
         'new'
     """

@@ -181,8 +181,8 @@ def _looked_through(source: Path, staging: Path, path: Path) -> Copied:
         said = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if said != "ok":
         raise StoreError(f"{source} is damaged, and so would be its copy: {said}; restore an older one")
-    with closing(SqliteStore(staging, IndexSettings().max_bucket)) as store:
-        move = store.news().move
+    with closing(SqliteStore(staging, IndexSettings().bucket_capacity)) as store:
+        move = store.state().move
         if move.phase == MOVED:
             raise IncompatibleError(f"{source} has moved to {', '.join(move.urls)}: back that up")
         checked = check_quickly(store)

@@ -28,7 +28,7 @@ class ResolvedCache:
     Two generations of a plain dictionary of text and bytes: what is used moves to the younger one, and when that is full the
     older one goes. Such dictionaries hold nothing that the garbage collector has to walk, however many there are.
 
-    What the cache says is only an answer if `held_against` confirms it: another process may have deleted the document since.
+    What the cache says is only an answer if `sync_generation` confirms it: another process may have deleted the document since.
 
     Args:
         size: Maximum number of resolutions, of both generations together. None are kept if it is 0.
@@ -38,7 +38,7 @@ class ResolvedCache:
     Examples:
         >>> cache = ResolvedCache(2, 10_000)
         >>> for name in "abc":
-        ...     cache.put("scope", name, Resolution(bytes(16), "leader", "cluster", 0.9), cache.era)
+        ...     cache.put("scope", name, Resolution(bytes(16), "leader", "cluster", 0.9), cache.clear_count)
         >>> cache.get("scope", "a"), cache.get("scope", "c").leader, len(cache)
         (None, 'leader', 2)
     """
@@ -46,7 +46,7 @@ class ResolvedCache:
     def __init__(self, size: int, most_bytes: int) -> None:
         self.size = size
         self.most_bytes = most_bytes
-        self.era = 0
+        self.clear_count = 0
         """How often everything was forgotten."""
         self._generation = NEVER
         self._steps = 0
@@ -66,7 +66,7 @@ class ResolvedCache:
         return self._young_bytes + self._old_bytes
 
     def get(self, scope: str, name: str) -> Resolution | None:
-        """Returns the resolution of a document, or None if it is not known. See `held_against` before it is used."""
+        """Returns the resolution of a document, or None if it is not known. See `sync_generation` before it is used."""
         key = f"{scope}\0{name}"
         with self._lock:
             held = self._young.get(key)
@@ -80,13 +80,13 @@ class ResolvedCache:
         names = held[HEAD.size :]
         return Resolution(digest, names[:length].decode(), names[length:].decode(), similarity)
 
-    def put(self, scope: str, name: str, resolution: Resolution, era: int) -> None:
+    def put(self, scope: str, name: str, resolution: Resolution, clear_count: int) -> None:
         """Remembers it, if it was found in this era: what was looked up before everything was forgotten may be untrue."""
         leader = resolution.leader.encode()
         held = HEAD.pack(resolution.digest, resolution.similarity, len(leader)) + leader + resolution.cluster.encode()
         key = f"{scope}\0{name}"
         with self._lock:
-            if era == self.era:
+            if clear_count == self.clear_count:
                 self._discard(key)
                 self._keep(key, held)
 
@@ -124,7 +124,7 @@ class ResolvedCache:
         self._old = {}
         self._young_bytes = 0
         self._old_bytes = 0
-        self.era += 1
+        self.clear_count += 1
 
     # -- the generation of the store: steps of other processes that made something untrue
 
@@ -146,11 +146,11 @@ class ResolvedCache:
             self._generation = self._generation + 1 if done else NEVER
 
     def stamp(self) -> int:
-        """Returns a number that changes when a step of this process begins or ends, for `held_against`."""
+        """Returns a number that changes when a step of this process begins or ends, for `sync_generation`."""
         # reading one number needs no lock
         return self._steps
 
-    def held_against(self, generation: int, stamp: int) -> bool:
+    def sync_generation(self, generation: int, stamp: int) -> bool:
         """Compares the store's generation with what this process has made it, and forgets everything if it is another.
 
         Args:

@@ -22,25 +22,25 @@ import numpy as np
 
 from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError, UsageError
 from nearkin.index.cache import Resolution, ResolvedCache
+from nearkin.index.changes import TOUCHED, Changes, Event, KeyedEntry, LeaderSnapshot
 from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
 from nearkin.index.entry import (
     REF_SHIFT,
-    TOUCHED,
-    Changes,
     Cluster,
     ClusterPart,
     Entry,
-    Event,
+    Layer,
     Match,
     MemberPosition,
     Outcome,
-    Standing,
-    Written,
-    batches,
+    OutcomeKind,
+    batches_by_scope,
+    require_id,
+    require_scope,
 )
 from nearkin.index.exports import write_export
 from nearkin.index.making import Maker
-from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, Move, News
+from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, Move, StoreState
 from nearkin.index.opening import Opened, open_index, unasked
 from nearkin.index.preparation import Checked, Document, Prepared, Preparer, default_id
 from nearkin.index.scope_names import ScopeNames
@@ -85,7 +85,7 @@ class _Known(NamedTuple):
     """What is known of a document before any search."""
 
     resolution: Resolution | None
-    layer: str
+    layer: Layer
     entry: Entry | None
     """Of the store, if it was asked: another content under the same id, or the document itself."""
 
@@ -97,12 +97,12 @@ class Index:
 
     Examples:
         >>> index = Index.open("memory://", threshold=0.5)
-        >>> index.upsert("tenant-a", "the cat sat on the mat", id="one").kind
+        >>> index.upsert("tenant-a", "the cat sat on the mat", id="one").kind.value
         'new'
         >>> outcome = index.upsert("tenant-a", "the cat sat on the mat today", id="two")
-        >>> outcome.kind, outcome.representative, outcome.similarity
+        >>> outcome.kind.value, outcome.representative, outcome.similarity
         ('match', 'one', 0.8)
-        >>> index.upsert("tenant-b", "the cat sat on the mat").kind
+        >>> index.upsert("tenant-b", "the cat sat on the mat").kind.value
         'new'
     """
 
@@ -145,7 +145,7 @@ class Index:
         self._binned = self.spec.scheme == "binned" and not self.spec.truncated
         self.preparer = Preparer(measure, banding, resources, salt.encode(), chosen.max_document)
         self.searcher = Searcher(self.store, chosen, self.preparer, self.clock)
-        self._cache.held_against(self._news.generation, self._cache.stamp())
+        self._cache.sync_generation(self._news.generation, self._cache.stamp())
         self._clocks = ClockWatch(self.clock, self.store)
         self._scope_names = ScopeNames(self.store)
         self._looked = self.clock()
@@ -215,7 +215,7 @@ class Index:
         """The phase of a move (`nearkin.index.migration.state`) that the index is in, as far as it has heard."""
         return self._news.move.phase
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Asks the store for news: goes over to another one where the index has moved, and forgets what others made untrue.
 
         It happens by itself, INTERVAL seconds after the last time.
@@ -227,26 +227,26 @@ class Index:
             # before the store is asked, so that other threads work on meanwhile
             self._looked = self.clock()
             stamp = self._cache.stamp()
-            news = self.store.news()
+            news = self.store.state()
             if self._follow and news.move.phase == MOVED:
-                self._go_over(news.move)
+                self._switch_store(news.move)
                 return
-            self._cache.held_against(news.generation, stamp)
+            self._cache.sync_generation(news.generation, stamp)
             self._news = news
             self._clocks.compare()
 
-    def _look_around(self) -> None:
+    def _refresh_if_due(self) -> None:
         """Where it is time to; memory:// has no other processes.
 
         One that does not follow keeps to the epoch of its last look, so that its steps end where another move begins.
         """
         if not 0 <= self.clock() - self._looked < INTERVAL and self.store.url != MemoryStore.url:
             move = self._news.move
-            self.look()
+            self.refresh()
             if not self._follow:
                 self._news = self._news._replace(move=move)
 
-    def _go_over(self, move: Move) -> None:
+    def _switch_store(self, move: Move) -> None:
         """To the store that the index has moved to, between steps: none is half here and half there."""
         asked = replace(unasked(self.settings), max_memory=None)
         opened = open_index(with_passwords(move.urls, self._urls), asked, True)
@@ -267,7 +267,7 @@ class Index:
         """Until steps may be written: for as long as the last documents of a move are carried over, nobody writes."""
         until = time.monotonic() + CLOSED
         while self._closed:
-            self.look()
+            self.refresh()
             _, phase, urls = self._news.move
             if phase == FILLING or (phase == CLOSING and time.monotonic() > until):
                 about = "is being made from" if phase == FILLING else f"has been closed for {CLOSED:.0f} s, for a cut-over to"
@@ -286,7 +286,7 @@ class Index:
         # no error is kept in a variable: its traceback holds this frame, and both would live until the collector runs
         attempts, races, until = 0, 0, time.monotonic() + RACE_TIME
         while True:
-            self._look_around()
+            self._refresh_if_due()
             self._await_opening()
             moved, drained = False, None
             try:
@@ -309,7 +309,7 @@ class Index:
             if drained is not None:
                 self._drain(scope, *drained)
             elif moved:
-                self.look()
+                self.refresh()
             else:
                 self._cache.clear()
                 # who has met another step comes again at a time of its own, so that the two do not meet once more
@@ -345,7 +345,7 @@ class Index:
         checked = [self.preparer.check(document) for document in documents]
         digests = [self.preparer.digest(document) for document in checked]
         given = ids or [None] * len(checked)
-        names = [default_id(digests[i]) if name is None else checked_name(name, "id", 1) for i, name in enumerate(given)]
+        names = [default_id(digests[i]) if name is None else require_id(name) for i, name in enumerate(given)]
         return self.step(scope, lambda: self._upsert(scope, checked, digests, names, began))
 
     def require_writable(self, scope: str) -> None:
@@ -357,14 +357,14 @@ class Index:
             UsageError: If the name is refused.
         """
         if self._follow:
-            self._scope_names.require(checked_name(scope, "scope", 0))
+            self._scope_names.require(require_scope(scope))
 
     def _upsert(
         self, scope: str, documents: list[Checked], digests: list[bytes], names: list[str], began: float
     ) -> list[Outcome]:
         if len(set(names)) < len(names):
             return self._with_repeats(scope, documents, digests, names, began)
-        era = self._cache.era
+        clear_count = self._cache.clear_count
         known = self._known(scope, digests, names)
         if len(names) > 1 and any(one.entry is not None and one.resolution is None for one in known):
             return self._one_by_one(scope, documents, digests, names)
@@ -383,7 +383,7 @@ class Index:
             compared = sum(decision.compared for decision in decisions)
             slots = prepared.signatures[: len(rest) if self._binned else 0]
             self.searcher.observed.searched(len(rest), compared, slots, sketched - looked)
-            if changes.crowded and len(names) > 1:
+            if changes.may_overflow and len(names) > 1:
                 return self._one_by_one(scope, documents, digests, names)
             self._add(scope, [documents[i] for i in rest], [names[i] for i in rest], prepared, decisions, changes, now)
         searched = time.perf_counter()
@@ -394,9 +394,9 @@ class Index:
         seconds = {name: value / max(len(names), 1) for name, value in spent.items()}
         outcomes = self._outcomes(names, known, rest, decisions, changes, seconds)
         for outcome, digest in zip(outcomes, digests, strict=True):
-            if outcome.layer != "memory":
+            if outcome.layer != Layer.MEMORY:
                 resolution = Resolution(digest, outcome.representative, outcome.cluster, outcome.similarity)
-                self._cache.put(scope, outcome.id, resolution, era)
+                self._cache.put(scope, outcome.id, resolution, clear_count)
         return outcomes
 
     def _with_repeats(
@@ -426,15 +426,15 @@ class Index:
         if move.phase == COPYING:
             now = self.clock()
             changes.events += [Event(TOUCHED, e.scope, e.id, "", now) for e, _ in (*changes.dropped, *changes.new)]
-        changes.resolves = bool(changes.dropped or changes.posted or changes.unposted or changes.resolved)
+        changes.invalidates_caches = bool(changes.dropped or changes.posted or changes.unposted or changes.expected)
         done = False
-        if changes.resolves:
+        if changes.invalidates_caches:
             self._cache.begin_step()
         try:
             self.store.apply(changes)
             done = True
         finally:
-            if changes.resolves:
+            if changes.invalidates_caches:
                 self._cache.end_step(done)
         for entry in (*changes.changed, *(written.entry for written in changes.dropped)):
             self._cache.forget(entry.scope, entry.id)
@@ -450,18 +450,18 @@ class Index:
         known: dict[int, _Known] = {}
         for i, hit in enumerate(cached):
             if hit is not None and hit.digest == digests[i]:
-                known[i] = _Known(hit, "memory", None)
+                known[i] = _Known(hit, Layer.MEMORY, None)
         remembered = list(known)
         asked = [i for i in range(len(names)) if i not in known]
         known |= self._stored(scope, digests, names, asked)
-        if remembered and not self._cache.held_against(self._confirmed_news().generation, stamp):
+        if remembered and not self._cache.sync_generation(self._confirmed_news().generation, stamp):
             known |= self._stored(scope, digests, names, remembered)
             remembered = []
         if not remembered and any(one.resolution is not None for one in known.values()):
             self._confirmed_news()
         return [known[i] for i in range(len(names))]
 
-    def _confirmed_news(self) -> News:
+    def _confirmed_news(self) -> StoreState:
         """Returns the store's news, if the index is where it was.
 
         A caller that answers from what was read, and writes nothing, calls this after the reading. A step that writes is
@@ -470,7 +470,7 @@ class Index:
         Raises:
             MovedError: If the store's epoch is another than that of the last look.
         """
-        news = self.store.news()
+        news = self.store.state()
         if news.move.epoch != self._news.move.epoch:
             raise MovedError(f"{self.store.url} is being moved")
         return news
@@ -482,10 +482,10 @@ class Index:
         known: dict[int, _Known] = {}
         for i, entry in zip(asked, self.store.entries(scope, [names[i] for i in asked]), strict=True):
             if entry is None or entry.digest != digests[i]:
-                known[i] = _Known(None, "search", entry)
+                known[i] = _Known(None, Layer.SEARCH, entry)
                 continue
             resolution = Resolution(digests[i], entry.leader, entry.cluster, entry.similarity)
-            known[i] = _Known(resolution, "record" if entry.is_leader else "store", entry)
+            known[i] = _Known(resolution, Layer.RECORD if entry.is_leader else Layer.STORE, entry)
         return known
 
     def _refresh(self, scope: str, names: list[str], known: list[_Known], changes: Changes, now: float) -> None:
@@ -504,7 +504,7 @@ class Index:
         due = [entry for entry in own.values() if entry.seen < least or entry.seen > now + TOLERANCE]
         old = [entry for entry in due if _leads(own.get(entry.leader))]
         changes.changed += [entry._replace(seen=now) for entry in old]
-        changes.needs += [own[name] for name in dict.fromkeys(entry.leader for entry in old)]
+        changes.required_leaders += [own[name] for name in dict.fromkeys(entry.leader for entry in old)]
 
     def _outcomes(
         self,
@@ -521,12 +521,14 @@ class Index:
         for i, (name, one) in enumerate(zip(names, known, strict=True)):
             if one.resolution is not None:
                 leader, similarity = one.resolution.leader, one.resolution.similarity
-                kind = "exact" if leader == name else "resolved"
+                kind = OutcomeKind.EXACT if leader == name else OutcomeKind.RESOLVED
                 outcomes.append(Outcome(kind, one.layer, name, one.resolution.cluster, leader, similarity, 0, seconds))
                 continue
             entry, compared = written[name], searched[i].compared
-            kind = "updated" if one.entry is not None else "new" if entry.is_leader else "match"
-            outcomes.append(Outcome(kind, "search", name, entry.cluster, entry.leader, entry.similarity, compared, seconds))
+            kind = OutcomeKind.NEW if entry.is_leader else OutcomeKind.MATCH
+            if one.entry is not None:
+                kind = OutcomeKind.UPDATED
+            outcomes.append(Outcome(kind, Layer.SEARCH, name, entry.cluster, entry.leader, entry.similarity, compared, seconds))
         return outcomes
 
     def _add(
@@ -550,7 +552,7 @@ class Index:
             leader, cluster, similarity = name, name, 1.0
             if decision.entry is not None:
                 leader, cluster, similarity = decision.entry.id, decision.entry.cluster, decision.similarity
-                changes.needs.append(decision.entry)
+                changes.required_leaders.append(decision.entry)
                 if decision.entry.seen < least and leader not in refreshed:
                     refreshed.add(leader)
                     changes.changed.append(decision.entry._replace(seen=now))
@@ -571,11 +573,11 @@ class Index:
         """
         if top < 1:
             raise UsageError(f"top={top} is less than 1")
-        self._look_around()
+        self._refresh_if_due()
         searcher = self.searcher
         preparer = searcher.preparer
         checked = preparer.check(document)
-        prepared = preparer.prepare(checked_name(scope, "scope", 0), [checked], [preparer.digest(checked)])
+        prepared = preparer.prepare(require_scope(scope), [checked], [preparer.digest(checked)])
         if prepared.empty[0]:
             return []
         ranked = searcher.ranked(prepared, leaders=searcher.settings.postings == "leaders")
@@ -592,12 +594,12 @@ class Index:
 
     def get(self, scope: str, id: str) -> Entry | None:
         """A document's entry, if it is there."""
-        self._look_around()
+        self._refresh_if_due()
         return self._get(scope, id)
 
     def _get(self, scope: str, id: str) -> Entry | None:
         searcher = self.searcher
-        return searcher.store.entries(checked_name(scope, "scope", 0), [checked_name(id, "id", 1)])[0]
+        return searcher.store.entries(require_scope(scope), [require_id(id)])[0]
 
     def entry_or_confirmed_absence(self, scope: str, id: str) -> Entry | None:
         """Returns a document's entry as a step needs it. None is only returned by the store that the index is in.
@@ -612,10 +614,10 @@ class Index:
 
     def cluster(self, scope: str, id: str) -> Cluster | None:
         """The cluster of a document."""
-        self._look_around()
+        self._refresh_if_due()
         searcher = self.searcher
         store = searcher.store
-        entry = store.entries(checked_name(scope, "scope", 0), [checked_name(id, "id", 1)])[0]
+        entry = store.entries(require_scope(scope), [require_id(id)])[0]
         if entry is None:
             return None
         members = [(entry.leader, 1.0)]
@@ -638,10 +640,10 @@ class Index:
             after: Id of the last one that is known. If it is there still, this is a look-up by key, and `start` has no meaning;
                 with `start` alone all members before it are passed over.
         """
-        self._look_around()
+        self._refresh_if_due()
         store = self.searcher.store
-        wanted = [checked_name(id, "id", 1)] if after is None else [checked_name(id, "id", 1), checked_name(after, "id", 1)]
-        entry, *known = store.entries(checked_name(scope, "scope", 0), wanted)
+        wanted = [require_id(id)] if after is None else [require_id(id), require_id(after)]
+        entry, *known = store.entries(require_scope(scope), wanted)
         if entry is None:
             return None
         leader = entry if entry.is_leader else store.entries(scope, [entry.leader])[0]
@@ -653,7 +655,7 @@ class Index:
         after_ref = 0 if last is None or last.is_leader else last.ref
         return _cluster_part(store, leader, begins, after_ref, skip, limit)
 
-    def cluster_part_behind(self, scope: str, id: str, position: MemberPosition, limit: int = 100) -> ClusterPart | None:
+    def cluster_part_after(self, scope: str, id: str, position: MemberPosition, limit: int = 100) -> ClusterPart | None:
         """Returns the documents of a cluster behind one that was listed, or None if there is no such document.
 
         Documents that are in the cluster all the time are listed once each, whatever comes and goes between two calls: also if
@@ -665,9 +667,9 @@ class Index:
             position: `ClusterPart.end` of the part before, of this index in this store.
             limit: Maximum number of documents.
         """
-        self._look_around()
+        self._refresh_if_due()
         store = self.searcher.store
-        entry = store.entries(checked_name(scope, "scope", 0), [checked_name(id, "id", 1)])[0]
+        entry = store.entries(require_scope(scope), [require_id(id)])[0]
         if entry is None:
             return None
         leader = entry if entry.is_leader else store.entries(scope, [entry.leader])[0]
@@ -714,7 +716,7 @@ class Index:
 
     def stats(self) -> dict[str, Any]:
         """Counts of the store, of the cache, and what the index is."""
-        self._look_around()
+        self._refresh_if_due()
         return {
             **self.store.counts(),
             "evicted_cold": self._evicted_cold,
@@ -765,9 +767,9 @@ class Index:
         for whose cluster it would be then.
         """
         keys = self.preparer.keys_of(entry.scope, [entry])[0] if entry.posted else None
-        changes.dropped.append(Written(entry, keys))
+        changes.dropped.append(KeyedEntry(entry, keys))
         members = self._members_for_step(entry, None, heir) if entry.is_leader else []
-        changes.stood.append(_standing(entry, members))
+        changes.leader_snapshots.append(_standing(entry, members))
         if members:
             self._settle(entry, members, changes, heir)
 
@@ -800,7 +802,7 @@ class Index:
         if len(members) <= REASSIGNED:
             return False
         members = members[:REASSIGNED]
-        changes = Changes(needs=[entry], resolved=members)
+        changes = Changes(required_leaders=[entry], expected=members)
         if into is not None:
             older = self._get(scope, into)
             if older is None or not older.is_leader:
@@ -818,7 +820,7 @@ class Index:
         stored = stored_of(self.preparer.payload_of([older, *members]))
         scored = self.measure.compare(np.arange(1, len(members) + 1, dtype=np.uint64), stored)
         near = scored.meets_threshold(self.threshold).tolist()
-        changes.needs.append(older)
+        changes.required_leaders.append(older)
         for member, one, is_near in zip(members, scored.similarity.tolist(), near, strict=True):
             if is_near:
                 changes.changed.append(member._replace(leader=older.id, cluster=older.cluster, similarity=one))
@@ -838,7 +840,7 @@ class Index:
         for at, (member, decision) in enumerate(zip(members, decisions, strict=True)):
             if decision.entry is not None:
                 found = decision.entry
-                changes.needs.append(found)
+                changes.required_leaders.append(found)
                 moved = member._replace(leader=found.id, cluster=found.cluster, similarity=decision.similarity)
             elif decision.position is not None:
                 head = members[decision.position]
@@ -851,7 +853,7 @@ class Index:
             moved = moved._replace(posted=posted, signature=prepared.signatures[at].tobytes() if posted else b"")
             changes.changed.append(moved)
             if posted:
-                changes.posted.append(Written(moved, prepared.keys[at]))
+                changes.posted.append(KeyedEntry(moved, prepared.keys[at]))
 
     def _is_inherited(self, gone: Entry) -> bool:
         """Returns whether another representative has the cluster of one that goes, from an earlier portion of its members.
@@ -867,7 +869,7 @@ class Index:
 
     def merge_into_older(self, scope: str, id: str) -> int:
         """A representative that verifies with an older one goes to it, with what it stands for; returns how many moved."""
-        members = self.store.member_count(checked_name(scope, "scope", 0), checked_name(id, "id", 1))
+        members = self.store.member_count(require_scope(scope), require_id(id))
         done = self.step(scope, lambda: self._merge(scope, id))
         # with those that went in portions before the last step
         return max(done, 1 + members) if done else 0
@@ -895,7 +897,7 @@ class Index:
 
     def _merging(self, entry: Entry, older: Entry, similarity: float) -> Changes:
         changes, now = Changes(), self.clock()
-        changes.needs.append(older)
+        changes.required_leaders.append(older)
         changes.events.append(Event("merged", entry.scope, entry.cluster, older.cluster, now))
         keys = self.preparer.keys_of(entry.scope, [entry])[0]
         every = self.settings.postings == "all"
@@ -907,9 +909,9 @@ class Index:
             signature=entry.signature if every else b"",
         )
         changes.changed.append(moved)
-        (changes.posted if every else changes.unposted).append(Written(moved if every else entry, keys))
+        (changes.posted if every else changes.unposted).append(KeyedEntry(moved if every else entry, keys))
         members = self._members_for_step(entry, older.id, heir=False)
-        changes.stood.append(_standing(entry, members))
+        changes.leader_snapshots.append(_standing(entry, members))
         if members and (rest := self._move_near(members, older, changes)):
             self._settle(entry, rest, changes, heir=False)
         return changes
@@ -924,14 +926,14 @@ class Index:
         Raises:
             ClockError: If the clock of this process is not plausible; nothing is deleted.
         """
-        self._look_around()
+        self._refresh_if_due()
         if isinstance(self.store, ShardedStore):
             self.store.sweep_strays()
         self._require_plausible_clock(trust_clock)
         now, gone, store = self.clock(), {"records": 0, "postings": 0}, self.store
         if self.settings.bucket_ttl is not None:
             before = now - self.settings.bucket_ttl
-            for scope, batch in batches(store.due(before, posted=True), AT_ONCE):
+            for scope, batch in batches_by_scope(store.due(before, posted=True), AT_ONCE):
                 gone["postings"] += self.step(scope, partial(self._unpost, store, scope, batch))
         if self.settings.record_ttl is not None:
             before = now - self.settings.record_ttl
@@ -968,7 +970,7 @@ class Index:
             # it stays for as long as others are resolved to it
             return False
         keys = self.preparer.keys_of(held.scope, [held])[0] if held.posted else None
-        self.apply(Changes(dropped=[Written(held, keys)], stood=[_standing(held, [])]))
+        self.apply(Changes(dropped=[KeyedEntry(held, keys)], leader_snapshots=[_standing(held, [])]))
         return True
 
     def _unpost(self, store: Store, scope: str, entries: list[Entry]) -> int:
@@ -983,12 +985,12 @@ class Index:
         if not entries:
             return 0
         keys = self.preparer.keys_of(scope, entries)
-        unposted = [Written(entry, keys[at]) for at, entry in enumerate(entries)]
+        unposted = [KeyedEntry(entry, keys[at]) for at, entry in enumerate(entries)]
         leaders = {entry.id: entry for entry in entries if entry.is_leader}
         missing = sorted({entry.leader for entry in entries} - set(leaders))
         needs = [*leaders.values(), *(entry for entry in store.entries(scope, missing) if _leads(entry))]
         changed = [entry._replace(posted=False) for entry in entries]
-        self._apply_quietly(Changes(unposted=unposted, changed=changed, needs=needs))
+        self._apply_quietly(Changes(unposted=unposted, changed=changed, required_leaders=needs))
         return len(entries)
 
     def _apply_quietly(self, changes: Changes) -> None:
@@ -1004,7 +1006,7 @@ class Index:
         if most is None or (counts := self.store.counts())["bytes"] <= most:
             return
         cold = islice(self.store.due(np.inf, posted=True), max(1, counts["leaders"] // 10))
-        self._evicted_cold += sum(self._unpost(self.store, scope, batch) for scope, batch in batches(cold, AT_ONCE))
+        self._evicted_cold += sum(self._unpost(self.store, scope, batch) for scope, batch in batches_by_scope(cold, AT_ONCE))
 
     def export(self, path: str | Path) -> int:
         """Writes all documents as parquet, to be looked at or loaded elsewhere (`nearkin index migrate`); returns how many."""
@@ -1017,7 +1019,7 @@ class Index:
     @contextmanager
     def _locked(self, scope: str) -> Iterator[None]:
         """One writer of a scope at a time, within this process."""
-        digest = hashlib.sha256(checked_name(scope, "scope", 0).encode()).digest()
+        digest = hashlib.sha256(require_scope(scope).encode()).digest()
         with self._locks[int.from_bytes(digest[:2], "little") % STRIPES]:
             yield
 
@@ -1038,29 +1040,11 @@ def _leads(entry: Entry | None) -> TypeGuard[Entry]:
     return entry is not None and entry.is_leader
 
 
-def _standing(entry: Entry, members: list[Entry]) -> Standing:
-    return Standing(entry, frozenset(member.ref for member in members))
+def _standing(entry: Entry, members: list[Entry]) -> LeaderSnapshot:
+    return LeaderSnapshot(entry, frozenset(member.ref for member in members))
 
 
 def _again(outcome: Outcome) -> Outcome:
     """Of a document that came once more."""
-    kind = "resolved" if outcome.duplicate else "exact"
-    return replace(outcome, kind=kind, layer="memory", candidates=0)
-
-
-MOST_NAME = 1024
-
-
-def checked_name(name: str, what: str, least: int) -> str:
-    """A scope or an id.
-
-    Raises:
-        UsageError: It is no text, has a NUL, or is too long.
-    """
-    try:
-        size = len(name.encode())
-    except (AttributeError, UnicodeEncodeError):
-        size = -1
-    if not least <= size <= MOST_NAME or "\0" in name:
-        raise UsageError(f"{what} {str(name)[:60]!r} is no text of {least} to {MOST_NAME} bytes without NUL")
-    return name
+    kind = OutcomeKind.RESOLVED if outcome.duplicate else OutcomeKind.EXACT
+    return replace(outcome, kind=kind, layer=Layer.MEMORY, candidates=0)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nearkin.errors import UsageError
-from nearkin.index.entry import REF_SHIFT, Changes, Entry, Written, batches
+from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.entry import REF_SHIFT, Entry, batches_by_scope
 from nearkin.index.index import Index
 from nearkin.index.stores.base import Store
 from nearkin.measures.base import stored_of
@@ -60,7 +61,7 @@ def check(index: Index, most: int = 100) -> Checked:
     """
     records, leaders, postings, problems = 0, 0, 0, list[Problem]()
     before = index.store.counts()
-    for scope, entries in batches(index.store.scan()):
+    for scope, entries in batches_by_scope(index.store.scan()):
         records += len(entries)
         leaders += sum(entry.is_leader for entry in entries)
         problems += _of_clusters(index, scope, entries)
@@ -84,7 +85,7 @@ def check_quickly(store: Store, most: int = 100) -> Checked:
     Every document is resolved to a representative that is there, and there are as many documents as the store counts.
     """
     records, problems = 0, list[Problem]()
-    for scope, entries in batches(store.scan(content=False)):
+    for scope, entries in batches_by_scope(store.scan(content=False)):
         records += len(entries)
         problems += _resolved(store, scope, entries)[0]
     counts = store.counts()
@@ -216,11 +217,11 @@ def load(index: Index, entries: Iterator[Entry]) -> int:
         UsageError: The index has other documents.
     """
     rows, filling = 0, Filling(index)
-    for scope, some in batches(entries):
+    for scope, some in batches_by_scope(entries):
         rest = filling.missing(scope, some)
         posted = [entry for entry in rest if entry.posted]
         keys = dict(zip((entry.id for entry in posted), index.preparer.keys_of(scope, posted) if posted else (), strict=True))
-        index.store.apply(Changes(new=[Written(entry, keys.get(entry.id)) for entry in rest], crowded=True))
+        index.store.apply(Changes(new=[KeyedEntry(entry, keys.get(entry.id)) for entry in rest], may_overflow=True))
         rows += len(some)
     filling.end()
     return rows

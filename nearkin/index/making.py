@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from nearkin.index.entry import Entry, Written
+from nearkin.index.changes import KeyedEntry
+from nearkin.index.entry import Entry
 from nearkin.index.preparation import Prepared, Preparer
 from nearkin.measures.base import starts_of
 
@@ -27,7 +28,7 @@ class Maker:
         packs = contents is None or not all(isinstance(content, str) for content in contents)
         self._starts = starts_of(prepared.payload) if packs else None
 
-    def make(self, at: int, name: str, leader: str, cluster: str, similarity: float) -> Written:
+    def make(self, at: int, name: str, leader: str, cluster: str, similarity: float) -> KeyedEntry:
         """One of them, with the keys of its buckets if it is posted.
 
         Args:
@@ -49,4 +50,4 @@ class Maker:
         signature = prepared.signatures[at].tobytes() if posted else b""
         size = 0 if self.preparer.vectors else int(prepared.payload.sizes[at])
         about = (self.scope, name, 0, prepared.digests[at], leader, cluster, similarity, size, self.now, self.now, posted)
-        return Written(Entry(*about, signature, text, payload), prepared.keys[at] if posted else None)
+        return KeyedEntry(Entry(*about, signature, text, payload), prepared.keys[at] if posted else None)

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from nearkin.errors import IncompatibleError, StoreError
-from nearkin.index.migration.state import MOVED, News
+from nearkin.index.migration.state import MOVED, StoreState
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import lasting, open_store, with_passwords
@@ -26,7 +26,7 @@ class Opened(NamedTuple):
     store: Store
     settings: IndexSettings
     """With the Spec and the threshold that it was made with."""
-    news: News
+    news: StoreState
     urls: tuple[str, ...]
     """Where it is, as it was opened: with passwords."""
 
@@ -50,7 +50,7 @@ def open_index(url: str | Sequence[str], asked: IndexSettings, follow: bool) -> 
     while True:
         store = open_store(urls, asked)
         try:
-            header, news = store.claim(header_for(asked)), store.news()
+            header, news = store.claim(header_for(asked)), store.state()
             if not follow or news.move.phase != MOVED:
                 return Opened(store, settings_of(header, asked, store.url), news, urls)
         except BaseException:

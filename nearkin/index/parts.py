@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
-from nearkin.index.entry import RESERVED, Changes, Entry, Outcome, Written
+from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.entry import RESERVED, Entry, Outcome
 from nearkin.index.index import Index
 from nearkin.index.preparation import Shingled
 from nearkin.packed_pairs import sorted_unique
@@ -57,7 +58,10 @@ def fold(index: Index, scope: str, id: str, piece: str | Sequence[str]) -> int:
         total = kept if held is None else _union(_shingled(index, held), kept)
         index.preparer.check(total)
         index.apply(
-            Changes(dropped=[] if held is None else [Written(held, None)], new=[Written(_entry(index, place, id, total), None)])
+            Changes(
+                dropped=[] if held is None else [KeyedEntry(held, None)],
+                new=[KeyedEntry(_entry(index, place, id, total), None)],
+            )
         )
         return len(total.hashes)
 
@@ -79,7 +83,7 @@ def seal(index: Index, scope: str, id: str) -> Outcome | None:
     def step() -> None:
         now = index.store.entries(place, [id])[0]
         if now is not None and now.digest == held.digest:
-            index.apply(Changes(dropped=[Written(now, None)]))
+            index.apply(Changes(dropped=[KeyedEntry(now, None)]))
 
     index.step(place, step)
     return outcome

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.index.entry import MEMBER, MOST_SIZE, REF_SHIFT, Changes, Entry
+from nearkin.index.changes import Changes
+from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry
 from nearkin.index.preparation import Prepared, Preparer
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stats import Observed
@@ -66,7 +67,7 @@ class Searcher:
         self.store, self.settings, self.preparer, self.clock = store, settings, preparer, clock
         self.threshold = settings.threshold
         self.measure, self.banding = preparer.measure, preparer.banding
-        self.observed = Observed(settings.max_bucket)
+        self.observed = Observed(settings.bucket_capacity)
         self.sets = self.measure.spec.measure == "jaccard"
         keys = np.empty((0, 0), np.uint64) if self.measure.spec.truncated else None
         self.margin = margin_for(self.measure.spec.k, self.measure.expected_agreements(self.threshold) / self.measure.spec.k)
@@ -76,7 +77,7 @@ class Searcher:
         """Where each document of a batch belongs, as if they came one by one; `crowded` says if a bucket may overflow."""
         n = len(prepared.digests)
         ranked = self.ranked(prepared, leaders=True, without=without)
-        changes.crowded |= ranked.crowded
+        changes.may_overflow |= ranked.crowded
         twice = _shared_keys(prepared.keys, prepared.empty)
         if not len(ranked.words) and not any(twice):
             return [NOWHERE] * n
@@ -101,7 +102,7 @@ class Searcher:
         found = self.store.postings(prepared.keys.reshape(-1))
         sizes = np.diff(found.offsets)
         self.observed.looked(prepared.keys.reshape(-1), found, sizes)
-        crowded = bool(len(sizes)) and int(sizes.max()) + n > self.settings.max_bucket
+        crowded = bool(len(sizes)) and int(sizes.max()) + n > self.settings.bucket_capacity
         if not len(found.words):
             return Ranked(*NONE_RANKED, crowded)
         documents = np.repeat(np.arange(n).repeat(per), sizes)
@@ -112,9 +113,9 @@ class Searcher:
         if without:
             keep &= ~np.isin(words >> REF_SHIFT, list(without))
         if self.sets and len(words):
-            own, other = prepared.payload.sizes[documents], words & MOST_SIZE
+            own, other = prepared.payload.sizes[documents], words & MAX_SIZE
             fits = (other >= np.floor(self.threshold * own)) & (own >= np.floor(self.threshold * other))
-            keep &= fits | (other == MOST_SIZE)
+            keep &= fits | (other == MAX_SIZE)
         documents, words = documents[keep], words[keep]
         order = np.lexsort((words, documents))
         documents, words = documents[order], words[order]

@@ -38,7 +38,7 @@ class IndexSettings:
         record_ttl: Seconds that a document is kept after it was last seen; None for ever.
         bucket_ttl: Seconds that a posting is kept after it was last used; None for ever.
         window: Seconds: representatives not seen for longer are not matched; None for no such limit.
-        max_bucket: Postings of a bucket; the oldest go first, counted.
+        bucket_capacity: Postings of a bucket; the oldest go first, counted.
         max_document: Bytes of a document, at most.
         max_batch: Documents of a batch, at most.
         max_memory: Of memory://, bytes beyond which documents not used for longest leave their buckets, counted.
@@ -59,7 +59,7 @@ class IndexSettings:
     record_ttl: float | None = None
     bucket_ttl: float | None = None
     window: float | None = None
-    max_bucket: int = 10_000
+    bucket_capacity: int = 10_000
     max_document: int = 10_000_000
     max_batch: int = 10_000
     max_memory: int | None = None
@@ -75,7 +75,7 @@ class IndexSettings:
             "max_candidates": 1,
             "cache": 0,
             "cache_bytes": 0,
-            "max_bucket": 1,
+            "bucket_capacity": 1,
             "max_document": 1,
             "max_batch": 1,
             "documents": 1,

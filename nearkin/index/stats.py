@@ -35,15 +35,15 @@ class Observed:
     """Counts since the index was opened; safe for threads.
 
     Examples:
-        >>> seen = Observed(max_bucket=100)
+        >>> seen = Observed(bucket_capacity=100)
         >>> seen.searched(2, 6, np.zeros((2, 4), np.uint32), 0.001)
         >>> seen.metrics().candidate_pairs_per_doc
         3.0
     """
 
-    def __init__(self, max_bucket: int) -> None:
+    def __init__(self, bucket_capacity: int) -> None:
         self._lock = Lock()
-        self._sizes = np.zeros(max_bucket + 2, np.int64)
+        self._sizes = np.zeros(bucket_capacity + 2, np.int64)
         self._latencies = np.zeros(LATENCIES, np.int64)
         self._hot: dict[int, HotBucket] = {}
         self.documents = self.candidates = self.compared = self.reached = 0

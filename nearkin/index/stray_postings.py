@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nearkin.errors import StoreError
-from nearkin.index.entry import REF_SHIFT, Changes, Entry, PostingPortion
+from nearkin.index.changes import Changes
+from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion
 from nearkin.index.stores.base import Store
 
 AGE = 120.0
@@ -100,7 +101,7 @@ class StraySweeper:
         for number, shard in enumerate(self._shards):
             mine = [(ref, keys) for (at, ref), keys in leaving.items() if at == number]
             if mine:
-                shard.apply(Changes(leaving=mine))
+                shard.apply(Changes(postings_removed=mine))
         self._put_back(leaving)
         return len({ref for _, ref in leaving})
 
@@ -111,7 +112,7 @@ class StraySweeper:
         for (number, ref), keys in leaving.items():
             if ref in came:
                 # out first, so that none is twice in a bucket
-                self._shards[number].apply(Changes(leaving=[(ref, keys)], entering=[(came[ref].word, keys)]))
+                self._shards[number].apply(Changes(postings_removed=[(ref, keys)], postings_added=[(came[ref].posting, keys)]))
 
 
 def sweep_quietly(sweeper: StraySweeper) -> None:

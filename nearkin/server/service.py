@@ -318,7 +318,7 @@ def _report(task: "asyncio.Task[None]") -> None:
 
 FLEET = {
     "candidate_pairs_per_doc": "Mean of nearkin_candidates.",
-    "bucket_size_p99": "99th percentile of the postings in the buckets that searches read. It is never more than max_bucket.",
+    "bucket_size_p99": "99th percentile of the postings in the buckets that searches read. It never exceeds bucket_capacity.",
     "verify_drop_rate": "Share of the pairs that passed the estimate but not the exact comparison.",
     "empty_bin_rate": "Share of one-permutation bins that no shingle reached. It rises if documents become shorter.",
     "signature_build_latency_p99": "Seconds to sketch a document, 99th percentile.",

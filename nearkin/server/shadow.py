@@ -168,7 +168,7 @@ class Shadow:
 
     def refresh(self) -> None:
         """Another process may have switched."""
-        self.index.look()
+        self.index.refresh()
 
     def facts(self) -> dict[str, Any]:
         """Both sides, and where they disagree, since the server started or the last switch."""
@@ -271,7 +271,7 @@ class Shadow:
 
     def _fill(self) -> None:
         """Brings the one that does not answer to what the one that does has; never the other way."""
-        self.index.look()
+        self.index.refresh()
         if self.waiting.place != self.index.place:
             fill(self.index, self.waiting, lambda: not self._closing and self.waiting.place != self.index.place)
             self._filled = not self._closing
@@ -327,8 +327,8 @@ class Shadow:
         """Another process moves the index; what is brought goes under the epoch that the store has then."""
         while not self._closing:
             with suppress(StoreError):
-                self.waiting.look()
-                self.index.look()
+                self.waiting.refresh()
+                self.index.refresh()
                 if self.index.moving not in (COPYING, CLOSING):
                     return
             self._pause(SHORTLY)

@@ -14,7 +14,7 @@ from aerospike_helpers.batch.records import BatchRecords, Read, Remove, Write
 
 import nearkin as nk
 from nearkin.errors import MissingExtraError, RacedError, StoreError, UsageError
-from nearkin.index.entry import TOUCHED, Changes, Written
+from nearkin.index.changes import TOUCHED, Changes, KeyedEntry
 from nearkin.index.maintenance import check, compact
 from nearkin.index.migration.state import COPYING, Move
 from nearkin.index.stores import aerospike_buckets, aerospike_records, aerospike_steps
@@ -73,7 +73,7 @@ def two_clusters(index: nk.Index) -> None:
         for entry in other.store.scan():
             keys = other.preparer.keys_of("a", [entry])[0] if entry.posted else None
             new.append((entry._replace(ref=0), keys))
-    index.store.apply(Changes(new=[Written(*one) for one in new]))
+    index.store.apply(Changes(new=[KeyedEntry(*one) for one in new]))
 
 
 WORKS: dict[str, Work] = {"upsert": upserted, "update": updated, "remove": removed, "compact": compacted}
@@ -255,7 +255,7 @@ def test_a_move_between_any_two_calls_of_a_step(cluster: Cluster, name: str) -> 
         assert {one for one, _ in texts[0] ^ texts[1]} <= touched, at
         assert not cluster.kind("steps")
         index.remove("a", "w")
-        assert index.store.news().move.epoch == 1
+        assert index.store.state().move.epoch == 1
 
 
 @pytest.mark.parametrize("where", ["before", "half", "after"])
@@ -271,7 +271,7 @@ def test_a_process_that_dies_while_it_writes_a_move(cluster: Cluster, where: str
             dying.store.redirect(move)
         cluster.fault = None
         index.upsert("a", TEXT, "x")
-        known = opened().store.news().move
+        known = opened().store.state().move
         assert known in (Move(), move)
         assert [event.id for event in index.store.events()] == ["x"] * known.epoch
         if known == move:
@@ -279,15 +279,15 @@ def test_a_process_that_dies_while_it_writes_a_move(cluster: Cluster, where: str
                 index.store.redirect(move)
         else:
             index.store.redirect(move)
-        assert index.store.news().move == move
+        assert index.store.state().move == move
 
 
 def test_lines_of_the_log_that_are_promised_are_there(cluster: Cluster) -> None:
     """A process that dies right behind the write that commits its step has logged it."""
     for at in range(1, 40):
         with opened() as index:
-            index.store.redirect(Move(index.store.news().move.epoch + 1, COPYING, ("there",)))
-            index.look()
+            index.store.redirect(Move(index.store.state().move.epoch + 1, COPYING, ("there",)))
+            index.refresh()
             cluster.fault = Fault(at, "after", forever=True)
             with suppress(StoreError):
                 index.upsert("a", f"{corpus(at)[-1]}", f"d{at}")
@@ -416,7 +416,7 @@ def test_what_an_upsert_asks(cluster: Cluster) -> None:
     assert entry is not None
     items = {key: value for one in puts for key, value in one.ops[0]["val"].items()}
     keys = index.preparer.keys_of("a", [entry])[0]
-    assert items == {int(key).to_bytes(8, "big") + entry.word.to_bytes(8, "big"): 0 for key in keys}
+    assert items == {int(key).to_bytes(8, "big") + entry.posting.to_bytes(8, "big"): 0 for key in keys}
     assert all(one.key[2] == int.from_bytes(next(iter(one.ops[0]["val"]))[:8], "big") >> 48 for one in puts)
     assert all(one.policy == {"ttl": never} for one in puts)
 
@@ -561,7 +561,7 @@ def test_a_group_keeps_below_the_record_limit(cluster: Cluster, monkeypatch: pyt
         group = 7 << 48
         for number in range(1, 31):
             keys = np.array([group + 1, group + number % 3 + 2], np.uint64)
-            index.store.apply(Changes(entering=[(number << 24, keys)]))
+            index.store.apply(Changes(postings_added=[(number << 24, keys)]))
         counts = index.store.counts()
         assert counts["postings"] <= 40
         assert counts["postings"] + counts["evicted"] == 60
@@ -571,8 +571,8 @@ def test_a_group_keeps_below_the_record_limit(cluster: Cluster, monkeypatch: pyt
 
 
 def test_bounds_of_a_record(cluster: Cluster) -> None:
-    with pytest.raises(UsageError, match=r"max_bucket=20,200 .* at most 20,164"):
-        opened(max_bucket=20_200)
+    with pytest.raises(UsageError, match=r"bucket_capacity=20,200 .* at most 20,164"):
+        opened(bucket_capacity=20_200)
     with opened() as index:
         with pytest.raises(UsageError, match="store_text=False"):
             index.upsert("a", " ".join(corpus(2000, share=0.0)), "long")
@@ -734,9 +734,9 @@ def test_a_killed_server_loses_its_last_second_and_the_index_is_sound(device: Cl
 
 def test_a_namespace_with_small_records_takes_batches(cluster: Cluster) -> None:
     cluster.record_size = 128 << 10
-    with pytest.raises(UsageError, match="max_bucket=10,000"):
+    with pytest.raises(UsageError, match="bucket_capacity=10,000"):
         opened()
-    with opened(max_bucket=2000) as index:
+    with opened(bucket_capacity=2000) as index:
         texts = corpus(1000, seed=4)
         kinds = [outcome.kind for outcome in index.upsert_many("a", texts)]
         assert kinds.count("new") > 500
@@ -774,8 +774,8 @@ def test_more_buckets_than_a_group_has_room_for(cluster: Cluster, monkeypatch: p
     monkeypatch.setattr(aerospike_buckets, "ROOM", 40)
     with opened(documents=1000) as index:
         for number in range(1, 61):
-            index.store.apply(Changes(entering=[(number << 24, np.array([(7 << 48) + number], np.uint64))]))
-        index.store.apply(Changes(entering=[(61 << 24, np.arange(100, 200).astype(np.uint64) + np.uint64(7 << 48))]))
+            index.store.apply(Changes(postings_added=[(number << 24, np.array([(7 << 48) + number], np.uint64))]))
+        index.store.apply(Changes(postings_added=[(61 << 24, np.arange(100, 200).astype(np.uint64) + np.uint64(7 << 48))]))
         counts = index.store.counts()
         assert counts["postings"] <= 40
         assert counts["postings"] + counts["evicted"] == 160

@@ -10,8 +10,8 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import ClockError, StoreError
+from nearkin.index.changes import Changes
 from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
-from nearkin.index.entry import Changes
 from nearkin.index.maintenance import check
 from tests.index.conftest import corpus
 
@@ -187,7 +187,7 @@ def test_a_wrong_clock_is_said_once(redis_port: int, machine: Machine, caplog: p
     with open_index(f"redis://127.0.0.1:{redis_port}/0?prefix=clocks2") as index, caplog.at_level(logging.WARNING):
         machine.error = TEN_YEARS
         for _ in range(3):
-            index.look()
+            index.refresh()
         assert [record.name for record in caplog.records] == ["nearkin.clock"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import IncompatibleError, StoreError, UsageError
-from nearkin.index.entry import Changes, Written
+from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.index import Index
 from nearkin.index.migration.rebuild import beside
 from nearkin.sketch.resources import SpecResources
@@ -327,14 +327,14 @@ def test_a_window_forgets_what_was_not_seen(opened: Opener, clock: Clock) -> Non
 def test_a_full_bucket_loses_its_oldest_and_says_so(opened: Opener) -> None:
     rng = np.random.Generator(np.random.PCG64(4))
     shared = words(rng, 30)
-    index = opened(threshold=0.95, bands=20, rows=1, max_bucket=5)
+    index = opened(threshold=0.95, bands=20, rows=1, bucket_capacity=5)
     for i in range(12):
         index.upsert("a", " ".join([*shared, *words(rng, 12)]), f"d{i}")
     assert index.stats()["evicted"] > 0
     names = [f"d{i}" for i in range(12)]
     texts = [entry.text for entry in index.store.entries("a", names) if entry is not None]
     assert index.query("a", texts[-1])[0].id == "d11"
-    batch = opened(threshold=0.95, bands=20, rows=1, max_bucket=5) if index.store.url != "memory://" else index
+    batch = opened(threshold=0.95, bands=20, rows=1, bucket_capacity=5) if index.store.url != "memory://" else index
     single = [o.kind for o in batch.upsert_many("b", texts, names)]
     assert single == ["new"] * 12
 
@@ -481,7 +481,7 @@ def test_errors_of_a_race_name_no_document(opened: Opener) -> None:
     assert entry is not None
     (ref,) = index.store.reserve(1)
     again, gone = Changes(), Changes()
-    again.new.append(Written(entry._replace(ref=ref), None))
+    again.new.append(KeyedEntry(entry._replace(ref=ref), None))
     gone.changed.append(entry._replace(id="marked-other", ref=ref))
     for changes in (again, gone):
         with pytest.raises(StoreError) as raised:

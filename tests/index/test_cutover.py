@@ -15,7 +15,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import IncompatibleError, MovedError, RacedError, StoreError, UsageError
-from nearkin.index.entry import TOUCHED, Changes, Written
+from nearkin.index.changes import TOUCHED, Changes, KeyedEntry
 from nearkin.index.index import INTERVAL
 from nearkin.index.maintenance import check
 from nearkin.index.migration import rebuild as rebuild_module
@@ -226,19 +226,19 @@ def test_a_store_refuses_steps_of_another_epoch(opened: Opener) -> None:
     index.upsert("a", corpus(1)[0], "x")
     entry, store = index.get("a", "x"), index.store
     assert entry is not None
-    assert store.news().move == Move()
+    assert store.state().move == Move()
     move = Move(3, COPYING, ("sqlite:////there.db",))
     store.redirect(move)
-    assert store.news().move == move
+    assert store.state().move == move
     for again in (Move(3, OPEN), Move(1, MOVED)):
         with pytest.raises(RacedError):
             store.redirect(again)
-    assert store.news().move == move
+    assert store.state().move == move
     before = store.counts()
     keys = index.preparer.keys_of("a", [entry])[0]
     for changes in (
-        Changes(dropped=[Written(entry, keys)], epoch=0),
-        Changes(new=[Written(entry._replace(id="y", leader="y", ref=0), keys)], epoch=2),
+        Changes(dropped=[KeyedEntry(entry, keys)], epoch=0),
+        Changes(new=[KeyedEntry(entry._replace(id="y", leader="y", ref=0), keys)], epoch=2),
     ):
         with pytest.raises(MovedError):
             store.apply(changes)
@@ -252,13 +252,13 @@ def test_only_steps_that_make_something_untrue_raise_the_generation(opened: Open
     texts = corpus(20, share=0.0)
     index.upsert_many("a", texts, [f"d{i}" for i in range(20)])
     index.upsert_many("a", texts, [f"d{i}" for i in range(20)])
-    first = index.store.news().generation
+    first = index.store.state().generation
     assert first == 0
     index.remove("a", "d1")
-    second = index.store.news().generation
+    second = index.store.state().generation
     assert second > first
     index.upsert("a", texts[1], "d2")
-    assert index.store.news().generation > second
+    assert index.store.state().generation > second
 
 
 def test_steps_log_what_they_touch_while_an_index_is_copied(opened: Opener) -> None:
@@ -357,7 +357,7 @@ def test_places_that_an_index_cannot_go_to(request: pytest.FixtureRequest, tmp_p
             anew.upsert("a", corpus(1)[0], "other")
             with pytest.raises(UsageError, match="has documents already"):
                 cut_over(live, anew, wait=0)
-        assert live.store.news().move.phase == OPEN
+        assert live.store.state().move.phase == OPEN
     with pytest.raises(UsageError, match="has not been moved"):
         cut_back(url)
 
@@ -373,7 +373,7 @@ def test_a_cut_over_that_fails_leaves_the_index_where_it_is(opened: Opener, requ
             cut_over(live, anew, wait=0)
         anew.store = store
         assert 0 < store.counts()["records"] < 1200
-        assert (live.store.news().move.phase, store.news().move.phase) == (OPEN, FILLING)
+        assert (live.store.state().move.phase, store.state().move.phase) == (OPEN, FILLING)
     live.upsert("a", texts[0] + " changed", "d0")
     live.remove("a", "d1")
     with nk.Index.open(target) as early, pytest.raises(StoreError, match="is being made from"):
@@ -397,7 +397,7 @@ def test_of_two_cut_overs_one_ends(request: pytest.FixtureRequest, tmp_path: Pat
         )
         with pytest.raises(StoreError, match="in epoch 7 already"):
             cut_over(live, anew, wait=0)
-        assert live.store.news().move == Move(7, COPYING, ("other",))
+        assert live.store.state().move == Move(7, COPYING, ("other",))
 
 
 @pytest.mark.parametrize("phase", [COPYING, CLOSING, FILLING])

@@ -13,7 +13,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import IncompatibleError, MissingExtraError, StoreError, UsageError
-from nearkin.index.entry import Changes
+from nearkin.index.changes import Changes
 from nearkin.index.maintenance import check
 from nearkin.index.stores.packing import pack_entry, unpack_entry
 from tests.index.conftest import Opener, corpus

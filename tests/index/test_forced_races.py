@@ -3,7 +3,7 @@
 import pytest
 
 from nearkin.errors import RacedError
-from nearkin.index.entry import Changes
+from nearkin.index.changes import Changes
 from nearkin.index.index import Index
 
 RACES = 40

@@ -9,7 +9,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
-from nearkin.index.entry import Changes
+from nearkin.index.changes import Changes
 from nearkin.index.maintenance import check
 from nearkin.index.migration.state import COPYING, OPEN, Move
 from nearkin.server.http.middleware import problem_of
@@ -130,7 +130,7 @@ def test_a_state_of_a_move_whose_answer_is_lost_is_written_once(kind: str, reque
         assert proxy.lost == 1
         with pytest.raises(RacedError):
             index.store.redirect(Move(1, OPEN))
-        assert index.store.news().move.phase == COPYING
+        assert index.store.state().move.phase == COPYING
 
 
 class FailingCommit:
@@ -216,13 +216,13 @@ def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
             run.execute(f"UPDATE {s}.meta SET value = to_jsonb({2**31 - 1}) WHERE name = 'generation'")
             run.execute(f"UPDATE {s}.meta SET value = jsonb_set(value, '{{0}}', '{2**31 - 1}') WHERE name = 'place'")
     with nk.Index.open(url) as index:
-        assert index.store.news().generation == 2**31 - 1
+        assert index.store.state().generation == 2**31 - 1
         assert index.remove("a", "x")
         assert index.upsert("a", corpus(1)[0], "y").kind == "updated"
-        assert index.store.news().generation == 2**31 + 1
+        assert index.store.state().generation == 2**31 + 1
         index.store.redirect(Move(2**31, OPEN))
         index.store.redirect(Move(2**31 + 1, OPEN))
-        index.look()
+        index.refresh()
         assert index.remove("a", "y")
         assert check(index).sound
 
@@ -234,8 +234,8 @@ def test_counters_of_every_store_pass_53_bits(opened: Any) -> None:
     with pytest.raises(RacedError):
         index.store.redirect(Move(2**53 + 1, COPYING))
     index.store.redirect(Move(2**53 + 2, OPEN))
-    index.look()
+    index.refresh()
     index.upsert("a", TEXT, "x")
     assert index.remove("a", "x")
-    assert index.store.news().move.epoch == 2**53 + 2
+    assert index.store.state().move.epoch == 2**53 + 2
     assert index.store.apply(Changes()) == []

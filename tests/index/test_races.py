@@ -10,7 +10,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import RacedError, StoreError
-from nearkin.index.entry import Changes
+from nearkin.index.changes import Changes
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check
 from nearkin.index.opening import Opened
@@ -56,7 +56,7 @@ def beside(index: Index, store: Any = None, record_ttl: float | None = None) -> 
     store = store or index.store
     # one that knows no times to live still finds what the other one takes out
     settings = replace(index.settings, record_ttl=record_ttl)
-    return Index(Opened(store, settings, store.news(), index._urls), NO_RESOURCES, index.clock)
+    return Index(Opened(store, settings, store.state(), index._urls), NO_RESOURCES, index.clock)
 
 
 def removed(index: Index, scope: str) -> None:

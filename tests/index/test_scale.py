@@ -14,7 +14,8 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import StoreError
-from nearkin.index.entry import TOUCHED, Changes, Entry, Written
+from nearkin.index.changes import TOUCHED, Changes, KeyedEntry
+from nearkin.index.entry import Entry
 from nearkin.index.maintenance import check
 from nearkin.index.migration.state import COPYING, MOVED, OPEN, STOPPED, Move
 from nearkin.index.opening import FORMAT
@@ -136,7 +137,7 @@ def test_one_page_of_a_cluster_reads_that_page(opened: Opener, url: Any, meter: 
     assert part is not None
     rows = [*part.members]
     while part.end is not None:
-        part = index.cluster_part_behind("a", "base", part.end, 9)
+        part = index.cluster_part_after("a", "base", part.end, 9)
         assert part is not None
         rows += part.members
     assert tuple(rows) == whole.members
@@ -172,7 +173,7 @@ def test_pages_of_a_cluster_neither_skip_nor_repeat_what_stays(opened: Opener, l
         if at == 3:
             gone.add("base")
             index.remove("a", "base")
-        part = index.cluster_part_behind("a", names[-1], part.end, limit)
+        part = index.cluster_part_after("a", names[-1], part.end, limit)
         assert part is not None
         pages.append(part)
     left = index.cluster("a", names[-1])
@@ -265,7 +266,7 @@ def test_a_large_cluster_is_merged_in_portions(opened: Opener, few_at_once: int)
     assert stored.sizes.size == len(some)
     near_head = [entry for entry in rest if similar(index, head, entry) >= 0.6]
     changed = [entry._replace(leader=head.id, cluster=head.id, similarity=similar(index, head, entry)) for entry in near_head]
-    index.store.apply(Changes(changed=[led, *changed], posted=[Written(led, keys.keys[0])], resolves=True))
+    index.store.apply(Changes(changed=[led, *changed], posted=[KeyedEntry(led, keys.keys[0])], invalidates_caches=True))
     assert check(index).sound
     assert index.store.member_count("a", head.id) > 2 * few_at_once
     with Steps(index) as steps:
@@ -448,8 +449,8 @@ def recounted(index: nk.Index) -> tuple[int, int]:
 
 
 def test_counts_are_kept_exactly(opened: Opener, url: Any, clock: Clock, meter: Meter) -> None:
-    index = opened(threshold=0.6, record_ttl=1_000.0, max_bucket=20)
-    other = index if url == "memory://" else opened(threshold=0.6, record_ttl=1_000.0, max_bucket=20)
+    index = opened(threshold=0.6, record_ttl=1_000.0, bucket_capacity=20)
+    other = index if url == "memory://" else opened(threshold=0.6, record_ttl=1_000.0, bucket_capacity=20)
     texts = corpus(120, seed=9, share=0.6)
     rng = np.random.default_rng(4)
     for at, text in enumerate(texts):
@@ -528,13 +529,13 @@ def test_the_log_of_erasures_is_bounded(opened: Opener, url: Any, monkeypatch: p
     lines = [event.id for event in index.store.events()]
     assert set(names[40:50]) <= set(lines)
     # while an index is copied, nothing that the copy needs is dropped
-    index.store.redirect(Move(index.store.news().move.epoch + 1, COPYING, ("memory://",)))
-    index.look()
+    index.store.redirect(Move(index.store.state().move.epoch + 1, COPYING, ("memory://",)))
+    index.refresh()
     for name in names[50:]:
         index.remove("a", name)
     touched = [event.id for event in index.store.events() if event.kind == TOUCHED]
     assert sorted(set(touched)) == names[50:]
-    index.store.redirect(Move(index.store.news().move.epoch + 1, OPEN))
+    index.store.redirect(Move(index.store.state().move.epoch + 1, OPEN))
 
 
 def test_the_log_is_read_from_a_place(opened: Opener, url: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -782,7 +783,7 @@ def test_processes_of_the_first_version_are_stopped(
                 with pytest.raises((sqlite3.DatabaseError, psycopg.DatabaseError), match=r"schema 3|does not exist"):
                     # steps of bulk loads are under no epoch
                     first.write(None)
-            assert again.store.news().move.epoch == epoch
+            assert again.store.state().move.epoch == epoch
             assert again.upsert_many("a", texts)[0].kind == "exact"
             assert again.store.counts()["records"] == before
             assert [problem for problem in check(again).problems if "counted" in problem.what] == []

@@ -15,7 +15,7 @@ import pytest
 import nearkin as nk
 from nearkin.errors import MovedError, RacedError, StoreError
 from nearkin.index.cache import Resolution, ResolvedCache
-from nearkin.index.entry import Changes, Event
+from nearkin.index.changes import Changes, Event
 from nearkin.index.maintenance import check
 from nearkin.index.migration.state import MOVED, OPEN, Move
 from nearkin.index.parts import fold, seal
@@ -88,7 +88,7 @@ def moved(tmp_path: Path, clock: Clock) -> Iterator[tuple[nk.Index, nk.Index]]:
         there.upsert("a", TEXT, "x")
         there.upsert("a", corpus(1)[0], "z")
         fold(there, "a", "p", f"{TEXT} in parts")
-        epoch = late.store.news().move.epoch
+        epoch = late.store.state().move.epoch
         late.store.redirect(Move(epoch + 1, MOVED, (urls[1],)))
         yield late, there
 
@@ -138,19 +138,19 @@ def test_steps_of_this_process_do_not_empty_the_cache(opened: Opener) -> None:
 
 def test_a_cache_says_nothing_while_a_step_of_its_process_is_under_way() -> None:
     cache = ResolvedCache(10, 10_000)
-    cache.held_against(5, cache.stamp())
-    cache.put("a", "x", Resolution(bytes(16), "x", "x", 1.0), cache.era)
+    cache.sync_generation(5, cache.stamp())
+    cache.put("a", "x", Resolution(bytes(16), "x", "x", 1.0), cache.clear_count)
     stamp = cache.stamp()
-    assert cache.held_against(5, stamp)
+    assert cache.sync_generation(5, stamp)
     cache.begin_step()
-    assert not cache.held_against(5, cache.stamp())
+    assert not cache.sync_generation(5, cache.stamp())
     cache.end_step(done=True)
-    assert not cache.held_against(6, stamp)
-    assert cache.held_against(6, cache.stamp())
+    assert not cache.sync_generation(6, stamp)
+    assert cache.sync_generation(6, cache.stamp())
     assert cache.get("a", "x") is not None
     cache.begin_step()
     cache.end_step(done=False)
-    assert not cache.held_against(6, cache.stamp())
+    assert not cache.sync_generation(6, cache.stamp())
     assert cache.get("a", "x") is None
 
 
@@ -160,7 +160,7 @@ def test_the_resolution_cache_is_bounded_in_bytes() -> None:
     cache = ResolvedCache(500_000, most)
     long = "n" * 1000
     for at in range(1000):
-        cache.put(long, f"{long}{at}", Resolution(bytes(16), f"{long}{at}", f"{long}{at}", 1.0), cache.era)
+        cache.put(long, f"{long}{at}", Resolution(bytes(16), f"{long}{at}", f"{long}{at}", 1.0), cache.clear_count)
         assert cache.nbytes <= most
     assert cache.nbytes > most // 3
     assert cache.get(long, f"{long}999") is not None
@@ -225,11 +225,11 @@ def test_sqlite_errors_keep_no_cursor_and_no_frame_alive(tmp_path: Path) -> None
         kept: list[BaseException] = []
         gone = index.get("a", "x")
         assert gone is not None
-        from nearkin.index.entry import Standing, Written
+        from nearkin.index.changes import KeyedEntry, LeaderSnapshot
 
-        for standing in (Standing(gone._replace(leader="else"), frozenset()), Standing(gone, frozenset([1, 2]))):
+        for standing in (LeaderSnapshot(gone._replace(leader="else"), frozenset()), LeaderSnapshot(gone, frozenset([1, 2]))):
             with pytest.raises(RacedError) as caught:
-                index.store.apply(Changes(dropped=[Written(gone, None)], stood=[standing]))
+                index.store.apply(Changes(dropped=[KeyedEntry(gone, None)], leader_snapshots=[standing]))
             kept.append(caught.value)
         other.upsert("b", TEXT, "there")
         assert index.get("b", "there") is not None

@@ -8,7 +8,8 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import StoreError
-from nearkin.index.entry import REF_SHIFT, Changes
+from nearkin.index.changes import Changes
+from nearkin.index.entry import REF_SHIFT
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check
 from nearkin.index.stores.sharded import ShardedStore

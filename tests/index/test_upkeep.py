@@ -18,7 +18,8 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import StoreError, UsageError
-from nearkin.index.entry import Changes, Entry, Written
+from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.entry import Entry
 from nearkin.index.maintenance import check, compact
 from nearkin.index.stores.sqlite import SqliteStore
 from tests.index.conftest import Opener, corpus, empty_store, near, words
@@ -45,7 +46,7 @@ def test_damage_is_found(opened: Opener) -> None:
     other = next(e for e in index.store.scan() if e.is_leader and e.id != leader.id)
     index.store.apply(Changes(changed=[member._replace(leader=other.id)]))
     keys = index.preparer.keys_of("a", [other])[0]
-    index.store.apply(Changes(unposted=[Written(other, keys[:1])]))
+    index.store.apply(Changes(unposted=[KeyedEntry(other, keys[:1])]))
     found = check(index)
     whats = {problem.what for problem in found.problems}
     assert {"its cluster is not its representative's", "not in a bucket"} <= whats
@@ -69,7 +70,7 @@ def test_compacting_merges_what_verifies_by_now(opened: Opener) -> None:
     keys = second.preparer.keys_of("b", [moved])[0]
     new_keys = second.preparer.keys_of("a", [moved._replace(scope="a")])[0]
     stray = moved._replace(scope="a", ref=0)
-    second.store.apply(Changes(dropped=[Written(moved, keys)], new=[Written(stray, new_keys)]))
+    second.store.apply(Changes(dropped=[KeyedEntry(moved, keys)], new=[KeyedEntry(stray, new_keys)]))
     joined = second.upsert("a", " ".join(near(two, rng, 1)), "with two")
     assert joined.kind == "match"
     assert compact(second)["merged"] == 1

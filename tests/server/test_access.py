@@ -325,7 +325,8 @@ def test_guesses_from_one_ipv6_network_are_counted_together(tmp_path: Path) -> N
 def test_one_source_cannot_make_others_slow(serve: Serve) -> None:
     """Somebody floods one bucket; whoever meets it is compared with no more documents than the cap."""
     client = serve(
-        keyed=False, index={"max_candidates": "20", "threshold": "0.8", "max_bucket": "30", "shingle": "words:1", "k": "64"}
+        keyed=False,
+        index={"max_candidates": "20", "threshold": "0.8", "bucket_capacity": "30", "shingle": "words:1", "k": "64"},
     )
     base = " ".join(f"w{i}" for i in range(30))
     flood = "".join(

@@ -93,7 +93,7 @@ def test_every_failure_of_the_store_is_counted(serve: Serve, monkeypatch: pytest
 
 def test_evictions_are_counted(serve: Serve) -> None:
     """Postings that leave a full bucket: documents that are found with less recall from then on."""
-    client = serve(index={"max_bucket": "5", "postings": "all"})
+    client = serve(index={"bucket_capacity": "5", "postings": "all"})
     for at in range(12):
         client.post("/v1/scopes/a/documents", json={"id": f"d{at}", "text": TEXT}).raise_for_status()
     evicted = client.get("/v1/stats").json()["evicted"]

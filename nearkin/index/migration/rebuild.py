@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from nearkin.errors import StoreError, UsageError
-from nearkin.index.entry import TOUCHED, Changes, Entry, Written, batches
+from nearkin.index.changes import TOUCHED, Changes, KeyedEntry
+from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.index import INTERVAL, Index
 from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
 from nearkin.index.opening import open_index
@@ -170,7 +171,7 @@ def _copy_texts(source: Store, anew: Index, skip_without_text: bool) -> set[tupl
         The scope and id of documents that were left out because their text was not kept.
     """
     left_out = set[tuple[str, str]]()
-    for scope, some in batches(chain(source.scan(), anew.store.scan())):
+    for scope, some in batches_by_scope(chain(source.scan(), anew.store.scan())):
         names = [entry.id for entry in some]
         wanted = dict(zip(names, source.entries(scope, names), strict=True))
         if skip_without_text and not anew.preparer.vectors:
@@ -234,7 +235,7 @@ def cut_over(live: Index, anew: Index, wait: float | None = None) -> dict[str, A
     # not undone if it fails: whether it was written is not known then, and somebody may have gone over
     phases.write(MOVED, anew.place)
     closed = time.perf_counter() - closed
-    live.look()
+    live.refresh()
     time.sleep(INTERVAL if wait is None else wait)
     return {
         **compared,
@@ -262,7 +263,7 @@ def cut_back(
     """
     resources = SpecResources(secret)
     with Index.open(url, resources=resources, tables=tables, follow=False, cache=1, max_document=ANY_SIZE) as back:
-        move = back.store.news().move
+        move = back.store.state().move
         if move.phase == OPEN:
             raise UsageError(f"{back.store.url} has not been moved: there is nothing to cut back to it")
         if move.phase != MOVED:
@@ -280,7 +281,7 @@ class Phases:
     own, and ends. Left by an error, the store is open again."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._epoch = store, store.news().move.epoch
+        self._store, self._epoch = store, store.state().move.epoch
 
     def write(self, phase: str, urls: tuple[str, ...] = ()) -> None:
         """The next one."""
@@ -364,7 +365,7 @@ def accept(live: Index | Origin, anew: Index, *never: str) -> None:
     Raises:
         UsageError: It holds something else, or is no place to move to.
     """
-    where, move = anew.store.url, anew.store.news().move
+    where, move = anew.store.url, anew.store.state().move
     if live.place == anew.place or where in never:
         raise UsageError(f"an index at {live.store.url} cannot move to {where}; give the URL of another store")
     if (move.phase, move.urls) == (MOVED, live.place):
@@ -375,7 +376,7 @@ def accept(live: Index | Origin, anew: Index, *never: str) -> None:
         raise UsageError(f"{where} has documents already; rebuild into an empty store")
     anew.store.redirect(Move(move.epoch + 1, FILLING, live.place))
     _carry_protection(live, anew)
-    anew.look()
+    anew.refresh()
 
 
 def _carry_protection(live: Index | Origin, anew: Index) -> None:
@@ -386,15 +387,15 @@ def _carry_protection(live: Index | Origin, anew: Index) -> None:
 
 def _fence(anew: Index) -> None:
     """From now on only this process fills the copy."""
-    move = anew.store.news().move
+    move = anew.store.state().move
     anew.store.redirect(move._replace(epoch=move.epoch + 1))
-    anew.look()
+    anew.refresh()
 
 
 def _settle(anew: Index) -> None:
     """It is an index like any other."""
-    anew.store.redirect(Move(anew.store.news().move.epoch + 1, OPEN))
-    anew.look()
+    anew.store.redirect(Move(anew.store.state().move.epoch + 1, OPEN))
+    anew.refresh()
 
 
 def alike(live: Index, anew: Index) -> bool:
@@ -417,7 +418,7 @@ def fill(live: Index, anew: Index, still: Callable[[], bool] = lambda: True) -> 
         looks.append(anew.store.scan(content=False))
     return _total(
         _bring(anew, scope, dict(zip(names, source.entries(scope, names), strict=True)), same)
-        for scope, some in takewhile(lambda _: still(), batches(chain(*looks)))
+        for scope, some in takewhile(lambda _: still(), batches_by_scope(chain(*looks)))
         for names in [[entry.id for entry in some]]
     )
 
@@ -452,8 +453,8 @@ def _bring_pieces(
 
         def step(entry: Entry | None = entry, held: Entry | None = held) -> None:
             # the running signature may be of another kind; one is made of the shingles when the document is closed
-            kept = [] if entry is None else [Written(entry._replace(ref=0, signature=b""), None)]
-            anew.apply(Changes(dropped=[] if held is None else [Written(held, None)], new=kept))
+            kept = [] if entry is None else [KeyedEntry(entry._replace(ref=0, signature=b""), None)]
+            anew.apply(Changes(dropped=[] if held is None else [KeyedEntry(held, None)], new=kept))
 
         anew.step(scope, step)
         written, removed = written + (entry is not None), removed + (entry is None)
@@ -519,6 +520,6 @@ def _rename_cluster(store: Store, head: Entry, name: str) -> None:
     while some := store.member_page(head.scope, head.id, last, 0, PORTION):
         last = some[-1].ref
         whole = [entry for entry in store.by_refs([one.ref for one in some]) if entry is not None]
-        store.apply(Changes(changed=[entry._replace(cluster=name) for entry in whole], resolves=True))
+        store.apply(Changes(changed=[entry._replace(cluster=name) for entry in whole], invalidates_caches=True))
     whole = [entry for entry in store.by_refs([head.ref]) if entry is not None]
-    store.apply(Changes(changed=[entry._replace(cluster=name) for entry in whole], resolves=True))
+    store.apply(Changes(changed=[entry._replace(cluster=name) for entry in whole], invalidates_caches=True))

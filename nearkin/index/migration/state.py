@@ -31,7 +31,7 @@ class Move(NamedTuple):
     """Without passwords: where it is moved to, or what it is filled from; several for shards."""
 
 
-class News(NamedTuple):
+class StoreState(NamedTuple):
     """What a process that has an index open asks now and then."""
 
     move: Move

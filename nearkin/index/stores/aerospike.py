@@ -29,8 +29,8 @@ group of buckets four `bucket_ttl` after a document in it was written. A hit wri
 buckets. Where neither is set, records never expire, whatever the namespace's default is. A namespace takes times to live if its
 `nsup-period` is above 0. The header, the counter and the log stay.
 
-Buckets hold at most 20,000 postings, and a larger `max_bucket` is refused: of a bucket at most `max_candidates` documents are
-compared, so splitting one over several records would only make it slower to read.
+Buckets hold at most 20,000 postings, and a larger `bucket_capacity` is refused: of a bucket at most `max_candidates` documents
+are compared, so splitting one over several records would only make it slower to read.
 """
 
 import json
@@ -41,8 +41,9 @@ from typing import Any
 import numpy as np
 
 from nearkin.errors import RacedError, StoreError, UsageError
-from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, PostingPortion, Postings, Standing, without_content
-from nearkin.index.migration.state import Move, News
+from nearkin.index.changes import Changes, Event, LeaderSnapshot
+from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, without_content
+from nearkin.index.migration.state import Move, StoreState
 from nearkin.index.stores.aerospike_buckets import KIND, Buckets, Span, bits_for
 from nearkin.index.stores.aerospike_moves import META, Moves
 from nearkin.index.stores.aerospike_records import EXISTS, FILTERED, GENERATION, NOT_FOUND, Records
@@ -92,7 +93,7 @@ class AerospikeStore:
         largest = records.namespace.record_size // POSTING_SHARE
         if most > largest:
             raise UsageError(
-                f"max_bucket={most:,} is more than a record of {records.url} has room for; give at most {largest:,}"
+                f"bucket_capacity={most:,} is more than a record of {records.url} has room for; give at most {largest:,}"
             )
         if record_ttl is not None or bucket_ttl is not None:
             records.namespace.require_expiry()
@@ -117,7 +118,7 @@ class AerospikeStore:
         return self._records.url
 
     def _agreed(self, name: str, value: Any) -> Any:
-        """Written down if nobody did before; what is written down."""
+        """KeyedEntry down if nobody did before; what is written down."""
         self._records.run([self._records.creation(META, name, self._records.put({"v": value}), self._never)], (EXISTS,))
         found = self._records.read(META, [name])[0]
         if found is None:
@@ -134,8 +135,8 @@ class AerospikeStore:
     def is_protected(self) -> bool:
         return self._records.read(META, ["protected"])[0] is not None
 
-    def news(self) -> News:
-        return self._moves.news(self._steps.refuse)
+    def state(self) -> StoreState:
+        return self._moves.state(self._steps.refuse)
 
     def redirect(self, move: Move) -> None:
         self._moves.redirect(move, self._steps.refuse)
@@ -298,7 +299,7 @@ class AerospikeStore:
         for entry, _ in changes.new:
             if held[_field(entry.scope, entry.id)].now.ref and (entry.scope, entry.id) not in going:
                 raise RacedError("a document is there already")
-        for entry in changes.resolved:
+        for entry in changes.expected:
             if held[_field(entry.scope, entry.id)].now.leader != _number(entry.scope, entry.leader):
                 raise RacedError("a document has been resolved to another one meanwhile")
         for entry in changes.present:
@@ -326,18 +327,18 @@ class AerospikeStore:
             self._keep(plan, stored, keys)
             plan.fresh.append(number)
             if keys is not None:
-                plan.entering.append((stored.word, keys, _field(entry.scope, entry.id)))
+                plan.entering.append((stored.posting, keys, _field(entry.scope, entry.id)))
         for entry, keys in changes.posted:
             if keys is not None:
                 self._keep(plan, entry, keys)
-                plan.entering.append((entry.word, keys, _field(entry.scope, entry.id)))
-                plan.leaving += _others(keys, entry.word)
-        entering = [(word, keys) for word, keys in changes.entering]
-        for ref, keys in changes.leaving:
+                plan.entering.append((entry.posting, keys, _field(entry.scope, entry.id)))
+                plan.leaving += _others(keys, entry.posting)
+        entering = [(word, keys) for word, keys in changes.postings_added]
+        for ref, keys in changes.postings_removed:
             plan.leaving += _leaving(ref, keys, entering)
         plan.entering += [(word, keys, "") for word, keys in entering]
         plan.events += [json.dumps(event) for event in changes.events]
-        plan.resolves, plan.epoch = changes.resolves, changes.epoch
+        plan.resolves, plan.epoch = changes.invalidates_caches, changes.epoch
         return plan
 
     def _keep(self, plan: Plan, entry: Entry, keys: np.ndarray | None) -> None:
@@ -352,7 +353,7 @@ class AerospikeStore:
         if self._keeps_keys and entry.posted:
             known = plan.held[name].now.keys if keys is None else keys.astype("<u8").tobytes()
             if keys is None:
-                plan.renewed.append((entry.word, np.frombuffer(known, "<u8")))
+                plan.renewed.append((entry.posting, np.frombuffer(known, "<u8")))
         if self._keeps_keys or not plan.held[name].now.ref or plan.held[name].now.ref != entry.ref:
             plan.numbered.append((entry.ref, name))
         leader = 0 if entry.is_leader else _number(entry.scope, entry.leader)
@@ -360,7 +361,7 @@ class AerospikeStore:
 
     def _make_sure(self, changes: Changes, plan: Plan) -> None:
         """What a step relies on, looked at behind its locks."""
-        needed = {_field(entry.scope, entry.id): entry for entry in changes.needs}
+        needed = {_field(entry.scope, entry.id): entry for entry in changes.required_leaders}
         held = self._steps.held(list(needed))
         seen = self._steps.visible([name for name in needed if name not in plan.documents])
         for name, entry in needed.items():
@@ -371,16 +372,18 @@ class AerospikeStore:
             if name not in plan.documents and held[name].step and (then.ref != entry.ref or then.leader):
                 self._steps.free([name])
                 raise BusyError("another step removes a representative; try again")
-        for standing in changes.stood:
+        for standing in changes.leader_snapshots:
             self._make_sure_it_stands(standing, plan)
 
-    def _make_sure_it_stands(self, standing: Standing, plan: Plan) -> None:
+    def _make_sure_it_stands(self, standing: LeaderSnapshot, plan: Plan) -> None:
         entry = standing.entry
         number, joined = _number(entry.scope, entry.id), self._joined(entry.scope, entry.id)
         held = self._steps.held([name for name in joined if name not in plan.documents])
         seen = self._steps.visible(joined).values()
         now = _entry(plan.held[_field(entry.scope, entry.id)].now)
-        standing.hold(now and now.leader, (version.ref for version in seen if version.ref and version.leader == number))
+        standing.require_unchanged(
+            now and now.leader, (version.ref for version in seen if version.ref and version.leader == number)
+        )
         joining = [name for name, one in held.items() if one.step and one.then.leader == number]
         if joining:
             self._steps.free(joining)
@@ -415,7 +418,7 @@ def _entry(version: Version) -> Entry | None:
 
 def _stands(version: Version, word: int) -> bool:
     entry = _entry(version)
-    return entry is not None and entry.posted and entry.word == word
+    return entry is not None and entry.posted and entry.posting == word
 
 
 def _words_of(ref: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nearkin.errors import MovedError, RacedError
-from nearkin.index.migration.state import Move, News
+from nearkin.index.migration.state import Move, StoreState
 from nearkin.index.stores.aerospike_records import EXISTS, GENERATION, NOT_FOUND, Found, Records
 
 META, MOVE, GENERATIONS = "meta", "move", "generation"
@@ -34,12 +34,12 @@ class Moves:
         self._records = records
         self._never = records.life(None)
 
-    def news(self, refuse: Refuse) -> News:
+    def state(self, refuse: Refuse) -> StoreState:
         """As `Store.news`; what is announced comes to hold first."""
         while True:
             held, counted = self._records.read(META, [MOVE, GENERATIONS])
             if held is None or "n" not in held.bins:
-                return News(_move(held), 0 if counted is None else counted.bins["v"])
+                return StoreState(_move(held), 0 if counted is None else counted.bins["v"])
             self._enforce(held, refuse)
 
     def redirect(self, move: Move, refuse: Refuse) -> None:
@@ -53,7 +53,7 @@ class Moves:
                 self._enforce(held, refuse)
             elif self._announce(held, move):
                 # whoever else saw it may have done it by now
-                self.news(refuse)
+                self.state(refuse)
                 return
 
     def _announce(self, held: Found | None, move: Move) -> bool:

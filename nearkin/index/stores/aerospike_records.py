@@ -283,7 +283,7 @@ class Records:
             if record.result == TOO_BIG:
                 raise UsageError(
                     f"{self.url}: a record of {record.key[1]} is larger than the {self.namespace.record_size:,} bytes that the "
-                    "namespace takes; lower max_document or max_bucket, or keep no texts (store_text=False)"
+                    "namespace takes; lower max_document or bucket_capacity, or keep no texts (store_text=False)"
                 )
             about = record.message or f"a record of {record.key[1]} was refused"
             raise _failed(self.url, f"{about}: {_named(self.library, record.result)}")

@@ -5,8 +5,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nearkin.index.entry import Changes, Entry, Event, PostingPortion, Postings
-from nearkin.index.migration.state import Move, News
+from nearkin.index.changes import Changes, Event
+from nearkin.index.entry import Entry, PostingPortion, Postings
+from nearkin.index.migration.state import Move, StoreState
 
 LOG_KEPT = 100_000
 """Lines of the log that a store keeps at least."""
@@ -68,7 +69,7 @@ class Store(Protocol):
     def is_protected(self) -> bool:
         """Returns whether the index was marked by `protect`."""
 
-    def news(self) -> News:
+    def state(self) -> StoreState:
         """Whether the index moves, and its generation: one small look."""
 
     def redirect(self, move: Move) -> None:

@@ -104,6 +104,6 @@ class BucketTable:
 
 def enter(table: BucketTable, documents: Iterable[tuple[Entry, np.ndarray | None]]) -> None:
     """Documents that have keys, into their buckets, at once."""
-    posted = [(entry.word, keys) for entry, keys in documents if keys is not None]
+    posted = [(entry.posting, keys) for entry, keys in documents if keys is not None]
     if posted:
         table.append_all(np.stack([keys for _, keys in posted]), np.array([word for word, _ in posted], np.int64))

@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nearkin.errors import MovedError, RacedError
-from nearkin.index.entry import Changes, Entry, Event, PostingPortion, Postings
-from nearkin.index.migration.state import CLOSING, COPYING, Move, News
+from nearkin.index.changes import Changes, Event
+from nearkin.index.entry import Entry, PostingPortion, Postings
+from nearkin.index.migration.state import CLOSING, COPYING, Move, StoreState
 from nearkin.index.stores.base import LOG_KEPT, PORTION
 from nearkin.index.stores.bucket_table import BucketTable, enter
 from nearkin.index.stores.packing import pack_entry, sighted, unpack_entry, unpack_head
@@ -49,7 +50,7 @@ class MemoryStore:
         self._numbers = count(1)
         self._lock = RLock()
         self._bytes, self._leaders = 0, 0
-        self._state = News(Move(), 0)
+        self._state = StoreState(Move(), 0)
         self._protected = False
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +64,7 @@ class MemoryStore:
     def is_protected(self) -> bool:
         return self._protected
 
-    def news(self) -> News:
+    def state(self) -> StoreState:
         with self._lock:
             return self._state
 
@@ -100,9 +101,9 @@ class MemoryStore:
             for entry, keys in (*changes.dropped, *changes.unposted):
                 if keys is not None:
                     self.table.remove(keys, entry.ref)
-            for ref, gone in changes.leaving:
+            for ref, gone in changes.postings_removed:
                 self.table.remove(gone, ref)
-            for word, come in changes.entering:
+            for word, come in changes.postings_added:
                 self.table.append(come, word)
             for entry, _ in changes.dropped:
                 self._take(entry.ref)
@@ -114,12 +115,12 @@ class MemoryStore:
             for entry, keys in changes.posted:
                 if keys is not None:
                     self.table.remove(keys, entry.ref)
-                    self.table.append(keys, entry.word)
+                    self.table.append(keys, entry.posting)
             self._events += changes.events
             while len(self._events) > LOG_KEPT and self._state.move.phase not in (COPYING, CLOSING):
                 self._events.popleft()
                 self._dropped_events += 1
-            if changes.resolves:
+            if changes.invalidates_caches:
                 self._state = self._state._replace(generation=self._state.generation + 1)
             return [entry.ref for entry in stored]
 
@@ -140,18 +141,18 @@ class MemoryStore:
             held = self._get(entry.ref)
             if held is None or held.id != entry.id:
                 raise RacedError("a document is not there any more")
-        for entry in changes.needs:
+        for entry in changes.required_leaders:
             held = self._get(entry.ref)
             if held is None or not held.is_leader:
                 raise RacedError("a representative is not there any more")
-        for entry in changes.resolved:
+        for entry in changes.expected:
             held = self._get(entry.ref)
             if held is None or held.leader != entry.leader:
                 raise RacedError("a document has been resolved to another one meanwhile")
-        for standing in changes.stood:
+        for standing in changes.leader_snapshots:
             gone = standing.entry
             held = self._get(gone.ref)
-            standing.hold(held and held.leader, self._members.get(_key(gone.scope, gone.id), ()))
+            standing.require_unchanged(held and held.leader, self._members.get(_key(gone.scope, gone.id), ()))
 
     def _put(self, entry: Entry) -> None:
         packed = pack_entry(entry)

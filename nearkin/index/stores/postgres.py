@@ -19,8 +19,9 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.entry import Changes, Entry, Event, PostingPortion, Postings, content_size
-from nearkin.index.migration.state import CLOSING, COPYING, MOVED, STOPPED, Move, News
+from nearkin.index.changes import Changes, Event
+from nearkin.index.entry import Entry, PostingPortion, Postings, content_size
+from nearkin.index.migration.state import CLOSING, COPYING, MOVED, STOPPED, Move, StoreState
 from nearkin.index.stores.addresses import without_password
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 
@@ -245,11 +246,11 @@ class PostgresStore:
         with self._reading() as run:
             return bool(run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'protected'").fetchall())
 
-    def news(self) -> News:
+    def state(self) -> StoreState:
         with self._reading() as run:
             found = dict(run.execute(f"SELECT name, value FROM {self._s}.meta WHERE name IN ('place', 'generation')"))
         epoch, phase, urls = found["place"]
-        return News(Move(epoch, phase, tuple(urls)), found["generation"])
+        return StoreState(Move(epoch, phase, tuple(urls)), found["generation"])
 
     def redirect(self, move: Move) -> None:
         query = f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'place' AND (value->>0)::bigint < %s"
@@ -375,14 +376,14 @@ class PostgresStore:
         self._change(run, changes.changed)
         numbers = self._insert(run, changes)
         entering = [(entry._replace(ref=number), keys) for (entry, keys), number in zip(changes.new, numbers, strict=True)]
-        pairs = [(entry.word, keys) for entry, keys in (*entering, *changes.posted) if keys is not None]
-        entered = self._enter(run, [*pairs, *changes.entering], changes.crowded)
+        pairs = [(entry.posting, keys) for entry, keys in (*entering, *changes.posted) if keys is not None]
+        entered = self._enter(run, [*pairs, *changes.postings_added], changes.may_overflow)
         self._tally(run, changes, leaders, entered - left)
         if changes.events:
             query = f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, %s, %s, %s)"
             run.executemany(query, [tuple(event) for event in changes.events])
             self._trim_log(run)
-        if changes.resolves:
+        if changes.invalidates_caches:
             # the last statement: who waits for this row holds up nobody whom its holder waits for
             run.execute(f"UPDATE {self._s}.meta SET value = to_jsonb(value::bigint + 1) WHERE name = 'generation'")
         return numbers
@@ -415,15 +416,15 @@ class PostgresStore:
             if {ref: name for ref, name, _ in rows} != there:
                 raise RacedError("a document is not there any more")
             leaders = {ref: leader for ref, _, leader in rows}
-        if any(leaders.get(entry.ref) != entry.leader for entry in changes.resolved):
+        if any(leaders.get(entry.ref) != entry.leader for entry in changes.expected):
             raise RacedError("a document has been resolved to another one meanwhile")
-        for standing in changes.stood:
+        for standing in changes.leader_snapshots:
             # a statement of its own, that sees what was committed until its document's row was locked by the one above; who is
             # resolved to that document meanwhile needs it, and waits for the row
             query = f"SELECT ref FROM {self._s}.documents WHERE scope = %s AND leader = %s AND leader <> id LIMIT %s"
             found = run.execute(query, (standing.entry.scope, standing.entry.id, len(standing.members) + 1)).fetchall()
-            standing.hold(leaders.get(standing.entry.ref), (ref for (ref,) in found))
-        needed = sorted({entry.ref for entry in changes.needs})
+            standing.require_unchanged(leaders.get(standing.entry.ref), (ref for (ref,) in found))
+        needed = sorted({entry.ref for entry in changes.required_leaders})
         if needed:
             query = f"SELECT ref FROM {self._s}.documents WHERE ref = ANY(%s::bigint[]) AND leader = id ORDER BY ref FOR SHARE"
             if len(run.execute(query, (_array(needed),)).fetchall()) < len(needed):
@@ -435,7 +436,7 @@ class PostgresStore:
         left = 0
         again = [(entry, keys) for entry, keys in changes.posted if keys is not None]
         leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted, *again) if keys is not None]
-        for ref, keys in (*leaving, *changes.leaving):
+        for ref, keys in (*leaving, *changes.postings_removed):
             query = f"DELETE FROM {self._s}.buckets WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
             left += run.execute(query, (_array(keys.view(np.int64).tolist()), ref)).rowcount
         if changes.dropped:

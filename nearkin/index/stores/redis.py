@@ -26,8 +26,9 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.entry import REF_SHIFT, Changes, Entry, Event, PostingPortion, Postings, content_size
-from nearkin.index.migration.state import STOPPED, Move, News
+from nearkin.index.changes import Changes, Event
+from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, content_size
+from nearkin.index.migration.state import STOPPED, Move, StoreState
 from nearkin.index.stores.addresses import without_password
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.eviction import require_no_eviction
@@ -407,11 +408,11 @@ class RedisStore:
         with self._failing():
             return self._client.get(self._key("protected")) is not None
 
-    def news(self) -> News:
+    def state(self) -> StoreState:
         with self._failing():
             epoch, phase, urls, generation = self._client.hmget(self._key("place"), "epoch", "phase", "urls", "generation")
         move = Move() if epoch is None else Move(int(epoch), phase.decode(), tuple(json.loads(urls)))
-        return News(move, int(generation or 0))
+        return StoreState(move, int(generation or 0))
 
     def redirect(self, move: Move) -> None:
         writer = secrets.token_hex(8)
@@ -508,29 +509,29 @@ class RedisStore:
                 yield from (b"A", id_key(entry.scope, entry.id), b"")
         for entry in changes.present:
             yield from (b"R", id_key(entry.scope, entry.id), WORD.pack(entry.ref))
-        for entry in changes.needs:
+        for entry in changes.required_leaders:
             yield from (b"L", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
-        for entry, members in changes.stood:
+        for entry, members in changes.leader_snapshots:
             if entry.is_leader:
                 yield from (b"L", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
             else:
                 yield from (b"B", id_key(entry.scope, entry.leader), b"%016d" % entry.ref)
             yield from (b"S", id_key(entry.scope, entry.id), b" ".join(b"%016d" % ref for ref in members))
-        for entry in changes.resolved:
+        for entry in changes.expected:
             yield from (b"B", id_key(entry.scope, entry.leader), b"%016d" % entry.ref)
 
     def _steps(self, changes: Changes, numbers: list[int], before: list[Entry | None]) -> Iterator[bytes | int]:
         """Four arguments a step."""
         counted = {"records": len(changes.new) - len(changes.dropped), "leaders": 0}
-        if not (changes.new or changes.entering) and (changes.dropped or changes.unposted or changes.leaving):
+        if not (changes.new or changes.postings_added) and (changes.dropped or changes.unposted or changes.postings_removed):
             # a script that begins with a deletion is done although the server's memory is full: it makes room
             yield from (b"D", b"", b"", b"")
         for entry, keys in (*changes.dropped, *changes.unposted):
             if keys is not None:
-                yield from (b"p", keys.astype("<u8").tobytes(), WORD.pack(entry.word), b"")
-        for ref, gone in changes.leaving:
+                yield from (b"p", keys.astype("<u8").tobytes(), WORD.pack(entry.posting), b"")
+        for ref, gone in changes.postings_removed:
             yield from (b"p", gone.astype("<u8").tobytes(), WORD.pack(ref << REF_SHIFT), b"")
-        for word, come in changes.entering:
+        for word, come in changes.postings_added:
             yield from (b"P", come.astype("<u8").tobytes(), WORD.pack(word), b"")
         for entry, _ in changes.dropped:
             yield from (b"e", *_place(entry.ref), b"")
@@ -548,13 +549,13 @@ class RedisStore:
             counted["leaders"] += stored.is_leader
             yield from self._kept(stored)
             if keys is not None:
-                yield from (b"P", keys.astype("<u8").tobytes(), WORD.pack(stored.word), b"")
+                yield from (b"P", keys.astype("<u8").tobytes(), WORD.pack(stored.posting), b"")
         for entry, keys in changes.posted:
             if keys is not None:
-                yield from (b"P", keys.astype("<u8").tobytes(), WORD.pack(entry.word), b"again")
+                yield from (b"P", keys.astype("<u8").tobytes(), WORD.pack(entry.posting), b"again")
         for event in changes.events:
             yield from (b"G", json.dumps(event).encode(), LOG_KEPT, LOG_PORTION)
-        if changes.resolves:
+        if changes.invalidates_caches:
             yield from (b"V", b"", b"", b"")
         for name, value in counted.items():
             yield from (b"C", name.encode(), value, b"")

@@ -26,8 +26,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
-from nearkin.index.entry import TOUCHED, Changes, Entry, Event, PostingPortion, Postings, Standing, Written
-from nearkin.index.migration.state import CLOSING, Move, News
+from nearkin.index.changes import TOUCHED, Changes, Event, KeyedEntry, LeaderSnapshot
+from nearkin.index.entry import Entry, PostingPortion, Postings
+from nearkin.index.migration.state import CLOSING, Move, StoreState
 from nearkin.index.stores.base import Store
 from nearkin.index.stray_postings import StraySweeper, sweep_quietly
 
@@ -91,13 +92,13 @@ class ShardedStore:
     def is_protected(self) -> bool:
         return any(self._all(lambda _, shard: shard.is_protected()))
 
-    def news(self) -> News:
-        found = self._all(lambda _, shard: shard.news())
+    def state(self) -> StoreState:
+        found = self._all(lambda _, shard: shard.state())
         move = max((news.move for news in found), key=lambda move: move.epoch)
         if any(news.move.epoch != move.epoch for news in found):
             # between the first shard and the last one, whose writers would meet both
             move = move._replace(phase=CLOSING)
-        return News(move, sum(news.generation for news in found))
+        return StoreState(move, sum(news.generation for news in found))
 
     def redirect(self, move: Move) -> None:
         """One after the other: of two at once, the first shard refuses one."""
@@ -153,15 +154,15 @@ class ShardedStore:
         size = len(self.shards)
         homes = [self._of_id(entry.scope, entry.id) for entry, _ in changes.new]
         numbers = [number * size + home for number, home in zip(self.reserve(len(homes)), homes, strict=True)]
-        new = [Written(entry._replace(ref=ref), keys) for (entry, keys), ref in zip(changes.new, numbers, strict=True)]
-        entering = [(entry.word, keys) for entry, keys in (*new, *changes.posted) if keys is not None]
+        new = [KeyedEntry(entry._replace(ref=ref), keys) for (entry, keys), ref in zip(changes.new, numbers, strict=True)]
+        entering = [(entry.posting, keys) for entry, keys in (*new, *changes.posted) if keys is not None]
         again = [(entry.ref, keys) for entry, keys in changes.posted if keys is not None]
         leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted) if keys is not None]
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
         ending = [entry for entry in changes.changed if before[entry.ref].is_leader and not entry.is_leader]
-        part = Changes(resolves=changes.resolves, epoch=changes.epoch)
+        part = Changes(invalidates_caches=changes.invalidates_caches, epoch=changes.epoch)
         try:
-            self._buckets(entering, again, replace(part, crowded=changes.crowded))
+            self._buckets(entering, again, replace(part, may_overflow=changes.may_overflow))
             # a copy that follows the log must not miss a document of which a failure leaves no more than the record: so its
             # touches are logged here; and must not have looked at one before its change was there: so they are logged again
             self._records(replace(part, events=[event for event in changes.events if event.kind == TOUCHED]))
@@ -175,7 +176,9 @@ class ShardedStore:
             replaced = [written for written in new if (written.entry.scope, written.entry.id) in going]
             stood = _alone([*(entry for entry, _ in changes.dropped), *(before[entry.ref] for entry in ending)])
             self._records(
-                replace(part, dropped=changes.dropped, changed=ending, new=replaced, events=changes.events, stood=stood)
+                replace(
+                    part, dropped=changes.dropped, changed=ending, new=replaced, events=changes.events, leader_snapshots=stood
+                )
             )
             self._make_sure_nobody_came(changes, before, replaced)
         except (RacedError, MovedError):
@@ -196,36 +199,38 @@ class ShardedStore:
     def _check(self, changes: Changes) -> dict[int, Entry]:
         """What must be there, before the first shard writes; documents by number, as they are."""
         before: dict[int, Entry] = {}
-        wanted = {entry.ref: entry.id for entry in (*changes.present, *changes.needs)}
-        leaders = {entry.ref for entry in changes.needs}
+        wanted = {entry.ref: entry.id for entry in (*changes.present, *changes.required_leaders)}
+        leaders = {entry.ref for entry in changes.required_leaders}
         for ref, entry in zip(wanted, self.by_refs(list(wanted)), strict=True):
             if entry is None or entry.id != wanted[ref] or (ref in leaders and not entry.is_leader):
                 raise RacedError("a document or a representative is not there any more")
             before[ref] = entry
-        if any(before[entry.ref].leader != entry.leader for entry in changes.resolved):
+        if any(before[entry.ref].leader != entry.leader for entry in changes.expected):
             raise RacedError("a document has been resolved to another one meanwhile")
-        for standing in changes.stood:
+        for standing in changes.leader_snapshots:
             members = self.members(standing.entry.scope, standing.entry.id, len(standing.members) + 1)
-            standing.hold(before[standing.entry.ref].leader, (member.ref for member in members))
+            standing.require_unchanged(before[standing.entry.ref].leader, (member.ref for member in members))
         return before
 
-    def _make_sure_of_needs(self, changes: Changes, before: dict[int, Entry], new: list[Written]) -> None:
+    def _make_sure_of_needs(self, changes: Changes, before: dict[int, Entry], new: list[KeyedEntry]) -> None:
         """Behind the writes of what relies on them; documents that came to a representative that is gone are taken back.
 
         Raises:
             RacedError: One is gone.
         """
-        gone = self._gone(changes.needs)
+        gone = self._gone(changes.required_leaders)
         if not gone:
             return
         # a member that stays one is looked after by the step that takes its representative out
         moved = [e for e in changes.changed if (e.scope, e.leader) in gone and e.leader != before[e.ref].leader]
         moved = [entry for entry in moved if not before[entry.ref].is_leader]
         for entry in moved:
-            self._undo(Changes(changed=[before[entry.ref]], stood=_alone([entry]), resolves=True))
+            self._undo(Changes(changed=[before[entry.ref]], leader_snapshots=_alone([entry]), invalidates_caches=True))
         for entry, _ in new:
             if (entry.scope, entry.leader) in gone:
-                self._undo(Changes(dropped=[Written(entry, None)], stood=_alone([entry]), resolves=True))
+                self._undo(
+                    Changes(dropped=[KeyedEntry(entry, None)], leader_snapshots=_alone([entry]), invalidates_caches=True)
+                )
         raise RacedError("a representative is not there any more")
 
     def _gone(self, needs: list[Entry]) -> set[tuple[str, str]]:
@@ -241,7 +246,7 @@ class ShardedStore:
         except RacedError:
             return
 
-    def _make_sure_nobody_came(self, changes: Changes, before: dict[int, Entry], replaced: list[Written]) -> None:
+    def _make_sure_nobody_came(self, changes: Changes, before: dict[int, Entry], replaced: list[KeyedEntry]) -> None:
         """Behind the writes by which documents go; those to whom others were resolved meanwhile are put back.
 
         Raises:
@@ -250,18 +255,20 @@ class ShardedStore:
         instead = {(entry.scope, entry.id): entry for entry, _ in replaced}
         dropped = {entry.ref for entry, _ in changes.dropped}
         # what is written with them relies on representatives, too
-        relying = replaced or len(dropped) < len(changes.stood)
-        unmet = relying and self._gone(changes.needs)
+        relying = replaced or len(dropped) < len(changes.leader_snapshots)
+        unmet = relying and self._gone(changes.required_leaders)
         late = [
-            standing.entry for standing in changes.stood if unmet or self.members(standing.entry.scope, standing.entry.id, 1)
+            standing.entry
+            for standing in changes.leader_snapshots
+            if unmet or self.members(standing.entry.scope, standing.entry.id, 1)
         ]
         for entry in late:
             old, other = before[entry.ref], instead.get((entry.scope, entry.id))
             if entry.ref in dropped:
-                swapped = [] if other is None else [Written(other, None)]
-                self._records(Changes(dropped=swapped, new=[Written(old, None)], resolves=True))
+                swapped = [] if other is None else [KeyedEntry(other, None)]
+                self._records(Changes(dropped=swapped, new=[KeyedEntry(old, None)], invalidates_caches=True))
             else:
-                self._records(Changes(changed=[old], resolves=True))
+                self._records(Changes(changed=[old], invalidates_caches=True))
         if late:
             raise RacedError("another document was resolved meanwhile to one that goes")
 
@@ -271,11 +278,13 @@ class ShardedStore:
         def one(number: int, shard: Store) -> None:
             mine = replace(
                 changes,
-                dropped=[Written(entry, None) for entry, _ in changes.dropped if entry.ref % len(self.shards) == number],
+                dropped=[KeyedEntry(entry, None) for entry, _ in changes.dropped if entry.ref % len(self.shards) == number],
                 changed=[entry for entry in changes.changed if entry.ref % len(self.shards) == number],
-                new=[Written(entry, None) for entry, _ in changes.new if entry.ref % len(self.shards) == number],
-                needs=[entry for entry in changes.needs if entry.ref % len(self.shards) == number],
-                stood=[standing for standing in changes.stood if standing.entry.ref % len(self.shards) == number],
+                new=[KeyedEntry(entry, None) for entry, _ in changes.new if entry.ref % len(self.shards) == number],
+                required_leaders=[entry for entry in changes.required_leaders if entry.ref % len(self.shards) == number],
+                leader_snapshots=[
+                    standing for standing in changes.leader_snapshots if standing.entry.ref % len(self.shards) == number
+                ],
                 events=[event for event in changes.events if self._of_id(event.scope, event.id) == number],
             )
             if mine:
@@ -289,7 +298,7 @@ class ShardedStore:
             return
 
         def one(number: int, shard: Store) -> None:
-            mine = replace(changes, leaving=self._part(leaving, number), entering=self._part(entering, number))
+            mine = replace(changes, postings_removed=self._part(leaving, number), postings_added=self._part(entering, number))
             if mine:
                 shard.apply(mine)
 
@@ -299,15 +308,15 @@ class ShardedStore:
         some = ((word, keys[keys % np.uint64(len(self.shards)) == number]) for word, keys in postings)
         return [(word, keys) for word, keys in some if len(keys)]
 
-    def _withdraw(self, posted: list[Written]) -> None:
+    def _withdraw(self, posted: list[KeyedEntry]) -> None:
         """The postings of documents that did not become what they were to be, if their shards can be reached."""
         there = self.by_refs_or_none([entry.ref for entry, _ in posted])
         wrong = [
             (held, entry.ref, keys)
             for (entry, keys), held in zip(posted, there, strict=True)
-            if keys is not None and held is not NOBODY and (held is None or not held.posted or held.word != entry.word)
+            if keys is not None and held is not NOBODY and (held is None or not held.posted or held.posting != entry.posting)
         ]
-        right = [(held.word, keys) for held, _, keys in wrong if held is not None and held.posted]
+        right = [(held.posting, keys) for held, _, keys in wrong if held is not None and held.posted]
         try:
             self._buckets(right, [(ref, keys) for _, ref, keys in wrong], Changes())
         except StoreError:
@@ -396,13 +405,13 @@ def _in_order(parts: list[list[Entry]]) -> list[Entry]:
     return sorted((entry for part in parts for entry in part), key=lambda entry: entry.ref)
 
 
-def _alone(entries: list[Entry]) -> list[Standing]:
+def _alone(entries: list[Entry]) -> list[LeaderSnapshot]:
     """Documents that nobody of their own shard is resolved to."""
-    return [Standing(entry, frozenset()) for entry in entries]
+    return [LeaderSnapshot(entry, frozenset()) for entry in entries]
 
 
 def _conditions(changed: list[Entry], before: dict[int, Entry]) -> dict[str, Any]:
     """What documents must be in their own shards to be changed."""
     refs = {entry.ref for entry in changed}
     members = [before[ref] for ref in refs if not before[ref].is_leader]
-    return {"stood": _alone(members), "needs": [before[ref] for ref in refs if before[ref].is_leader]}
+    return {"leader_snapshots": _alone(members), "required_leaders": [before[ref] for ref in refs if before[ref].is_leader]}

@@ -20,19 +20,9 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import numpy as np
 
 from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
-from nearkin.index.entry import (
-    MEMBER,
-    MOST_SIZE,
-    REF_SHIFT,
-    Changes,
-    Entry,
-    Event,
-    PostingPortion,
-    Postings,
-    Written,
-    content_size,
-)
-from nearkin.index.migration.state import CLOSING, COPYING, MOVED, STOPPED, Move, News
+from nearkin.index.changes import Changes, Event, KeyedEntry
+from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry, PostingPortion, Postings, content_size
+from nearkin.index.migration.state import CLOSING, COPYING, MOVED, STOPPED, Move, StoreState
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.bucket_table import BucketTable, enter
 from nearkin.runtime.files import make_folders, sync_folder
@@ -133,7 +123,7 @@ class SqliteStore:
         self._lock = RLock()
         self.table = BucketTable(most)
         self._step, self._version = 0, -1
-        self._remembered: tuple[int, News] | None = None
+        self._remembered: tuple[int, StoreState] | None = None
         """The last news, and the version of other connections' writes under which they were read; None after own writes."""
         with self._failing():
             is_new = not path.exists()
@@ -318,17 +308,17 @@ class SqliteStore:
         with self._lock, self._failing():
             return bool(self._db.execute("SELECT value FROM meta WHERE name = 'protected'").fetchall())
 
-    def news(self) -> News:
+    def state(self) -> StoreState:
         with self._lock, self._failing():
             version = self._data_version()
             if self._remembered is None or self._remembered[0] != version:
                 self._remembered = version, self._news()
             return self._remembered[1]
 
-    def _news(self) -> News:
+    def _news(self) -> StoreState:
         found = dict(self._rows("SELECT name, value FROM meta WHERE name IN ('place', 'generation')"))
         epoch, phase, urls = json.loads(found["place"]) if "place" in found else Move()
-        return News(Move(epoch, phase, tuple(urls)), int(found.get("generation", 0)))
+        return StoreState(Move(epoch, phase, tuple(urls)), int(found.get("generation", 0)))
 
     def redirect(self, move: Move) -> None:
         with self._lock, self._failing(), self._writing():
@@ -387,18 +377,18 @@ class SqliteStore:
             leaders |= {ref: leader for ref, _, leader in rows}
             if set(some) - {(ref, name) for ref, name, _ in rows}:
                 raise RacedError("a document is not there any more")
-        if any(leaders.get(entry.ref) != entry.leader for entry in changes.resolved):
+        if any(leaders.get(entry.ref) != entry.leader for entry in changes.expected):
             raise RacedError("a document has been resolved to another one meanwhile")
-        for refs in _chunks(sorted({entry.ref for entry in changes.needs})):
+        for refs in _chunks(sorted({entry.ref for entry in changes.required_leaders})):
             query = f"SELECT COUNT(*) FROM entries WHERE leader = id AND ref IN ({_marks(refs)})"
             if self._rows(query, refs)[0][0] < len(refs):
                 raise RacedError("a representative is not there any more")
-        for standing in changes.stood:
+        for standing in changes.leader_snapshots:
             gone = standing.entry
             held = self._rows("SELECT leader FROM entries WHERE ref = ?", (gone.ref,))
             query = "SELECT ref FROM entries WHERE scope = ? AND leader = ? AND leader <> id LIMIT ?"
             members = [ref for (ref,) in self._rows(query, (gone.scope, gone.id, len(standing.members) + 1))]
-            standing.hold(held[0][0] if held else None, members)
+            standing.require_unchanged(held[0][0] if held else None, members)
         return self._counted(changes, leaders)
 
     def _counted(self, changes: Changes, leaders: dict[int, str]) -> list[tuple[int, str]]:
@@ -416,13 +406,13 @@ class SqliteStore:
         leaving = [
             (step, entry.ref, keys.tobytes()) for entry, keys in (*changes.dropped, *changes.unposted) if keys is not None
         ]
-        leaving += [(step, ref, keys.tobytes()) for ref, keys in changes.leaving]
+        leaving += [(step, ref, keys.tobytes()) for ref, keys in changes.postings_removed]
         changed = [(e.leader, e.cluster, e.similarity, e.seen, e.posted, e.signature, step, e.ref) for e in changes.changed]
         posted = [(keys.tobytes(), step, entry.ref) for entry, keys in changes.posted if keys is not None]
         run.executemany("INSERT INTO gone VALUES (?, ?, ?)", leaving)
         run.executemany("DELETE FROM entries WHERE ref = ?", [(entry.ref,) for entry, _ in changes.dropped])
-        run.executemany("DELETE FROM loose WHERE ref = ?", [(ref,) for ref, _ in changes.leaving])
-        loose = [(word >> REF_SHIFT, word, keys.tobytes(), step) for word, keys in changes.entering]
+        run.executemany("DELETE FROM loose WHERE ref = ?", [(ref,) for ref, _ in changes.postings_removed])
+        loose = [(word >> REF_SHIFT, word, keys.tobytes(), step) for word, keys in changes.postings_added]
         run.executemany("INSERT OR REPLACE INTO loose VALUES (?, ?, ?, ?)", loose)
         run.executemany(UPDATE, changed)
         run.executemany("UPDATE entries SET keys = ?, step = ? WHERE ref = ?", posted)
@@ -440,7 +430,7 @@ class SqliteStore:
         if changes.events:
             self._trim_log()
         run.execute("UPDATE meta SET value = ? WHERE name = 'last_step'", (str(step),))
-        if changes.resolves:
+        if changes.invalidates_caches:
             run.execute("INSERT INTO meta VALUES ('generation', '1') ON CONFLICT DO UPDATE SET value = CAST(value AS INT) + 1")
         if step % GONE == 0:
             run.execute("DELETE FROM gone WHERE step <= ?", (step - GONE,))
@@ -457,9 +447,9 @@ class SqliteStore:
 
     def _post(self, changes: Changes, numbers: list[int]) -> None:
         """What was committed, into the buckets."""
-        for ref, gone in changes.leaving:
+        for ref, gone in changes.postings_removed:
             self.table.remove(gone, ref)
-        for word, come in changes.entering:
+        for word, come in changes.postings_added:
             self.table.append(come, word)
         for entry, keys in (*changes.dropped, *changes.unposted):
             if keys is not None:
@@ -469,7 +459,7 @@ class SqliteStore:
         for entry, keys in changes.posted:
             if keys is not None:
                 self.table.remove(keys, entry.ref)
-                self.table.append(keys, entry.word)
+                self.table.append(keys, entry.posting)
 
     def _portion(self, query: str, values: dict[str, Any]) -> list[Any]:
         """Returns the rows of one statement; the lock is held for no longer."""
@@ -591,10 +581,10 @@ class SqliteStore:
 
 
 def _word(ref: int, leads: int, size: int) -> int:
-    return ref << REF_SHIFT | (0 if leads else MEMBER) | min(size, MOST_SIZE)
+    return ref << REF_SHIFT | (0 if leads else MEMBER) | min(size, MAX_SIZE)
 
 
-def _row(number: int, written: Written, step: int) -> tuple[Any, ...]:
+def _row(number: int, written: KeyedEntry, step: int) -> tuple[Any, ...]:
     entry, keys = written
     about = (entry.scope, entry.id, entry.digest, entry.leader, entry.cluster, entry.similarity, entry.size, entry.created)
     kept = (entry.seen, entry.posted, entry.signature, entry.text, entry.payload, None if keys is None else keys.tobytes())

@@ -22,24 +22,24 @@ ONE_PORT = ("redis", "rediss", "aerospike")
 
 
 def _memory(url: str, settings: IndexSettings) -> Store:
-    return MemoryStore(settings.max_bucket)
+    return MemoryStore(settings.bucket_capacity)
 
 
 def _sqlite(url: str, settings: IndexSettings) -> Store:
-    return SqliteStore.of_url(url, settings.max_bucket)
+    return SqliteStore.of_url(url, settings.bucket_capacity)
 
 
 def _redis(url: str, settings: IndexSettings) -> Store:
-    return RedisStore(url, settings.max_bucket, _expected(settings))
+    return RedisStore(url, settings.bucket_capacity, _expected(settings))
 
 
 def _postgres(url: str, settings: IndexSettings) -> Store:
-    return PostgresStore(url, settings.max_bucket)
+    return PostgresStore(url, settings.bucket_capacity)
 
 
 def _aerospike(url: str, settings: IndexSettings) -> Store:
     times = (settings.record_ttl, settings.bucket_ttl)
-    return AerospikeStore(Records.open(url), settings.max_bucket, _expected(settings), *times)
+    return AerospikeStore(Records.open(url), settings.bucket_capacity, _expected(settings), *times)
 
 
 def _expected(settings: IndexSettings) -> int:

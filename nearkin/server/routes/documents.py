@@ -198,7 +198,7 @@ async def cluster(
     position = None if cursor is None else position_of(cursor, listing)
     if position is not None:
         behind = MemberPosition(*position)
-        found = await service.run(service.index.cluster_part_behind, scope, named(id, "id"), behind, limit)
+        found = await service.run(service.index.cluster_part_after, scope, named(id, "id"), behind, limit)
     else:
         last = None if after is None else named(after, "after")
         found = await service.run(service.index.cluster_part, scope, named(id, "id"), start, limit, last)

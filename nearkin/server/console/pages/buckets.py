@@ -20,7 +20,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     hottest = await visit.service.look_over(index.hot_buckets, REMEMBERED)
     found = [(size, entry) for size, entry in hottest if is_shown(visit, entry)][:MOST]
     page = shown.heading("Hot buckets", "Buckets of many documents: every search that looks into one goes through all of them.")
-    most, compared = index.settings.max_bucket, index.settings.max_candidates
+    most, compared = index.settings.bucket_capacity, index.settings.max_candidates
     cap = f"A bucket holds {most:,} at most, and a search compares {compared:,} candidates at most."
     if not found:
         return [*page, shown.note("No search of this process has looked into a large bucket of your scopes yet. " + cap)]

@@ -7,8 +7,8 @@ from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from nearkin.errors import UsageError
-from nearkin.index.entry import ClusterPart, Entry
-from nearkin.index.index import MOST_NAME, Index
+from nearkin.index.entry import MAX_NAME_BYTES, ClusterPart, Entry
+from nearkin.index.index import Index
 from nearkin.measures.explanation import Explanation
 from nearkin.report.escaping import visible
 from nearkin.report.explained import facts
@@ -133,7 +133,7 @@ async def _find(_: int | None, __: int | None, text: str | None, scope: str | No
 def find(index: Index, scope: str, text: str) -> tuple[list[Entry], bool]:
     """Documents with that id, that resemble the text, or that have it in their id or text; and whether these are all."""
     first: list[Entry | None] = []
-    if not CONTROL.search(text) and len(text.encode("utf-8", "replace")) <= MOST_NAME:
+    if not CONTROL.search(text) and len(text.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
         first.append(index.get(scope, text))
     if not index.preparer.vectors:
         similar = [match.id for match in index.query(scope, text, TOP)]

@@ -1,0 +1,126 @@
+"""The changes that one atomic step makes to a store."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from nearkin.errors import RacedError
+from nearkin.index.entry import Entry
+
+TOUCHED = "touched"
+"""The kind of log events that a migration follows."""
+
+
+class KeyedEntry(NamedTuple):
+    """An entry with the keys of the buckets that it is in, enters or leaves."""
+
+    entry: Entry
+    keys: np.ndarray | None
+    """The band keys, uint64 (b,), or None if the entry is in no bucket."""
+
+
+class LeaderSnapshot(NamedTuple):
+    """A document as it was read, for a step that deletes it or makes it a member of another one.
+
+    Each step that resolves a document to a representative names the representative in
+    `Changes.required_leaders`. Each step that removes a representative says here which documents
+    were resolved to it. A store lets two such steps pass only one after the other, so that no
+    document stays resolved to a missing one.
+    """
+
+    entry: Entry
+    members: frozenset[int]
+    """The numbers of the documents that are resolved to it."""
+
+    def require_unchanged(self, leader: str | None, members: Iterable[int]) -> None:
+        """Verifies that the store holds what was read.
+
+        Args:
+            leader: Id of the current leader of the document, or None if the document is missing.
+            members: Numbers of the documents that are resolved to it now.
+
+        Raises:
+            RacedError: If the document or its members have changed.
+        """
+        if leader != self.entry.leader or frozenset(members) != self.members:
+            raise RacedError("a document, or one that is resolved to it, was changed meanwhile")
+
+
+class Event(NamedTuple):
+    """A line of the change log. It contains no content of documents."""
+
+    kind: str
+    """The kind of event: `erased`, `merged`, or `touched` for a document that was written or
+    deleted while the index was copied."""
+    scope: str
+    id: str
+    into: str
+    """The cluster that the cluster `id` was merged into; empty for other kinds."""
+    at: float
+    """The time of the event, in seconds of the clock."""
+
+
+@dataclass
+class Changes:
+    """The changes that one atomic step makes to a store, in this order.
+
+    Attributes:
+        dropped: Documents that are deleted, with the keys of their postings.
+        unposted: Documents that leave their buckets.
+        changed: Existing documents, as they are after the step.
+        new: Documents whose ids must not exist, except among `dropped`. The store numbers those
+            that have no number.
+        posted: Existing documents that enter buckets. They leave them first if they are in them
+            in another role.
+        required_leaders: Representatives that must exist, and be representatives, before the step.
+        leader_snapshots: Documents that are deleted or stop being representatives, as they must
+            still be. Each is among `present`.
+        expected: Documents of `changed` as they were read. Each must still be resolved to the same
+            representative.
+        postings_added: Postings and their keys, of documents on other shards.
+        postings_removed: Document numbers and keys, of documents on other shards. They are applied
+            before `postings_added`.
+        may_overflow: True if a bucket may exceed its capacity. A store counts postings only then.
+        invalidates_caches: True if cached resolutions of other processes may become wrong. The
+            generation of the store rises then.
+        epoch: Epoch of the store under which the step was made; None for steps of the migration.
+        events: Lines for the change log.
+    """
+
+    dropped: list[KeyedEntry] = field(default_factory=list)
+    unposted: list[KeyedEntry] = field(default_factory=list)
+    changed: list[Entry] = field(default_factory=list)
+    new: list[KeyedEntry] = field(default_factory=list)
+    posted: list[KeyedEntry] = field(default_factory=list)
+    required_leaders: list[Entry] = field(default_factory=list)
+    leader_snapshots: list[LeaderSnapshot] = field(default_factory=list)
+    expected: list[Entry] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    postings_added: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    postings_removed: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    may_overflow: bool = False
+    invalidates_caches: bool = False
+    epoch: int | None = None
+
+    def __bool__(self) -> bool:
+        return any(
+            (
+                self.dropped,
+                self.unposted,
+                self.changed,
+                self.new,
+                self.posted,
+                self.events,
+                self.postings_added,
+                self.postings_removed,
+            )
+        )
+
+    @property
+    def present(self) -> Iterator[Entry]:
+        """The documents that must exist under their numbers before the step."""
+        for keyed in (*self.dropped, *self.unposted, *self.posted):
+            yield keyed.entry
+        yield from self.changed
