@@ -1,4 +1,4 @@
-"""What an index asks of a store."""
+"""The interfaces of a store, and the sizes of the portions in which stores are read."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -10,20 +10,28 @@ from nearkin.index.entry import Entry, PostingPortion, Postings
 from nearkin.index.migration.state import Move, StoreState
 
 LOG_KEPT = 100_000
-"""Lines of the log that a store keeps at least."""
+"""The number of lines that a change log keeps at least."""
 LOG_PORTION = 1_000
-"""Lines of the log that are dropped, or read, at once."""
+"""The number of lines of the change log that are read or deleted at once."""
 PORTION = 500
-"""Documents that a listing or a sweep reads at once."""
-
-
+"""The number of documents that a listing or a sweep reads at once."""
 PORTION_BYTES = 16 << 20
-"""Bytes that a portion with content should have, by the documents of the portion before it."""
+"""The intended size of a portion of documents with content, in bytes."""
 FIRST_PORTION = 50
+"""The number of documents in the first portion of a scan with content."""
 
 
 class Portions:
-    """Decides how many documents with content a scan reads next: as many as fit into PORTION_BYTES, as far as is known.
+    """A counter that decides how many documents with content a scan reads next.
+
+    The next portion has as many documents as fit into `PORTION_BYTES`, if they are as large as
+    those of the previous portion. A portion is at most twice as long as the previous one.
+
+    Args:
+        most: Maximum number of documents of a portion.
+
+    Attributes:
+        size: Number of documents to read next.
 
     Examples:
         >>> portions = Portions(500)
@@ -40,155 +48,213 @@ class Portions:
         self.size = min(most, FIRST_PORTION)
 
     def read(self, documents: int, size: int) -> None:
-        """Records how much was read: the number of documents, and their bytes."""
-        fits = PORTION_BYTES * documents // max(1, size)
-        self.size = max(1, min(self._most, fits, 2 * self.size))
+        """Records the size of a portion that was read.
+
+        Args:
+            documents: Number of documents.
+            size: Size of their content, in bytes.
+        """
+        fitting = PORTION_BYTES * documents // max(1, size)
+        self.size = max(1, min(self._most, fitting, 2 * self.size))
 
 
-class Store(Protocol):
-    """Entries by id and by number, buckets of postings by key, one atomic step at a time.
-
-    Every method may raise StoreError: nothing of the step was written then, and it may be tried again. `apply` and `redirect`
-    raise OutcomeUnknownError, a kind of StoreError, if the step may have been done.
-    """
+class StateStore(Protocol):
+    """The part of a store that describes the index as a whole, and coordinates its processes."""
 
     @property
     def url(self) -> str:
-        """Where it is, without a password."""
+        """The address of the store, without a password."""
 
     @property
     def durability(self) -> str:
-        """Returns in words what an acknowledged step survives, as far as the store's server reports it."""
+        """The failures that an acknowledged step survives, as far as the server reports them."""
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
-        """Writes the header if there is none; returns the one that is there."""
+        """Writes the header of a new index.
+
+        Args:
+            header: Spec, banding and threshold of the index.
+
+        Returns:
+            The header that is stored. It is another one if the index existed already.
+        """
 
     def protect(self) -> None:
-        """Marks the index for good as one that was served with tokens; marking it again changes nothing."""
+        """Marks the index permanently as one that requires tokens. Repeating it has no effect."""
 
     def is_protected(self) -> bool:
         """Returns whether the index was marked by `protect`."""
 
     def state(self) -> StoreState:
-        """Whether the index moves, and its generation: one small look."""
+        """Returns the migration state and the generation of the index, with one small read."""
 
     def redirect(self, move: Move) -> None:
-        """Writes the state of a move; steps of another epoch are refused from then on.
-
-        Raises:
-            RacedError: The store's own epoch is as high already.
-        """
-
-    def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        """By id."""
-
-    def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
-        """By number."""
-
-    def postings(self, keys: np.ndarray) -> Postings:
-        """The buckets of keys, uint64 (m,), each as it was filled, oldest first."""
-
-    def reserve(self, count: int) -> list[int]:
-        """Numbers that no other call gets, ascending."""
-
-    def apply(self, changes: Changes) -> list[int]:
-        """Carries out one atomic step; returns the numbers of the new documents.
-
-        Raises:
-            RacedError: An id is there already, or something that was needed or changed is not; nothing was written.
-            MovedError: The changes are of another epoch than the store; nothing was written.
-            OutcomeUnknownError: The answer was lost, and the store cannot be asked whether the step was done. If it can be
-                asked, it is: then the step was done once, and is not reported as a failure.
-        """
-
-    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        """Returns the documents resolved to a representative, itself apart, in the order of their numbers.
+        """Writes the state of a migration. Steps of an older epoch are refused from then on.
 
         Args:
-            scope: Tenant or group.
-            leader: Id of the representative.
+            move: The new state.
+
+        Raises:
+            RacedError: If the store has reached the epoch of `move` already.
+        """
+
+    def take_turn(self, work: str, holder: str, seconds: float) -> bool:
+        """Takes the turn to do work that one process at a time should do.
+
+        The turn ends when the holder has not renewed it for `seconds`, by the clock of the store.
+        Two processes that do the work at the same time cause no harm; a turn only saves work.
+
+        Args:
+            work: Name of the work.
+            holder: Name of the process, which must be unique.
+            seconds: Duration of the turn, in seconds.
+
+        Returns:
+            True if it is the turn of `holder`.
+        """
+
+    def close(self) -> None:
+        """Closes the store and releases its connections."""
+
+
+class RecordStore(Protocol):
+    """The part of a store that reads documents."""
+
+    def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
+        """Returns documents by their ids, with None for an id that is not stored."""
+
+    def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
+        """Returns documents by their numbers, with None for a number that is not stored."""
+
+    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
+        """Returns the documents that are resolved to a representative, in the order of their
+        numbers.
+
+        Args:
+            scope: Scope of the representative.
+            leader: Id of the representative. It is not among the members.
             limit: Maximum number of documents; None for all.
         """
 
-    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+    def member_page(
+        self, scope: str, leader: str, after: int, skip: int, limit: int
+    ) -> list[Entry]:
         """Returns some members of a cluster without their content, in the order of their numbers.
 
         Args:
-            scope: Tenant or group.
-            leader: Id of the representative, which itself is not among the members.
-            after: Number of the last member that is known; 0 for the beginning.
-            skip: Members behind that one that are passed over.
+            scope: Scope of the representative.
+            leader: Id of the representative. It is not among the members.
+            after: Number of the last member of the previous page; 0 for the first page.
+            skip: Number of members behind `after` that are left out.
             limit: Maximum number of members.
         """
 
     def member_count(self, scope: str, leader: str) -> int:
-        """Returns the number of documents resolved to a representative, itself apart."""
+        """Returns the number of documents that are resolved to a representative."""
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
-        """Yields all documents, or those of a scope, in the order of their numbers; reads a bounded portion at a time.
+        """Yields documents in the order of their numbers. It reads a bounded portion at a time.
 
         Args:
-            scope: Tenant or group; None for all.
-            content: Whether signatures, texts and payloads are read; without them listings read a small part of the bytes.
+            scope: Scope of the documents; None for all scopes.
+            content: Whether to read signatures, texts and payloads. Listings do without them.
         """
 
     def scopes(self) -> Iterator[str]:
-        """Yields the scopes that have documents, each once, in no particular order; no document is read for it."""
+        """Yields each scope that has documents once, in no particular order."""
 
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
-        """Yields documents last seen before a time, oldest first, without their content; reads a bounded portion at a time.
+        """Yields documents without their content, those that were seen longest ago first.
+
+        It reads a bounded portion at a time.
 
         Args:
-            before: Seconds of the clock.
-            posted: Whether only documents that stand in buckets are yielded.
+            before: Time before which the documents were last seen, in seconds since 1970.
+            posted: Whether to yield only documents that have postings.
+        """
+
+
+class PostingStore(Protocol):
+    """The part of a store that reads buckets and writes steps."""
+
+    def postings(self, keys: np.ndarray) -> Postings:
+        """Returns the buckets of band keys, each in the order of its postings, oldest first.
+
+        Args:
+            keys: Band keys, uint64 of shape (m,).
         """
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
-        """Returns some of the postings that were entered on their own (`Changes.entering`), as those of shards are.
+        """Returns some of the postings that were stored without their documents.
 
-        Others are stored with their documents, or may be left out. Postings that come or go meanwhile may be left out, too.
+        These are the postings of documents on other shards (`Changes.postings_added`). Postings that
+        come or go during the scan may be missing.
 
         Args:
-            place: Where to begin: the place of the portion before; None for the beginning.
-            most: About how many postings to return.
+            place: End of the previous portion; None for the beginning.
+            most: Approximate number of postings.
+        """
+
+    def reserve(self, count: int) -> list[int]:
+        """Returns document numbers, ascending, that no other call returns."""
+
+    def apply(self, changes: Changes) -> list[int]:
+        """Writes one atomic step.
+
+        Args:
+            changes: The changes of the step.
+
+        Returns:
+            The numbers of the new documents.
+
+        Raises:
+            RacedError: If another process changed the same data first. Nothing was written.
+            MovedError: If the changes are of another epoch than the store. Nothing was written.
+            OutcomeUnknownError: If the answer was lost and the store cannot tell whether the step
+                was written. If it can tell, a step that was written is not reported as a failure.
+        """
+
+
+class LogStore(Protocol):
+    """The part of a store that keeps the change log, the clock and the counts."""
+
+    def log_end(self) -> Any:
+        """Returns the present end of the change log; None if the log is always read as a whole."""
+
+    def events(self, after: Any = None) -> Iterator[Event]:
+        """Yields the lines of the change log, oldest first. It reads a bounded portion at a time.
+
+        A line that was written after the call of `log_end` is among the lines after that end; an
+        earlier line may be, too. The log keeps the last `LOG_KEPT` lines. None of them are deleted
+        while the index is copied.
+
+        Args:
+            after: An end that `log_end` returned; None for the beginning.
         """
 
     def times(self) -> list[float]:
-        """Returns what the clocks of its servers say now, in seconds; nothing if it has no clock of its own."""
+        """Returns the times of the servers' clocks, in seconds since 1970.
+
+        The list is empty if the store has no clock of its own.
+        """
 
     def median_seen(self) -> float | None:
-        """Returns the time before which half of its documents were last seen.
+        """Returns the median of the times at which documents were last seen.
 
-        None if it has no documents, or has a clock of its own and needs no other measure of time.
-        """
-
-    def take_turn(self, work: str, holder: str, seconds: float) -> bool:
-        """Returns whether it is a process' turn to do what one process at a time should do.
-
-        It stays the turn of that process until it has not asked again for so long. Two at once would do no harm; this only
-        spares work.
-
-        Args:
-            work: What is to be done.
-            holder: Name of the process, which no other one has.
-            seconds: How long it is its turn, by the clock of the store.
-        """
-
-    def log_end(self) -> Any:
-        """Returns the place where the log ends now, for `events`; None if the store reads its log as a whole."""
-
-    def events(self, after: Any = None) -> Iterator[Event]:
-        """Yields the lines of the log, oldest first; reads a bounded portion at a time.
-
-        A line that was written after `log_end` was asked is among those after it; a line from before may be, too. The log keeps
-        the last LOG_KEPT lines; none are dropped while the index is copied.
-
-        Args:
-            after: A place of `log_end`; None for the beginning.
+        The result is None if there are no documents, or if the store has a clock of its own.
         """
 
     def counts(self) -> dict[str, int]:
-        """Returns records, leaders, postings, evicted, bytes, …; the steps keep these counts, so no documents are counted."""
+        """Returns the numbers of records, leaders, postings, evicted postings and bytes.
 
-    def close(self) -> None:
-        """Gives back what it holds."""
+        Each step keeps these numbers up to date, so that nothing is counted here.
+        """
+
+
+class Store(StateStore, RecordStore, PostingStore, LogStore, Protocol):
+    """A database that holds an index: documents, buckets of postings, the state and the change log.
+
+    All changes are made in atomic steps. Every method may raise StoreError. Nothing of the step was
+    written in that case, and it may be repeated. `apply` and `redirect` raise OutcomeUnknownError,
+    which is a StoreError, if the step may have been written.
+    """

@@ -1,4 +1,4 @@
-"""Buckets in arrays: what the memory store looks postings up in, and the sqlite store beside its file."""
+"""Buckets in arrays, for the memory store, and for the SQLite store beside its file."""
 
 from collections.abc import Iterable
 
@@ -7,14 +7,15 @@ import numpy as np
 from nearkin.index.entry import Entry, PostingPortion, Postings
 from nearkin.index.stores import kernels
 
-LEAST_SLOTS, LEAST_NODES = 1 << 12, 1 << 12
+LEAST_SLOTS = 1 << 12
+LEAST_NODES = 1 << 12
 
 
 class BucketTable:
-    """Postings by key; not safe for concurrent use by itself.
+    """A table of postings by band key. It is not safe for concurrent use.
 
     Args:
-        most: Postings of a bucket, beyond which its oldest go.
+        most: Maximum number of postings of a bucket. Older postings are evicted.
 
     Examples:
         >>> table = BucketTable(2)
@@ -32,26 +33,26 @@ class BucketTable:
 
     @property
     def evicted(self) -> int:
-        """Postings that went because their bucket was full."""
+        """The number of postings that were evicted from full buckets."""
         return int(self._state[kernels.EVICTED])
 
     @property
     def postings(self) -> int:
-        """Postings that are there."""
+        """The number of postings."""
         return int(self._state[kernels.HELD])
 
     @property
     def nbytes(self) -> int:
-        """Of all arrays."""
+        """The size of all arrays, in bytes."""
         return self._slots.nbytes + self._nodes.nbytes
 
     def sizes(self) -> np.ndarray:
-        """Of the buckets that are not empty, int64."""
+        """Returns the sizes of the buckets that are not empty, int64 of shape (n,)."""
         sizes = self._slots[:, kernels.SIZE]
         return sizes[sizes > 0]
 
     def look_up(self, keys: np.ndarray) -> Postings:
-        """The buckets of keys, uint64 (m,)."""
+        """Returns the buckets of band keys, uint64 of shape (m,), oldest postings first."""
         offsets, places = np.empty(len(keys) + 1, np.int64), np.empty(len(keys), np.int64)
         kernels.bucket_sizes(keys, self._slots, offsets, places)
         words = np.empty(offsets[-1], np.int64)
@@ -63,30 +64,51 @@ class BucketTable:
         """Returns the postings of some slots.
 
         Args:
-            place: The first slot. A table that has grown since the portion before deals its keys out to other slots.
+            place: The first slot. After the table has grown, its keys are in other slots.
             slots: The number of slots.
         """
-        some = self._slots[place : place + slots]
-        keys = some[some[:, kernels.SIZE] > 0, kernels.KEY].view(np.uint64)
-        found = self.look_up(keys)
+        rows = self._slots[place : place + slots]
+        keys = rows[rows[:, kernels.SIZE] > 0, kernels.KEY].view(np.uint64)
+        postings = self.look_up(keys)
         end = place + slots
-        return PostingPortion(np.repeat(keys, np.diff(found.offsets)), found.words, end if end < len(self._slots) else None)
+        return PostingPortion(
+            np.repeat(keys, np.diff(postings.offsets)),
+            postings.words,
+            end if end < len(self._slots) else None,
+        )
 
     def append(self, keys: np.ndarray, word: int) -> None:
-        """One posting into the bucket of each key, uint64 (b,)."""
+        """Appends one posting to the bucket of each key, uint64 of shape (b,)."""
         self.append_all(keys[None], np.array([word], np.int64))
 
     def append_all(self, keys: np.ndarray, words: np.ndarray) -> None:
-        """A posting, int64 (m,), into the buckets of each row of keys, uint64 (m, b)."""
+        """Appends postings.
+
+        Args:
+            keys: Band keys of each document, uint64 of shape (m, b).
+            words: The posting of each document, int64 of shape (m,).
+        """
         self._reserve(keys.size)
-        kernels.append_postings(keys, words, np.int64(self.most), self._slots, self._nodes, self._state)
+        kernels.append_postings(
+            keys, words, np.int64(self.most), self._slots, self._nodes, self._state
+        )
 
     def remove(self, keys: np.ndarray, ref: int) -> int:
-        """Takes a document out; returns how many postings went."""
-        return int(kernels.remove_postings(keys, np.int64(ref), self._slots, self._nodes, self._state))
+        """Deletes the postings of a document.
+
+        Args:
+            keys: Band keys of the document, uint64 of shape (b,).
+            ref: Number of the document.
+
+        Returns:
+            The number of deleted postings.
+        """
+        return int(
+            kernels.remove_postings(keys, np.int64(ref), self._slots, self._nodes, self._state)
+        )
 
     def _reserve(self, more: int) -> None:
-        """Room for so many keys and postings more."""
+        """Makes room for `more` keys and postings."""
         size = len(self._slots)
         if 2 * (self._state[kernels.TAKEN] + more) > size:
             alive = int((self._slots[:, kernels.FIRST] > 0).sum())
@@ -103,7 +125,9 @@ class BucketTable:
 
 
 def enter(table: BucketTable, documents: Iterable[tuple[Entry, np.ndarray | None]]) -> None:
-    """Documents that have keys, into their buckets, at once."""
+    """Appends the postings of all documents that have band keys."""
     posted = [(entry.posting, keys) for entry, keys in documents if keys is not None]
     if posted:
-        table.append_all(np.stack([keys for _, keys in posted]), np.array([word for word, _ in posted], np.int64))
+        table.append_all(
+            np.stack([keys for _, keys in posted]), np.array([word for word, _ in posted], np.int64)
+        )

@@ -1,7 +1,8 @@
-"""Buckets in memory: an open-addressing table of keys, each with a linked list of postings, oldest first.
+"""Kernels of the bucket table: an open-addressing hash table with a linked list of postings a key.
 
-A slot is a row of four words (key, first posting, last posting, how many), a posting one of two (word, next): what is looked at
-together is in one cache line, for a table of millions is read from memory.
+A slot is a row of four words (key, first node, last node, number of postings). A node is a row of
+two words (posting, next node). Values that are read together share a cache line, because a table of
+millions does not fit into the cache.
 """
 
 import numpy as np
@@ -11,17 +12,30 @@ from nearkin.runtime.jit import kernel
 
 U64, I64 = np.uint64, np.int64
 UNUSED, END = I64(0), I64(-1)
-"""First posting of a slot that no key has taken (as memory comes: it is not touched before it is used), and end of a list;
-postings are numbered from 1."""
-KEY, FIRST, LAST, SIZE = 0, 1, 2, 3
-WORD, NEXT = 0, 1
-TAKEN, NODES, FREE, EVICTED, HELD = 0, 1, 2, 3, 4
+"""The first node of a slot without a key, and the end of a list.
+
+New memory is zero, so a slot is not touched before it is used. Nodes are numbered from 1.
+"""
+KEY = 0
+FIRST = 1
+LAST = 2
+SIZE = 3
+"""Columns of a slot."""
+WORD = 0
+NEXT = 1
+"""Columns of a node."""
+TAKEN = 0
+NODES = 1
+FREE = 2
+EVICTED = 3
+HELD = 4
+"""Places of the state: taken slots, used nodes, first free node, evicted and present postings."""
 REF_SHIFT = 24
 
 
 @kernel
 def slot_of(key: np.uint64, slots: np.ndarray) -> np.int64:
-    """Where a key is, or would go: linear probing."""
+    """Returns the slot of a key, or the free slot where it belongs, by linear probing."""
     mask = U64(slots.shape[0] - 1)
     at = mix64(key) & mask
     while slots[at, FIRST] != UNUSED and slots[at, KEY] != I64(key):
@@ -30,8 +44,10 @@ def slot_of(key: np.uint64, slots: np.ndarray) -> np.int64:
 
 
 @kernel
-def bucket_sizes(queries: np.ndarray, slots: np.ndarray, offsets: np.ndarray, places: np.ndarray) -> None:
-    """Where the postings of each queried key begin, int64 (m + 1,), and its slot."""
+def bucket_sizes(
+    queries: np.ndarray, slots: np.ndarray, offsets: np.ndarray, places: np.ndarray
+) -> None:
+    """Computes where the postings of each query begin, int64 of shape (m + 1,), and its slot."""
     offsets[0] = 0
     for q in range(queries.shape[0]):
         at = slot_of(queries[q], slots)
@@ -40,8 +56,10 @@ def bucket_sizes(queries: np.ndarray, slots: np.ndarray, offsets: np.ndarray, pl
 
 
 @kernel
-def fill_postings(places: np.ndarray, slots: np.ndarray, nodes: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """The postings of each place."""
+def fill_postings(
+    places: np.ndarray, slots: np.ndarray, nodes: np.ndarray, offsets: np.ndarray, out: np.ndarray
+) -> None:
+    """Copies the postings of each slot of `places` to `out`."""
     for q in range(places.shape[0]):
         if offsets[q] == offsets[q + 1]:
             continue
@@ -53,17 +71,25 @@ def fill_postings(places: np.ndarray, slots: np.ndarray, nodes: np.ndarray, offs
 
 @kernel
 def append_postings(
-    keys: np.ndarray, words: np.ndarray, most: np.int64, slots: np.ndarray, nodes: np.ndarray, state: np.ndarray
+    keys: np.ndarray,
+    words: np.ndarray,
+    most: np.int64,
+    slots: np.ndarray,
+    nodes: np.ndarray,
+    state: np.ndarray,
 ) -> None:
-    """A posting into the buckets of each row of keys, uint64 (m, b); a bucket that holds `most` loses its oldest one.
+    """Appends a posting to the buckets of each row of keys, uint64 of shape (m, b).
 
-    `state` is (slots taken, nodes used, first free node, evicted, held): updated. There is room for one more node a key.
+    A bucket that holds `most` postings loses its oldest one. `state` is updated. The caller has
+    made room for one more node a key.
     """
     for d in range(keys.shape[0]):
         for q in range(keys.shape[1]):
             at = slot_of(keys[d, q], slots)
             if slots[at, FIRST] == UNUSED:
-                slots[at, KEY], slots[at, FIRST], slots[at, SIZE] = I64(keys[d, q]), END, 0
+                slots[at, KEY] = I64(keys[d, q])
+                slots[at, FIRST] = END
+                slots[at, SIZE] = 0
                 state[TAKEN] += 1
             node = state[FREE]
             if node != END:
@@ -90,8 +116,10 @@ def append_postings(
 
 
 @kernel
-def remove_postings(keys: np.ndarray, ref: np.int64, slots: np.ndarray, nodes: np.ndarray, state: np.ndarray) -> int:
-    """Takes a document out of the buckets of keys, uint64 (b,); returns how many postings went."""
+def remove_postings(
+    keys: np.ndarray, ref: np.int64, slots: np.ndarray, nodes: np.ndarray, state: np.ndarray
+) -> int:
+    """Deletes the postings of a document from the buckets of keys, uint64 of shape (b,)."""
     gone = 0
     for q in range(keys.shape[0]):
         at = slot_of(keys[q], slots)
@@ -120,7 +148,10 @@ def remove_postings(keys: np.ndarray, ref: np.int64, slots: np.ndarray, nodes: n
 
 @kernel
 def rehash(slots: np.ndarray, larger: np.ndarray) -> int:
-    """Into a larger table, empty buckets left behind; returns how many slots are taken."""
+    """Copies the buckets that are not empty to a larger table.
+
+    Returns the number of taken slots.
+    """
     taken = 0
     for at in range(slots.shape[0]):
         if slots[at, FIRST] > 0:

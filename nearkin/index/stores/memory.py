@@ -1,7 +1,8 @@
-"""`memory://`: for libraries and tests; entries as bytes, postings in arrays.
+"""The store behind `memory://`, for libraries and tests: packed entries, and postings in arrays.
 
-Dictionaries of texts, numbers and bytes are not walked by Python's garbage collector. With a million tuples in their place a
-collection took a third of the time of all upserts.
+Entries are kept as bytes because Python's garbage collector does not visit dictionaries of strings,
+numbers and bytes. With a million tuples in their place, collections took a third of the time of all
+upserts.
 """
 
 from array import array
@@ -20,19 +21,19 @@ from nearkin.index.entry import Entry, PostingPortion, Postings
 from nearkin.index.migration.state import CLOSING, COPYING, Move, StoreState
 from nearkin.index.stores.base import LOG_KEPT, PORTION
 from nearkin.index.stores.bucket_table import BucketTable, enter
-from nearkin.index.stores.packing import pack_entry, sighted, unpack_entry, unpack_head
+from nearkin.index.stores.packing import pack_entry, unpack_entry, unpack_head, unpack_sighting
 
 ENTRY_BYTES = 300
-"""What Python keeps of an entry beside its bytes: two dictionaries' shares, key, number."""
+"""The memory that Python needs for an entry beside its packed form, in bytes."""
 POSTING_BYTES = 48
-"""Of a posting, its share of a table that is half full included."""
+"""The memory of a posting in a half-full table, in bytes."""
 
 
 class MemoryStore:
-    """Everything in this process; gone with it.
+    """A store in the memory of this process.
 
     Args:
-        most: Postings of a bucket.
+        most: Maximum number of postings of a bucket.
     """
 
     url = "memory://"
@@ -43,13 +44,14 @@ class MemoryStore:
         self._refs: dict[str, int] = {}
         self._members: dict[str, array[int]] = {}
         self._scopes: dict[str, array[int]] = {}
-        """Numbers of each scope's documents, ascending."""
+        """The numbers of the documents of each scope, ascending."""
         self._header: dict[str, Any] | None = None
         self._events: deque[Event] = deque()
         self._dropped_events = 0
         self._numbers = count(1)
         self._lock = RLock()
-        self._bytes, self._leaders = 0, 0
+        self._bytes = 0
+        self._leaders = 0
         self._state = StoreState(Move(), 0)
         self._protected = False
 
@@ -75,7 +77,7 @@ class MemoryStore:
             self._state = self._state._replace(move=move)
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        # a step takes an entry out before it puts the changed one in
+        # a step deletes an entry before it writes the changed one
         with self._lock:
             return [self._get(self._refs.get(_key(scope, name), 0)) for name in ids]
 
@@ -106,9 +108,9 @@ class MemoryStore:
             for word, come in changes.postings_added:
                 self.table.append(come, word)
             for entry, _ in changes.dropped:
-                self._take(entry.ref)
+                self._delete_entry(entry.ref)
             for entry in changes.changed:
-                self._take(entry.ref)
+                self._delete_entry(entry.ref)
                 self._put(entry)
             stored = [self._add(entry) for entry, _ in changes.new]
             enter(self.table, zip(stored, (keys for _, keys in changes.new), strict=True))
@@ -130,29 +132,33 @@ class MemoryStore:
         return stored
 
     def _check(self, changes: Changes) -> None:
-        """Every condition first, so that nothing is half done."""
+        """Checks all conditions of a step before anything is changed."""
         if changes.epoch not in (None, self._state.move.epoch):
             raise MovedError("the index is being moved")
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
         for entry, _ in changes.new:
             if _key(entry.scope, entry.id) in self._refs and (entry.scope, entry.id) not in going:
-                raise RacedError("a document is there already")
+                raise RacedError("a document with this id exists already")
         for entry in changes.present:
             held = self._get(entry.ref)
             if held is None or held.id != entry.id:
-                raise RacedError("a document is not there any more")
+                raise RacedError("a document was deleted by another process")
         for entry in changes.required_leaders:
             held = self._get(entry.ref)
             if held is None or not held.is_leader:
-                raise RacedError("a representative is not there any more")
+                raise RacedError("a representative was deleted by another process")
         for entry in changes.expected:
             held = self._get(entry.ref)
             if held is None or held.leader != entry.leader:
-                raise RacedError("a document has been resolved to another one meanwhile")
+                raise RacedError(
+                    "a document was resolved to another representative by another process"
+                )
         for standing in changes.leader_snapshots:
             gone = standing.entry
             held = self._get(gone.ref)
-            standing.require_unchanged(held and held.leader, self._members.get(_key(gone.scope, gone.id), ()))
+            standing.require_unchanged(
+                held and held.leader, self._members.get(_key(gone.scope, gone.id), ())
+            )
 
     def _put(self, entry: Entry) -> None:
         packed = pack_entry(entry)
@@ -169,8 +175,8 @@ class MemoryStore:
         if not entry.is_leader:
             _delete(self._members, _key(entry.scope, entry.leader), entry.ref)
 
-    def _take(self, ref: int) -> None:
-        """Everything that leads to an entry goes, and it."""
+    def _delete_entry(self, ref: int) -> None:
+        """Deletes an entry and all references to it."""
         packed = self._rows.pop(ref)
         held = unpack_entry(ref, packed)
         self._unlink(held)
@@ -180,27 +186,36 @@ class MemoryStore:
 
     @property
     def nbytes(self) -> int:
-        """About what is held: postings as they are used, entries reckoned."""
+        """The approximate memory of the store, in bytes."""
         return self.table.postings * POSTING_BYTES + self._bytes + len(self._rows) * ENTRY_BYTES
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         with self._lock:
-            return [unpack_entry(ref, self._rows[ref]) for ref in self._members.get(_key(scope, leader), _NOBODY)[:limit]]
+            return [
+                unpack_entry(ref, self._rows[ref])
+                for ref in self._members.get(_key(scope, leader), _NO_MEMBERS)[:limit]
+            ]
 
-    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+    def member_page(
+        self, scope: str, leader: str, after: int, skip: int, limit: int
+    ) -> list[Entry]:
         with self._lock:
-            refs = self._members.get(_key(scope, leader), _NOBODY)
+            refs = self._members.get(_key(scope, leader), _NO_MEMBERS)
             start = bisect_right(refs, after) + skip
             return [unpack_head(ref, self._rows[ref]) for ref in refs[start : start + limit]]
 
     def member_count(self, scope: str, leader: str) -> int:
         with self._lock:
-            return len(self._members.get(_key(scope, leader), _NOBODY))
+            return len(self._members.get(_key(scope, leader), _NO_MEMBERS))
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         unpack = unpack_entry if content else unpack_head
         with self._lock:
-            refs = array("q", sorted(self._rows)) if scope is None else self._scopes.get(scope, _NOBODY)[:]
+            refs = (
+                array("q", sorted(self._rows))
+                if scope is None
+                else self._scopes.get(scope, _NO_MEMBERS)[:]
+            )
         for ref in refs:
             row = self._rows.get(ref)
             if row is not None:
@@ -227,11 +242,16 @@ class MemoryStore:
         return []
 
     def median_seen(self) -> float | None:
-        # it begins with its process, so what is in it was seen by the same clock
+        # all documents were seen by the clock of this process
         return None
 
     def _due(self, before: float, posted: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Returns number and time, int64 (n,) and float64 (n,), of the documents that are due; steps pass in between."""
+        """Returns the documents that `due` yields. The lock is released between portions.
+
+        Returns:
+            Their numbers, int64 of shape (n,), and the times at which they were last seen, float64
+            of shape (n,).
+        """
         refs, seen = array("q"), array("d")
         with self._lock:
             everything = array("q", self._rows)
@@ -241,7 +261,7 @@ class MemoryStore:
                     row = self._rows.get(ref)
                     if row is None:
                         continue
-                    at, is_posted = sighted(row)
+                    at, is_posted = unpack_sighting(row)
                     if at < before and (is_posted or not posted):
                         refs.append(ref)
                         seen.append(at)
@@ -275,12 +295,12 @@ class MemoryStore:
         return "kept in this process's memory: lost when the process ends"
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing, because there is nothing to release."""
 
 
 Refs: TypeAlias = "array[int]"
 
-_NOBODY: Refs = array("q")
+_NO_MEMBERS: Refs = array("q")
 
 
 def _insert(held: "dict[str, Refs]", key: str, ref: int) -> None:
@@ -292,7 +312,7 @@ def _insert(held: "dict[str, Refs]", key: str, ref: int) -> None:
 
 
 def _delete(held: "dict[str, Refs]", key: str, ref: int) -> None:
-    refs = held.get(key, _NOBODY)
+    refs = held.get(key, _NO_MEMBERS)
     place = bisect_left(refs, ref)
     if place < len(refs) and refs[place] == ref:
         del refs[place]
@@ -301,5 +321,5 @@ def _delete(held: "dict[str, Refs]", key: str, ref: int) -> None:
 
 
 def _key(scope: str, name: str) -> str:
-    """Neither has a NUL."""
+    """Returns the key of an id. Neither scopes nor ids contain NUL characters."""
     return f"{scope}\0{name}"

@@ -1,4 +1,4 @@
-"""An entry as bytes, for stores that keep it as one value, and the key that it has there."""
+"""The binary form of an entry, for stores that keep an entry as one value."""
 
 import hashlib
 import struct
@@ -8,68 +8,144 @@ from nearkin.index.entry import Entry
 
 VERSION = 1
 HEAD = struct.Struct("<BB16sdIddHHHHII")
-"""Version, flags, digest, similarity, size, times; lengths of scope, id, leader, cluster, signature, content."""
-POSTED, LEADS, OWN_CLUSTER, TEXT = 1, 2, 4, 8
-SEEN, SEEN_AT = struct.Struct("<d"), 38
-"""The time at which the document was last seen, and its place in the head."""
+"""The fixed part of a packed entry.
+
+Its fields are the version, the flags, the digest, the similarity, the size, the two times, and the
+lengths of scope, id, leader, cluster, signature and content.
+"""
+NUMBERS = 11
+"""The number of fields of HEAD before the lengths of signature and content."""
+POSTED = 1
+LEADS = 2
+OWN_CLUSTER = 4
+TEXT = 8
+SEEN = struct.Struct("<d")
+SEEN_AT = 38
+"""The offset of the time at which the document was last seen, in bytes."""
 
 
 def pack_entry(entry: Entry) -> bytes:
-    """Everything but the number: the head, then texts and bytes; what follows from the id is left out.
+    """Packs an entry without its number. Names that equal the id are left out.
 
     Examples:
-        >>> entry = Entry("a", "x", 7, bytes(16), "x", "x", 1.0, 3, 1.0, 2.0, True, b"sig", None, b"pay")
+        >>> times = (1.0, 2.0)
+        >>> entry = Entry("a", "x", 7, bytes(16), "x", "x", 1.0, 3, *times, True, b"s", None, b"p")
         >>> unpack_entry(7, pack_entry(entry)) == entry
         True
     """
-    scope, name, _, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload = entry
-    flags = POSTED if posted else 0
-    a, b, c, d = scope.encode(), name.encode(), b"", b""
-    if leader == name:
+    flags = POSTED if entry.posted else 0
+    leader = b""
+    cluster = b""
+    content = entry.payload
+    if entry.leader == entry.id:
         flags |= LEADS
     else:
-        c = leader.encode()
-    if cluster == leader:
+        leader = entry.leader.encode()
+    if entry.cluster == entry.leader:
         flags |= OWN_CLUSTER
     else:
-        d = cluster.encode()
-    if text is not None:
+        cluster = entry.cluster.encode()
+    if entry.text is not None:
         flags |= TEXT
-        payload = text.encode()
-    lengths = (len(a), len(b), len(c), len(d), len(signature), len(payload))
-    head = HEAD.pack(VERSION, flags, digest, similarity, size, created, seen, *lengths)
-    return b"".join((head, a, b, c, d, signature, payload))
+        content = entry.text.encode()
+    scope = entry.scope.encode()
+    name = entry.id.encode()
+    head = HEAD.pack(
+        VERSION,
+        flags,
+        entry.digest,
+        entry.similarity,
+        entry.size,
+        entry.created,
+        entry.seen,
+        len(scope),
+        len(name),
+        len(leader),
+        len(cluster),
+        len(entry.signature),
+        len(content),
+    )
+    return b"".join((head, scope, name, leader, cluster, entry.signature, content))
 
 
 def unpack_entry(ref: int, packed: bytes) -> Entry:
-    """Back.
+    """Unpacks an entry.
+
+    Args:
+        ref: Number of the document.
+        packed: The result of `pack_entry`.
+
+    Returns:
+        The entry.
 
     Raises:
-        StoreError: It is of another version, or cut off.
+        StoreError: If the value has another version, or is truncated.
     """
     try:
-        version, flags, digest, similarity, size, created, seen, a, b, c, d, s, rest = HEAD.unpack_from(packed)
-        ends = [HEAD.size, a, b, c, d, s, rest]
-        if version != VERSION or sum(ends) != len(packed):
+        (
+            version,
+            flags,
+            digest,
+            similarity,
+            size,
+            created,
+            seen,
+            scope_length,
+            id_length,
+            leader_length,
+            cluster_length,
+            signature_length,
+            content_length,
+        ) = HEAD.unpack_from(packed)
+        id_start = HEAD.size + scope_length
+        leader_start = id_start + id_length
+        cluster_start = leader_start + leader_length
+        signature_start = cluster_start + cluster_length
+        content_start = signature_start + signature_length
+        if version != VERSION or content_start + content_length != len(packed):
             raise ValueError(f"version {version}, {len(packed)} bytes")
-        at = HEAD.size
-        scope, at = packed[at : at + a].decode(), at + a
-        name, at = packed[at : at + b].decode(), at + b
-        leader, at = (name if flags & LEADS else packed[at : at + c].decode()), at + c
-        cluster, at = (leader if flags & OWN_CLUSTER else packed[at : at + d].decode()), at + d
-        signature, content = packed[at : at + s], packed[at + s :]
-        text, payload = (content.decode(), b"") if flags & TEXT else (None, content)
+        name = packed[id_start:leader_start].decode()
+        leader = name if flags & LEADS else packed[leader_start:cluster_start].decode()
+        cluster = leader if flags & OWN_CLUSTER else packed[cluster_start:signature_start].decode()
+        scope = packed[HEAD.size : id_start].decode()
+        content = packed[content_start:]
+        text = content.decode() if flags & TEXT else None
     except (struct.error, ValueError) as error:
         raise StoreError(f"the entry {ref} of the store is damaged ({error})") from error
-    about = (scope, name, ref, digest, leader, cluster, similarity, size, created, seen, bool(flags & POSTED))
-    return Entry(*about, signature, text, payload)
+    return Entry(
+        scope=scope,
+        id=name,
+        ref=ref,
+        digest=digest,
+        leader=leader,
+        cluster=cluster,
+        similarity=similarity,
+        size=size,
+        created=created,
+        seen=seen,
+        posted=bool(flags & POSTED),
+        signature=packed[signature_start:content_start],
+        text=text,
+        payload=content if text is None else b"",
+    )
 
 
 def unpack_head(ref: int, packed: bytes) -> Entry:
-    """Returns an entry without signature, text and payload; `packed` may end where its names do.
+    """Unpacks an entry without its signature, text and payload.
+
+    Args:
+        ref: Number of the document.
+        packed: The result of `pack_entry`, or a prefix of it that ends behind the names.
+
+    Returns:
+        The entry, with an empty signature and payload and without a text.
+
+    Raises:
+        StoreError: If the value has another version, or is truncated.
 
     Examples:
-        >>> entry = Entry("a", "x", 7, bytes(16), "x", "x", 1.0, 3, 1.0, 2.0, True, b"sig", "text", b"")
+        >>> times = (1.0, 2.0)
+        >>> entry = Entry("a", "x", 7, bytes(16), "x", "x", 1.0, 3, *times, True, b"s", "text", b"")
         >>> unpack_head(7, pack_entry(entry)) == entry._replace(signature=b"", text=None)
         True
     """
@@ -77,20 +153,23 @@ def unpack_head(ref: int, packed: bytes) -> Entry:
         head = HEAD.unpack_from(packed)
     except struct.error as error:
         raise StoreError(f"the entry {ref} of the store is damaged ({error})") from error
-    size = HEAD.size + sum(head[7:11])
-    return unpack_entry(ref, HEAD.pack(*head[:11], 0, 0) + packed[HEAD.size : size])._replace(text=None)
+    end = HEAD.size + sum(head[7:NUMBERS])
+    without_content = HEAD.pack(*head[:NUMBERS], 0, 0) + packed[HEAD.size : end]
+    return unpack_entry(ref, without_content)._replace(text=None)
 
 
-def sighted(packed: bytes) -> tuple[float, bool]:
-    """Returns when a packed entry was last seen, and whether it stands in buckets.
+def unpack_sighting(packed: bytes) -> tuple[float, bool]:
+    """Returns the time at which a packed entry was last seen, and whether it has postings.
 
     Examples:
-        >>> sighted(pack_entry(Entry("a", "x", 7, bytes(16), "x", "x", 1.0, 3, 1.0, 2.0, True, b"", "text", b"")))
+        >>> times = (1.0, 2.0)
+        >>> entry = Entry("a", "x", 7, bytes(16), "x", "x", 1.0, 3, *times, True, b"s", "text", b"")
+        >>> unpack_sighting(pack_entry(entry))
         (2.0, True)
     """
     return SEEN.unpack_from(packed, SEEN_AT)[0], bool(packed[1] & POSTED)
 
 
 def id_key(scope: str, name: str) -> bytes:
-    """128 bits that stand for an id of a scope."""
+    """Returns a hash of 128 bits that stands for an id of a scope."""
     return hashlib.sha256(f"{scope}\0{name}".encode()).digest()[:16]
