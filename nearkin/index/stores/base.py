@@ -136,9 +136,7 @@ class RecordStore(Protocol):
             limit: Maximum number of documents; None for all.
         """
 
-    def member_page(
-        self, scope: str, leader: str, after: int, skip: int, limit: int
-    ) -> list[Entry]:
+    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
         """Returns some members of a cluster without their content, in the order of their numbers.
 
         Args:
