@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nearkin.server.resources import Parts
+from nearkin.server.resources import ServerResources
 from nearkin.server.service import Service
 from nearkin.server.settings import ServerSettings
 from nearkin.server.telemetry import Instruments
@@ -67,9 +67,9 @@ def declared_metrics() -> list[DeclaredMetric]:
             key_file=str(Path(folder) / "key"),
             console=False,
         )
-        parts = Parts.opened(settings)
+        resources = ServerResources.open(settings)
         try:
-            Service(settings, parts, Instruments(meter))  # type: ignore[arg-type]
+            Service(settings, resources, Instruments(meter))  # type: ignore[arg-type]
         finally:
-            parts.close()
+            resources.close()
     return meter.declared

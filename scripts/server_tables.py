@@ -6,14 +6,14 @@ from dataclasses import MISSING, fields
 from typing import Any, NamedTuple
 
 from nearkin.index.settings import SERVER_TIMES, IndexSettings
-from nearkin.server.console.mount import MOST_VALUES
-from nearkin.server.http.connections import MOST_PIPELINED
-from nearkin.server.http.parsing import MOST_DEPTH, MOST_MEMBERS, SMALL
+from nearkin.server.console.mount import MAX_PAGE_VALUES
+from nearkin.server.http.connections import MAX_PIPELINED_REQUESTS
+from nearkin.server.http.parsing import MAX_JSON_DEPTH, MAX_JSON_MEMBERS, SMALL
 from nearkin.server.http.problems import CODES
-from nearkin.server.routes.models import Model, Piece
-from nearkin.server.service import OVERVIEWS
+from nearkin.server.routes.models import DocumentPart, Model
+from nearkin.server.service import OVERVIEW_THREADS
 from nearkin.server.settings import PREFIX, ServerSettings
-from nearkin.server.streams.arrow import SLOWEST
+from nearkin.server.streams.arrow import MIN_BYTES_PER_SECOND
 
 ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 SPECIAL = {
@@ -97,7 +97,7 @@ BOUNDS = (
     Bound("seconds for the head of a request", "head_timeout", False, "closed", "test_a_head_that_does_not_end_is_closed"),
     Bound(
         "requests that wait on one connection",
-        MOST_PIPELINED,
+        MAX_PIPELINED_REQUESTS,
         False,
         "400, closed",
         "test_many_requests_on_one_connection_are_not_kept_waiting",
@@ -126,17 +126,23 @@ BOUNDS = (
         "its values are counted",
         "test_hostile_json_is_refused_before_it_is_parsed",
     ),
-    Bound("values of JSON", Model.most_values, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
+    Bound("values of JSON", Model.max_json_values, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
     Bound(
         "values of JSON that a page of the console sends",
-        MOST_VALUES,
+        MAX_PAGE_VALUES,
         False,
         "422",
         "test_requests_of_pages_are_counted_and_bounded_as_those_of_the_api",
     ),
-    Bound("values of a piece of tokens", Piece.most_values, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
-    Bound("members of the objects of JSON", MOST_MEMBERS, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
-    Bound("nested brackets of JSON", MOST_DEPTH, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
+    Bound(
+        "values of a piece of tokens",
+        DocumentPart.max_json_values,
+        False,
+        "422",
+        "test_hostile_json_is_refused_before_it_is_parsed",
+    ),
+    Bound("members of the objects of JSON", MAX_JSON_MEMBERS, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
+    Bound("nested brackets of JSON", MAX_JSON_DEPTH, False, "422", "test_hostile_json_is_refused_before_it_is_parsed"),
     Bound(
         "bytes of bodies, unfinished parts of streams, waiting documents and answers with texts",
         "max_inflight",
@@ -170,7 +176,7 @@ BOUNDS = (
     ),
     Bound(
         "bytes a second of an unfinished line or record batch, at least",
-        SLOWEST,
+        MIN_BYTES_PER_SECOND,
         False,
         "the stream ends after `idle_timeout`",
         "test_a_line_that_takes_for_ever_ends_the_stream",
@@ -188,7 +194,7 @@ BOUNDS = (
     ),
     Bound(
         "listings and tunings of one caller at once",
-        OVERVIEWS // 2,
+        OVERVIEW_THREADS // 2,
         False,
         "its requests wait",
         "test_other_scopes_are_not_slowed_down",

@@ -19,9 +19,9 @@ from nearkin.errors import NearkinError, ServiceError
 from nearkin.index.index import Index
 from nearkin.redaction import redact
 from nearkin.server.app import create_app
-from nearkin.server.http.rates import Rates
-from nearkin.server.logs import JsonLines
-from nearkin.server.resources import Parts
+from nearkin.server.http.rates import RateLimiter
+from nearkin.server.logs import JsonFormatter
+from nearkin.server.resources import ServerResources
 from nearkin.server.settings import ServerSettings
 
 PIECES = ("hunter2", "zq9x", "tail7")
@@ -131,7 +131,7 @@ def test_no_setting_of_a_server_repeats_a_password(field: str, tmp_path: Path, c
         first = {"store": f"sqlite:///{tmp_path}/kin.db"} if field == "shadow_store" else {}
         settings = ServerSettings.read(**{**usual, **first, **with_shadow, field: url})
         if field in ("store", "shadow_store", "limits_store"):
-            Parts.opened(settings).close()
+            ServerResources.open(settings).close()
         create_app(settings)
 
     for url in QUICK:
@@ -142,7 +142,7 @@ def test_no_setting_of_a_server_repeats_a_password(field: str, tmp_path: Path, c
 
 @pytest.mark.parametrize("url", [url for url in URLS if url in QUICK or "nope=1" in url])
 def test_no_error_of_the_library_repeats_a_password(url: str) -> None:
-    works = (lambda: Index.open(url), lambda: Index.open([url, "memory://"]), lambda: Rates(url))
+    works = (lambda: Index.open(url), lambda: Index.open([url, "memory://"]), lambda: RateLimiter(url))
     for work in works:
         assert not leaks(failure_of(work))
 
@@ -193,7 +193,7 @@ def test_log_lines_hold_no_password(url: str) -> None:
         record = logger.makeRecord(
             "n", logging.ERROR, "f", 1, f"failed: {url}", (), sys.exc_info(), extra={"a": [url, {"b": url}]}
         )
-    line = JsonLines().format(record)
+    line = JsonFormatter().format(record)
     assert not leaks(line)
     assert json.loads(line)["a"][1]["b"].startswith(url.partition("://")[0])
 

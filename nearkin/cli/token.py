@@ -8,7 +8,7 @@ import typer
 from nearkin.cli import options as o
 
 if TYPE_CHECKING:
-    from nearkin.server.http.tokens import Principal, Tokens
+    from nearkin.server.http.tokens import Principal, TokenFile
 
 token = typer.Typer(no_args_is_help=True, help="Tokens of a server: create, list, revoke.")
 
@@ -18,16 +18,16 @@ File = Annotated[
 FILE = Path("nearkin-tokens.json")
 
 
-def held(path: Path) -> "Tokens":
+def held(path: Path) -> "TokenFile":
     """The tokens of a file."""
     from nearkin.cli.serve import INSTALL
     from nearkin.errors import MissingExtraError
 
     try:
-        from nearkin.server.http.tokens import Tokens
+        from nearkin.server.http.tokens import TokenFile
     except ImportError as error:
         raise MissingExtraError(f"{INSTALL} ({error.name} is missing)") from error
-    return Tokens(path)
+    return TokenFile(path)
 
 
 def parts(text: str) -> tuple[str, ...]:

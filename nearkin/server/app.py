@@ -16,21 +16,21 @@ from starlette.exceptions import HTTPException
 
 from nearkin.errors import NearkinError, StoreError, UsageError
 from nearkin.index.index import Index
-from nearkin.server.http.auth import Gate, source_of
-from nearkin.server.http.connections import BoundedConnection, ConnectionBounds
-from nearkin.server.http.middleware import Guard, answer_with
-from nearkin.server.http.parsing import invalid
+from nearkin.server.http.auth import Authenticator, source_address
+from nearkin.server.http.connections import ConnectionLimits, LimitedConnection
+from nearkin.server.http.middleware import RequestMiddleware, problem_response
+from nearkin.server.http.parsing import invalid_request
 from nearkin.server.http.problems import MEDIA_TYPE, ProblemError
-from nearkin.server.http.rates import Rates
-from nearkin.server.http.shares import ReleaseHoldings
-from nearkin.server.http.tokens import Tokens
-from nearkin.server.logs import configure
+from nearkin.server.http.rates import RateLimiter
+from nearkin.server.http.shares import ReleaseReservations
+from nearkin.server.http.tokens import TokenFile
+from nearkin.server.logs import configure_logging
 from nearkin.server.readiness import Readiness
-from nearkin.server.resources import Parts, require_protection
+from nearkin.server.resources import ServerResources, require_protection
 from nearkin.server.routes import documents
 from nearkin.server.routes import info as facts
 from nearkin.server.routes import models as m
-from nearkin.server.service import Service, ask_store
+from nearkin.server.service import Service, check_store
 from nearkin.server.settings import ServerSettings
 from nearkin.server.telemetry import Exposition, Instruments, install_traces, prometheus
 from nearkin.version import VERSION
@@ -45,12 +45,14 @@ SHARED = "NEARKIN_SHARED"
 TOKENS_EVERY = 2.0
 
 
-def create_app(settings: ServerSettings, parts: Parts | None = None, instruments: Instruments | None = None) -> FastAPI:
+def create_app(
+    settings: ServerSettings, resources: ServerResources | None = None, instruments: Instruments | None = None
+) -> FastAPI:
     """An application of its own: with its index, its tokens, its counts.
 
     Args:
         settings: Of the server.
-        parts: What it works with; by default opened when it starts. It closes them when it ends.
+        resources: What it works with; by default opened when it starts. It closes them when it ends.
         instruments: What it counts with; by default its own, if it serves metrics.
 
     Raises:
@@ -66,24 +68,24 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.exposition = None if registry is None else Exposition(registry, shared)
-        rates = Rates(settings.limits_store)
-        app.state.gate = Gate(
+        rates = RateLimiter(settings.limits_store)
+        app.state.authenticator = Authenticator(
             tokens, rates, settings.source_rate, settings.failures, settings.anonymous_rate, anonymous=anonymous
         )
-        opened = await asyncio.to_thread(Parts.opened, settings) if parts is None else parts
+        opened = await asyncio.to_thread(ServerResources.open, settings) if resources is None else resources
         try:
             await asyncio.to_thread(require_protection, opened.index, tokens, settings)
         except NearkinError:
             opened.close()
             raise
-        async with Service.opened(settings, opened, counting) as service:
+        async with Service.open(settings, opened, counting) as service:
             app.state.service = service
-            app.state.readiness = Readiness(partial(service.run, ask_store, service))
+            app.state.readiness = Readiness(partial(service.run_in_thread, check_store, service))
             jobs = [asyncio.create_task(_keep_refreshing(tokens, opened.index))]
             if app.state.exposition is not None:
-                jobs.append(asyncio.create_task(app.state.exposition.keep_leaving()))
+                jobs.append(asyncio.create_task(app.state.exposition.keep_writing_snapshots()))
             if console is not None:
-                jobs.append(asyncio.create_task(console.keep_leaving()))
+                jobs.append(asyncio.create_task(console.keep_writing_snapshots()))
             yield
             for job in jobs:
                 job.cancel()
@@ -103,9 +105,9 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
     for router in (documents.upserts, documents.router, facts.router):
         app.include_router(router)
     console = mount_console(app, shared) if settings.console else None
-    app.add_middleware(ReleaseHoldings)
+    app.add_middleware(ReleaseReservations)
     app.add_middleware(
-        Guard,
+        RequestMiddleware,
         instruments=counting,
         max_body=settings.max_body,
         max_stream=settings.max_stream,
@@ -119,13 +121,13 @@ def create_app(settings: ServerSettings, parts: Parts | None = None, instruments
     return app
 
 
-def require_tokens(settings: ServerSettings) -> tuple[Tokens, bool]:
+def require_tokens(settings: ServerSettings) -> tuple[TokenFile, bool]:
     """The tokens, and whether everybody is answered as long as there is none.
 
     Raises:
         UsageError: It would listen beyond this machine without tokens.
     """
-    tokens = Tokens(settings.tokens)
+    tokens = TokenFile(settings.tokens)
     anonymous = settings.is_local or settings.allow_anonymous
     if not anonymous and not len(tokens):
         raise UsageError(
@@ -135,7 +137,7 @@ def require_tokens(settings: ServerSettings) -> tuple[Tokens, bool]:
     return tokens, anonymous
 
 
-def log_tokens(tokens: Tokens, anonymous: bool) -> None:
+def log_tokens(tokens: TokenFile, anonymous: bool) -> None:
     """Logs the path of the tokens file, and a warning if requests need no token.
 
     Args:
@@ -143,7 +145,7 @@ def log_tokens(tokens: Tokens, anonymous: bool) -> None:
         anonymous: Whether requests without a token are answered as long as no token exists.
     """
     about = {"file": str(tokens.path), "tokens": len(tokens)}
-    if anonymous and not tokens.is_kept:
+    if anonymous and not tokens.is_protected:
         log.warning("there are no tokens: whoever reaches this server has every right", extra=about)
     else:
         log.info("tokens", extra=about)
@@ -159,16 +161,16 @@ def mount_console(app: FastAPI, shared: Path | None) -> "Console":
     return console
 
 
-async def _keep_refreshing(tokens: Tokens, index: Index) -> None:
+async def _keep_refreshing(tokens: TokenFile, index: Index) -> None:
     """Reads the tokens again when they change, and marks the index once it needs one."""
     was = ""
-    marked = index.place if tokens.is_kept else ()
+    marked = index.place if tokens.is_protected else ()
     while True:
         await asyncio.sleep(TOKENS_EVERY)
         try:
             tokens.refresh()
             was = ""
-            if tokens.is_kept and marked != index.place:
+            if tokens.is_protected and marked != index.place:
                 await asyncio.to_thread(index.store.protect)
                 marked = index.place
         except StoreError as error:
@@ -182,26 +184,26 @@ async def _keep_refreshing(tokens: Tokens, index: Index) -> None:
 
 async def _not_as_described(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return answer_with(invalid(error.errors()), request)
+    return problem_response(invalid_request(error.errors()), request)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "no-such-path", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
-    answer = answer_with(ProblemError(code, str(error.detail)), request)
+    answer = problem_response(ProblemError(code, str(error.detail)), request)
     answer.headers.update(error.headers or {})
     return answer
 
 
 async def _description(request: Request) -> Response:
     state = request.app.state
-    await state.gate.admit_stranger(source_of(request))
+    await state.authenticator.admit_unauthenticated(source_address(request))
     if state.description is None:
         state.description = orjson.dumps(describe(request.app))
     return Response(state.description, media_type="application/json")
 
 
-PARSED = (m.NewDocument, m.Query, m.Explain, m.Tune, m.ShadowSwitch, m.Piece)
+PARSED = (m.NewDocument, m.QueryRequest, m.ExplainRequest, m.TuneRequest, m.ShadowSwitch, m.DocumentPart)
 """Forms of bodies that routes parse themselves."""
 
 
@@ -213,7 +215,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
         found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         _, forms = models_json_schema(
-            [(form, "validation") for form in (*PARSED, m.Line)], ref_template="#/components/schemas/{model}"
+            [(form, "validation") for form in (*PARSED, m.StreamLine)], ref_template="#/components/schemas/{model}"
         )
         found.setdefault("components", {}).setdefault("schemas", {}).update(forms["$defs"])
         found["components"]["schemas"]["Problem"] = PROBLEM
@@ -251,7 +253,7 @@ def from_environment() -> FastAPI:
 
 def prepare_process(settings: ServerSettings) -> None:
     """Sets logs, traces and bounds on connections of this process."""
-    BoundedConnection.bounds = ConnectionBounds.of(settings)
-    configure(settings.log_level)
+    LimitedConnection.bounds = ConnectionLimits.of(settings)
+    configure_logging(settings.log_level)
     if settings.otlp is not None:
         install_traces(settings.otlp)

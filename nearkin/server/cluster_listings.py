@@ -107,7 +107,7 @@ def _keep(held: dict[str, T], scope: str, value: T) -> None:
         del held[next(iter(held))]
 
 
-class Catalogue:
+class ClusterListings:
     """Lists of clusters.
 
     Args:

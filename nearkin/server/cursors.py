@@ -21,7 +21,7 @@ FIRST = "0"
 """The cursor of the first page."""
 
 
-def cursor_at(listing: tuple[str, ...], position: list[Any]) -> str:
+def encode_cursor(listing: tuple[str, ...], position: list[Any]) -> str:
     """Returns the cursor of a position in a listing.
 
     Args:
@@ -37,7 +37,7 @@ def cursor_at(listing: tuple[str, ...], position: list[Any]) -> str:
     return urlsafe_b64encode(_check(listing, body) + body).decode().rstrip("=")
 
 
-def position_of(cursor: str, listing: tuple[str, ...]) -> list[Any] | None:
+def decode_cursor(cursor: str, listing: tuple[str, ...]) -> list[Any] | None:
     """Returns the position that a cursor of this listing says, or None for the first page.
 
     Raises:

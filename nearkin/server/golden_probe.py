@@ -30,7 +30,7 @@ class GoldenPair(Model):
 
 
 @dataclass(frozen=True)
-class Probed:
+class GoldenResult:
     """A round.
 
     Attributes:
@@ -57,7 +57,7 @@ class Probed:
         return {**asdict(self), "recall": self.recall}
 
 
-def read_pairs(path: Path) -> list[GoldenPair]:
+def read_golden_pairs(path: Path) -> list[GoldenPair]:
     """JSON lines with a, b and similar (true unless said otherwise).
 
     Raises:
@@ -80,7 +80,7 @@ def read_pairs(path: Path) -> list[GoldenPair]:
     return pairs
 
 
-def probe(index: Index, pairs: Sequence[GoldenPair]) -> Probed:
+def probe(index: Index, pairs: Sequence[GoldenPair]) -> GoldenResult:
     """A round: the first of each pair is there (put there if it is not), the second is asked for."""
     ids = [f"pair-{at}" for at in range(len(pairs))]
     most = index.settings.max_batch
@@ -94,4 +94,4 @@ def probe(index: Index, pairs: Sequence[GoldenPair]) -> Probed:
         matches = index.query(SCOPE, pair.b, top=index.settings.max_candidates)
         found[pair.similar] += any(match.id in (name, leader) for match in matches)
     similar = sum(pair.similar for pair in pairs)
-    return Probed(similar, found[True], len(pairs) - similar, found[False], index.clock())
+    return GoldenResult(similar, found[True], len(pairs) - similar, found[False], index.clock())

@@ -12,7 +12,7 @@ from nearkin.redaction import redact
 OWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """Time, level, logger, message, and whatever was given as `extra`.
 
     Examples:
@@ -44,10 +44,10 @@ def _redacted(value: Any) -> Any:
     return redact(value) if isinstance(value, str) else value
 
 
-def configure(level: str) -> None:
+def configure_logging(level: str) -> None:
     """Everything of this process on standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

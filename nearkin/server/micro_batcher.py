@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nearkin.index.entry import Outcome
 from nearkin.index.preparation import Document
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import CALLER, Caller, FairThreads, Pool
+from nearkin.server.http.shares import CURRENT_CALLER, Caller, FairExecutor, Pool
 
 BATCH_BYTES = 4 << 20
 """Bytes of documents that are worked on at once."""
@@ -37,7 +37,7 @@ def size_of(document: Document) -> int:
     return sys.getsizeof(document) if isinstance(document, str) else NUMBER_BYTES * len(document)
 
 
-class WaitingRoom:
+class MicroBatcher:
     """Upserts of one scope in the order in which they came, one batch at a time; scopes beside each other.
 
     Args:
@@ -48,7 +48,7 @@ class WaitingRoom:
         memory: Bytes that may be in memory; those of documents that wait are counted there.
     """
 
-    def __init__(self, work: Work, threads: FairThreads, most: int, places: Pool, memory: Pool) -> None:
+    def __init__(self, work: Work, threads: FairExecutor, most: int, places: Pool, memory: Pool) -> None:
         self._work, self._threads, self._most = work, threads, most
         self._places, self._memory = places, memory
         self._waiting: dict[str, deque[_Waiting]] = {}
@@ -68,7 +68,7 @@ class WaitingRoom:
         Raises:
             ProblemError: `busy` if too much waits, `rate-limited` if too much of this caller does.
         """
-        caller = CALLER.get()
+        caller = CURRENT_CALLER.get()
         size = size_of(document)
         self._places.take(caller, 1)
         try:

@@ -12,11 +12,11 @@ from uvicorn.supervisors import Multiprocess
 
 from nearkin.errors import NearkinError, UsageError
 from nearkin.server.app import SHARED, create_app, prepare_process, require_tokens
-from nearkin.server.http.connections import BoundedConnection, TlsConfig, TlsConnection
-from nearkin.server.resources import Parts, require_protection
+from nearkin.server.http.connections import LimitedConnection, TlsConfig, TlsHandshake
+from nearkin.server.resources import ServerResources, require_protection
 from nearkin.server.settings import ServerSettings
 
-GRACE = 30
+SHUTDOWN_GRACE = 30
 """Seconds that accepted work has when the server is told to end."""
 KEEP_ALIVE = 30
 
@@ -33,11 +33,11 @@ def serve(settings: ServerSettings) -> None:
     require_certificate(settings)
     tokens, _ = require_tokens(settings)
     # here, so that what is wrong is one sentence; and before workers start, so that one process makes key and header
-    parts = Parts.opened(settings)
+    resources = ServerResources.open(settings)
     try:
-        require_protection(parts.index, tokens, settings)
+        require_protection(resources.index, tokens, settings)
     except NearkinError:
-        parts.close()
+        resources.close()
         raise
     options = {
         "host": settings.host,
@@ -48,16 +48,16 @@ def serve(settings: ServerSettings) -> None:
         "proxy_headers": True,
         "forwarded_allow_ips": settings.trusted_proxies,
         "timeout_keep_alive": KEEP_ALIVE,
-        "timeout_graceful_shutdown": GRACE,
-        "http": BoundedConnection if settings.tls_cert is None else TlsConnection,
+        "timeout_graceful_shutdown": SHUTDOWN_GRACE,
+        "http": LimitedConnection if settings.tls_cert is None else TlsHandshake,
         "ws": "none",
         "ssl_certfile": settings.tls_cert,
         "ssl_keyfile": settings.tls_key,
     }
     if settings.workers == 1:
-        run_server(TlsConfig(create_app(settings, parts), **options))  # type: ignore[arg-type]
+        run_server(TlsConfig(create_app(settings, resources), **options))  # type: ignore[arg-type]
         return
-    parts.close()
+    resources.close()
     with tempfile.TemporaryDirectory(prefix="nearkin-") as shared:
         os.environ.update({**settings.as_environment(), SHARED: shared})
         run_server(TlsConfig("nearkin.server.app:from_environment", factory=True, workers=settings.workers, **options))  # type: ignore[arg-type]

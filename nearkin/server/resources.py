@@ -16,10 +16,10 @@ from nearkin.index.opening import unasked
 from nearkin.index.stores.urls import lasting
 from nearkin.keys import ENVIRONMENT, HashKey
 from nearkin.runtime.files import PRIVATE_FILE, make_folders, write_durably
-from nearkin.server.golden_probe import GoldenPair, read_pairs
-from nearkin.server.http.tokens import Tokens
+from nearkin.server.golden_probe import GoldenPair, read_golden_pairs
+from nearkin.server.http.tokens import TokenFile
 from nearkin.server.settings import ServerSettings
-from nearkin.server.shadow import Shadow
+from nearkin.server.shadow import ShadowIndex
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import KEYED_HYPERPLANES, Spec
 
@@ -27,27 +27,27 @@ log = logging.getLogger("nearkin.server")
 
 
 @dataclass(frozen=True)
-class Parts:
+class ServerResources:
     """What a server works with.
 
     Attributes:
         index: The index.
         shadow: Another banding beside it.
-        pairs: Known ones, to be asked for.
+        golden_pairs: Known ones, to be asked for.
     """
 
     index: Index
-    shadow: Shadow | None
-    pairs: Sequence[GoldenPair]
+    shadow: ShadowIndex | None
+    golden_pairs: Sequence[GoldenPair]
 
     @classmethod
-    def opened(cls, settings: ServerSettings) -> Self:
+    def open(cls, settings: ServerSettings) -> Self:
         """All of them.
 
         Raises:
             NearkinError: One of them cannot be had.
         """
-        pairs = [] if settings.golden is None else read_pairs(settings.golden)
+        pairs = [] if settings.golden is None else read_golden_pairs(settings.golden)
         index = open_index(settings)
         try:
             return cls(index, open_shadow(settings, index), pairs)
@@ -142,7 +142,7 @@ def _open_index(settings: ServerSettings) -> Index:
     return index
 
 
-def require_protection(index: Index, tokens: Tokens, settings: ServerSettings) -> None:
+def require_protection(index: Index, tokens: TokenFile, settings: ServerSettings) -> None:
     """Marks an index that is served with tokens, and refuses to serve a marked one to everybody.
 
     A tokens file that is gone, or that is looked for in another folder, must not open an index that was closed before.
@@ -150,7 +150,7 @@ def require_protection(index: Index, tokens: Tokens, settings: ServerSettings) -
     Raises:
         UsageError: If the index was served with tokens before, there are none now, and `allow_anonymous` is not set.
     """
-    if tokens.is_kept:
+    if tokens.is_protected:
         index.store.protect()
     elif index.store.is_protected() and not settings.allow_anonymous:
         raise UsageError(
@@ -159,7 +159,7 @@ def require_protection(index: Index, tokens: Tokens, settings: ServerSettings) -
         )
 
 
-def open_shadow(settings: ServerSettings, index: Index) -> Shadow | None:
+def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
     """The banding beside the index, if one is asked for."""
     if settings.shadow_store is None:
         return None
@@ -175,7 +175,7 @@ def open_shadow(settings: ServerSettings, index: Index) -> Shadow | None:
             fields |= {"bands": settings.shadow_bands, "rows": settings.shadow_rows, "probes": settings.shadow_probes}
         return Index.open(urls, settings=asked, resources=index.resources, tables=settings.tables, follow=False, **fields)
 
-    return Shadow(index, (lasting(shadow_store),), opened)
+    return ShadowIndex(index, (lasting(shadow_store),), opened)
 
 
 def _own_key(settings: ServerSettings) -> tuple[HashKey, bool] | None:

@@ -21,16 +21,24 @@ from nearkin.index.entry import RESERVED, Match, Outcome
 from nearkin.index.index import Index
 from nearkin.index.parts import fold, scope_of_pieces, seal
 from nearkin.index.preparation import Document
-from nearkin.server.cluster_listings import Catalogue
-from nearkin.server.golden_probe import Probed, probe
+from nearkin.server.cluster_listings import ClusterListings
+from nearkin.server.golden_probe import GoldenResult, probe
 from nearkin.server.http.kernels import json_shape
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import CALLER, SERVER, ByteRates, Caller, FairThreads, Pool, network_of
-from nearkin.server.http.tokens import LOCAL, Principal
-from nearkin.server.micro_batcher import WaitingRoom
-from nearkin.server.resources import Parts
+from nearkin.server.http.shares import (
+    CURRENT_CALLER,
+    SERVER_CALLER,
+    ByteRateLimiter,
+    Caller,
+    FairExecutor,
+    Pool,
+    client_network,
+)
+from nearkin.server.http.tokens import LOCAL_PRINCIPAL, Principal
+from nearkin.server.micro_batcher import MicroBatcher
+from nearkin.server.resources import ServerResources
 from nearkin.server.settings import ServerSettings
-from nearkin.server.shadow import Shadow
+from nearkin.server.shadow import ShadowIndex
 from nearkin.server.telemetry import Instruments
 
 log = logging.getLogger("nearkin.server")
@@ -41,7 +49,7 @@ SWITCH = 0.001
 """Seconds after which a thread that works on a batch lets the event loop go on."""
 REFRESH = 2.0
 """Seconds after which a worker knows what another one switched."""
-OVERVIEWS = 2
+OVERVIEW_THREADS = 2
 """Threads for lists of clusters and the like."""
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,13 +60,13 @@ class Service:
 
     Args:
         settings: Of the server.
-        parts: The index, ready to use, and what is beside it.
+        resources: The index, ready to use, and what is beside it.
         instruments: What is counted.
     """
 
-    def __init__(self, settings: ServerSettings, parts: Parts, instruments: Instruments) -> None:
+    def __init__(self, settings: ServerSettings, resources: ServerResources, instruments: Instruments) -> None:
         self.settings, self.instruments = settings, instruments
-        self.index, self.shadow, self.pairs = parts.index, parts.shadow, parts.pairs
+        self.index, self.shadow, self.golden_pairs = resources.index, resources.shadow, resources.golden_pairs
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         share = settings.token_share
         self.memory = Pool("bytes of documents in memory", settings.max_inflight, share)
@@ -67,32 +75,34 @@ class Service:
         self.spill = Pool("bytes of answers that are not read", settings.spill, share)
         self.requests = Pool("requests", settings.requests, share)
         self.calls_waiting = Pool("requests that wait for a thread", settings.requests, share)
-        self.byte_rates = ByteRates(settings.byte_rate)
+        self.byte_rates = ByteRateLimiter(settings.byte_rate)
         threads = max(4, 2 * cores)
         # one thread more for streams than one caller may use, and a thread for each turn
         self.executor = ThreadPoolExecutor(threads + cores + 1, "nearkin")
-        self.overviews = ThreadPoolExecutor(OVERVIEWS, "nearkin-overview")
-        self.turns = FairThreads(self.executor, threads, threads // 2)
-        self.stream_turns = FairThreads(self.executor, cores + 1, cores)
-        self.overview_turns = FairThreads(self.overviews, OVERVIEWS, OVERVIEWS // 2)
-        self.waiting = WaitingRoom(self.work, self.turns, settings.batch, self.places, self.memory)
-        self.catalogue = Catalogue(lambda: self.index)
+        self.overviews = ThreadPoolExecutor(OVERVIEW_THREADS, "nearkin-overview")
+        self.turns = FairExecutor(self.executor, threads, threads // 2)
+        self.stream_turns = FairExecutor(self.executor, cores + 1, cores)
+        self.overview_turns = FairExecutor(self.overviews, OVERVIEW_THREADS, OVERVIEW_THREADS // 2)
+        self.batcher = MicroBatcher(self.upsert_batch, self.turns, settings.batch, self.places, self.memory)
+        self.cluster_listings = ClusterListings(lambda: self.index)
         self.ready = False
-        self.probed: Probed | None = None
+        self.golden_result: GoldenResult | None = None
         self._gauges()
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, settings: ServerSettings, parts: Parts, instruments: Instruments) -> AsyncIterator["Service"]:
-        """A service that warms up in the background, and finishes what it accepted before it closes its parts."""
-        service = cls(settings, parts, instruments)
+    async def open(
+        cls, settings: ServerSettings, resources: ServerResources, instruments: Instruments
+    ) -> AsyncIterator["Service"]:
+        """A service that warms up in the background, and finishes what it accepted before it closes its resources."""
+        service = cls(settings, resources, instruments)
         jobs = [service._warm(), service._keep_expiring()]
-        if service.pairs:
+        if service.golden_pairs:
             jobs.append(service._keep_probing())
-        if parts.shadow is not None:
-            jobs.append(service._keep_refreshing(parts.shadow))
+        if resources.shadow is not None:
+            jobs.append(service._keep_refreshing(resources.shadow))
         own = copy_context()
-        own.run(CALLER.set, SERVER)
+        own.run(CURRENT_CALLER.set, SERVER_CALLER)
         tasks = [asyncio.create_task(job, context=own) for job in jobs]
         for task in tasks:
             task.add_done_callback(_report)
@@ -100,7 +110,7 @@ class Service:
             yield service
         finally:
             service.ready = False
-            await service.waiting.drain()
+            await service.batcher.drain()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -108,7 +118,7 @@ class Service:
                 turns.close()
             service.executor.shutdown()
             service.overviews.shutdown()
-            await asyncio.to_thread(parts.close)
+            await asyncio.to_thread(resources.close)
 
     # -- what requests ask for
 
@@ -116,35 +126,35 @@ class Service:
         """One document, together with others that wait."""
         self.index.preparer.check(document)
         began = time.perf_counter()
-        outcome = await self.waiting.upsert(scope, document, id)
-        self.instruments.waited(scope, outcome, time.perf_counter() - began)
+        outcome = await self.batcher.upsert(scope, document, id)
+        self.instruments.record_upsert_latency(scope, outcome, time.perf_counter() - began)
         return outcome
 
-    def enter(self, who: Principal, source: str, holdings: ExitStack) -> None:
+    def register_request(self, who: Principal, source: str, reservations: ExitStack) -> None:
         """Counts a request for its caller until the request ends.
 
         Args:
             who: Whose token it is.
             source: The address that it came from.
-            holdings: Released at the end of the request.
+            reservations: Released at the end of the request.
 
         Raises:
             ProblemError: If the caller has as many requests under way as one may have.
         """
-        caller = self.caller_of(who, source)
-        CALLER.set(caller)
+        caller = self.caller_for(who, source)
+        CURRENT_CALLER.set(caller)
         self.requests.take(caller, 1)
-        holdings.callback(self.requests.release, caller, 1)
+        reservations.callback(self.requests.release, caller, 1)
 
-    def caller_of(self, who: Principal, source: str) -> Caller:
+    def caller_for(self, who: Principal, source: str) -> Caller:
         """Returns whom a request is counted for: its token, or its address if no token is needed."""
-        if who is not LOCAL:
+        if who is not LOCAL_PRINCIPAL:
             return Caller(f"token {who.name}")
-        return Caller("this machine", unshared=True) if self.settings.is_local else Caller(f"address {network_of(source)}")
+        return Caller("this machine", unshared=True) if self.settings.is_local else Caller(f"address {client_network(source)}")
 
-    async def work_on_stream(self, work: Callable[[], R]) -> R:
+    async def run_stream_work(self, work: Callable[[], R]) -> R:
         """Calls a function for a part of a stream in a thread. Streams take turns, and leave threads to other requests."""
-        return await self.stream_turns.submit(CALLER.get(), work)
+        return await self.stream_turns.submit(CURRENT_CALLER.get(), work)
 
     def admit_bytes(self, caller: Caller, size: int) -> None:
         """Counts bytes of a request that is not a stream.
@@ -158,44 +168,44 @@ class Service:
 
     async def query(self, scope: str, document: Document, top: int) -> list[Match]:
         """What resembles a document."""
-        matches = await self.run(self.index.query, scope, document, top)
-        self.instruments.queried(len(matches))
+        matches = await self.run_in_thread(self.index.query, scope, document, top)
+        self.instruments.record_query(len(matches))
         return matches
 
     async def remove(self, scope: str, id: str) -> bool:
         """Erases a document; says whether it was there."""
-        gone = await self.run(self.index.remove, scope, id)
+        gone = await self.run_in_thread(self.index.remove, scope, id)
         if gone:
             await self._touched(scope, id)
         return gone
 
-    async def fold(self, scope: str, id: str, piece: str | Sequence[str]) -> int:
+    async def add_part(self, scope: str, id: str, piece: str | Sequence[str]) -> int:
         """Adds a piece to a document that is not whole yet; returns how many shingles it has by now."""
-        size = await self.run(fold, self.index, scope, id, piece)
+        size = await self.run_in_thread(fold, self.index, scope, id, piece)
         await self._touched(scope_of_pieces(scope), id)
         return size
 
     async def _touched(self, scope: str, id: str) -> None:
         if self.shadow is not None:
-            await self.run(self.shadow.touched, scope, id)
+            await self.run_in_thread(self.shadow.touched, scope, id)
 
-    async def seal(self, scope: str, id: str) -> Outcome | None:
+    async def finish_document(self, scope: str, id: str) -> Outcome | None:
         """Resolves a document that came in pieces; None if there are none."""
         began = time.perf_counter()
-        outcome = await self.run(seal, self.index, scope, id)
+        outcome = await self.run_in_thread(seal, self.index, scope, id)
         if outcome is None:
             return None
         if self.shadow is not None:
-            await self.run(self.shadow.fed, scope, [outcome], time.perf_counter() - began)
+            await self.run_in_thread(self.shadow.fed, scope, [outcome], time.perf_counter() - began)
             await self._touched(scope_of_pieces(scope), id)
-        self.instruments.upserted(scope, [outcome])
+        self.instruments.record_upserts(scope, [outcome])
         return outcome
 
-    async def look_over(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
+    async def run_overview(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
         """Does what `run` does, in other threads, for calls that read much or take long, so that no upsert waits for them."""
         return await self._in_turn(self.overview_turns, partial(work, *arguments, **fields))
 
-    async def run(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
+    async def run_in_thread(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
         """Calls a function in a thread when it is the caller's turn.
 
         Raises:
@@ -203,15 +213,15 @@ class Service:
         """
         return await self._in_turn(self.turns, partial(work, *arguments, **fields))
 
-    async def _in_turn(self, turns: FairThreads, work: Callable[[], R]) -> R:
-        caller = CALLER.get()
+    async def _in_turn(self, turns: FairExecutor, work: Callable[[], R]) -> R:
+        caller = CURRENT_CALLER.get()
         self.calls_waiting.take(caller, 1)
         try:
             return await turns.submit(caller, work)
         finally:
             self.calls_waiting.release(caller, 1)
 
-    def work(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
+    def upsert_batch(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]) -> list[Outcome]:
         """A batch, in a thread."""
         began = time.perf_counter()
         with self.instruments.tracer.start_as_current_span("upsert") as span:
@@ -222,7 +232,7 @@ class Service:
                     span.set_attribute(f"nearkin.seconds.{name}", seconds * len(documents))
         if self.shadow is not None:
             self.shadow.fed(scope, outcomes, time.perf_counter() - began)
-        self.instruments.upserted(scope, outcomes)
+        self.instruments.record_upserts(scope, outcomes)
         return outcomes
 
     def require_ready(self) -> None:
@@ -239,7 +249,7 @@ class Service:
     async def _warm(self) -> None:
         """Compiles every kernel that a request uses before the first one comes."""
         began = time.perf_counter()
-        await self.run(warm, self.index)
+        await self.run_in_thread(warm, self.index)
         settle()
         self.ready = True
         log.info("ready", extra={"seconds": round(time.perf_counter() - began, 3), "store": self.index.store.url})
@@ -253,9 +263,9 @@ class Service:
                 both.append(self.shadow.expire)
             for expire in both:
                 try:
-                    gone = await self.run(expire)
+                    gone = await self.run_in_thread(expire)
                 except StoreError as error:
-                    self.instruments.store_failed("expire")
+                    self.instruments.record_store_error("expire")
                     log.warning("expire failed", extra={"error": str(error)})
                     continue
                 if any(gone.values()):
@@ -265,41 +275,43 @@ class Service:
         """Known pairs, in both indexes where there are two."""
         while True:
             try:
-                self.probed = await self.run(self._probe)
+                self.golden_result = await self.run_in_thread(self._probe)
             except StoreError as error:
-                self.instruments.store_failed("probe")
+                self.instruments.record_store_error("probe")
                 log.warning("golden pairs failed", extra={"error": str(error)})
             else:
-                log.info("golden pairs", extra=self.probed.to_dict())
+                log.info("golden pairs", extra=self.golden_result.to_dict())
             await asyncio.sleep(self.settings.golden_every)
 
-    def _probe(self) -> Probed:
+    def _probe(self) -> GoldenResult:
         if self.shadow is None:
-            return probe(self.index, self.pairs)
-        return self.shadow.probed(lambda index: probe(index, self.pairs))
+            return probe(self.index, self.golden_pairs)
+        return self.shadow.golden_result(lambda index: probe(index, self.golden_pairs))
 
-    async def _keep_refreshing(self, shadow: Shadow) -> None:
+    async def _keep_refreshing(self, shadow: ShadowIndex) -> None:
         """Another worker may have switched."""
         while True:
             await asyncio.sleep(REFRESH)
             try:
-                await self.run(shadow.refresh)
+                await self.run_in_thread(shadow.refresh)
             except StoreError as error:
-                self.instruments.store_failed("shadow")
+                self.instruments.record_store_error("shadow")
                 log.warning("shadow not refreshed", extra={"error": str(error)})
 
     def _gauges(self) -> None:
         """The fleet's figures, and what is special to a server."""
         gauge = self.instruments.gauge
-        kept = _Kept(lambda: self.index, lambda: None if self.probed is None else self.probed.recall, self.instruments)
-        for name, description in FLEET.items():
+        kept = _Kept(
+            lambda: self.index, lambda: None if self.golden_result is None else self.golden_result.recall, self.instruments
+        )
+        for name, description in FLEET_METRICS.items():
             gauge(f"nearkin_{name}", description, partial(kept.metric, name))
         self.instruments.counter(
             "nearkin_exact_comparisons",
             "Pairs that passed the estimate and were compared exactly.",
             lambda: self.index.searcher.observed.compared,
         )
-        gauge("nearkin_queue_depth", "Single documents that wait.", lambda: self.waiting.depth)
+        gauge("nearkin_queue_depth", "Single documents that wait.", lambda: self.batcher.depth)
         gauge("nearkin_queue_limit", "Single documents that may wait.", lambda: self.settings.queue)
         gauge(
             "nearkin_memory_budget_bytes",
@@ -316,7 +328,7 @@ def _report(task: "asyncio.Task[None]") -> None:
         log.error("a task of the server ended", exc_info=error)
 
 
-FLEET = {
+FLEET_METRICS = {
     "candidate_pairs_per_doc": "Mean of nearkin_candidates.",
     "bucket_size_p99": "99th percentile of the postings in the buckets that searches read. It never exceeds bucket_capacity.",
     "verify_drop_rate": "Share of the pairs that passed the estimate but not the exact comparison.",
@@ -367,11 +379,11 @@ class _Kept:
         except NearkinError as error:
             # what was counted last is not what is there
             self._counts, self._metrics = {}, {}
-            self._instruments.store_failed("metrics")
+            self._instruments.record_store_error("metrics")
             log.warning("the index could not be counted", extra={"error": type(error).__name__})
 
 
-def ask_store(service: Service) -> None:
+def check_store(service: Service) -> None:
     """Asks the store for a document that does not exist.
 
     Raises:

@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from nearkin.errors import UsageError
 from nearkin.index.settings import SERVER_TIMES, IndexSettings
-from nearkin.server.http.rates import Rates, parse_rate
+from nearkin.server.http.rates import RateLimiter, parse_rate
 
 PREFIX = "NEARKIN_"
 READ_AHEAD = 2 << 20
@@ -188,7 +188,7 @@ class ServerSettings(BaseSettings):
                     f"{name}={getattr(self, name):,} is more than one token may hold of max_inflight ({part:,} bytes); raise "
                     "max_inflight or token_share"
                 )
-        Rates(self.limits_store)
+        RateLimiter(self.limits_store)
         return self
 
     @property

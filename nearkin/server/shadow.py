@@ -25,7 +25,7 @@ from nearkin.index.index import Index
 from nearkin.index.migration.rebuild import accept, alike, bring, content_of, cut_over, fill
 from nearkin.index.migration.state import CLOSING, COPYING
 from nearkin.index.parts import of_pieces
-from nearkin.server.golden_probe import Probed
+from nearkin.server.golden_probe import GoldenResult
 
 log = logging.getLogger("nearkin.server")
 
@@ -57,7 +57,7 @@ class Side:
     duplicates: int = 0
     candidates: int = 0
     seconds: float = 0.0
-    golden: Probed | None = None
+    golden: GoldenResult | None = None
 
     def add(self, outcomes: Sequence[Outcome], seconds: float) -> None:
         """A batch."""
@@ -78,7 +78,7 @@ class Side:
         }
 
 
-class Shadow:
+class ShadowIndex:
     """An index, and another one that has the same documents and does not answer.
 
     Args:
@@ -136,7 +136,7 @@ class Shadow:
         """A document that went from the live one, or changed otherwise."""
         self._put({(scope, id): _Touched(None)})
 
-    def probed(self, probe: Callable[[Index], Probed]) -> Probed:
+    def golden_result(self, probe: Callable[[Index], GoldenResult]) -> GoldenResult:
         """Known pairs in both; returns the live one's."""
         found = probe(self.index)
         self._sides["live"].golden = found

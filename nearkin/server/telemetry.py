@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 log = logging.getLogger("nearkin.metrics")
-MOST_SCOPES = 100
+MAX_SCOPES = 100
 OTHER_SCOPES = "(other)"
 LAYERS = {"memory": "l1_hit", "store": "l2_hit", "record": "l3_hit"}
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -29,7 +29,7 @@ RECENT = 300
 """Seconds that the console looks back."""
 
 
-def result_of(outcome: Outcome) -> str:
+def result_label(outcome: Outcome) -> str:
     """The label of an upsert: which layer knew it, or what the search made of it.
 
     l1_hit: the resolutions used last, in memory; l2_hit: a stored resolution; l3_hit: the stored representative itself.
@@ -87,23 +87,23 @@ class Instruments:
         )
         self._scopes: set[str] = set()
         self._lock = Lock()
-        self.recent = Recent()
+        self.recent = RecentActivity()
 
     def scope_label(self, scope: str) -> str:
         """A scope's name, of the first hundred; any other is one label, so that tenants cannot swell the metrics."""
         if scope in self._scopes:
             return scope
         with self._lock:
-            if len(self._scopes) < MOST_SCOPES:
+            if len(self._scopes) < MAX_SCOPES:
                 self._scopes.add(scope)
                 return scope
         return OTHER_SCOPES
 
-    def upserted(self, scope: str, outcomes: Sequence[Outcome]) -> None:
+    def record_upserts(self, scope: str, outcomes: Sequence[Outcome]) -> None:
         """What became of a batch."""
-        label, counted = self.scope_label(scope), dict.fromkeys(map(result_of, outcomes), 0)
+        label, counted = self.scope_label(scope), dict.fromkeys(map(result_label, outcomes), 0)
         for outcome in outcomes:
-            counted[result_of(outcome)] += 1
+            counted[result_label(outcome)] += 1
             if outcome.layer == "search":
                 self._candidates.record(outcome.candidates)
         for result, count in counted.items():
@@ -111,25 +111,25 @@ class Instruments:
         self._returned.add(sum(outcome.duplicate for outcome in outcomes), {"by": "upsert"})
         self.recent.add(counted)
 
-    def waited(self, scope: str, outcome: Outcome, seconds: float) -> None:
+    def record_upsert_latency(self, scope: str, outcome: Outcome, seconds: float) -> None:
         """How long a document took, waiting included."""
-        self._upsert_seconds.record(seconds, {"result": result_of(outcome), "scope": self.scope_label(scope)})
+        self._upsert_seconds.record(seconds, {"result": result_label(outcome), "scope": self.scope_label(scope)})
         self.recent.wait(seconds)
 
-    def queried(self, matches: int) -> None:
+    def record_query(self, matches: int) -> None:
         """A query's answer."""
         self._returned.add(matches, {"by": "query"})
 
-    def store_failed(self, operation: str) -> None:
+    def record_store_error(self, operation: str) -> None:
         """A call to the store that failed."""
         self._store_errors.add(1, {"operation": operation})
 
-    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+    def record_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """A request."""
         self._requests.add(1, {"route": route, "method": method, "status": str(status)})
         self._request_seconds.record(seconds, {"route": route, "method": method})
 
-    def refused(self, code: str) -> None:
+    def record_problem(self, code: str) -> None:
         """A request that ended in a problem."""
         self._refused.add(1, {"code": code})
 
@@ -147,7 +147,7 @@ class Instruments:
         self._meter.create_observable_gauge(name, [observe], unit, description)
 
 
-class Recent:
+class RecentActivity:
     """The last minutes, second by second, for the console."""
 
     def __init__(self) -> None:
@@ -254,7 +254,7 @@ class Exposition:
         except OSError as error:
             log.warning("metrics could not be left for other workers", extra={"error": str(error)})
 
-    async def keep_leaving(self) -> None:
+    async def keep_writing_snapshots(self) -> None:
         """Until it is cancelled."""
         while self.folder is not None:
             await asyncio.to_thread(self.leave)

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nearkin.server.http.tokens import Principal, Tokens
+from nearkin.server.http.tokens import Principal, TokenFile
 from tests.services import free_port, start_process, wait_for, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ class Live(NamedTuple):
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """A process of its own over an SQLite file, with tokens and golden pairs."""
     folder, port = tmp_path_factory.mktemp("live"), free_port()
-    tokens = Tokens(folder / "nearkin-tokens.json")
+    tokens = TokenFile(folder / "nearkin-tokens.json")
     admin = tokens.create(Principal("admin", ("*",), ("admin",)))
     writer = tokens.create(Principal("writer", ("shop",), ("read", "write")))
     golden = {"a": WORDS, "b": f"{WORDS} today", "similar": True}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from nearkin.server.processes import GRACE
+from nearkin.server.processes import SHUTDOWN_GRACE
 from nearkin.server.settings import PREFIX, ServerSettings
 from tests.deploy.conftest import DEPLOY
 from tests.services import found
@@ -170,7 +170,7 @@ def test_compose() -> None:
     assert settings.urls == ["redis://redis:6379/0"]
     assert server["command"] == ["serve", "--workers", "2"]
     assert server["read_only"] is True
-    assert seconds(server["stop_grace_period"]) > GRACE
+    assert seconds(server["stop_grace_period"]) > SHUTDOWN_GRACE
     for service in services.values():
         assert service["cap_drop"] == ["ALL"]
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
@@ -207,7 +207,7 @@ def test_the_unit_is_closed() -> None:
     assert {name: lines[name] for name in asked} == {name: [value] for name, value in asked.items()}
     # compiled kernels are written and then run
     assert "MemoryDenyWriteExecute" not in lines
-    assert seconds(lines["TimeoutStopSec"][0]) > GRACE
+    assert seconds(lines["TimeoutStopSec"][0]) > SHUTDOWN_GRACE
     assert "NEARKIN_CACHE_DIR=/var/cache/nearkin" in lines["Environment"][0]
     assert lines["CacheDirectory"] == ["nearkin"]
 
@@ -238,7 +238,7 @@ def test_probes_and_ending() -> None:
     (port,) = server["ports"]
     assert {server[name]["httpGet"]["port"] for name in paths} == {port["name"]}
     waits = int(server["lifecycle"]["preStop"]["exec"]["command"][1])
-    assert POD["terminationGracePeriodSeconds"] > GRACE + waits
+    assert POD["terminationGracePeriodSeconds"] > SHUTDOWN_GRACE + waits
 
 
 def test_pods_are_closed() -> None:

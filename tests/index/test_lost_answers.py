@@ -12,7 +12,7 @@ from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
 from nearkin.index.changes import Changes
 from nearkin.index.maintenance import check
 from nearkin.index.migration.state import COPYING, OPEN, Move
-from nearkin.server.http.middleware import problem_of
+from nearkin.server.http.middleware import problem_from_error
 from tests.index.conftest import NUMBERS, corpus
 from tests.index.dropping import DroppingProxy, dropping
 from tests.index.test_races import Between, Countdown
@@ -109,7 +109,7 @@ def test_an_unknown_outcome_is_said_and_the_call_may_be_repeated(lossy: Lossy, m
     with pytest.raises(OutcomeUnknownError, match="repeated safely") as caught:
         index.upsert("a", corpus(1)[0], "y")
     assert "nothing was written" not in str(caught.value)
-    problem = problem_of(caught.value)
+    problem = problem_from_error(caught.value)
     assert (problem.code, problem.status) == ("outcome-unknown", 503)
     lossy.proxy.refusing = False
     lossy.lose(0)

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server.app import create_app
-from nearkin.server.http.tokens import Principal, Tokens
+from nearkin.server.http.tokens import Principal, TokenFile
 from nearkin.server.service import Service
 from nearkin.server.settings import ServerSettings
 from tests.services import KEY
@@ -164,7 +164,7 @@ class App:
 async def running(folder: Path, *names: str, scopes: tuple[str, ...] = (), **settings: Any) -> AsyncIterator[App]:
     """Runs an application with some tokens until the end of the block; ready when the block begins."""
     write_durably(folder / "key", KEY.encode(), PRIVATE_FILE)
-    held = Tokens(folder / "tokens.json")
+    held = TokenFile(folder / "tokens.json")
     tokens = {name: held.create(Principal(name, (name, "shared", *scopes), ("read", "write"))) for name in names}
     fields = {"store": "memory://", "source_rate": "1000000000/second", "console": False, **settings}
     app = create_app(ServerSettings.read(key_file=str(folder / "key"), tokens=folder / "tokens.json", **fields))

@@ -14,11 +14,11 @@ from nearkin.keys import HashKey
 from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server import resources as opening
 from nearkin.server.app import create_app
-from nearkin.server.http.auth import Gate
+from nearkin.server.http.auth import Authenticator
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.rates import Rates
-from nearkin.server.http.tokens import Principal, Tokens
-from nearkin.server.resources import Parts
+from nearkin.server.http.rates import RateLimiter
+from nearkin.server.http.tokens import Principal, TokenFile
+from nearkin.server.resources import ServerResources
 from nearkin.server.settings import ServerSettings
 from tests.server.conftest import Serve
 from tests.services import redis_server
@@ -33,7 +33,7 @@ def bearer(token: str) -> dict[str, str]:
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> dict[str, str]:
-    held = Tokens(tmp_path / "tokens.json")
+    held = TokenFile(tmp_path / "tokens.json")
     every = {
         "mine": Principal("mine", ("mine",), ("read", "write")),
         "theirs": Principal("theirs", ("theirs",), ("read", "write")),
@@ -139,22 +139,22 @@ def test_the_tokens_file_and_its_lock_are_not_written_through_links(tmp_path: Pa
     precious.write_text("kept")
     (tmp_path / "t.json.lock").symlink_to(precious)
     with pytest.raises(UsageError, match="cannot be written"):
-        Tokens(tmp_path / "t.json").create(Principal("one", ("*",), ("read",)))
+        TokenFile(tmp_path / "t.json").create(Principal("one", ("*",), ("read",)))
     (tmp_path / "t.json.lock").unlink()
-    Tokens(tmp_path / "t.json").create(Principal("one", ("*",), ("read",)))
+    TokenFile(tmp_path / "t.json").create(Principal("one", ("*",), ("read",)))
     (tmp_path / "u.json").symlink_to(precious)
     with pytest.raises(UsageError):
-        Tokens(tmp_path / "u.json")
+        TokenFile(tmp_path / "u.json")
     assert precious.read_text() == "kept"
     assert (tmp_path / "t.json.lock").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_revoked_or_old_token_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Tokens(tmp_path / "t.json")
+    held = TokenFile(tmp_path / "t.json")
     made = held.create(Principal("one", ("*",), ("read",)))
     old = held.create(Principal("old", ("*",), ("read",), expires=time.time() + 0.2))
     time.sleep(0.3)
-    other = Tokens(tmp_path / "t.json")
+    other = TokenFile(tmp_path / "t.json")
     assert other.find(made) is not None
     assert other.find(old) is None
     assert held.revoke("one")
@@ -180,13 +180,13 @@ def test_a_revoked_or_old_token_is_nobodys(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_malformed_tokens_are_refused(tmp_path: Path, principal: Principal) -> None:
     with pytest.raises(UsageError):
-        Tokens(tmp_path / "t.json").create(principal)
+        TokenFile(tmp_path / "t.json").create(principal)
 
 
 def test_a_damaged_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("{")
     with pytest.raises(UsageError, match="nearkin token create"):
-        Tokens(tmp_path / "t.json")
+        TokenFile(tmp_path / "t.json")
 
 
 def test_beyond_this_machine_only_with_tokens(tmp_path: Path) -> None:
@@ -194,18 +194,18 @@ def test_beyond_this_machine_only_with_tokens(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--allow-anonymous"):
         create_app(ServerSettings.read(**fields))
     create_app(ServerSettings.read(**fields, allow_anonymous=True))
-    Tokens(tmp_path / "t.json").create(Principal("one", ("*",), ("read",)))
+    TokenFile(tmp_path / "t.json").create(Principal("one", ("*",), ("read",)))
     create_app(ServerSettings.read(**fields))
 
 
 def test_a_token_added_later_ends_the_open_door(serve: Serve, tmp_path: Path) -> None:
     client = serve()
     assert client.get("/v1/spec").status_code == 200
-    Tokens(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
-    client.app.state.gate.tokens.refresh()  # type: ignore[attr-defined]
+    TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
+    client.app.state.authenticator.tokens.refresh()  # type: ignore[attr-defined]
     assert client.get("/v1/spec").status_code == 401
-    Tokens(tmp_path / "tokens.json").revoke("one")
-    client.app.state.gate.tokens.refresh()  # type: ignore[attr-defined]
+    TokenFile(tmp_path / "tokens.json").revoke("one")
+    client.app.state.authenticator.tokens.refresh()  # type: ignore[attr-defined]
     assert client.get("/v1/spec").status_code == 401, "revoking the last token opens no door"
 
 
@@ -227,7 +227,7 @@ def test_pages_of_other_sites_cannot_ask_a_server_without_tokens(serve: Serve, h
 
 
 def test_rates_of_a_token_and_of_a_source(serve: Serve, tmp_path: Path) -> None:
-    made = Tokens(tmp_path / "tokens.json").create(Principal("slow", ("*",), ("read", "write"), rate="3/minute"))
+    made = TokenFile(tmp_path / "tokens.json").create(Principal("slow", ("*",), ("read", "write"), rate="3/minute"))
     client = serve()
     told = [client.post("/v1/scopes/a/query", json={"text": CAT}, headers=bearer(made)) for _ in range(5)]
     assert [answer.status_code for answer in told] == [200, 200, 200, 429, 429]
@@ -237,7 +237,7 @@ def test_rates_of_a_token_and_of_a_source(serve: Serve, tmp_path: Path) -> None:
 
 def test_what_a_token_is_refused_takes_nothing_from_its_address(serve: Serve, tmp_path: Path) -> None:
     """Others behind the same proxy are not locked out by one that asks on and on."""
-    held = Tokens(tmp_path / "tokens.json")
+    held = TokenFile(tmp_path / "tokens.json")
     slow = held.create(Principal("slow", ("*",), ("read",), rate="2/hour"))
     other = held.create(Principal("other", ("*",), ("read",)))
     client = serve(source_rate="6/hour")
@@ -246,20 +246,20 @@ def test_what_a_token_is_refused_takes_nothing_from_its_address(serve: Serve, tm
 
 
 def test_what_an_address_is_refused_takes_nothing_from_a_token(serve: Serve, tmp_path: Path) -> None:
-    held = Tokens(tmp_path / "tokens.json")
+    held = TokenFile(tmp_path / "tokens.json")
     slow = held.create(Principal("slow", ("*",), ("read",), rate="2/hour"))
     other = held.create(Principal("other", ("*",), ("read",)))
     client = serve(source_rate="3/hour")
     assert [client.get("/v1/spec", headers=bearer(other)).status_code for _ in range(3)] == [200] * 3
     assert [client.get("/v1/spec", headers=bearer(slow)).status_code for _ in range(5)] == [429] * 5
-    rates = client.app.state.gate.rates  # type: ignore[attr-defined]
+    rates = client.app.state.authenticator.rates  # type: ignore[attr-defined]
     assert client.portal is not None
-    assert client.portal.call(rates.until_room, "2/hour", "token", "slow") == 0.0
+    assert client.portal.call(rates.seconds_until_room, "2/hour", "token", "slow") == 0.0
 
 
 def test_a_stream_is_held_to_the_rate(serve: Serve, tmp_path: Path) -> None:
     """However many documents a batch has: after a minute's worth it waits, and is told so when it waits for too long."""
-    made = Tokens(tmp_path / "tokens.json").create(Principal("slow", ("*",), ("read", "write"), rate="20/minute"))
+    made = TokenFile(tmp_path / "tokens.json").create(Principal("slow", ("*",), ("read", "write"), rate="20/minute"))
     client = serve(idle_timeout=1.0, batch=5)
     lines = b"".join(b'{"text": "document %d of its own"}\n' % i for i in range(60))
     answer = client.post(
@@ -272,17 +272,17 @@ def test_a_stream_is_held_to_the_rate(serve: Serve, tmp_path: Path) -> None:
 
 def test_nobody_is_let_in_because_the_tokens_went(serve: Serve, tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
-    made = Tokens(path).create(Principal("one", ("*",), ("read",)))
+    made = TokenFile(path).create(Principal("one", ("*",), ("read",)))
     client = serve()
-    gate = client.app.state.gate  # type: ignore[attr-defined]
+    authenticator = client.app.state.authenticator  # type: ignore[attr-defined]
     assert client.get("/v1/spec", headers=bearer(made)).status_code == 200
     path.unlink()
-    gate.tokens.refresh()
+    authenticator.tokens.refresh()
     assert client.get("/v1/spec").status_code == 401
     assert client.get("/v1/spec", headers=bearer(made)).status_code == 401
     path.symlink_to(path)
     with pytest.raises(UsageError, match="cannot be read"):
-        gate.tokens.refresh()
+        authenticator.tokens.refresh()
 
 
 def test_hosts_and_origins_that_are_none_are_refused(serve: Serve) -> None:
@@ -300,7 +300,7 @@ def test_the_source_rate_counts_without_tokens(serve: Serve) -> None:
 
 
 def test_guessing_is_slowed_down(serve: Serve, tmp_path: Path) -> None:
-    made = Tokens(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
+    made = TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
     client = serve(failures="3/minute")
     told = [client.get("/v1/spec", headers=bearer("nk_one_" + "A" * 43)).status_code for _ in range(5)]
     assert told == [401, 401, 401, 429, 429]
@@ -311,11 +311,13 @@ def test_guesses_from_one_ipv6_network_are_counted_together(tmp_path: Path) -> N
     """Whoever has one address of a /64 network has all 2^64 of them."""
 
     async def codes() -> list[str]:
-        gate = Gate(Tokens(tmp_path / "tokens.json"), Rates("memory://"), "9/second", "3/hour", "9/second", anonymous=False)
+        authenticator = Authenticator(
+            TokenFile(tmp_path / "tokens.json"), RateLimiter("memory://"), "9/second", "3/hour", "9/second", anonymous=False
+        )
         found = []
         for number in range(5):
             with pytest.raises(ProblemError) as refused:
-                await gate.who("Bearer wrong", f"2001:db8:1:2::{number}")
+                await authenticator.authenticate("Bearer wrong", f"2001:db8:1:2::{number}")
             found.append(refused.value.code)
         return found
 
@@ -352,10 +354,10 @@ def test_a_keyed_index_is_not_opened_without_its_key(serve: Serve, tmp_path: Pat
         if other is not None:
             write_durably(key, other.encode(), PRIVATE_FILE)
         with pytest.raises(KeyRequiredError, match="key"):
-            Parts.opened(ServerSettings.read(store=store, key_file=str(key)))
+            ServerResources.open(ServerSettings.read(store=store, key_file=str(key)))
         assert key.exists() == (other is not None), "no key is made for an index that has another one"
         write_durably(key, kept.encode(), PRIVATE_FILE)
-    Parts.opened(ServerSettings.read(store=store, key_file=str(key))).close()
+    ServerResources.open(ServerSettings.read(store=store, key_file=str(key))).close()
 
 
 def test_servers_that_start_at_once_in_one_folder_make_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,9 +398,9 @@ def test_a_key_that_cannot_be_written_is_one_sentence(tmp_path: Path, name: str)
 def test_a_key_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ServerSettings.read(store="memory://", key_file="env:MY_KEY")
     with pytest.raises(UsageError, match="MY_KEY"):
-        Parts.opened(settings)
+        ServerResources.open(settings)
     monkeypatch.setenv("MY_KEY", "12" * 16)
-    parts = Parts.opened(settings)
+    parts = ServerResources.open(settings)
     assert parts.index.spec.key_id is not None
     parts.close()
 
@@ -414,7 +416,7 @@ def test_rates_counted_elsewhere_let_nobody_in_uncounted(serve: Serve, tmp_path:
 
 @pytest.mark.parametrize("scope", ["\x1fparts", "a\nb", "x" * 2_000, "team\x00*"])
 def test_a_token_cannot_name_scopes_that_no_request_may_name(tmp_path: Path, scope: str) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenFile(tmp_path / "tokens.json")
     with pytest.raises(UsageError, match="control characters"):
         tokens.create(Principal("one", (scope,), ("read",)))
     assert tokens.principals() == []

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from nearkin.index.index import Index
-from nearkin.server.cluster_listings import Catalogue
+from nearkin.server.cluster_listings import ClusterListings
 from nearkin.server.http.kernels import json_shape
 from nearkin.server.routes import models
 from nearkin.server.settings import ServerSettings
@@ -25,7 +25,7 @@ MEGABYTE = 1_000_000
 TEXT = "a text of some words that another one may resemble, number {}"
 
 
-class Gate:
+class Barrier:
     """Holds up the index for one scope until it is opened."""
 
     def __init__(self, scope: str) -> None:
@@ -41,10 +41,10 @@ class Gate:
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+def barrier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Barrier]:
     """Holds up upserts and queries of scopes that begin with `greedy`."""
-    held = Gate("greedy")
-    for owner, name in ((Index, "upsert_many"), (Index, "query"), (Catalogue, "listing")):
+    held = Barrier("greedy")
+    for owner, name in ((Index, "upsert_many"), (Index, "query"), (ClusterListings, "listing")):
         really = getattr(owner, name)
 
         def waits(this: Any, scope: str, *arguments: Any, really: Any = really, **more: Any) -> Any:
@@ -140,16 +140,16 @@ def test_many_streams_of_one_token_turn_nobody_else_away(tmp_path: Path) -> None
     run(test())
 
 
-def test_streams_that_are_worked_on_leave_threads_to_others(tmp_path: Path, gate: Gate) -> None:
+def test_streams_that_are_worked_on_leave_threads_to_others(tmp_path: Path, barrier: Barrier) -> None:
     async def test() -> None:
         async with running(tmp_path, "greedy", "other") as app:
             some = [app.stream("greedy") for _ in range(20)]
             for exchange in some:
                 exchange.send(line(1), more=False)
-            await until(lambda: gate.entered)
+            await until(lambda: barrier.entered)
             for each in (NDJSON, ARROW, "application/json"):
                 await upserts(app, "other", each)
-            gate.opened.set()
+            barrier.opened.set()
             assert not any([b"problem" in await exchange.finish() for exchange in some])
 
     run(test())
@@ -163,7 +163,7 @@ def test_a_stream_ends_with_its_token(tmp_path: Path) -> None:
             stream = app.stream("sender")
             stream.send(line(1))
             await until(lambda: b'"new"' in stream.body)
-            assert app.app.state.gate.tokens.revoke("sender")
+            assert app.app.state.authenticator.tokens.revoke("sender")
             stream.send(line(2))
             stream.send(line(3), more=False)
             last = json.loads((await stream.finish()).splitlines()[-1])
@@ -416,7 +416,7 @@ def test_bodies_of_unknown_length_are_counted_as_they_come(tmp_path: Path) -> No
     run(test())
 
 
-def test_documents_that_wait_are_bounded_in_bytes(tmp_path: Path, gate: Gate) -> None:
+def test_documents_that_wait_are_bounded_in_bytes(tmp_path: Path, barrier: Barrier) -> None:
     """A document is counted as long as it waits, also when its request was given up."""
 
     async def test() -> None:
@@ -430,13 +430,13 @@ def test_documents_that_wait_are_bounded_in_bytes(tmp_path: Path, gate: Gate) ->
             await until(lambda: app.service.requests.used == 0)
             assert app.service.places.used * len(body) / 2 < app.service.memory.used <= app.service.memory.part
             await upserts(app, "other")
-            gate.opened.set()
+            barrier.opened.set()
             await until(lambda: app.service.memory.used == 0)
 
     run(test())
 
 
-def test_one_token_cannot_fill_the_queue(tmp_path: Path, gate: Gate) -> None:
+def test_one_token_cannot_fill_the_queue(tmp_path: Path, barrier: Barrier) -> None:
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", queue=40) as app:
             some = [app.request("greedy", "/v1/scopes/greedy/documents", length=len(line(1))) for _ in range(30)]
@@ -445,7 +445,7 @@ def test_one_token_cannot_fill_the_queue(tmp_path: Path, gate: Gate) -> None:
             await until(lambda: sum(one.done.done() for one in some) == 20)
             assert {problem_of(one) for one in some if one.done.done()} == {(429, "rate-limited")}
             await upserts(app, "other")
-            gate.opened.set()
+            barrier.opened.set()
             codes = [await one.status() for one in some]
             assert (codes.count(200), codes.count(429)) == (10, 20)
 
@@ -512,7 +512,7 @@ def test_bytes_have_a_rate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["documents", "query", "clusters"])
-def test_work_of_one_token_leaves_threads_to_others(tmp_path: Path, gate: Gate, path: str) -> None:
+def test_work_of_one_token_leaves_threads_to_others(tmp_path: Path, barrier: Barrier, path: str) -> None:
     """In as many scopes as it likes: batches of a scope go one after the other, those of scopes at the same time."""
 
     async def test() -> None:
@@ -522,12 +522,12 @@ def test_work_of_one_token_leaves_threads_to_others(tmp_path: Path, gate: Gate, 
             some = [app.request("greedy", f"/v1/scopes/greedy{at}/{path}", length=len(body), method=method) for at in range(50)]
             for exchange in some:
                 exchange.send(body, more=False)
-            await until(lambda: gate.entered)
+            await until(lambda: barrier.entered)
             await upserts(app, "other")
             for other, how in (("query", "POST"), ("clusters", "GET")):
                 answer = await app.post("other", f"/v1/scopes/other/{other}", body, method=how)
                 assert await answer.status() == 200
-            gate.opened.set()
+            barrier.opened.set()
             assert {await one.status() for one in some} == {200}
 
     run(test())
@@ -596,6 +596,6 @@ def test_hostile_json_is_refused_before_it_is_parsed(tmp_path: Path, name: str, 
             stream.send(HOSTILE[name], more=False)
             told = json.loads(await stream.finish())
             assert told["problem"]["code"] in ("invalid-request", "not-json")
-            assert all(count <= models.NewDocument.most_values for count in parsed)
+            assert all(count <= models.NewDocument.max_json_values for count in parsed)
 
     run(test())

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from nearkin.server.http.connections import ConnectionBounds
-from nearkin.server.http.middleware import Guard
+from nearkin.server.http.connections import ConnectionLimits
+from nearkin.server.http.middleware import RequestMiddleware
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.telemetry import Instruments
 from tests.services import free_port, start_serving, wait_until
@@ -328,7 +328,7 @@ def test_a_lost_connection_is_not_written_to() -> None:
     for is_lost in (True, False):
         state = {"is_lost": lambda is_lost=is_lost: is_lost}
         scope = {"type": "http", "method": "GET", "path": "/healthz", "headers": [], "state": state}
-        guard = Guard(app, Instruments(), max_body=1, max_stream=1, requests=1, timeout=60, idle_timeout=60)
+        guard = RequestMiddleware(app, Instruments(), max_body=1, max_stream=1, requests=1, timeout=60, idle_timeout=60)
         asyncio.run(guard(scope, receive, send))
         assert sent == ([] if is_lost else ["http.response.start"])
 
@@ -354,7 +354,7 @@ def test_a_refusal_keeps_nothing_of_its_request() -> None:
 
     gc.disable()
     try:
-        guard = Guard(app, Instruments(), max_body=1, max_stream=1, requests=1, timeout=60, idle_timeout=60)
+        guard = RequestMiddleware(app, Instruments(), max_body=1, max_stream=1, requests=1, timeout=60, idle_timeout=60)
         asyncio.run(guard({"type": "http", "method": "GET", "path": "/healthz", "headers": []}, receive, send))
         assert kept[0]() is None
     finally:
@@ -362,8 +362,8 @@ def test_a_refusal_keeps_nothing_of_its_request() -> None:
 
 
 def test_proxies_are_trusted_by_address_and_network() -> None:
-    bounds = ConnectionBounds(trusted="192.0.2.1, 198.51.100.0/24")
+    bounds = ConnectionLimits(trusted="192.0.2.1, 198.51.100.0/24")
     assert bounds.trusts("192.0.2.1")
     assert bounds.trusts("198.51.100.7")
     assert not bounds.trusts("192.0.2.2")
-    assert ConnectionBounds(trusted="*").trusts("192.0.2.2")
+    assert ConnectionLimits(trusted="*").trusts("192.0.2.2")

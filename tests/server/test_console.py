@@ -20,10 +20,10 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from starlette.testclient import TestClient
 
 from nearkin.server.console.mount import COOKIE
-from nearkin.server.console.recent_metrics import SUFFIX, Recents
-from nearkin.server.console.sessions import secret_of
-from nearkin.server.console.visitor import MOST_SCOPES, Visit
-from nearkin.server.http.tokens import Principal, Tokens
+from nearkin.server.console.recent_metrics import SUFFIX, RecentMetrics
+from nearkin.server.console.sessions import load_signing_secret
+from nearkin.server.console.visitor import MAX_SCOPES, Visit
+from nearkin.server.http.tokens import Principal, TokenFile
 from tests.conftest import PATIENCE
 from tests.server.conftest import Serve
 from tests.services import free_port, start_process, wait_for, wait_until
@@ -65,7 +65,7 @@ def variant(*changed: int) -> str:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("console")
-    tokens = Tokens(folder / "nearkin-tokens.json")
+    tokens = TokenFile(folder / "nearkin-tokens.json")
     admin = tokens.create(Principal("boss", ("*",), ("read", "write", "admin")))
     shopper = tokens.create(Principal("shopper", ("shop",), ("read",)))
     writer = tokens.create(Principal("writer", ("*",), ("write",)))
@@ -415,7 +415,7 @@ def test_what_browsers_are_told(running: Running) -> None:
 
 
 def test_guesses_are_rationed(serve: Serve, tmp_path: Path) -> None:
-    Tokens(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
+    TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
     client = serve(failures="2/minute")
     tries = [client.post("/console/login", data={"token": "nk_one_x"}, headers=SAME) for _ in range(4)]
     assert [one.status_code for one in tries] == [401, 401, 429, 429]
@@ -423,14 +423,14 @@ def test_guesses_are_rationed(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_a_session_ends_with_its_token(serve: Serve, tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
+    tokens = TokenFile(tmp_path / "tokens.json")
     token = tokens.create(Principal("one", ("*",), ("read",)))
     client = serve()
     client.post("/console/login", data={"token": token}, headers=SAME)
     assert client.get("/console/try", follow_redirects=False).status_code == 200
     tokens.revoke("one")
     tokens.create(Principal("one", ("*",), ("read",)))
-    client.app.state.gate.tokens.refresh()  # type: ignore[attr-defined]
+    client.app.state.authenticator.tokens.refresh()  # type: ignore[attr-defined]
     assert client.get("/console/try", follow_redirects=False).status_code == 303
 
 
@@ -447,7 +447,7 @@ def test_without_tokens_nobody_logs_in(serve: Serve) -> None:
 
 
 def test_a_scraper_sees_live_figures_only(serve: Serve, tmp_path: Path) -> None:
-    token = Tokens(tmp_path / "tokens.json").create(Principal("one", ("*",), ("metrics",)))
+    token = TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("metrics",)))
     client = serve()
     client.post("/console/login", data={"token": token}, headers=SAME)
     assert "Upserts a second" in shown(client, "live")
@@ -524,7 +524,7 @@ def test_what_is_asked_wrongly_is_told(serve: Serve, capfd: pytest.CaptureFixtur
 
 
 def test_requests_of_pages_are_counted_and_bounded_as_those_of_the_api(serve: Serve, tmp_path: Path) -> None:
-    token = Tokens(tmp_path / "tokens.json").create(Principal("reader", ("a",), ("read",)))
+    token = TokenFile(tmp_path / "tokens.json").create(Principal("reader", ("a",), ("read",)))
     client = serve()
     memory = client.app.state.service.memory  # type: ignore[attr-defined]
     memory.part = 10_000_000
@@ -560,8 +560,8 @@ def test_a_server_without_console_has_none_and_imports_nothing_of_it(serve: Serv
 
 
 def test_workers_sign_alike(tmp_path: Path) -> None:
-    assert secret_of(tmp_path) == secret_of(tmp_path)
-    assert secret_of(None) != secret_of(None)
+    assert load_signing_secret(tmp_path) == load_signing_secret(tmp_path)
+    assert load_signing_secret(None) != load_signing_secret(None)
     (kept,) = tmp_path.iterdir()
     assert kept.stat().st_mode & 0o777 == 0o600
 
@@ -570,35 +570,35 @@ def test_any_worker_shows_what_all_did(serve: Serve, tmp_path: Path) -> None:
     client = serve()
     client.post("/v1/scopes/a/documents", json={"text": variant()})
     service = client.app.state.service  # type: ignore[attr-defined]
-    recents = Recents(tmp_path)
-    recents.leave(service)
+    recent_metrics = RecentMetrics(tmp_path)
+    recent_metrics.leave(service)
     own = tmp_path / f"{os.getpid()}{SUFFIX}"
     # another living process, and one that is gone
     own.rename(tmp_path / f"{os.getppid()}{SUFFIX}")
     (tmp_path / f"999999999{SUFFIX}").write_text("damaged, and of nobody")
-    series, waiting, workers = recents.read(service)
+    series, waiting, workers = recent_metrics.read(service)
     assert (sum(one["counts"].get("new", 0) for one in series), waiting, workers) == (2, 0, 2)
 
 
 def test_a_page_offers_a_bounded_number_of_scopes() -> None:
-    async def look_over(scopes: Callable[[], object]) -> object:
+    async def run_overview(scopes: Callable[[], object]) -> object:
         return scopes()
 
     names = tuple(f"scope-{number:06d}" for number in range(50_000))
-    service: Any = SimpleNamespace(look_over=look_over, catalogue=SimpleNamespace(scopes=lambda: names))
+    service: Any = SimpleNamespace(run_overview=run_overview, cluster_listings=SimpleNamespace(scopes=lambda: names))
     who = Principal("everybody", ("scope-04*", "other"), ("read",))
     nothing: Any = None
     visit = Visit(service, nothing, nothing, who, "192.0.2.1", "clusters", "one")
     found = asyncio.run(visit.scopes())
     assert found[:2] == ["other", "scope-040000"]
-    assert len(found) == MOST_SCOPES
+    assert len(found) == MAX_SCOPES
 
 
 def test_catalogues_know_scopes_and_similarities(serve: Serve) -> None:
     client = serve()
     for scope, text in (("b", variant()), ("b", variant(30)), ("a", "other words")):
         client.post(f"/v1/scopes/{scope}/documents", json={"text": text}).raise_for_status()
-    catalogue = client.app.state.service.catalogue  # type: ignore[attr-defined]
+    catalogue = client.app.state.service.cluster_listings  # type: ignore[attr-defined]
     assert set(catalogue.scopes()) == {"a", "b"}
     listing = catalogue.listing("b")
     assert (sum(listing.resolved), listing.resolved[45], len(listing.sample)) == (1, 1, 2)

@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.keys import HashKey
-from nearkin.server.http.middleware import Guard
+from nearkin.server.http.middleware import RequestMiddleware
 from tests.server.conftest import KEY, Serve
 
 CAT = "the cat sat on the mat"
@@ -272,7 +272,7 @@ def test_ids_with_slashes(client: TestClient) -> None:
 def test_too_many_requests_at_once_are_refused(serve: Serve) -> None:
     client = serve(requests=1)
     layer: Any = client.app.middleware_stack  # type: ignore[attr-defined]
-    while not isinstance(layer, Guard):
+    while not isinstance(layer, RequestMiddleware):
         layer = layer.app
     layer._active = 1
     told = client.get("/v1/spec")

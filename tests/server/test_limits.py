@@ -21,7 +21,7 @@ TEXT = "a text that waits until somebody has time for it, {} or later"
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+def barrier(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """While it is not set, no index takes anything."""
     opened, really = threading.Event(), Index.upsert_many
     opened.set()
@@ -40,25 +40,25 @@ def depth(client: TestClient) -> float:
     return float(next(line.rsplit(" ", 1)[1] for line in lines if line.startswith("nearkin_queue_depth")))
 
 
-def test_a_request_that_takes_too_long_is_answered_and_its_document_still_taken(serve: Serve, gate: threading.Event) -> None:
+def test_a_request_that_takes_too_long_is_answered_and_its_document_still_taken(serve: Serve, barrier: threading.Event) -> None:
     client = serve(timeout=0.3)
-    gate.clear()
+    barrier.clear()
     answer = client.post(URL, json={"id": "late", "text": TEXT})
     assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "timeout", "1")
-    gate.set()
+    barrier.set()
     wait_until(lambda: client.get(f"{URL}/late").status_code == 200, "the late document is stored")
     assert client.post(URL, json={"id": "late", "text": TEXT}).json()["kind"] == "exact"
 
 
-def test_what_would_wait_too_long_is_put_off(serve: Serve, gate: threading.Event) -> None:
+def test_what_would_wait_too_long_is_put_off(serve: Serve, barrier: threading.Event) -> None:
     client = serve(queue=4)
-    gate.clear()
+    barrier.clear()
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(client.post, URL, json={"id": str(i), "text": TEXT.format(i)}) for i in range(4)]
         wait_until(lambda: depth(client) >= 4, "four documents wait")
         told = client.post(URL, json={"id": "one too many", "text": TEXT})
         assert (told.status_code, told.json()["code"], told.headers["retry-after"]) == (503, "busy", "1")
-        gate.set()
+        barrier.set()
         assert [one.result().status_code for one in waiting] == [200] * 4
     assert depth(client) == 0
     assert client.post(URL, json={"id": "one too many", "text": TEXT}).status_code == 200

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from nearkin.errors import MovedError, RacedError, StoreError
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.logs import JsonLines
+from nearkin.server.logs import JsonFormatter
 from tests.server.test_console import SAME
 from tests.server.test_scopes import (
     OTHER,
@@ -34,7 +34,7 @@ class Lines(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
-        self.setFormatter(JsonLines())
+        self.setFormatter(JsonFormatter())
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:

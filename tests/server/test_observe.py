@@ -13,9 +13,9 @@ from starlette.testclient import TestClient
 
 from nearkin.index.entry import Outcome
 from nearkin.server.app import create_app
-from nearkin.server.logs import JsonLines
+from nearkin.server.logs import JsonFormatter
 from nearkin.server.settings import ServerSettings
-from nearkin.server.telemetry import MOST_SCOPES, OTHER_SCOPES, Exposition, Instruments, prometheus, result_of
+from nearkin.server.telemetry import MAX_SCOPES, OTHER_SCOPES, Exposition, Instruments, prometheus, result_label
 from tests.server.conftest import Serve
 
 NAMES = (
@@ -50,8 +50,8 @@ def test_every_figure_is_there(serve: Serve, tmp_path: Path) -> None:
     for text in ("the cat sat on the mat", "the cat sat on the mat today", "the cat sat on the mat"):
         client.post("/v1/scopes/a/documents", json={"text": text})
     client.get("/v1/scopes/a/documents/nobody")
-    client.app.state.service.instruments.store_failed("test")  # type: ignore[attr-defined]
-    while client.app.state.service.probed is None:  # type: ignore[attr-defined]
+    client.app.state.service.instruments.record_store_error("test")  # type: ignore[attr-defined]
+    while client.app.state.service.golden_result is None:  # type: ignore[attr-defined]
         pass
     text = client.get("/metrics").text
     there = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")}
@@ -64,7 +64,7 @@ def test_every_figure_is_there(serve: Serve, tmp_path: Path) -> None:
 
 def test_layers_have_their_labels() -> None:
     def of(kind: str, layer: str) -> str:
-        return result_of(Outcome(kind, layer, "x", "x", "x", 1.0))
+        return result_label(Outcome(kind, layer, "x", "x", "x", 1.0))
 
     found = [
         of("resolved", "memory"),
@@ -78,15 +78,15 @@ def test_layers_have_their_labels() -> None:
 
 def test_tenants_cannot_swell_the_metrics() -> None:
     instruments = Instruments()
-    labels = {instruments.scope_label(f"scope{i}") for i in range(3 * MOST_SCOPES)}
-    assert len(labels) == MOST_SCOPES + 1
+    labels = {instruments.scope_label(f"scope{i}") for i in range(3 * MAX_SCOPES)}
+    assert len(labels) == MAX_SCOPES + 1
     assert OTHER_SCOPES in labels
 
 
 def test_workers_are_told_together(tmp_path: Path) -> None:
     provider, registry = prometheus()
     instruments = Instruments(provider)
-    instruments.refused("busy")
+    instruments.record_problem("busy")
     (tmp_path / "1.prom").write_text("# HELP n_total N.\n# TYPE n_total counter\nn_total 2.0\n")
     (tmp_path / "999999999.prom").write_text("# HELP n_total N.\n# TYPE n_total counter\nn_total 123457.0\n")
     text = Exposition(registry, tmp_path).text().decode()
@@ -98,7 +98,7 @@ def test_workers_are_told_together(tmp_path: Path) -> None:
 def test_logs_are_json_and_hold_no_text_and_no_token(serve: Serve, tmp_path: Path) -> None:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     root.addHandler(handler)
     level = root.level

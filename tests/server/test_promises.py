@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from nearkin.errors import StoreError
 from nearkin.server.http.problems import CODES
-from nearkin.server.http.tokens import Principal, Tokens
+from nearkin.server.http.tokens import Principal, TokenFile
 from tests.server.conftest import Serve
 from tests.server.test_console import SAME, shown
 
@@ -29,7 +29,7 @@ def counted(client: TestClient, name: str, label: str, header: dict[str, str] | 
 
 def test_every_refusal_is_counted(serve: Serve, tmp_path: Path) -> None:
     """Also those of the console, of paths that are not there, and of bodies that are not as described."""
-    held = Tokens(tmp_path / "tokens.json")
+    held = TokenFile(tmp_path / "tokens.json")
     boss = {"authorization": f"Bearer {held.create(Principal('boss', ('*',), ('admin',)))}"}
     reader = {"authorization": f"Bearer {held.create(Principal('reader', ('a',), ('read',)))}"}
     slow = {"authorization": f"Bearer {held.create(Principal('slow', ('*',), ('read',), rate='1/hour'))}"}

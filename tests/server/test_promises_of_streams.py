@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from nearkin.index.index import Index
-from nearkin.server.cluster_listings import Catalogue
+from nearkin.server.cluster_listings import ClusterListings
 from tests.server.exchange import ARROW, JSON, NDJSON, App, Exchange, run, running, until
 
 TEXT = "a text of some words that is sent by one of two tokens and {}"
@@ -95,7 +95,7 @@ class Hold:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened = threading.Event()
         self.entered = 0
-        for owner, name in ((Index, "upsert_many"), (Index, "query"), (Catalogue, "listing")):
+        for owner, name in ((Index, "upsert_many"), (Index, "query"), (ClusterListings, "listing")):
             self._hold(monkeypatch, owner, name)
 
     def _hold(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from nearkin.server.app import create_app
-from nearkin.server.http.tokens import Principal, Tokens
+from nearkin.server.http.tokens import Principal, TokenFile
 from nearkin.server.settings import ServerSettings
 from tests.server.conftest import Serve
 from tests.server.test_run import server
@@ -17,13 +17,13 @@ READER = Principal("one", ("*",), ("read",))
 
 def test_a_lost_tokens_file_opens_no_door(serve: Serve, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/kin.db"
-    Tokens(tmp_path / "tokens.json").create(READER)
+    TokenFile(tmp_path / "tokens.json").create(READER)
     assert serve(store=store, keyed=False).get("/v1/spec").status_code == 401
     (tmp_path / "tokens.json").unlink()
     with pytest.raises(UsageError, match=r"served with tokens before.*tokens\.json does not exist.*--allow-anonymous"):
         serve(store=store, keyed=False)
     assert serve(store=store, keyed=False, allow_anonymous=True).get("/v1/spec").status_code == 200, "if told so"
-    Tokens(tmp_path / "tokens.json").create(READER)
+    TokenFile(tmp_path / "tokens.json").create(READER)
     assert serve(store=store, keyed=False).get("/v1/spec").status_code == 401
 
 
@@ -53,7 +53,7 @@ def test_a_token_made_while_the_door_is_open_marks_the_index(
     client = serve(store=f"sqlite:///{tmp_path}/kin.db", keyed=False)
     store = client.app.state.service.index.store  # type: ignore[attr-defined]
     assert not store.is_protected()
-    Tokens(tmp_path / "tokens.json").create(READER)
+    TokenFile(tmp_path / "tokens.json").create(READER)
     while not store.is_protected():
         client.get("/healthz")
 
@@ -65,7 +65,7 @@ def test_the_log_says_which_tokens_are_used_and_that_there_are_none(
     settings = ServerSettings.read(store="memory://", tokens=Path("tokens.json"))
     with caplog.at_level("INFO", "nearkin.server"):
         create_app(settings)
-        Tokens(tmp_path / "tokens.json").create(READER)
+        TokenFile(tmp_path / "tokens.json").create(READER)
         create_app(settings)
     first, second = (record for record in caplog.records if hasattr(record, "tokens"))
     assert (first.levelname, first.file, first.tokens) == ("WARNING", f"{tmp_path}/tokens.json", 0)  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from nearkin.server.http.tokens import RIGHTS, Principal, Tokens
+from nearkin.server.http.tokens import RIGHTS, Principal, TokenFile
 from tests.server.conftest import Serve
 from tests.server.test_console import AUDIT, SAME
 
@@ -61,7 +61,7 @@ def bearer(token: str) -> dict[str, str]:
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> dict[str, str]:
-    held = Tokens(tmp_path / "tokens.json")
+    held = TokenFile(tmp_path / "tokens.json")
     every = {"boss": Principal("boss", ("*",), RIGHTS), "own": Principal("own", (OWN,), RIGHTS)}
     return {name: held.create(principal) for name, principal in every.items()}
 

@@ -16,8 +16,8 @@ from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check
 from nearkin.index.parts import fold, scope_of_pieces, seal
-from nearkin.server.golden_probe import probe, read_pairs
-from nearkin.server.shadow import Shadow
+from nearkin.server.golden_probe import probe, read_golden_pairs
+from nearkin.server.shadow import ShadowIndex
 from tests.server.conftest import Serve
 from tests.services import wait_until
 
@@ -80,7 +80,7 @@ def test_a_shadow_that_missed_something_does_not_answer(serve: Serve, tmp_path: 
 
     client = serve(**both(tmp_path))
     facts(client)
-    shadow: Shadow = client.app.state.service.shadow  # type: ignore[attr-defined]
+    shadow: ShadowIndex = client.app.state.service.shadow  # type: ignore[attr-defined]
 
     def failing(*_: object) -> None:
         raise StoreError("gone")
@@ -101,7 +101,7 @@ def test_a_shadow_differs_in_its_banding_alone(tmp_path: Path) -> None:
         ):
             url = f"sqlite:///{tmp_path}/{said}.db"
             with pytest.raises(UsageError, match=said):
-                Shadow(live, ("other",), lambda _, url=url, fields=fields: Index.open(url, follow=False, **fields))  # type: ignore[misc]
+                ShadowIndex(live, ("other",), lambda _, url=url, fields=fields: Index.open(url, follow=False, **fields))  # type: ignore[misc]
 
 
 def test_a_store_with_an_index_of_its_own_is_left_alone(serve: Serve, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_golden_pairs_are_asked_for(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with Index.open("memory://") as index:
         for _ in range(2):
-            found = probe(index, read_pairs(path))
+            found = probe(index, read_golden_pairs(path))
             assert (found.similar, found.found, found.distinct, found.mistaken) == (3, 2, 2, 1)
         assert found.recall == pytest.approx(2 / 3)
 
@@ -135,7 +135,7 @@ def test_golden_pairs_are_asked_for(tmp_path: Path) -> None:
 def test_golden_pairs_that_are_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "p.jsonl").write_text(content)
     with pytest.raises(UsageError, match=r"p\.jsonl"):
-        read_pairs(tmp_path / "p.jsonl")
+        read_golden_pairs(tmp_path / "p.jsonl")
 
 
 def opener(tmp_path: Path) -> Any:
@@ -150,18 +150,18 @@ def first(tmp_path: Path) -> Index:
     return Index.open(f"sqlite:///{tmp_path}/False.db", bands=13, rows=7)
 
 
-def beside(index: Index, tmp_path: Path) -> Shadow:
-    return Shadow(index, (f"sqlite:///{tmp_path}/True.db",), opener(tmp_path))
+def beside(index: Index, tmp_path: Path) -> ShadowIndex:
+    return ShadowIndex(index, (f"sqlite:///{tmp_path}/True.db",), opener(tmp_path))
 
 
-def settled(*shadows: Shadow) -> None:
+def settled(*shadows: ShadowIndex) -> None:
     def is_settled() -> bool:
         return all(shadow.facts()["filled"] and not shadow.facts()["behind"] for shadow in shadows)
 
     wait_until(is_settled, "the shadows are filled")
 
 
-def upsert(shadow: Shadow, i: int, id: str) -> None:
+def upsert(shadow: ShadowIndex, i: int, id: str) -> None:
     shadow.fed("a", [shadow.index.upsert("a", text(i), id)], 0.0)
 
 
@@ -203,7 +203,7 @@ def test_another_second_store_takes_nothing_from_the_first(tmp_path: Path, at_on
         pass
     with first(tmp_path) as index:
         third = f"sqlite:///{tmp_path}/third.db"
-        other = Shadow(index, (third,), lambda _: Index.open(third, bands=20, rows=5, follow=False))
+        other = ShadowIndex(index, (third,), lambda _: Index.open(third, bands=20, rows=5, follow=False))
         settled(other)
         other.close()
         assert index.get("a", "one") is not None
@@ -291,7 +291,7 @@ def test_times_to_live_go_on_in_both(tmp_path: Path, at_once: None) -> None:
             banding = {"bands": 32, "rows": 4} if second else {"bands": 13, "rows": 7}
             return Index.open(url, follow=False, record_ttl=100.0, clock=lambda: now[0], **banding)  # type: ignore[arg-type]
 
-        shadow = Shadow(index, (f"sqlite:///{tmp_path}/True.db",), opened)
+        shadow = ShadowIndex(index, (f"sqlite:///{tmp_path}/True.db",), opened)
         upsert(shadow, 0, "again")
         upsert(shadow, 80, "once")
         settled(shadow)

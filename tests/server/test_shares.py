@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import SERVER, ByteRates, Caller, FairThreads, Holding, Pool, network_of
+from nearkin.server.http.shares import SERVER_CALLER, ByteRateLimiter, Caller, FairExecutor, Pool, Reservation, client_network
 from tests.server.exchange import run, until
 
 A, B = Caller("a"), Caller("b")
@@ -20,13 +20,13 @@ def test_a_caller_has_no_more_than_its_share_of_a_pool() -> None:
         pool.take(A, 1)
     assert (refused.value.code, refused.value.status, refused.value.retry_after) == ("rate-limited", 429, 1.0)
     pool.take(B, 25)
-    pool.take(SERVER, 50)
+    pool.take(SERVER_CALLER, 50)
     with pytest.raises(ProblemError, match="in use") as refused:
         pool.take(Caller("c"), 1)
     assert (refused.value.code, refused.value.status) == ("busy", 503)
     pool.release(A, 25)
     pool.take(Caller("c"), 25)
-    for caller, amount in ((B, 25), (SERVER, 50), (Caller("c"), 25)):
+    for caller, amount in ((B, 25), (SERVER_CALLER, 50), (Caller("c"), 25)):
         pool.release(caller, amount)
     assert pool.used == 0
 
@@ -34,7 +34,7 @@ def test_a_caller_has_no_more_than_its_share_of_a_pool() -> None:
 def test_a_holding_waits_for_room_and_gives_up() -> None:
     async def test() -> None:
         pool = Pool("bytes", 100, 1.0)
-        patient, hasty = Holding(pool, A, 200.0), Holding(pool, B, 0.0)
+        patient, hasty = Reservation(pool, A, 200.0), Reservation(pool, B, 0.0)
         pool.take(B, 90)
         waiting = asyncio.create_task(patient.grow(50))
         with pytest.raises(ProblemError):
@@ -54,18 +54,18 @@ def test_a_holding_waits_for_room_and_gives_up() -> None:
 
 def test_callers_take_turns_in_threads() -> None:
     async def test() -> None:
-        gate, order = threading.Event(), list[str]()
+        barrier, order = threading.Event(), list[str]()
 
         def work(name: str) -> str:
-            gate.wait(60)
+            barrier.wait(60)
             order.append(name)
             return name
 
         with ThreadPoolExecutor(1) as executor:
-            threads = FairThreads(executor, 1, 1)
+            threads = FairExecutor(executor, 1, 1)
             jobs = [threads.submit(A, lambda: work("a")) for _ in range(5)]
             jobs += [threads.submit(B, lambda: work("b")) for _ in range(2)]
-            gate.set()
+            barrier.set()
             assert await asyncio.gather(*jobs) == ["a"] * 5 + ["b"] * 2
         assert order == ["a", "b", "a", "b", "a", "a", "a"] or order == ["a", "a", "b", "a", "b", "a", "a"]
 
@@ -77,11 +77,11 @@ def test_a_caller_leaves_threads_to_others() -> None:
         gates = {"a": threading.Event(), "b": threading.Event()}
         gates["b"].set()
         with ThreadPoolExecutor(4) as executor:
-            threads = FairThreads(executor, 4, 2)
+            threads = FairExecutor(executor, 4, 2)
             held = [threads.submit(A, lambda: gates["a"].wait(60)) for _ in range(50)]
             assert threads.running == 2
             assert await threads.submit(B, lambda: gates["b"].wait(60))
-            own = [threads.submit(SERVER, lambda: gates["a"].wait(60)) for _ in range(2)]
+            own = [threads.submit(SERVER_CALLER, lambda: gates["a"].wait(60)) for _ in range(2)]
             assert threads.running == 4
             held[10].cancel()
             gates["a"].set()
@@ -94,15 +94,15 @@ def test_a_caller_leaves_threads_to_others() -> None:
 
 def test_documents_of_a_cancelled_call_are_let_go_at_once() -> None:
     async def test() -> None:
-        gate, called = threading.Event(), list[int]()
+        barrier, called = threading.Event(), list[int]()
         with ThreadPoolExecutor(1) as executor:
-            threads = FairThreads(executor, 1, 1)
-            first = threads.submit(A, lambda: gate.wait(60))
+            threads = FairExecutor(executor, 1, 1)
+            first = threads.submit(A, lambda: barrier.wait(60))
             second = threads.submit(A, lambda: called.append(1))
             second.cancel()
             await asyncio.sleep(0)
             assert threads._waiting["a"][0].work is None
-            gate.set()
+            barrier.set()
             assert await first
             await threads.submit(A, lambda: None)
         assert not called
@@ -112,7 +112,7 @@ def test_documents_of_a_cancelled_call_are_let_go_at_once() -> None:
 
 def test_bytes_are_counted_by_caller() -> None:
     now = [0.0]
-    rates = ByteRates("1000/second", lambda: now[0])
+    rates = ByteRateLimiter("1000/second", lambda: now[0])
     assert rates.take(A, 600) == 0
     assert rates.take(A, 600) == pytest.approx(0.2)
     assert rates.take(B, 5000) == 0, "one that is larger than the rate passes"
@@ -126,6 +126,6 @@ def test_bytes_are_counted_by_caller() -> None:
 
 
 def test_an_address_is_one_caller_with_its_network() -> None:
-    assert network_of("2001:db8:1:2:3::4") == network_of("2001:db8:1:2:ffff::1") != network_of("2001:db8:1:3::1")
-    assert network_of("::ffff:192.0.2.7") == network_of("192.0.2.7") != network_of("192.0.2.8")
-    assert network_of("testclient") == "testclient"
+    assert client_network("2001:db8:1:2:3::4") == client_network("2001:db8:1:2:ffff::1") != client_network("2001:db8:1:3::1")
+    assert client_network("::ffff:192.0.2.7") == client_network("192.0.2.7") != client_network("192.0.2.8")
+    assert client_network("testclient") == "testclient"

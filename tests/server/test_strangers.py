@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from nearkin.errors import StoreError
 from nearkin.server.console import assets, mount
 from nearkin.server.http.middleware import METHODS
-from nearkin.server.http.tokens import Principal, Tokens
+from nearkin.server.http.tokens import Principal, TokenFile
 from nearkin.server.readiness import Readiness
 from tests.server.conftest import Serve
 
@@ -20,7 +20,7 @@ READER = Principal("one", ("*",), ("read", "write"))
 
 @pytest.fixture
 def client(serve: Serve, tmp_path: Path) -> TestClient:
-    Tokens(tmp_path / "tokens.json").create(READER)
+    TokenFile(tmp_path / "tokens.json").create(READER)
     return serve()
 
 
@@ -88,7 +88,7 @@ def test_the_sign_in_page_and_the_description_are_written_once(client: TestClien
 
 
 def test_strangers_have_a_rate(serve: Serve, tmp_path: Path) -> None:
-    token = Tokens(tmp_path / "tokens.json").create(READER)
+    token = TokenFile(tmp_path / "tokens.json").create(READER)
     client = serve(anonymous_rate="3/hour")
     paths = ("/console/login", "/console/static/console.css", "/openapi.json", scripts(client)[0], "/console/login")
     assert [client.get(path).status_code for path in paths] == [200, 200, 200, 429, 429]

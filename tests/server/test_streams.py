@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.errors import StoreError
-from nearkin.server.http.shares import SERVER, Holding, Pool
+from nearkin.server.http.shares import SERVER_CALLER, Pool, Reservation
 from nearkin.server.streams.documents import IN_MEMORY, LineSplitter, Spool
 from tests.server.conftest import Serve
 
@@ -170,7 +170,7 @@ def test_long_lines_are_passed_over_without_being_kept() -> None:
 
 def test_a_spool_gives_back_what_was_written() -> None:
     async def both() -> bytes:
-        spool, out = Spool(Holding(Pool("bytes", 1 << 30, 1.0), SERVER)), bytearray()
+        spool, out = Spool(Reservation(Pool("bytes", 1 << 30, 1.0), SERVER_CALLER)), bytearray()
 
         async def write() -> None:
             for i in range(200):

@@ -10,8 +10,8 @@ import pytest
 from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Outcome
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import FairThreads, Pool
-from nearkin.server.micro_batcher import WaitingRoom
+from nearkin.server.http.shares import FairExecutor, Pool
+from nearkin.server.micro_batcher import MicroBatcher
 
 
 class Recorder:
@@ -32,10 +32,10 @@ class Recorder:
         return [Outcome("new", "search", name, name, name, 1.0) for name in names]
 
 
-def room_of(recorder: Recorder, executor: ThreadPoolExecutor, most: int, room: int) -> WaitingRoom:
+def room_of(recorder: Recorder, executor: ThreadPoolExecutor, most: int, room: int) -> MicroBatcher:
     """A waiting room in which one caller may hold everything."""
     memory = Pool("bytes", 1 << 30, share=1.0)
-    return WaitingRoom(recorder, FairThreads(executor, 4, 4), most, Pool("documents", room, share=1.0), memory)
+    return MicroBatcher(recorder, FairExecutor(executor, 4, 4), most, Pool("documents", room, share=1.0), memory)
 
 
 def run(recorder: Recorder, names: list[tuple[str, str]], most: int = 8, room: int = 100) -> list[Outcome | BaseException]:

@@ -15,7 +15,7 @@ from nearkin.server.console import components as shown
 from nearkin.server.console.pages import audit, buckets, clusters, live, shadow, tuning
 from nearkin.server.console.pages import search as trying
 from nearkin.server.console.visitor import ROOT, Page, Visit, address, current
-from nearkin.server.http.middleware import problem_of
+from nearkin.server.http.middleware import problem_from_error
 from nearkin.server.http.problems import CODES, ProblemError
 
 log = logging.getLogger("nearkin.server")
@@ -78,7 +78,7 @@ class Frame(Dash):
 
     def interpolate_index(self, *_: Any, **parts: Any) -> str:
         """The document of every page; it is the head that differs."""
-        page = page_of(current())
+        page = select_page(current())
         title = f"{page.name} · nearkin" if page is not None else "nearkin"
         css, icon = self._static, self._static["icon.svg"]
         named = {name: parts[name] for name in ("css", "app_entry", "config", "scripts", "renderer")}
@@ -100,7 +100,7 @@ def build_app(static: Mapping[str, str]) -> Frame:
     return app
 
 
-def page_of(visit: Visit, path: str | None = None) -> Page | None:
+def select_page(visit: Visit, path: str | None = None) -> Page | None:
     """What a path shows; None if there is nothing that this token may see."""
     named = PAGES.get(visit.path if path is None else path.removeprefix(ROOT))
     return named or next((page for page in CHOSEN if visit.may_open(page)), None)
@@ -108,7 +108,7 @@ def page_of(visit: Visit, path: str | None = None) -> Page | None:
 
 async def _head(pathname: str) -> list[Component]:
     visit = current()
-    shown_page = page_of(visit, pathname)
+    shown_page = select_page(visit, pathname)
     links = []
     for page in CHOSEN:
         if visit.may_open(page):
@@ -121,7 +121,7 @@ async def _head(pathname: str) -> list[Component]:
 def _account(visit: Visit) -> Component:
     """Who looks, and the way out."""
     who = visit.who
-    if visit.gate.is_open:
+    if visit.authenticator.is_open:
         return html.P("no tokens: everybody on this machine", className="account")
     told = f"{who.name}: {', '.join(who.rights)} in {', '.join(who.scopes)}"
     leave = html.Form(html.Button("Log out", type="submit"), action=address("logout"), method="post")
@@ -130,7 +130,7 @@ def _account(visit: Visit) -> Component:
 
 async def _main(pathname: str, search: str) -> list[Component]:
     visit = current()
-    page = page_of(visit, pathname)
+    page = select_page(visit, pathname)
     if page is None:
         return [*shown.heading("Nothing to look at"), shown.note("This token may write, and not read.")]
     visit.require_page(page)
@@ -143,13 +143,13 @@ def tell(error: Exception) -> Component:
     visit = current()
     instruments = visit.service.instruments
     if isinstance(error, (ProblemError, NearkinError, TimeoutError)):
-        problem = problem_of(error)
+        problem = problem_from_error(error)
     else:
         log.error("internal error", exc_info=error, extra={"request_id": visit.request_id})
         problem = ProblemError("internal", f"request {visit.request_id}")
     if isinstance(error, StoreError):
-        instruments.store_failed("console")
+        instruments.record_store_error("console")
         log.warning("store failed", extra={"request_id": visit.request_id, "error": str(error)})
     # the answer to the browser is a page, with the status 200: nobody else counts it
-    instruments.refused(problem.code)
+    instruments.record_problem(problem.code)
     return shown.alert(CODES[problem.code][1], problem.detail)

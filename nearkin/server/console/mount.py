@@ -16,14 +16,14 @@ from starlette.types import Message, Receive, Scope, Send
 from nearkin.report import page
 from nearkin.server.console.assets import Assets
 from nearkin.server.console.layout import PAGES, build_app
-from nearkin.server.console.recent_metrics import Recents
-from nearkin.server.console.sessions import LASTS, Sessions, secret_of
+from nearkin.server.console.recent_metrics import RecentMetrics
+from nearkin.server.console.sessions import LASTS, Sessions, load_signing_secret
 from nearkin.server.console.visitor import CURRENT, ROOT, Visit
-from nearkin.server.http.auth import Gate, host_of, require_own_page, source_of
-from nearkin.server.http.middleware import answer_with, request_id_of
-from nearkin.server.http.parsing import SMALL, check_shape, read_body
+from nearkin.server.http.auth import Authenticator, origin_host, reject_cross_origin, source_address
+from nearkin.server.http.middleware import problem_response, request_id
+from nearkin.server.http.parsing import SMALL, check_json_shape, read_body
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.tokens import LOCAL, Principal
+from nearkin.server.http.tokens import LOCAL_PRINCIPAL, Principal
 from nearkin.server.service import Service
 
 log = logging.getLogger("nearkin.server")
@@ -31,7 +31,7 @@ log = logging.getLogger("nearkin.server")
 COOKIE = "nearkin-session"
 SAFE = ("GET", "HEAD")
 MOST_FORM = 4096
-MOST_VALUES = 1000
+MAX_PAGE_VALUES = 1000
 """Values in the JSON of a request of a page: a few inputs with their values, of which only texts may be long."""
 HERE = Path(__file__).parent
 FILES = {
@@ -57,14 +57,14 @@ class Console:
     """ASGI application, for `app.mount("/console", …)`.
 
     Args:
-        state: Of the server's application: its gate, its service.
+        state: Of the server's application: its authenticator, its service.
         shared: Folder in which the workers of one server leave notes for each other; None for a single one.
     """
 
     def __init__(self, state: State, shared: Path | None) -> None:
         self._state = state
-        self._sessions = Sessions(secret_of(shared))
-        self.recents = Recents(shared)
+        self._sessions = Sessions(load_signing_secret(shared))
+        self.recent_metrics = RecentMetrics(shared)
         self._dash = build_app(static_addresses())
         self._assets = Assets(self._dash.files())
         hashes = " ".join(self._dash.csp_hashes())
@@ -92,12 +92,14 @@ class Console:
             await answer(scope, receive, send)
             return
         scope["state"]["principal"] = who
-        self._service().enter(who, source_of(request), scope["state"]["holdings"])
+        self._service().register_request(who, source_address(request), scope["state"]["reservations"])
         body = await read_body(request, self._service())
         if len(body) > SMALL:
             # Dash parses it on the event loop
-            check_shape(body, MOST_VALUES)
-        visit = Visit(self._service(), self._gate, self.recents, who, source_of(request), path, request_id_of(request))
+            check_json_shape(body, MAX_PAGE_VALUES)
+        visit = Visit(
+            self._service(), self._authenticator, self.recent_metrics, who, source_address(request), path, request_id(request)
+        )
         held = CURRENT.set(visit)
         try:
             # every page is the same document; what it shows follows from its address
@@ -110,7 +112,7 @@ class Console:
         if request.method not in SAFE and not is_same_origin(request):
             return self._problem(request, "forbidden", "another site sent this")
         if path.startswith(("static/", SUITES)) or (path == "login" and request.method in SAFE):
-            await self._gate.admit_stranger(source_of(request))
+            await self._authenticator.admit_unauthenticated(source_address(request))
         if path.startswith("static/"):
             return static_file(request, path.removeprefix("static/"))
         if path.startswith(SUITES) and request.method in SAFE:
@@ -145,7 +147,7 @@ class Console:
                 return self._problem(request, "too-large", f"a token is shorter than {MOST_FORM:,} bytes")
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [])
         try:
-            who = await self._gate.who(f"Bearer {''.join(given).strip()}", source_of(request))
+            who = await self._authenticator.authenticate(f"Bearer {''.join(given).strip()}", source_address(request))
         except ProblemError as problem:
             wrong = (
                 "This is no valid token." if problem.code == "unauthenticated" else "Too many tokens were wrong. Wait a minute."
@@ -153,8 +155,8 @@ class Console:
             request.state.problem = problem
             return door(wrong, problem)
         answer = RedirectResponse(ROOT, 303, {"Cache-Control": "no-store"})
-        if not self._gate.is_open:
-            cookie = self._sessions.write(who.name, self._gate.tokens.mark(who.name))
+        if not self._authenticator.is_open:
+            cookie = self._sessions.write(who.name, self._authenticator.tokens.mark(who.name))
             secure = request.scope["scheme"] == "https"
             answer.set_cookie(COOKIE, cookie, LASTS, path=ROOT, secure=secure, httponly=True, samesite="strict")
         return answer
@@ -170,29 +172,29 @@ class Console:
         Raises:
             ProblemError: Everybody on this machine may look, and a page of another site asks.
         """
-        if self._gate.is_open:
-            require_own_page(request)
-            return LOCAL
+        if self._authenticator.is_open:
+            reject_cross_origin(request)
+            return LOCAL_PRINCIPAL
         found = self._sessions.read(request.cookies.get(COOKIE, ""))
-        return None if found is None else self._gate.tokens.remembered(*found)
+        return None if found is None else self._authenticator.tokens.find_by_mark(*found)
 
     @property
-    def _gate(self) -> Gate:
-        found: Gate = self._state.gate
+    def _authenticator(self) -> Authenticator:
+        found: Authenticator = self._state.authenticator
         return found
 
     def _service(self) -> Service:
         found: Service = self._state.service
         return found
 
-    async def keep_leaving(self) -> None:
+    async def keep_writing_snapshots(self) -> None:
         """What the live page shows, for the other workers, until it is cancelled."""
-        await self.recents.keep_leaving(self._service())
+        await self.recent_metrics.keep_writing_snapshots(self._service())
 
     # -- answers
 
     def _problem(self, request: Request, code: str, detail: str = "see /console/") -> Response:
-        answer = answer_with(ProblemError(code, detail), request)
+        answer = problem_response(ProblemError(code, detail), request)
         answer.headers["Content-Security-Policy"] = CLOSED
         return answer
 
@@ -239,7 +241,7 @@ def is_same_origin(request: Request) -> bool:
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"
-    origin = host_of(request.headers.get("origin", ""))
+    origin = origin_host(request.headers.get("origin", ""))
     return bool(origin) and origin == request.headers.get("host")
 
 
@@ -258,7 +260,7 @@ def static_addresses() -> dict[str, str]:
 def static_file(request: Request, name: str) -> Response:
     """A file of the console's own."""
     if name not in FILES or request.method not in SAFE:
-        return answer_with(ProblemError("no-such-path", "see /console/"), request)
+        return problem_response(ProblemError("no-such-path", "see /console/"), request)
     content, kind, _ = static_files()[name]
     kept = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Security-Policy": CLOSED}
     return Response(content, headers=kept, media_type=kind)

@@ -14,7 +14,7 @@ EVERY = 2.0
 SUFFIX = ".recent"
 
 
-class Recents:
+class RecentMetrics:
     """What the live page draws.
 
     Args:
@@ -31,7 +31,7 @@ class Recents:
             staging.write_text(json.dumps(self._own(service)))
             staging.replace(self._folder / f"{os.getpid()}{SUFFIX}")
 
-    async def keep_leaving(self, service: Service) -> None:
+    async def keep_writing_snapshots(self, service: Service) -> None:
         """Until it is cancelled."""
         while self._folder is not None:
             await asyncio.to_thread(self.leave, service)
@@ -47,7 +47,7 @@ class Recents:
         return merged([one["series"] for one in every]), sum(one["waiting"] for one in every), len(every)
 
     def _own(self, service: Service) -> dict[str, Any]:
-        return {"series": service.instruments.recent.series(), "waiting": service.waiting.depth}
+        return {"series": service.instruments.recent.series(), "waiting": service.batcher.depth}
 
 
 def merged(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ class Sessions:
         return name, mark
 
 
-def secret_of(shared: Path | None) -> bytes:
+def load_signing_secret(shared: Path | None) -> bytes:
     """What cookies are signed with: this process' own, or one for all workers of a server, from the folder that they share.
 
     It is not kept: whoever is logged in when a server is started anew logs in again.

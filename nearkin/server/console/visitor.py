@@ -10,14 +10,14 @@ from dash import Dash
 from dash.development.base_component import Component
 
 from nearkin.index.entry import RESERVED
-from nearkin.server.console.recent_metrics import Recents
-from nearkin.server.http.auth import Gate, require_every_scope, require_scope
+from nearkin.server.console.recent_metrics import RecentMetrics
+from nearkin.server.http.auth import Authenticator, require_every_scope, require_scope
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.tokens import EVERY, Principal
 from nearkin.server.service import Service
 
 ROOT = "/console/"
-MOST_SCOPES = 500
+MAX_SCOPES = 500
 """Scopes to choose from on a page; any other one is typed. 36,000 elements of a page take 2 s and 4 MB."""
 
 
@@ -27,7 +27,7 @@ class Visit:
 
     Attributes:
         service: What is looked at.
-        gate: Counts what is asked for.
+        authenticator: Counts what is asked for.
         recents: The last minutes, of all workers.
         who: Whose token it is.
         source: The address that it came from.
@@ -36,8 +36,8 @@ class Visit:
     """
 
     service: Service
-    gate: Gate
-    recents: Recents
+    authenticator: Authenticator
+    recent_metrics: RecentMetrics
     who: Principal
     source: str
     path: str
@@ -49,12 +49,12 @@ class Visit:
         Raises:
             ProblemError: It has not.
         """
-        if not self.who.may(right):
+        if not self.who.has_right(right):
             raise ProblemError("forbidden", f"this needs a token with the right {right}")
 
     def may_open(self, page: "Page") -> bool:
         """Returns whether the token has the right that a page needs, and all scopes where the page is about all of them."""
-        return self.who.may(page.right) and (self.who.sees_every_scope or not page.every_scope)
+        return self.who.has_right(page.right) and (self.who.has_all_scopes or not page.every_scope)
 
     def require_page(self, page: "Page") -> None:
         """Requires that the token may open a page.
@@ -82,7 +82,7 @@ class Visit:
         Raises:
             ProblemError: There were too many.
         """
-        await self.gate.admit(self.who, self.source, 1)
+        await self.authenticator.admit_documents(self.who, self.source, 1)
 
     async def scopes(self) -> list[str]:
         """Returns scopes to choose from, the first MOST_SCOPES by name.
@@ -91,9 +91,9 @@ class Visit:
         """
         named = {scope for scope in self.who.scopes if not scope.endswith(EVERY)}
         if len(named) < len(self.who.scopes):
-            found = await self.service.look_over(self.service.catalogue.scopes)
-            named.update(scope for scope in found if self.who.sees(scope) and not scope.startswith(RESERVED))
-        return nsmallest(MOST_SCOPES, named)
+            found = await self.service.run_overview(self.service.cluster_listings.scopes)
+            named.update(scope for scope in found if self.who.can_access(scope) and not scope.startswith(RESERVED))
+        return nsmallest(MAX_SCOPES, named)
 
 
 CURRENT: ContextVar[Visit] = ContextVar("console visit")

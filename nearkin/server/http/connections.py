@@ -19,15 +19,15 @@ from typing import Any, ClassVar
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from nearkin.server.http.shares import network_of
+from nearkin.server.http.shares import client_network
 from nearkin.server.settings import ServerSettings
 
-MOST_PIPELINED = 8
+MAX_PIPELINED_REQUESTS = 8
 """Requests that a connection may send before earlier ones are answered."""
 
 
 @dataclass(frozen=True)
-class ConnectionBounds:
+class ConnectionLimits:
     """The bounds of a connection.
 
     Attributes:
@@ -52,10 +52,10 @@ class ConnectionBounds:
     max_refused: int = 16_000_000
     trusted: str = "127.0.0.1"
     counts: Counter[str] = field(default_factory=Counter)
-    handshakes: "set[TlsConnection]" = field(default_factory=set)
+    handshakes: "set[TlsHandshake]" = field(default_factory=set)
 
     @classmethod
-    def of(cls, settings: ServerSettings) -> "ConnectionBounds":
+    def of(cls, settings: ServerSettings) -> "ConnectionLimits":
         """Returns the bounds that the settings of a server say."""
         return cls(
             head_timeout=settings.head_timeout,
@@ -88,7 +88,7 @@ class ConnectionBounds:
         """
         if not client or self.trusts(str(client[0])):
             return None
-        return network_of(str(client[0]))
+        return client_network(str(client[0]))
 
     def has_room(self, origin: str | None, others: int) -> bool:
         """Returns whether one more connection may be opened.
@@ -114,10 +114,10 @@ class ConnectionBounds:
                 del self.counts[origin]
 
 
-class BoundedConnection(HttpToolsProtocol):
+class LimitedConnection(HttpToolsProtocol):
     """A connection of uvicorn that keeps to the bounds of the process."""
 
-    bounds: ClassVar[ConnectionBounds] = ConnectionBounds()
+    bounds: ClassVar[ConnectionLimits] = ConnectionLimits()
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Closes the connection at once if there are too many."""
@@ -188,8 +188,8 @@ class BoundedConnection(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-        if len(self.pipeline) >= MOST_PIPELINED:
-            raise ValueError(f"more than {MOST_PIPELINED} requests wait on one connection")
+        if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
+            raise ValueError(f"more than {MAX_PIPELINED_REQUESTS} requests wait on one connection")
         super().on_headers_complete()
         self.cycle.scope["state"]["is_lost"] = partial(self._is_lost, self.cycle)
 
@@ -263,7 +263,7 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 class TlsConfig(uvicorn.Config):
-    """A configuration of uvicorn whose connections begin TLS themselves (`TlsConnection`), so that handshakes have bounds.
+    """A configuration of uvicorn whose connections begin TLS themselves (`TlsHandshake`), so that handshakes have bounds.
 
     The event loop would give each handshake a minute, and count it nowhere.
 
@@ -280,7 +280,7 @@ class TlsConfig(uvicorn.Config):
         self.ssl = None
 
 
-class TlsConnection(asyncio.Protocol):
+class TlsHandshake(asyncio.Protocol):
     """A connection whose handshake of TLS is under way; a BoundedConnection takes its place when that is complete."""
 
     def __init__(
@@ -294,7 +294,7 @@ class TlsConnection(asyncio.Protocol):
         self._loop = _loop or asyncio.get_running_loop()
         self._state = server_state
         self._app_state = app_state
-        self._bounds = BoundedConnection.bounds
+        self._bounds = LimitedConnection.bounds
         self._origin: str | None = None
         self._handshake: asyncio.Task[None] | None = None
 
@@ -339,14 +339,14 @@ class TlsConnection(asyncio.Protocol):
         finally:
             self.leave()
 
-    def _secure(self) -> "SecureConnection":
-        return SecureConnection(self, self._config, self._state, self._app_state, self._loop)
+    def _secure(self) -> "TlsConnection":
+        return TlsConnection(self, self._config, self._state, self._app_state, self._loop)
 
 
-class SecureConnection(BoundedConnection):
+class TlsConnection(LimitedConnection):
     """A connection over TLS."""
 
-    def __init__(self, handshake: TlsConnection, *arguments: Any) -> None:
+    def __init__(self, handshake: TlsHandshake, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._handshake = handshake
 

@@ -37,7 +37,7 @@ GONE = 499
 API = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
 
 
-def is_stream(scope: Scope) -> bool:
+def is_document_stream(scope: Scope) -> bool:
     """Whether it is the one kind of request that may be of any length: documents, of one type that says so."""
     kinds = [value for name, value in scope["headers"] if name == b"content-type"]
     path = scope["path"]
@@ -46,13 +46,13 @@ def is_stream(scope: Scope) -> bool:
     return kinds[0].split(b";")[0].strip().lower().decode("latin-1") in STREAMS
 
 
-def method_of(scope: Scope) -> str:
+def method_label(scope: Scope) -> str:
     """Returns the method of a request for logs and metrics: one of METHODS, so that clients cannot invent more."""
     method: str = scope["method"]
     return method if method in METHODS else "(other)"
 
 
-def problem_of(error: BaseException) -> ProblemError:
+def problem_from_error(error: BaseException) -> ProblemError:
     """The answer to an error that is no fault of the program.
 
     Raises:
@@ -71,7 +71,7 @@ def problem_of(error: BaseException) -> ProblemError:
     raise error
 
 
-class Guard:
+class RequestMiddleware:
     """ASGI middleware.
 
     Args:
@@ -106,14 +106,14 @@ class Guard:
             return
         began = time.perf_counter()
         headers = dict(scope["headers"])
-        streamed = is_stream(scope)
+        streamed = is_document_stream(scope)
         request_id = _request_id(headers.get(b"x-request-id", b""))
         is_lost: Callable[[], bool] | None = scope.get("state", {}).get("is_lost")
         answer = _Answer(send, request_id, scope["path"], self.idle_timeout, is_lost)
         body = _Body(receive, self.max_stream if streamed else self.max_body, self.idle_timeout)
         scope.setdefault("state", {})["request_id"] = request_id
         problem: ProblemError | None = None
-        with self.instruments.tracer.start_as_current_span(method_of(scope), kind=SpanKind.SERVER) as span:
+        with self.instruments.tracer.start_as_current_span(method_label(scope), kind=SpanKind.SERVER) as span:
             counted = scope["path"].startswith("/v1/")
             self._active += counted
             try:
@@ -126,9 +126,9 @@ class Guard:
                 answer.status = GONE
             except (ProblemError, NearkinError, TimeoutError) as error:
                 # without the traceback: its frames hold what the request held, in a cycle that the collector finds late
-                problem = problem_of(error).with_traceback(None)
+                problem = problem_from_error(error).with_traceback(None)
                 if isinstance(error, StoreError):
-                    self.instruments.store_failed(method_of(scope))
+                    self.instruments.record_store_error(method_label(scope))
                     log.warning("store failed", extra={"request_id": request_id, "error": str(error)})
             except Exception:
                 # the boundary of the program: logged whole, answered without a word of it
@@ -139,7 +139,7 @@ class Guard:
             if problem is not None and not answer.started:
                 await problem.response(request_id)(scope, body, answer)
             route = getattr(scope.get("route"), "path", "(none)")
-            span.update_name(f"{method_of(scope)} {route}")
+            span.update_name(f"{method_label(scope)} {route}")
             span.set_attribute("http.response.status_code", answer.status)
         told = problem or scope["state"].get("problem")
         self._note(scope, answer, route, time.perf_counter() - began, streamed, told)
@@ -148,15 +148,15 @@ class Guard:
         self, scope: Scope, answer: "_Answer", route: str, seconds: float, streamed: bool, problem: ProblemError | None
     ) -> None:
         if not streamed:
-            self.instruments.answered(route, method_of(scope), answer.status, seconds)
+            self.instruments.record_request(route, method_label(scope), answer.status, seconds)
         if problem is not None:
-            self.instruments.refused(problem.code)
+            self.instruments.record_problem(problem.code)
         if not log.isEnabledFor(logging.INFO):
             return
         who = getattr(scope["state"].get("principal"), "name", None)
         facts: dict[str, Any] = {
             "request_id": answer.request_id,
-            "method": method_of(scope),
+            "method": method_label(scope),
             "route": route,
             "status": answer.status,
             "seconds": round(seconds, 6),
@@ -232,13 +232,13 @@ class _Body:
         return message
 
 
-def answer_with(problem: ProblemError, request: Request) -> Response:
+def problem_response(problem: ProblemError, request: Request) -> Response:
     """Returns a problem as the answer to a request, and has it counted and logged like one that was raised."""
     request.state.problem = problem
-    return problem.response(request_id_of(request))
+    return problem.response(request_id(request))
 
 
-def request_id_of(request: Request) -> str:
+def request_id(request: Request) -> str:
     """Of the request that is being answered."""
     found: str = request.state.request_id
     return found

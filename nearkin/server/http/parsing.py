@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from nearkin.server.http.kernels import json_shape
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import CALLER, Holding
+from nearkin.server.http.shares import CURRENT_CALLER, Reservation
 from nearkin.server.routes.models import Model
 from nearkin.server.service import Service
 
@@ -18,9 +18,9 @@ M = TypeVar("M", bound=Model)
 
 SMALL = 1 << 14
 """Bytes of JSON that are parsed without counting its values first, and on the event loop: some milliseconds at worst."""
-MOST_MEMBERS = 64
+MAX_JSON_MEMBERS = 64
 """Members of the objects of a body. No form has more than five; each unknown one costs an error message."""
-MOST_DEPTH = 8
+MAX_JSON_DEPTH = 8
 """Brackets of a body that are open at once. No form has more than two."""
 
 
@@ -30,7 +30,7 @@ def media_type(request: Request) -> str:
     return found
 
 
-async def parsed(request: Request, model: type[M]) -> M:
+async def parse_body(request: Request, model: type[M]) -> M:
     """Reads the body of a request as JSON of a form.
 
     Large bodies are parsed in a thread, and in the caller's turn, so that one of them holds up nobody else.
@@ -43,8 +43,8 @@ async def parsed(request: Request, model: type[M]) -> M:
     service: Service = request.app.state.service
     body = await read_body(request, service)
     if len(body) <= SMALL:
-        return parsed_json(body, model)
-    return await service.run(parsed_json, body, model)
+        return parse_json(body, model)
+    return await service.run_in_thread(parse_json, body, model)
 
 
 async def read_body(request: Request, service: Service) -> bytes:
@@ -57,10 +57,10 @@ async def read_body(request: Request, service: Service) -> bytes:
     Raises:
         ProblemError: If the caller, or all callers together, send more at once than fits, or more than the rate of bytes.
     """
-    holdings: ExitStack = request.state.holdings
-    caller = CALLER.get()
-    held = Holding(service.memory, caller)
-    holdings.callback(held.shrink)
+    reservations: ExitStack = request.state.reservations
+    caller = CURRENT_CALLER.get()
+    held = Reservation(service.memory, caller)
+    reservations.callback(held.shrink)
     announced = request.headers.get("content-length", "")
     if announced.isdigit():
         held.add(int(announced))
@@ -74,21 +74,21 @@ async def read_body(request: Request, service: Service) -> bytes:
     return bytes(body)
 
 
-def parsed_json(body: bytes, model: type[M]) -> M:
+def parse_json(body: bytes, model: type[M]) -> M:
     """Parses JSON of a form; the message of an error never repeats what was sent.
 
     Raises:
         ProblemError: If the bytes are something else.
     """
     if len(body) > SMALL:
-        check_shape(body, model.most_values)
+        check_json_shape(body, model.max_json_values)
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise invalid(error.errors(include_url=False, include_input=False, include_context=False)) from None
+        raise invalid_request(error.errors(include_url=False, include_input=False, include_context=False)) from None
 
 
-def check_shape(body: bytes, most_values: int) -> None:
+def check_json_shape(body: bytes, max_json_values: int) -> None:
     """Checks that parsing takes time in proportion to the bytes: no other thread runs while the parser does.
 
     Args:
@@ -100,15 +100,15 @@ def check_shape(body: bytes, most_values: int) -> None:
     """
     shape = json_shape(np.frombuffer(body, np.uint8))
     for count, most, what in (
-        (shape.values, most_values, "values"),
-        (shape.members, MOST_MEMBERS, "members"),
-        (shape.depth, MOST_DEPTH, "nested brackets"),
+        (shape.values, max_json_values, "values"),
+        (shape.members, MAX_JSON_MEMBERS, "members"),
+        (shape.depth, MAX_JSON_DEPTH, "nested brackets"),
     ):
         if count > most:
             raise ProblemError("invalid-request", f"the body has {count:,} {what}; the limit is {most:,}")
 
 
-def invalid(errors: Any) -> ProblemError:
+def invalid_request(errors: Any) -> ProblemError:
     """The problem of members that are not as described."""
     first = errors[0]
     if first["type"] == "json_invalid":
@@ -119,7 +119,7 @@ def invalid(errors: Any) -> ProblemError:
     return ProblemError("invalid-request", f"{field or 'the body'}: {first['msg']}{more}", field=field)
 
 
-def described(model: type[BaseModel]) -> dict[str, Any]:
+def body_schema(model: type[BaseModel]) -> dict[str, Any]:
     """The body of a route that parses it itself, for the description."""
     return {
         "requestBody": {"required": True, "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}}

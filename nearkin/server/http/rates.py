@@ -33,7 +33,7 @@ def parse_rate(text: str) -> RateLimitItem:
     return found[0]
 
 
-class Rates:
+class RateLimiter:
     """Counts what was asked for in sliding windows.
 
     Args:
@@ -63,7 +63,7 @@ class Rates:
         """
         return await self._until_room(self._limiter.hit, parse_rate(rate), who, cost)
 
-    async def until_room(self, rate: str, *who: str, cost: int = 1) -> float:
+    async def seconds_until_room(self, rate: str, *who: str, cost: int = 1) -> float:
         """Returns what `take` would return, and counts nothing.
 
         Raises:

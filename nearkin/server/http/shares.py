@@ -43,14 +43,14 @@ class Caller:
     unshared: bool = False
 
 
-SERVER = Caller("server", unshared=True)
+SERVER_CALLER = Caller("server", unshared=True)
 UNKNOWN = Caller("unknown")
-CALLER: ContextVar[Caller] = ContextVar("caller", default=UNKNOWN)
+CURRENT_CALLER: ContextVar[Caller] = ContextVar("caller", default=UNKNOWN)
 """The caller of the current request. The server's background tasks set it to SERVER."""
 
 
 @lru_cache(4096)
-def network_of(address: str) -> str:
+def client_network(address: str) -> str:
     """Returns what connections of one origin have in common: an IPv4 address, or the /64 network of an IPv6 address.
 
     Examples:
@@ -84,13 +84,13 @@ class Pool:
         self._held: Counter[str] = Counter()
         self._freed = asyncio.Event()
 
-    def limit_of(self, caller: Caller) -> int:
+    def caller_limit(self, caller: Caller) -> int:
         """Returns how much a caller may hold."""
         return self.total if caller.unshared else self.part
 
     def has_room(self, caller: Caller, amount: int) -> bool:
         """Returns whether `take` would succeed."""
-        return self.used + amount <= self.total and self._held[caller.key] + amount <= self.limit_of(caller)
+        return self.used + amount <= self.total and self._held[caller.key] + amount <= self.caller_limit(caller)
 
     def take(self, caller: Caller, amount: int) -> None:
         """Adds to what a caller holds.
@@ -100,7 +100,7 @@ class Pool:
         """
         if not self.has_room(caller, amount):
             if self.used + amount <= self.total:
-                limit = f"{self.limit_of(caller):,} {self.what} are the share of one caller"
+                limit = f"{self.caller_limit(caller):,} {self.what} are the share of one caller"
                 raise ProblemError(
                     "rate-limited", f"{limit}; wait until earlier requests are answered", retry_after=RETRY_AFTER
                 )
@@ -131,7 +131,7 @@ class Pool:
         self.take(caller, amount)
 
 
-class Holding:
+class Reservation:
     """What one request holds of a pool: an amount that grows and shrinks.
 
     Args:
@@ -176,7 +176,7 @@ class Holding:
             self.size = size
 
 
-class ByteRates:
+class ByteRateLimiter:
     """Bytes of documents that each caller may send per time, counted by this process as token buckets.
 
     Args:
@@ -208,8 +208,8 @@ class ByteRates:
         return 0.0
 
 
-class ReleaseHoldings:
-    """ASGI middleware that gives a request a stack of what it holds (`request.state.holdings`) and releases it at the end.
+class ReleaseReservations:
+    """ASGI middleware that gives a request a stack of what it holds (`request.state.reservations`) and releases it at the end.
 
     Args:
         app: The application.
@@ -220,8 +220,8 @@ class ReleaseHoldings:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        with ExitStack() as holdings:
-            scope.setdefault("state", {})["holdings"] = holdings
+        with ExitStack() as reservations:
+            scope.setdefault("state", {})["reservations"] = reservations
             await self._app(scope, receive, send)
 
 
@@ -256,7 +256,7 @@ def _deliver(done: "asyncio.Future[Any]", ended: "asyncio.Future[Any]") -> None:
         done.set_result(ended.result())
 
 
-class FairThreads:
+class FairExecutor:
     """Threads that callers use in turn. A caller's calls start in order; callers with waiting calls take turns.
 
     Args:

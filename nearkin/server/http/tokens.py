@@ -48,22 +48,22 @@ class Principal:
     rate: str | None = None
     expires: float | None = None
 
-    def may(self, right: str) -> bool:
+    def has_right(self, right: str) -> bool:
         """Whether it has a right."""
         return right in self.rights or "admin" in self.rights
 
-    def sees(self, scope: str) -> bool:
+    def can_access(self, scope: str) -> bool:
         """Whether a scope is its own.
 
         Examples:
             >>> some = Principal("reader", ("shop", "team-*"), ("read",))
-            >>> some.sees("shop"), some.sees("team-a"), some.sees("shopping")
+            >>> some.can_access("shop"), some.can_access("team-a"), some.can_access("shopping")
             (True, True, False)
         """
         return any(scope.startswith(name[:-1]) if name.endswith(EVERY) else scope == name for name in self.scopes)
 
     @property
-    def sees_every_scope(self) -> bool:
+    def has_all_scopes(self) -> bool:
         """Whether the token has the scope `*`, as everything that counts over all scopes requires.
 
         Examples:
@@ -75,11 +75,11 @@ class Principal:
         return EVERY in self.scopes
 
 
-LOCAL = Principal("local", (EVERY,), RIGHTS)
+LOCAL_PRINCIPAL = Principal("local", (EVERY,), RIGHTS)
 """Whoever asks a server without tokens, which listens on this machine only."""
 
 
-class Tokens:
+class TokenFile:
     """The tokens of a file; read again when it changes."""
 
     def __init__(self, path: Path) -> None:
@@ -93,7 +93,7 @@ class Tokens:
         return len(self._held)
 
     @property
-    def is_kept(self) -> bool:
+    def is_protected(self) -> bool:
         """Whether a token was ever made: then revoking the last one opens no door."""
         return self._stamp is not None
 
@@ -132,7 +132,7 @@ class Tokens:
         """What a session keeps of a token instead of the token: it names it, and stops to when the token is revoked."""
         return _hash("session of " + self._held[name][0])
 
-    def remembered(self, name: str, mark: str) -> Principal | None:
+    def find_by_mark(self, name: str, mark: str) -> Principal | None:
         """Whose token it was when the mark was made; None if that token is no longer valid."""
         _, who = self._held.get(name, (NOBODY, None))
         return _valid(who) if who is not None and hmac.compare_digest(self.mark(name), mark) else None

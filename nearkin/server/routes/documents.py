@@ -11,12 +11,12 @@ from fastapi.routing import APIRoute
 from nearkin.index.entry import MemberPosition, Outcome
 from nearkin.index.index import Index
 from nearkin.server.cluster_listings import by_age, by_size
-from nearkin.server.cursors import FIRST, MOST_LENGTH, cursor_at, position_of
-from nearkin.server.http.auth import Allowed, DocumentId, Reader, ScopeName, StreamWriter, Writer, named, source_of
+from nearkin.server.cursors import FIRST, MOST_LENGTH, decode_cursor, encode_cursor
+from nearkin.server.http.auth import DocumentId, Reader, RequireRight, ScopeName, StreamWriter, Writer, named, source_address
 from nearkin.server.http.middleware import STREAMS
-from nearkin.server.http.parsing import JSON, described, media_type, parsed
+from nearkin.server.http.parsing import JSON, body_schema, media_type, parse_body
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import CALLER, Holding
+from nearkin.server.http.shares import CURRENT_CALLER, Reservation
 from nearkin.server.routes import models as m
 from nearkin.server.service import Service
 from nearkin.server.streams.documents import answer_stream
@@ -45,7 +45,7 @@ class Upserts(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Who asks, then the endpoint."""
-        allowed = Allowed("write", cost=0)
+        allowed = RequireRight("write", cost=0)
 
         async def handle(request: Request) -> Response:
             return await upsert(request, request.path_params["scope"], await allowed(request))
@@ -67,7 +67,7 @@ def service_of(request: Request) -> Service:
     return found
 
 
-@upserts.post("/documents", response_model=m.Upserted, openapi_extra=DESCRIBED, summary="Upsert one document, or many")
+@upserts.post("/documents", response_model=m.UpsertResult, openapi_extra=DESCRIBED, summary="Upsert one document, or many")
 async def upsert(request: Request, scope: ScopeName, who: StreamWriter) -> Response:
     """One document as JSON, or many as NDJSON or an Arrow IPC stream, answered in the same form as they are worked on.
 
@@ -78,8 +78,8 @@ async def upsert(request: Request, scope: ScopeName, who: StreamWriter) -> Respo
     if kind in STREAMS:
         return await answer_stream(request, service, scope, who, kind)
     # counted before anything of the body is read
-    await request.app.state.gate.admit(who, source_of(request), 1)
-    new = await parsed(request, m.NewDocument)
+    await request.app.state.authenticator.admit_documents(who, source_address(request), 1)
+    new = await parse_body(request, m.NewDocument)
     outcome = await service.upsert(scope, new.document, None if new.id is None else named(new.id, "id"))
     return Response(as_json(outcome), media_type=JSON)
 
@@ -91,13 +91,13 @@ def as_json(outcome: Outcome) -> bytes:
     return orjson.dumps(outcome.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-@router.post("/query", openapi_extra=described(m.Query), summary="What resembles a document")
+@router.post("/query", openapi_extra=body_schema(m.QueryRequest), summary="What resembles a document")
 async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     """Stored documents at or above the threshold, most similar first; nothing is written."""
     service = service_of(request)
-    asked = await parsed(request, m.Query)
+    asked = await parse_body(request, m.QueryRequest)
     top = min(asked.top, service.settings.max_top)
-    return m.Matches(matches=[m.Found.of(match) for match in await service.query(scope, asked.document, top)])
+    return m.Matches(matches=[m.QueryMatch.of(match) for match in await service.query(scope, asked.document, top)])
 
 
 def held_answer(request: Request, service: Service, body: bytes) -> Response:
@@ -106,9 +106,9 @@ def held_answer(request: Request, service: Service, body: bytes) -> Response:
     Raises:
         ProblemError: If the caller, or all callers together, have too many bytes in memory.
     """
-    held = Holding(service.memory, CALLER.get())
-    holdings: ExitStack = request.state.holdings
-    holdings.callback(held.shrink)
+    held = Reservation(service.memory, CURRENT_CALLER.get())
+    reservations: ExitStack = request.state.reservations
+    reservations.callback(held.shrink)
     held.add(len(body))
     return Response(body, media_type=JSON)
 
@@ -123,9 +123,9 @@ async def get(
 ) -> Response:
     """As it is kept."""
     service = service_of(request)
-    if include is not None and not who.may("admin"):
+    if include is not None and not who.has_right("admin"):
         raise ProblemError("forbidden", "signatures are for admins")
-    found = await service.run(_stored_document, service.index, scope, named(id, "id"), signature=include is not None)
+    found = await service.run_in_thread(_stored_document, service.index, scope, named(id, "id"), signature=include is not None)
     if found is None:
         raise ProblemError("not-found", "this scope has no such document")
     return held_answer(request, service, found)
@@ -149,20 +149,22 @@ async def remove(request: Request, scope: ScopeName, id: DocumentId, who: Writer
 
 
 @router.patch(
-    "/documents/{id:path}", openapi_extra=described(m.Piece), summary="Add a piece to a document that arrives in pieces"
+    "/documents/{id:path}",
+    openapi_extra=body_schema(m.DocumentPart),
+    summary="Add a piece to a document that arrives in pieces",
 )
-async def add_piece(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> m.PieceAnswer:
+async def add_piece(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> m.PartAnswer:
     """Text or tokens; each piece is shingled by itself, and one that comes twice changes nothing. Then `:close` resolves it."""
     service = service_of(request)
-    piece = await parsed(request, m.Piece)
+    piece = await parse_body(request, m.DocumentPart)
     content = piece.text if piece.text is not None else piece.tokens or []
-    return m.PieceAnswer(id=id, shingles=await service.fold(scope, named(id, "id"), content))
+    return m.PartAnswer(id=id, shingles=await service.add_part(scope, named(id, "id"), content))
 
 
-@router.post("/documents/{id:path}:close", response_model=m.Upserted, summary="Resolve a document that came in pieces")
+@router.post("/documents/{id:path}:close", response_model=m.UpsertResult, summary="Resolve a document that came in pieces")
 async def close(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> Response:
     """As an upsert of the whole; its pieces are gone afterwards."""
-    outcome = await service_of(request).seal(scope, named(id, "id"))
+    outcome = await service_of(request).finish_document(scope, named(id, "id"))
     if outcome is None:
         raise ProblemError("not-found", "this scope has no document of that id that is open")
     return Response(as_json(outcome), media_type=JSON)
@@ -195,16 +197,16 @@ async def cluster(
     document, when that document is erased.)"""
     service = service_of(request)
     listing = ("members", scope, *service.index.place)
-    position = None if cursor is None else position_of(cursor, listing)
+    position = None if cursor is None else decode_cursor(cursor, listing)
     if position is not None:
         behind = MemberPosition(*position)
-        found = await service.run(service.index.cluster_part_after, scope, named(id, "id"), behind, limit)
+        found = await service.run_in_thread(service.index.cluster_part_after, scope, named(id, "id"), behind, limit)
     else:
         last = None if after is None else named(after, "after")
-        found = await service.run(service.index.cluster_part, scope, named(id, "id"), start, limit, last)
+        found = await service.run_in_thread(service.index.cluster_part, scope, named(id, "id"), start, limit, last)
     if found is None:
         raise ProblemError("not-found", "this scope has no such cluster")
-    return m.ClusterAnswer.of(found, None if found.end is None else cursor_at(listing, list(found.end)))
+    return m.ClusterAnswer.of(found, None if found.end is None else encode_cursor(listing, list(found.end)))
 
 
 @router.get("/clusters", summary="Clusters, largest or newest first")
@@ -224,14 +226,14 @@ async def clusters(
     changed between two pages may be missing or come twice."""
     service = service_of(request)
     listing = ("clusters", order, scope)
-    position = position_of(cursor, listing)
-    found = await service.look_over(service.catalogue.listing, scope)
+    position = decode_cursor(cursor, listing)
+    found = await service.run_overview(service.cluster_listings.listing, scope)
     rows, key = (found.largest, by_size) if order == "largest" else (found.newest, by_age)
     start = 0 if position is None else bisect_right(rows, (position[0], position[1]), key=key)
     heads = rows[start : start + limit]
     more = start + limit < len(rows)
     return m.ClusterPage(
         clusters=[m.ClusterHead(id=h.cluster, representative=h.representative, size=h.size, created=h.created) for h in heads],
-        next=cursor_at(listing, list(key(heads[-1]))) if more else None,
+        next=encode_cursor(listing, list(key(heads[-1]))) if more else None,
         as_of=found.as_of,
     )

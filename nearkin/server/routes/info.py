@@ -11,12 +11,12 @@ from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.plan.tune import tune as find_points
 from nearkin.server.http.auth import Admin, Reader, Scraper, require_scope
-from nearkin.server.http.parsing import described, parsed
+from nearkin.server.http.parsing import body_schema, parse_body
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.routes import models as m
 from nearkin.server.routes.documents import held_answer, service_of
 from nearkin.server.service import Service
-from nearkin.server.shadow import Shadow
+from nearkin.server.shadow import ShadowIndex
 from nearkin.server.telemetry import Exposition
 from nearkin.version import VERSION
 
@@ -26,38 +26,38 @@ router = APIRouter(tags=["index"])
 @router.post(
     "/v1/explain",
     response_model=dict[str, Any],
-    openapi_extra=described(m.Explain),
+    openapi_extra=body_schema(m.ExplainRequest),
     summary="Why two documents match, or do not",
 )
 async def explain(request: Request, who: Reader) -> Response:
     """Similarity, estimate, shared bands and shingles of two stored documents of one scope."""
     service = service_of(request)
-    asked = await parsed(request, m.Explain)
+    asked = await parse_body(request, m.ExplainRequest)
     require_scope(who, asked.scope)
-    return held_answer(request, service, await service.look_over(explained, service.index, asked))
+    return held_answer(request, service, await service.run_overview(explained, service.index, asked))
 
 
-def explained(index: Index, asked: m.Explain) -> bytes:
+def explained(index: Index, asked: m.ExplainRequest) -> bytes:
     """Explains two documents, as JSON: it holds their texts, which take time to write where they are long."""
     return orjson.dumps(index.explain(asked.scope, asked.a, asked.b).to_dict())
 
 
-@router.post("/v1/tune", openapi_extra=described(m.Tune), summary="Bands and rows for a threshold and a recall")
+@router.post("/v1/tune", openapi_extra=body_schema(m.TuneRequest), summary="Bands and rows for a threshold and a recall")
 async def tune(request: Request, who: Reader) -> dict[str, Any]:
     """Operating points, cheapest first, for signatures of this index."""
     service = service_of(request)
-    asked = await parsed(request, m.Tune)
+    asked = await parse_body(request, m.TuneRequest)
     spec = service.index.spec if asked.k is None else replace(service.index.spec, k=asked.k)
-    found = await service.look_over(find_points, asked.threshold, asked.recall, spec=spec, documents=asked.documents)
+    found = await service.run_overview(find_points, asked.threshold, asked.recall, spec=spec, documents=asked.documents)
     told = found.to_dict()
     return {**told, "points": told["points"][: asked.points]}
 
 
 @router.get("/v1/spec", summary="What this index is")
-async def spec(request: Request, who: Reader) -> m.IndexFacts:
+async def spec(request: Request, who: Reader) -> m.IndexInfo:
     """The Spec of its signatures, its threshold and its banding."""
     index = service_of(request).index
-    return m.IndexFacts(
+    return m.IndexInfo(
         spec=json.loads(index.spec.to_json()),
         fingerprint=index.spec.fingerprint,
         threshold=index.threshold,
@@ -74,7 +74,7 @@ async def spec(request: Request, who: Reader) -> m.IndexFacts:
 async def stats(request: Request, who: Admin) -> dict[str, Any]:
     """Documents, clusters, postings, bytes, what was evicted."""
     service = service_of(request)
-    return await service.run(service.index.stats)
+    return await service.run_in_thread(service.index.stats)
 
 
 @router.get("/v1/shadow", tags=["admin"], summary="Two bandings side by side")
@@ -83,22 +83,22 @@ async def shadow(request: Request, who: Admin) -> dict[str, Any]:
     return shadow_of(request).facts()
 
 
-@router.post("/v1/shadow", tags=["admin"], openapi_extra=described(m.ShadowSwitch), summary="Let the other banding answer")
+@router.post("/v1/shadow", tags=["admin"], openapi_extra=body_schema(m.ShadowSwitch), summary="Let the other banding answer")
 async def switch(request: Request, who: Admin) -> dict[str, Any]:
     """Cut over, or back: the index moves to the other store, every worker with it, and a restart finds it there.
 
     Raises:
         ProblemError: The other one has not all documents.
     """
-    found, asked = shadow_of(request), await parsed(request, m.ShadowSwitch)
+    found, asked = shadow_of(request), await parse_body(request, m.ShadowSwitch)
     try:
-        await service_of(request).run(found.switch, asked.live == "shadow")
+        await service_of(request).run_in_thread(found.switch, asked.live == "shadow")
     except UsageError as error:
         raise ProblemError("conflict", str(error), retry_after=5.0) from error
     return found.facts()
 
 
-def shadow_of(request: Request) -> Shadow:
+def shadow_of(request: Request) -> ShadowIndex:
     """Of the server.
 
     Raises:
@@ -139,5 +139,5 @@ async def metrics(request: Request, who: Scraper) -> Response:
     if exposition is None:
         raise ProblemError("not-found", "metrics are turned off")
     service: Service = request.app.state.service
-    text = await service.run(exposition.text)
+    text = await service.run_in_thread(exposition.text)
     return Response(text, media_type=exposition.content_type)

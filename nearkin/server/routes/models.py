@@ -15,11 +15,11 @@ class Model(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    most_values: ClassVar[int] = 70_000
+    max_json_values: ClassVar[int] = 70_000
     """Maximum number of values in the JSON of a form: the numbers of the longest vector, and some more."""
 
 
-class Content(Model):
+class TextOrVector(Model):
     """A text or a vector."""
 
     text: str | None = Field(None, description="A text.")
@@ -37,22 +37,22 @@ class Content(Model):
         return self.text if self.text is not None else self.vector or []
 
 
-class NewDocument(Content):
+class NewDocument(TextOrVector):
     """A document to upsert."""
 
     id: Id | None = None
 
 
-class Query(Content):
+class QueryRequest(TextOrVector):
     """A document to look for."""
 
     top: int = Field(10, ge=1, le=1000, description="Matches, at most.")
 
 
-class Piece(Model):
+class DocumentPart(Model):
     """More of a document that arrives in pieces."""
 
-    most_values: ClassVar[int] = 1_100_000
+    max_json_values: ClassVar[int] = 1_100_000
 
     text: str | None = Field(None, description="More text; shingled by itself.")
     tokens: list[str] | None = Field(None, max_length=1_000_000, fail_fast=True, description="More tokens, in order.")
@@ -64,14 +64,14 @@ class Piece(Model):
         return self
 
 
-class PieceAnswer(Model):
+class PartAnswer(Model):
     """A document that is open."""
 
     id: str
     shingles: int = Field(description="Distinct ones so far.")
 
 
-class Upserted(Model):
+class UpsertResult(Model):
     """What became of a document."""
 
     kind: Literal["new", "exact", "resolved", "match", "updated"]
@@ -85,7 +85,7 @@ class Upserted(Model):
     seconds: dict[str, float] = Field(description="Of each phase; of a batch, divided by its documents.")
 
 
-class Line(Model):
+class StreamLine(Model):
     """Of a stream's answer: what became of a line, or why nothing did."""
 
     line: int = Field(description="Counted from 1.")
@@ -121,7 +121,7 @@ class StoredDocument(Model):
         )
 
 
-class Found(Model):
+class QueryMatch(Model):
     """A stored document that resembles a queried one."""
 
     id: str
@@ -138,7 +138,7 @@ class Found(Model):
 class Matches(Model):
     """Most similar first."""
 
-    matches: list[Found]
+    matches: list[QueryMatch]
 
 
 class Member(Model):
@@ -181,7 +181,7 @@ class ClusterPage(Model):
     as_of: float = Field(description="Seconds since 1970: when they were counted.")
 
 
-class Explain(Model):
+class ExplainRequest(Model):
     """Two stored documents of a scope."""
 
     scope: Scope
@@ -189,7 +189,7 @@ class Explain(Model):
     b: Id
 
 
-class Tune(Model):
+class TuneRequest(Model):
     """What is asked of bands and rows."""
 
     threshold: float = Field(0.8, gt=0, le=1)
@@ -199,7 +199,7 @@ class Tune(Model):
     points: int = Field(10, ge=1, le=50)
 
 
-class IndexFacts(Model):
+class IndexInfo(Model):
     """What signatures of this index are, and how they are banded."""
 
     spec: dict[str, Any]

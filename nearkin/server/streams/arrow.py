@@ -15,12 +15,12 @@ import pyarrow.ipc
 
 from nearkin.runtime.arrow_metadata import RECORD_BATCH, SCHEMA, read_facts
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import Holding
+from nearkin.server.http.shares import Reservation
 
 CONTINUATION = b"\xff\xff\xff\xff"
 METADATA_BYTES = 1 << 20
 """Bytes of the metadata of a message."""
-SLOWEST = 1000
+MIN_BYTES_PER_SECOND = 1000
 """Bytes a second below which an unfinished line or message is given up, once it has taken the idle time-out."""
 
 
@@ -45,7 +45,7 @@ class Deadline:
         Raises:
             ProblemError: If they did.
         """
-        if time.monotonic() - self._began > self._seconds + size / SLOWEST:
+        if time.monotonic() - self._began > self._seconds + size / MIN_BYTES_PER_SECOND:
             raise ProblemError("timeout", f"{size:,} bytes of an unfinished document came in {self._seconds:g} s or more")
 
 
@@ -63,7 +63,7 @@ class Message(NamedTuple):
     data: bytes
 
 
-class Messages:
+class ArrowMessageReader:
     """Messages of an Arrow IPC stream as they come.
 
     Args:
@@ -73,7 +73,7 @@ class Messages:
         deadline: The time that a message may take.
     """
 
-    def __init__(self, chunks: AsyncIterator[bytes], longest: int, memory: Holding, deadline: Deadline) -> None:
+    def __init__(self, chunks: AsyncIterator[bytes], longest: int, memory: Reservation, deadline: Deadline) -> None:
         self._chunks, self._longest, self._memory, self._deadline = chunks, longest, memory, deadline
         self._held = bytearray()
 

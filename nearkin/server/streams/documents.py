@@ -29,16 +29,16 @@ from starlette.types import Scope as Connection
 from nearkin.errors import NearkinError
 from nearkin.index.entry import Outcome
 from nearkin.index.preparation import Document
-from nearkin.server.http.auth import Gate, named, source_of
-from nearkin.server.http.middleware import STREAMS, problem_of
-from nearkin.server.http.parsing import parsed_json
+from nearkin.server.http.auth import Authenticator, named, source_address
+from nearkin.server.http.middleware import STREAMS, problem_from_error
+from nearkin.server.http.parsing import parse_json
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import CALLER, Caller, Holding
-from nearkin.server.http.tokens import LOCAL, Principal
+from nearkin.server.http.shares import CURRENT_CALLER, Caller, Reservation
+from nearkin.server.http.tokens import LOCAL_PRINCIPAL, Principal
 from nearkin.server.micro_batcher import BATCH_BYTES
 from nearkin.server.routes import models as m
 from nearkin.server.service import Service
-from nearkin.server.streams.arrow import Deadline, Message, Messages, read_batch, read_schema
+from nearkin.server.streams.arrow import ArrowMessageReader, Deadline, Message, read_batch, read_schema
 
 IN_MEMORY = 1 << 18
 """Bytes of answers that wait in memory; more wait in a file."""
@@ -106,22 +106,22 @@ async def answer_stream(request: Request, service: Service, scope: str, who: Pri
     Raises:
         ProblemError: If there are too many streams, of this caller or in all.
     """
-    settings, caller = service.settings, CALLER.get()
-    holdings: ExitStack = request.state.holdings
+    settings, caller = service.settings, CURRENT_CALLER.get()
+    reservations: ExitStack = request.state.reservations
     service.open_streams.take(caller, 1)
-    holdings.callback(service.open_streams.release, caller, 1)
-    memory = Holding(service.memory, caller, settings.idle_timeout)
-    holdings.callback(memory.shrink)
+    reservations.callback(service.open_streams.release, caller, 1)
+    memory = Reservation(service.memory, caller, settings.idle_timeout)
+    reservations.callback(memory.shrink)
     deadline = Deadline(settings.idle_timeout)
     form: Form
     if kind == STREAMS[0]:
         form = Lines(settings.batch, settings.max_line, memory, deadline)
     else:
         form = Columns(service, settings.batch, settings.max_line, settings.max_message, memory, deadline)
-    waiting = Holding(service.spill, caller, settings.idle_timeout)
-    holdings.callback(waiting.shrink)
+    waiting = Reservation(service.spill, caller, settings.idle_timeout)
+    reservations.callback(waiting.shrink)
     spool = Spool(waiting)
-    pace = Pace(request.app.state.gate, service, who, caller, source_of(request))
+    pace = Pace(request.app.state.authenticator, service, who, caller, source_address(request))
 
     async def work() -> None:
         try:
@@ -129,11 +129,11 @@ async def answer_stream(request: Request, service: Service, scope: str, who: Pri
             async for part in form.parts(request.stream()):
                 await pace.admit(part)
                 pace.require_token(scope)
-                await spool.write(await service.work_on_stream(partial(_answered, service, scope, form, part)))
+                await spool.write(await service.run_stream_work(partial(_answered, service, scope, form, part)))
             await spool.write(form.closing())
         except (ProblemError, NearkinError, TimeoutError) as error:
             # the status has been sent: the last line says why there are no more
-            spool.write_last(form.encoded([Answer(0, None, problem_of(error))]) + form.closing())
+            spool.write_last(form.encoded([Answer(0, None, problem_from_error(error))]) + form.closing())
         finally:
             spool.end()
 
@@ -156,17 +156,17 @@ class Pace:
     """Slows a stream down to the rates of its token and its address.
 
     Args:
-        gate: Counts documents.
+        authenticator: Counts documents.
         service: Counts bytes.
         who: The token.
         caller: Whom the bytes are counted for.
         source: The address.
     """
 
-    def __init__(self, gate: Gate, service: Service, who: Principal, caller: Caller, source: str) -> None:
-        self._gate, self._service = gate, service
+    def __init__(self, authenticator: Authenticator, service: Service, who: Principal, caller: Caller, source: str) -> None:
+        self._authenticator, self._service = authenticator, service
         self._who, self._caller, self._source = who, caller, source
-        self._mark = "" if who is LOCAL else gate.tokens.mark(who.name)
+        self._mark = "" if who is LOCAL_PRINCIPAL else authenticator.tokens.mark(who.name)
 
     def require_token(self, scope: str) -> None:
         """Checks that the token of the stream is still valid and may still write to the scope.
@@ -174,11 +174,11 @@ class Pace:
         Raises:
             ProblemError: If it was revoked, has ended, or lost the right or the scope.
         """
-        if self._who is LOCAL:
-            valid = self._gate.is_open
+        if self._who is LOCAL_PRINCIPAL:
+            valid = self._authenticator.is_open
         else:
-            found = self._gate.tokens.remembered(self._who.name, self._mark)
-            valid = found is not None and found.may("write") and found.sees(scope)
+            found = self._authenticator.tokens.find_by_mark(self._who.name, self._mark)
+            valid = found is not None and found.has_right("write") and found.can_access(scope)
         if not valid:
             raise ProblemError("unauthenticated", "the token of the stream is not valid any more")
 
@@ -189,10 +189,10 @@ class Pace:
             ProblemError: `rate-limited` if there was no room for longer than the idle time-out.
         """
         await self._wait_for(lambda: self._take_bytes(part.size))
-        step = self._gate.part(self._who)
+        step = self._authenticator.admission_step(self._who)
         for start in range(0, part.rows, step):
             count = min(step, part.rows - start)
-            await self._wait_for(partial(self._gate.room, self._who, self._source, count))
+            await self._wait_for(partial(self._authenticator.reserve_documents, self._who, self._source, count))
 
     async def _take_bytes(self, size: int) -> float:
         return self._service.byte_rates.take(self._caller, size)
@@ -241,14 +241,14 @@ def _upserted(service: Service, scope: str, batch: list[Item]) -> list[Answer]:
         if problem is None:
             good.append(item)
         else:
-            service.instruments.refused(problem.code)
+            service.instruments.record_problem(problem.code)
             out[item.line] = Answer(item.line, None, problem)
     if good:
         try:
-            outcomes = service.work(scope, [item.document or "" for item in good], [item.id for item in good])
+            outcomes = service.upsert_batch(scope, [item.document or "" for item in good], [item.id for item in good])
         except NearkinError as error:
-            problem = problem_of(error)
-            service.instruments.store_failed("stream")
+            problem = problem_from_error(error)
+            service.instruments.record_store_error("stream")
             out |= {item.line: Answer(item.line, None, problem) for item in good}
         else:
             out |= {item.line: Answer(item.line, done, None) for item, done in zip(good, outcomes, strict=True)}
@@ -262,7 +262,7 @@ def _problem_with(service: Service, item: Item) -> ProblemError | None:
         if item.document is not None:
             service.index.preparer.check(item.document)
     except (ProblemError, NearkinError) as error:
-        return problem_of(error)
+        return problem_from_error(error)
     return None
 
 
@@ -278,7 +278,7 @@ class Lines:
 
     media_type = STREAMS[0]
 
-    def __init__(self, most: int, longest: int, memory: Holding, deadline: Deadline) -> None:
+    def __init__(self, most: int, longest: int, memory: Reservation, deadline: Deadline) -> None:
         self._most, self._longest = most, longest
         self._memory, self._deadline = memory, deadline
 
@@ -326,7 +326,7 @@ class Lines:
         if line is None:
             return Item(number, None, None, ProblemError("too-large", f"the line has more than {self._longest:,} bytes"))
         try:
-            new = parsed_json(line, m.NewDocument)
+            new = parse_json(line, m.NewDocument)
         except ProblemError as problem:
             return Item(number, None, None, problem)
         return Item(number, new.id, new.document, None)
@@ -459,7 +459,9 @@ class Columns:
         ]
     )
 
-    def __init__(self, service: Service, most: int, longest: int, largest: int, memory: Holding, deadline: Deadline) -> None:
+    def __init__(
+        self, service: Service, most: int, longest: int, largest: int, memory: Reservation, deadline: Deadline
+    ) -> None:
         self._service = service
         self._most, self._longest, self._largest = most, longest, largest
         self._memory, self._deadline = memory, deadline
@@ -468,12 +470,12 @@ class Columns:
 
     async def parts(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[Part]:
         """Yields parts of the record batches. No thread is used while bytes come."""
-        messages = Messages(chunks, self._largest, self._memory, self._deadline)
+        messages = ArrowMessageReader(chunks, self._largest, self._memory, self._deadline)
         first = await messages.next()
-        schema = await self._service.work_on_stream(partial(_opened, first))
+        schema = await self._service.run_stream_work(partial(_opened, first))
         line = 1
         while (message := await messages.next()) is not None:
-            batch, starts = await self._service.work_on_stream(partial(self._cut, message, schema))
+            batch, starts = await self._service.run_stream_work(partial(self._cut, message, schema))
             if not len(batch):
                 # counted as a document, for there may be no end of batches without rows
                 yield Part(1, len(message.data), list)
@@ -660,7 +662,7 @@ class Spool:
         holding: Counts the bytes that wait. A writer for which there is no room waits until the reader has read some.
     """
 
-    def __init__(self, holding: Holding) -> None:
+    def __init__(self, holding: Reservation) -> None:
         self._holding = holding
         self._segments = deque[Segment]()
         self._last = b""

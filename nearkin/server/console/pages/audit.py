@@ -24,7 +24,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     if path is None:
         how = "No result is shown. Write one with nearkin audit RUN --json > audit.json, and serve with --audit audit.json."
         return [*page, shown.note(how)]
-    found = await visit.service.run(read, path)
+    found = await visit.service.run_in_thread(read, path)
     return [
         *page,
         shown.tiles(

@@ -17,7 +17,7 @@ MOST = 20
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     """The page."""
     index = visit.service.index
-    hottest = await visit.service.look_over(index.hot_buckets, REMEMBERED)
+    hottest = await visit.service.run_overview(index.hot_buckets, REMEMBERED)
     found = [(size, entry) for size, entry in hottest if is_shown(visit, entry)][:MOST]
     page = shown.heading("Hot buckets", "Buckets of many documents: every search that looks into one goes through all of them.")
     most, compared = index.settings.bucket_capacity, index.settings.max_candidates
@@ -34,7 +34,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
 
 def is_shown(visit: Visit, entry: Entry) -> bool:
     """Returns whether an entry is of a scope that the token sees, and not of the server's own scopes."""
-    return visit.who.sees(entry.scope) and not entry.scope.startswith(RESERVED)
+    return visit.who.can_access(entry.scope) and not entry.scope.startswith(RESERVED)
 
 
 PAGE = Page("buckets", "Hot buckets", "admin", build)

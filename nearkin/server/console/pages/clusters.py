@@ -44,12 +44,12 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
 
 async def _list(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Component]:
     service = visit.service
-    found = await service.look_over(service.catalogue.listing, scope)
+    found = await service.run_overview(service.cluster_listings.listing, scope)
     order = query.get("order", "largest") if query.get("order") in ORDERS else "largest"
     start = whole(query.get("start"))
     heads = found.largest if order == "largest" else found.newest
     some = heads[start : start + ON_A_PAGE]
-    entries = await service.run(service.index.store.entries, scope, [head.representative for head in some])
+    entries = await service.run_in_thread(service.index.store.entries, scope, [head.representative for head in some])
     steps = []
     for text, first in (("Before", start - ON_A_PAGE), ("Further", start + ON_A_PAGE)):
         if 0 <= first < len(heads):
@@ -120,7 +120,7 @@ async def _find(_: int | None, __: int | None, text: str | None, scope: str | No
     if not (text or "").strip():
         return []
     await visit.admit()
-    entries, whole_scope = await visit.service.look_over(find, visit.service.index, scope or "", (text or "").strip())
+    entries, whole_scope = await visit.service.run_overview(find, visit.service.index, scope or "", (text or "").strip())
     more = "" if whole_scope else f" in the documents that were gone through in {PATIENCE:g} seconds"
     if not entries:
         return [shown.note(f"Nothing was found{more}.")]
@@ -157,12 +157,12 @@ async def _one(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Compo
     service, id = visit.service, named(query["id"], "id")
     start = whole(query.get("start"))
     # the representative, which is the first, is on no page of members
-    cluster = await service.run(service.index.cluster_part, scope, id, 1 + start, ON_A_PAGE)
+    cluster = await service.run_in_thread(service.index.cluster_part, scope, id, 1 + start, ON_A_PAGE)
     if cluster is None:
         raise ProblemError("not-found", f"scope {scope} has no document {id!r}")
-    chosen = await service.run(_chosen, service.index, scope, cluster, named(query.get("member") or id, "member"))
+    chosen = await service.run_in_thread(_chosen, service.index, scope, cluster, named(query.get("member") or id, "member"))
     asked = [cluster.representative, *([chosen[0]] if chosen else [])]
-    head, *others = await service.run(service.index.store.entries, scope, asked)
+    head, *others = await service.run_in_thread(service.index.store.entries, scope, asked)
     back = html.A(f"Clusters of {visible(scope)}", href=address("clusters", scope=scope))
     page: list[Component] = [
         html.P(back, className="back"),
@@ -175,8 +175,8 @@ async def _one(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Compo
     ]
     if chosen is None or not others or others[0] is None or head is None:
         return [*page, *_alone(cluster, head)]
-    why = await service.look_over(explained, service.index, scope, cluster.representative, chosen[0])
-    beside = await service.look_over(_beside, head, others[0], why)
+    why = await service.run_overview(explained, service.index, scope, cluster.representative, chosen[0])
+    beside = await service.run_overview(_beside, head, others[0], why)
     return [*page, beside, _members(scope, cluster, start, chosen[0])]
 
 

@@ -11,7 +11,7 @@ from nearkin.report.page import bytes_text, percent
 from nearkin.server.console import charts as figures
 from nearkin.server.console import components as shown
 from nearkin.server.console.visitor import Page, Visit, current
-from nearkin.server.service import FLEET
+from nearkin.server.service import FLEET_METRICS
 from nearkin.server.telemetry import LAYERS, RECENT
 
 EVERY = 2000
@@ -45,10 +45,10 @@ async def _refresh(_: int | None) -> list[Component]:
 
 async def _drawn(visit: Visit) -> list[Component]:
     service = visit.service
-    series, waiting, workers = await service.run(visit.recents.read, service)
-    counts = await service.look_over(service.catalogue.counts)
-    recall = None if service.probed is None else service.probed.recall
-    fleet = await service.run(service.index.searcher.observed.metrics, recall, counts.get("bytes"))
+    series, waiting, workers = await service.run_in_thread(visit.recent_metrics.read, service)
+    counts = await service.run_overview(service.cluster_listings.counts)
+    recall = None if service.golden_result is None else service.golden_result.recall
+    fleet = await service.run_in_thread(service.index.searcher.observed.metrics, recall, counts.get("bytes"))
     now = int(time.time())
     seconds = {one["second"]: one for one in series}
     recent = [seconds[at] for at in range(now - WINDOW, now) if at in seconds]
@@ -75,7 +75,7 @@ async def _drawn(visit: Visit) -> list[Component]:
             shown.table(
                 "Of this process, since it was started",
                 ("Figure", "Value", "What it is"),
-                [(name, told(name, fleet.to_dict()[name]), meaning) for name, meaning in FLEET.items()],
+                [(name, told(name, fleet.to_dict()[name]), meaning) for name, meaning in FLEET_METRICS.items()],
                 numbers=(1,),
             ),
             id="fleet",

@@ -12,8 +12,8 @@ from nearkin.index.preparation import Document
 from nearkin.report.page import similarity_text
 from nearkin.server.console import components as shown
 from nearkin.server.console.visitor import Page, Visit, current
-from nearkin.server.http.parsing import check_shape
-from nearkin.server.routes.models import Query
+from nearkin.server.http.parsing import check_json_shape
+from nearkin.server.routes.models import QueryRequest
 
 TOP = 10
 
@@ -48,7 +48,7 @@ async def _look(_: int | None, text: str | None, scope: str | None) -> list[Comp
     await visit.admit()
     service, asked = visit.service, document(text or "", visit)
     matches = await service.query(scope or "", asked, min(TOP, service.settings.max_top))
-    entries = await service.run(service.index.store.entries, scope or "", [match.id for match in matches])
+    entries = await service.run_in_thread(service.index.store.entries, scope or "", [match.id for match in matches])
     threshold = similarity_text(service.index.threshold)
     if not matches:
         return [
@@ -59,7 +59,7 @@ async def _look(_: int | None, text: str | None, scope: str | None) -> list[Comp
     if service.index.settings.postings == "all":
         what = "documents are" if len(matches) > 1 else "document is"
     most = " (more are not shown)" if len(matches) == TOP else ""
-    articles = await service.look_over(_matches, scope or "", matches, entries, asked, service.index.banding.bands)
+    articles = await service.run_overview(_matches, scope or "", matches, entries, asked, service.index.banding.bands)
     return [html.H2(f"{len(matches)} {what} {threshold} similar or more{most}"), *articles]
 
 
@@ -72,7 +72,7 @@ def document(text: str, visit: Visit) -> Document:
     """
     if not visit.service.index.preparer.vectors:
         return text
-    check_shape(text.encode("utf-8", "replace"), Query.most_values)
+    check_json_shape(text.encode("utf-8", "replace"), QueryRequest.max_json_values)
     try:
         numbers = json.loads(text)
         return [float(number) for number in numbers]

@@ -30,7 +30,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
             "Nothing runs in the shadow. Start the server with --shadow-store, --shadow-bands and --shadow-rows to compare one."
         )
         return [*page, shown.note(how)]
-    facts = await visit.service.run(running.facts)
+    facts = await visit.service.run_in_thread(running.facts)
     whole = [(name, told(value)) for name, value in flat(facts) if not isinstance(value, tuple)]
     beside = [(name, told(value[0]), told(value[1])) for name, value in flat(facts) if isinstance(value, tuple)]
     return [

@@ -15,8 +15,8 @@ from nearkin.server.cluster_listings import BINS
 from nearkin.server.console import charts as figures
 from nearkin.server.console import components as shown
 from nearkin.server.console.visitor import Page, Visit, current
-from nearkin.server.http.parsing import parsed_json
-from nearkin.server.routes.models import Tune
+from nearkin.server.http.parsing import parse_json
+from nearkin.server.routes.models import TuneRequest
 from nearkin.spec import Spec
 
 POINTS = 101
@@ -68,17 +68,17 @@ async def _move(threshold: float, recall: float, k: int, scope: str | None) -> l
     visit.require_scope(scope or "")
     await visit.admit()
     # the same bounds as the API's: what takes long is asked for by whoever may read
-    asked = parsed_json(json.dumps({"threshold": threshold, "recall": recall, "k": k}).encode(), Tune)
+    asked = parse_json(json.dumps({"threshold": threshold, "recall": recall, "k": k}).encode(), TuneRequest)
     return await _drawn(visit, scope or "", asked.threshold, asked.recall, asked.k or visit.service.index.spec.k)
 
 
 async def _drawn(visit: Visit, scope: str, threshold: float, recall: float, k: int) -> list[Component]:
     service = visit.service
-    listing = await service.look_over(service.catalogue.listing, scope)
-    sampled = await service.look_over(service.catalogue.pairs, scope)
+    listing = await service.run_overview(service.cluster_listings.listing, scope)
+    sampled = await service.run_overview(service.cluster_listings.pairs, scope)
     pairs = sampled or Distribution.assumed(max(listing.documents, 2))
-    tuning = await service.look_over(_tuned, replace(service.index.spec, k=k), threshold, recall, pairs)
-    live = await service.look_over(point_of_index, service.index, pairs, threshold)
+    tuning = await service.run_overview(_tuned, replace(service.index.spec, k=k), threshold, recall, pairs)
+    live = await service.run_overview(point_of_index, service.index, pairs, threshold)
     chart = _chart(tuning, service.index, sampled, listing.resolved)
     return [_numbers(tuning), chart, _choices(tuning, live, k == service.index.spec.k)]
 
