@@ -170,10 +170,26 @@ def decoded(values: pa.Array) -> pa.Array:
 
 
 def unfolded_sizes(values: pa.Array) -> np.ndarray | None:
-    """Returns the bytes of text that each row of an encoded column stands for, int64 (n,); None for another column."""
+    """Returns the number of bytes of text that each row takes once the encoding is removed.
+
+    Args:
+        values: A column. Its text may be encoded as a whole, or inside lists, maps and structs.
+
+    Returns:
+        int64 (n,), or None if the column has no encoded text.
+    """
     if isinstance(values, pa.ExtensionArray):
         return unfolded_sizes(values.storage)
-    if not is_encoded(values.type):
+    kind = values.type
+    if pa.types.is_map(kind):
+        entries = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
+        return unfolded_sizes(values.cast(pa.list_(entries)))
+    if pa.types.is_struct(kind):
+        parts = [sizes for field in values.flatten() if (sizes := unfolded_sizes(field)) is not None]
+        return np.sum(parts, axis=0) if parts else None
+    if is_list(kind):
+        return _unfolded_list_sizes(values)
+    if not is_encoded(kind):
         return None
     stored, places = stored_values(values)
     if not (is_text(stored.type) or is_binary(stored.type)):
@@ -182,16 +198,42 @@ def unfolded_sizes(values: pa.Array) -> np.ndarray | None:
     return np.asarray(lengths.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def decoded_within(values: pa.Array, limit: int) -> tuple[pa.Array, list[int]]:
-    """Returns `decoded` of a column without the texts of more than `limit` bytes, and where those are; they become null.
+def _unfolded_list_sizes(lists: pa.Array) -> np.ndarray | None:
+    element_sizes = unfolded_sizes(lists.flatten())
+    if element_sizes is None:
+        return None
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths)
+    totals = np.concatenate([[0], np.cumsum(element_sizes)])
+    return np.asarray(totals[ends] - totals[ends - lengths], np.int64)
 
-    A few bytes can stand for a text of any length in each row of an encoded column, so that they are never unfolded.
+
+def in_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Returns a column in the type that it had before its reader encoded its text as dictionaries."""
+    if values.type == kind:
+        return values
+    if is_nested(kind) and unfolded_sizes(values) is not None:
+        # a cast would decode all elements of the array that these rows are a slice of
+        values = values.take(pa.array(np.arange(len(values))))
+    if pa.types.is_dictionary(values.type):
+        values = large_offsets(values.dictionary).take(values.indices)
+    return values.cast(kind)
+
+
+def decoded_within(values: pa.Array, limit: int) -> tuple[pa.Array, list[int]]:
+    """Returns `decoded` of a column without the values of more than `limit` bytes, and where those are; they become null.
+
+    A few bytes can stand for a text of any length in each row of an encoded column, so that they are never unfolded. Text
+    inside lists, maps and structs stays encoded.
     """
     sizes = unfolded_sizes(values)
     if sizes is None or not (sizes > limit).any():
         return decoded(values), []
     if isinstance(values, pa.ExtensionArray):
         return decoded_within(values.storage, limit)
+    if not is_encoded(values.type):
+        rows = pa.array(np.arange(len(values)), mask=sizes > limit)
+        return values.take(rows), list(np.flatnonzero(sizes > limit).tolist())
     stored, places = stored_values(values)
     within = pc.if_else(pa.array(sizes <= limit), places, None)
     return decoded(stored.take(within)), list(np.flatnonzero(sizes > limit).tolist())

@@ -12,6 +12,7 @@ from nearkin.corpus.column_values import (
     as_bytes,
     decoded,
     decoded_within,
+    in_type,
     is_binary,
     is_list,
     is_text,
@@ -148,13 +149,13 @@ def _is_utf8(value: bytes) -> bool:
 
 def as_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
     """large_list of large_string of any list-of-text column. Tokens of more than `limit` bytes in all are rejected."""
-    values = decoded(values)
-    if not _is_list_of(values.type, is_text, pa.types.is_null):
+    values, large = decoded_within(values, limit)
+    if not _is_list_of(values.type, _is_text_or_its_dictionary, pa.types.is_null):
         raise UsageError(
             f"column {name!r} is {values.type}, not lists of text; choose another one with --tokens, or use --text"
         )
     reasons = _where(values.is_null(), f"null {name}")
-    lists = values.cast(TOKENS) if values.type != TOKENS else values
+    lists = in_type(values, TOKENS)
     try:
         lists.validate(full=True)
         bad = pc.any(pc.is_null(lists.flatten())).as_py()
@@ -163,8 +164,12 @@ def as_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
     if bad:
         lists, broken = _without_bad_lists(lists)
         reasons.update(dict.fromkeys(broken, f"null or invalid UTF-8 among the tokens of {name}"))
-    reasons.update(dict.fromkeys(_long_lists(lists, limit), too_long(name, limit)))
+    reasons.update(dict.fromkeys([*_long_lists(lists, limit), *large], too_long(name, limit)))
     return Column(lists, reasons)
+
+
+def _is_text_or_its_dictionary(kind: pa.DataType) -> bool:
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _long_lists(lists: pa.Array, limit: int) -> list[int]:

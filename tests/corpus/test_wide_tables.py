@@ -111,6 +111,109 @@ def test_long_values_of_many_dictionaries_are_not_unfolded_at_once(tmp_path: Pat
     assert largest < 100 << 20
 
 
+def test_portions_of_columns_wait_in_a_file_as_dictionaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is about as large as the dictionaries, and the kept file has the types of its input."""
+    path = tmp_path / "a.parquet"
+    values = [f"{at}{'v' * 400}" for at in range(20)]
+    kinds = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view()]
+    columns = {f"c{at}": pa.array([values[row % 20] for row in range(4000)], kinds[at % len(kinds)]) for at in range(50)}
+    table = pa.table({"text": [f"document {at}" for at in range(4000)], **columns})
+    pq.write_table(table, path)
+    unfolded = sum(column.nbytes for column in table.columns)
+    sizes: list[int] = []
+    store = Scratch._store
+
+    def store_and_measure(self: Scratch, batches: Any, file: Any) -> Any:
+        damage = store(self, batches, file)
+        sizes.append(file.seek(0, 2))
+        file.seek(0)
+        return damage
+
+    monkeypatch.setattr(Scratch, "_store", store_and_measure)
+    kept = pq.read_table(kept_file(path, Columns(document_limit=50_000), tmp_path / "out"))
+    assert len(sizes) > 2
+    assert sum(sizes) < unfolded / 5
+    assert kept.schema.equals(pq.read_schema(path), check_metadata=True)
+    assert kept.to_pylist() == [row for at, row in enumerate(table.to_pylist()) if at % 3 > 0]
+
+
+ELEMENTS = {
+    "list": pa.list_(pa.string()),
+    "large_list": pa.large_list(pa.large_string()),
+    "struct": pa.list_(pa.struct({"name": pa.string(), "number": pa.int64()})),
+    "map": pa.map_(pa.string(), pa.string()),
+    "nested": pa.list_(pa.list_(pa.string())),
+}
+
+
+def rows_of_elements(name: str, rows: int, elements: int) -> list[Any]:
+    texts = [f"{at}{'v' * 20_000}" for at in range(4)]
+    forms: dict[str, Any] = {
+        "list": lambda at: [None if at % 5 == 4 else texts[(at + element) % 4] for element in range(elements)],
+        "large_list": lambda at: [texts[(at + element) % 4] for element in range(elements)],
+        "struct": lambda at: [{"name": texts[(at + element) % 4], "number": element} for element in range(elements)],
+        "map": lambda at: [(f"k{element}", texts[(at + element) % 4]) for element in range(elements)],
+        "nested": lambda at: [[texts[(at + element) % 4]] for element in range(elements)],
+    }
+    return [None if at % 7 == 3 else forms[name](at) for at in range(rows)]
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_long_texts_that_lists_repeat_are_not_unfolded_at_once(name: str, tmp_path: Path) -> None:
+    """The elements stand for 160 MB. Rows are copied with the types of the input."""
+    path = tmp_path / "a.parquet"
+    table = pa.table(
+        {"text": [f"document {at}" for at in range(800)], "c": pa.array(rows_of_elements(name, 800, 10), ELEMENTS[name])}
+    )
+    pq.write_table(table, path)
+    assert path.stat().st_size < 2 << 20
+    del table
+    expected = pq.read_table(path, columns=["text"])["text"].to_pylist()
+    before = pa.total_allocated_bytes()
+    largest = 0
+    texts = []
+    for piece in pieces_of(path, Columns(document_limit=1 << 20, extra=("c",))):
+        largest = max(largest, pa.total_allocated_bytes() - before)
+        texts += piece.documents["text"].to_pylist()
+    assert texts == expected
+    assert largest < 60 << 20
+    small = pa.table({"text": ["a", "b", "c"], "c": pa.array(rows_of_elements(name, 800, 10), ELEMENTS[name]).slice(2, 3)})
+    many = pa.concat_tables([small] * 100)
+    pq.write_table(many, tmp_path / "b.parquet")
+    kept = pq.read_table(kept_file(tmp_path / "b.parquet", Columns(document_limit=1 << 20), tmp_path / "out"))
+    assert kept.schema.equals(many.schema)
+    assert kept.slice(0, 50).to_pylist() == many.take(np.flatnonzero(np.arange(300) % 3 > 0)).slice(0, 50).to_pylist()
+
+
+def test_tokens_that_repeat_long_texts_are_bounded(tmp_path: Path) -> None:
+    """A row of more than a document's size is rejected, the others are read."""
+    path = tmp_path / "a.parquet"
+    long = "v" * 20_000
+    rows = [["a", "b"], [long] * 4000, None, [long] * 3, ["a", None]]
+    pq.write_table(pa.table({"words": rows}), path)
+    columns = Columns(text=None, tokens="words", document_limit=100_000)
+    before = pa.total_allocated_bytes()
+    largest = 0
+    documents, rejected = [], []
+    for piece in FileCorpus.open([str(path)]).pieces(0, columns):
+        largest = max(largest, pa.total_allocated_bytes() - before)
+        documents += piece.documents["tokens"].to_pylist()
+        rejected += piece.rejected
+    assert documents == [["a", "b"], [long] * 3]
+    assert [row for row, _, _ in rejected] == [1, 2, 4]
+    assert "words is longer than 100,000 bytes" in rejected[0][1]
+    assert largest < 20 << 20
+
+
+def test_a_list_that_is_too_large_to_be_copied_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    long = "v" * 20_000
+    pq.write_table(pa.table({"text": ["first", "second"], "c": [["a"], [long] * 4000]}), path)
+    corpus = FileCorpus.open([str(path)])
+    with pytest.raises(RunError, match=r"a row of column 'c' unfolds into 80,000,000 bytes, more than the 800,000 that"):
+        list(corpus.pieces(0, Columns(document_limit=100_000), whole=True))
+
+
 @pytest.mark.parametrize("column", ["text", "c1", "c59"])
 def test_damage_in_a_wide_table_costs_the_same_rows_in_portions(column: str, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"

@@ -12,7 +12,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, WHOLE_FILE, Columns
-from nearkin.corpus.column_values import is_binary, is_text, unfolded_sizes
+from nearkin.corpus.column_values import in_type, is_binary, is_list, is_text, unfolded_sizes
 from nearkin.corpus.formats.base import Piece, UntilDamage, fresh_name, one_line
 from nearkin.corpus.formats.ipc_messages import MAGIC, MAGIC_BYTES, unfolded_messages
 from nearkin.corpus.formats.ipc_slices import sliced_batches
@@ -36,6 +36,8 @@ DECODERS = 2
 AHEAD = 128 << 20
 LONG_VALUE = 1 << 19
 """Bytes of a value from which a column stays a dictionary until its rows are known; shorter ones only make batches smaller."""
+LONG_ELEMENT = 1 << 10
+"""Bytes of an element of a list from which its column stays a dictionary until its rows are known."""
 UNFOLDED_BATCH = 4 * BATCH_BYTES
 """Bytes that a batch may take if each of its rows had the longest value of each dictionary."""
 DECODER_SHARE = 4
@@ -81,7 +83,7 @@ def split(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBat
     """Batches of a size that a thread works on at a time; one that is nearly so stays whole."""
     unfolded = [sizes for column in batch.columns if (sizes := unfolded_sizes(column)) is not None]
     if unfolded:
-        yield from _split_by_size(first, batch, np.sum(unfolded, axis=0))
+        yield from _split_by_size(first, batch, np.sum(unfolded, axis=0) + batch.nbytes // max(len(batch), 1))
         return
     if len(batch) <= BATCH_ROWS and batch.nbytes <= 2 * BATCH_BYTES:
         yield first, batch
@@ -107,7 +109,8 @@ def _in_types_of(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Returns a batch without the dictionaries that only reading made."""
     if batch.schema.types == schema.types:
         return batch
-    return pa.record_batch([column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)], schema=schema)
+    columns = [in_type(column, kind) for column, kind in zip(batch.columns, schema.types, strict=True)]
+    return pa.record_batch(columns, schema=schema)
 
 
 class TableWriter:
@@ -230,6 +233,10 @@ class _GroupReader:
         sizes = self._page_sizes(group)
         large = self._large_columns(group, sizes)
         size, in_dictionaries = self._batch_size(group, large)
+        portions = self._portions(group, sizes, large)
+        if len(portions) > 1:
+            # portions wait in a file, which would be as large as all values if each row had its own
+            in_dictionaries = list(dict.fromkeys([*in_dictionaries, *self._flat_dictionaries(group, large)]))
         # a reader of its own, so that several groups may be decoded at a time
         reader = pq.ParquetFile(
             self._source,
@@ -238,17 +245,43 @@ class _GroupReader:
             read_dictionary=in_dictionaries,
             page_checksum_verification=True,
         )
+        if large:
+            batches = self._with_large(reader, group, size, large, portions)
+        else:
+            batches = self._plain(reader, group, size, portions)
         rows = 0
-        portions = self._portions(group, sizes, large)
-        for batch in (
-            self._with_large(reader, group, size, large, portions) if large else self._plain(reader, group, size, portions)
-        ):
+        for batch in batches:
             rows += len(batch)
             if rows > group.rows:
                 break
+            self._require_bounded_lists(batch, in_dictionaries)
             yield batch
         if rows != group.rows:
             raise ValueError(f"the footer says that it has {group.rows} rows, and it has {'more' if rows else 'none'}")
+
+    def _require_bounded_lists(self, batch: pa.RecordBatch, in_dictionaries: Collection[str]) -> None:
+        """Raises ValueError if a row of a column that is only copied holds too much text to be decoded."""
+        for name in {path.split(".")[0] for path in in_dictionaries if "." in path} - self._read:
+            sizes = unfolded_sizes(batch[name])
+            largest = 0 if sizes is None else int(np.max(sizes, initial=0))
+            if largest > self._page_limit:
+                raise ValueError(
+                    f"a row of column {name!r} unfolds into {largest:,} bytes, more than the {self._page_limit:,} that "
+                    "--memory leaves room for; write the file with smaller lists, or run with more --memory"
+                )
+
+    def _flat_dictionaries(self, group: RowGroup, large: Collection[str]) -> list[str]:
+        """Returns the names of the text columns that have a dictionary and that pyarrow decodes."""
+        facts = self._metadata.row_group(group.number)
+        chunks = [facts.column(at) for at in range(facts.num_columns)]
+        return [
+            chunk.path_in_schema
+            for at, chunk in enumerate(chunks)
+            if chunk.has_dictionary_page
+            and chunk.path_in_schema not in large
+            and _is_flat_text(self._metadata.schema.column(at))
+            and _is_text_or_bytes(self._schema.field(chunk.path_in_schema).type)
+        ]
 
     def _plain(
         self, reader: pq.ParquetFile, group: RowGroup, size: int, portions: Sequence[list[str]]
@@ -355,20 +388,28 @@ class _GroupReader:
                 continue
             if chunk.path_in_schema in large:
                 continue
-            longest = max(column.length, self._longest_value(group, chunk, column, size))
-            if longest > LONG_VALUE and _is_flat_text(column):
+            values = 1 if _is_flat_text(column) else chunk.num_values // max(group.rows, 1) + 1
+            longest = self._longest_value(group, chunk, column, size)
+            limit = LONG_VALUE if _is_flat_text(column) else LONG_ELEMENT
+            if longest > limit and self._is_decodable_later(chunk.path_in_schema):
                 in_dictionaries.append(chunk.path_in_schema)
             else:
-                together += longest
+                together += max(column.length, longest * values)
         return max(1, min(size, UNFOLDED_BATCH // max(together, 1))), in_dictionaries
+
+    def _is_decodable_later(self, path: str) -> bool:
+        places = self._schema.get_all_field_indices(path.split(".")[0])
+        return len(places) == 1 and _is_decodable_later(self._schema.field(places[0]).type)
 
     def _longest_value(self, group: RowGroup, chunk: pq.ColumnChunkMetaData, column: Any, size: int) -> int:
         """Returns the bytes of the longest value that a dictionary may repeat; 0 if no batch of this size can grow by it."""
-        if not (chunk.has_dictionary_page and _is_flat_text(column)):
+        if not chunk.has_dictionary_page or column.physical_type != "BYTE_ARRAY":
             return 0
+        # all elements of a row group may be in one row
+        values = size if _is_flat_text(column) else chunk.num_values
         local = not isinstance(self._source, pa.PythonFile)
         most = dictionary_bytes(self._source, chunk) if local else chunk.total_uncompressed_size
-        if most * size <= UNFOLDED_BATCH:
+        if most * values <= UNFOLDED_BATCH:
             return 0
         if local and (longest := longest_dictionary_value(self._source, chunk)) is not None:
             return longest
@@ -377,6 +418,17 @@ class _GroupReader:
 
 def _is_flat_text(column: Any) -> bool:
     return column.physical_type == "BYTE_ARRAY" and column.max_repetition_level == 0 and "." not in column.path
+
+
+def _is_decodable_later(kind: pa.DataType) -> bool:
+    """Returns whether text inside a type can be read as dictionaries and cast to the type again."""
+    if is_list(kind):
+        return _is_decodable_later(kind.value_type)
+    if pa.types.is_struct(kind):
+        return all(_is_decodable_later(field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return _is_decodable_later(kind.key_type) and _is_decodable_later(kind.item_type)
+    return not (pa.types.is_string_view(kind) or pa.types.is_binary_view(kind) or isinstance(kind, pa.BaseExtensionType))
 
 
 def _is_text_or_bytes(kind: pa.DataType) -> bool:

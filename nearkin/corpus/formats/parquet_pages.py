@@ -8,10 +8,11 @@ parquet-format).
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearkin.corpus.column_values import as_bytes, stored_values
+from nearkin.corpus.column_values import as_bytes, is_list, stored_values
 
 HEADER = 512
 HEADER_WITH_LONG_VALUES = 16 << 10
@@ -200,12 +201,26 @@ class _CompactReader:
 
 
 def longest_stored_value(source: Any, metadata: pq.FileMetaData, group: int, name: str) -> int:
-    """Returns the bytes of the longest value in the dictionary of a text column; 0 if it has none."""
+    """Returns the number of bytes of the longest value in the dictionary of a text column; 0 if it has none.
+
+    Args:
+        source: The open file.
+        metadata: The footer of the file.
+        group: The number of the row group.
+        name: The path of the column, which may lead into lists, maps and structs.
+    """
     reader = pq.ParquetFile(source, metadata=metadata, read_dictionary=[name], buffer_size=READ_BUFFER)
     for batch in reader.iter_batches(1, [group], [name], use_threads=False):
-        stored, _ = stored_values(batch.column(0))
+        stored, _ = stored_values(_innermost(batch.column(0)))
         return int(pc.max(pc.binary_length(as_bytes(stored))).as_py() or 0)
     return 0
+
+
+def _innermost(values: pa.Array) -> pa.Array:
+    """Returns the only column without parts inside lists, maps and structs of one field."""
+    if is_list(values.type) or pa.types.is_map(values.type):
+        return _innermost(values.values)
+    return _innermost(values.field(0)) if pa.types.is_struct(values.type) else values
 
 
 COMMON_PAGE = 1 << 20
