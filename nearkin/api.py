@@ -27,8 +27,9 @@ from nearkin.report.collect import Wanted, collect, statistics
 from nearkin.report.model import ReportData
 from nearkin.report.page import render
 from nearkin.report.saved import read_report
-from nearkin.runs.jobs import pair_table, require_relation, write_result
-from nearkin.runs.spec_request import count_cut, spec_for
+from nearkin.runs.output import write_result
+from nearkin.runs.pairs import find_pairs, parse_relation
+from nearkin.runs.spec_request import count_frequency_cut, resolve_spec
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import Progress, Silent
@@ -283,12 +284,8 @@ def pairs(
     asked = {"threshold": threshold, "distance": distance, **settings}
     finished = _start(data, columns, measure, spec, resources, asked, max_df, work, progress)
     run = finished.run
-    require_relation(relation, run.settings, expand_exact)
-    if relation == "similarity":
-        run.to_pairs()
-    else:
-        run.to_exact_groups()
-    schema, batches = pair_table(run, relation, expand_exact)
+    parsed = parse_relation(relation, run.settings, expand_exact=expand_exact)
+    schema, batches = find_pairs(run, parsed, expand_exact=expand_exact)
     found = pa.Table.from_batches(batches, schema)
     return PairsResult(ResultTable(found), dict(run.work.manifest["stages"]))
 
@@ -316,12 +313,12 @@ def _start(
         raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(Settings.__dataclass_fields__)}")
     corpus = _corpus(data)
     columns = with_dimensions(corpus, columns.within(settings.get("memory", Settings.memory)))
-    asked = Settings(spec=spec_for(columns, measure, spec), **settings)
+    asked = Settings(spec=resolve_spec(columns, measure, spec), **settings)
     folder = tempfile.TemporaryDirectory(prefix="nearkin-", dir=work)
     shown = progress or Silent()
     if max_df is not None:
         counting = Counting(corpus, columns, asked.spec, resources, asked.workers, Path(folder.name), shown)
-        cut = count_cut(max_df, counting)
+        cut = count_frequency_cut(max_df, counting)
         resources, asked = replace(resources, cut=cut), asked.with_spec(replace(asked.spec, cut=cut.fingerprint))
     work_folder = WorkFolder.create(Path(folder.name) / "work", {}, durable=False)
     run = LocalRun(corpus, replace(columns, extra=asked.extra_columns), asked, work_folder, shown, resources)

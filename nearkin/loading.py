@@ -23,8 +23,8 @@ from nearkin.index.making import Maker
 from nearkin.index.preparation import Prepared
 from nearkin.keys import HashKey
 from nearkin.measures.base import Payload
-from nearkin.runs.jobs import SIGNATURES, Saved
-from nearkin.runs.spec_request import Asked
+from nearkin.runs.saved import SIGNATURES, SavedRun
+from nearkin.runs.spec_request import SpecRequest
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
 
@@ -34,7 +34,7 @@ CLUSTERS = "clusters.parquet"
 def add_files(
     inputs: tuple[str, ...],
     columns: Columns,
-    asked: Asked,
+    asked: SpecRequest,
     url: str,
     scope: str,
     threshold: float | None,
@@ -59,7 +59,7 @@ def add_files(
     corpus.check(columns)
     kinds: dict[str, int] = {}
     made: dict[str, Any] = (
-        {} if postings is None else {"spec": asked.spec(columns), "threshold": threshold, "postings": postings}
+        {} if postings is None else {"spec": asked.to_spec(columns), "threshold": threshold, "postings": postings}
     )
     rejected = 0
     with Index.open(url, resources=SpecResources(asked.secret), tables=tables, **made) as index:
@@ -96,7 +96,7 @@ def documents_of(column: pa.Array) -> list[Any]:
     return values
 
 
-def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, postings: str) -> dict[str, Any]:
+def load_run(saved: SavedRun, url: str, scope: str, secret: HashKey | None, postings: str) -> dict[str, Any]:
     """A run's clusters as an index: signatures as they were saved, verified similarities, nothing sketched again.
 
     One that was broken off goes on where it stopped.
@@ -117,7 +117,7 @@ def load_run(saved: Saved, url: str, scope: str, secret: HashKey | None, posting
             f"{saved.folder} compared within blocks ({parameters['block_by']}); build a scope for each from its inputs"
         )
     require_scope(scope)
-    corpus = saved.corpus("quarantine")
+    corpus = saved.open_corpus("quarantine")
     limit = record["stages"]["sketch"].get("document_limit", MAX_DOCUMENT)
     columns = Columns(**{**record["columns"], "extra": (), "document_limit": limit})
     if columns.tokens is not None:

@@ -22,7 +22,9 @@ from nearkin.errors import RunError, UsageError
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.lsh.curve import solve_banding
 from nearkin.report.saved import read_report
-from nearkin.runs.jobs import Job, dedup_job, pairs_job
+from nearkin.runs.dedup import run_dedup
+from nearkin.runs.job import Job
+from nearkin.runs.pairs import run_pairs
 from nearkin.runtime.progress import Silent
 from nearkin.shingle import Shingler, text_buffers
 from nearkin.spec import Spec
@@ -49,7 +51,7 @@ def job(inputs: Any, out: Path, **other: Any) -> Job:
 
 
 def finished(inputs: Any, out: Path, **other: Any) -> dict[str, Any]:
-    return dedup_job(job(inputs, out, **other), Silent())
+    return run_dedup(job(inputs, out, **other), Silent())
 
 
 @pytest.fixture(scope="session")
@@ -112,7 +114,7 @@ def test_every_removed_document_resembles_the_one_kept_for_it(corpus: Path, refe
 def test_recall_and_precision_of_planted_pairs(corpus: Path, tmp_path: Path) -> None:
     truth = pq.read_table(corpus / "truth.parquet").to_pylist()
     texts = texts_of(corpus)
-    pairs_job(job(corpus / "documents", tmp_path / "p.parquet"), True, Silent())
+    run_pairs(job(corpus / "documents", tmp_path / "p.parquet"), Silent(), expand_exact=True)
     found = {(row["id_a"], row["id_b"]): row["similarity"] for row in pq.read_table(tmp_path / "p.parquet").to_pylist()}
     ids = sorted({name for pair in found for name in pair})
     sets = dict(zip(ids, shingle_sets([texts[name] for name in ids]), strict=True))
@@ -164,7 +166,8 @@ from pathlib import Path
 from nearkin.engine.local import sketching
 from nearkin.engine.options import Settings
 from nearkin.corpus import Columns
-from nearkin.runs.jobs import Job, dedup_job
+from nearkin.runs.dedup import run_dedup
+from nearkin.runs.job import Job
 
 sketching.SEGMENT_SECONDS = 0.0
 
@@ -186,7 +189,7 @@ class Killer:
 
 inputs, out, stage, advances = sys.argv[1:]
 columns = Columns(id="id", extra=("source",))
-dedup_job(Job((inputs,), Path(out), columns, Settings(source="source")), Killer(stage, int(advances)))
+run_dedup(Job((inputs,), Path(out), columns, Settings(source="source")), Killer(stage, int(advances)))
 """
 MOMENTS = [
     ("sketch", 0), ("sketch", 2), ("sketch", 3), ("collapse", 0), ("bands", 0), ("bands", 5),
@@ -207,12 +210,12 @@ def test_a_killed_run_resumes_to_the_same_bytes(
         finished(corpus / "documents", out)
     finished(corpus / "documents", out, resume=True)
     same_result(out, reference)
-    assert not job(corpus, out).partial.exists()
+    assert not job(corpus, out).work_folder.exists()
 
 
 def killed_run(corpus: Path, out: Path, stage: str = "verify") -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(corpus), str(out), stage, "0"], check=False)
-    assert job(corpus, out).partial.exists()
+    assert job(corpus, out).work_folder.exists()
 
 
 def test_resume_refuses_changed_inputs_and_parameters(corpus: Path, tmp_path: Path) -> None:
@@ -283,7 +286,7 @@ def test_saved_signatures_are_banded_again_without_sketching(corpus: Path, tmp_p
     finished(corpus / "documents", tmp_path / "direct", threshold=0.6, bands=20, rows=4)
     same_result(tmp_path / "again", tmp_path / "direct")
     assert summary["counts"]["rejected"] == 2
-    pairs_job(job(tmp_path / "saved", tmp_path / "p.parquet", threshold=0.6, bands=20, rows=4), False, Silent())
+    run_pairs(job(tmp_path / "saved", tmp_path / "p.parquet", threshold=0.6, bands=20, rows=4), Silent())
     # the file of pairs says in its footer what was asked for; the rows are the same
     found, expected = (pq.read_table(path) for path in (tmp_path / "p.parquet", tmp_path / "direct/pairs.parquet"))
     assert found.replace_schema_metadata(None).equals(expected.replace_schema_metadata(None))
@@ -446,7 +449,7 @@ def test_components_hold_the_floor(corpus: Path, tmp_path: Path) -> None:
 def test_small_corpora_are_compared_completely(corpus: Path, tmp_path: Path) -> None:
     path = tmp_path / "few.parquet"
     pq.write_table(pq.read_table(corpus / "documents").slice(0, 1500), path)
-    pairs_job(job(path, tmp_path / "all.parquet", threshold=0.3), True, Silent())
+    run_pairs(job(path, tmp_path / "all.parquet", threshold=0.3), Silent(), expand_exact=True)
     found = {(row["id_a"], row["id_b"]) for row in pq.read_table(tmp_path / "all.parquet").to_pylist()}
     texts = {
         name: text for name, text in zip(*(pq.read_table(path)[c].to_pylist() for c in ("id", "text")), strict=True) if text
@@ -480,13 +483,12 @@ def test_real_text_against_brute_force(threshold: float, source_code: Path, tmp_
     columns = Columns(id="id")
     common = {"columns": columns, "source": None, "threshold": threshold}
     banding = solve_banding(threshold, 0.95, 128)
-    pairs_job(
+    run_pairs(
         job(source_code, tmp_path / "lsh.parquet", bands=banding.bands, rows=banding.rows, max_bucket=5000, **common),
-        False,
         Silent(),
     )
     found = {(r["id_a"], r["id_b"]): r["similarity"] for r in pq.read_table(tmp_path / "lsh.parquet").to_pylist()}
-    pairs_job(job(source_code, tmp_path / "all.parquet", **common), False, Silent())
+    run_pairs(job(source_code, tmp_path / "all.parquet", **common), Silent())
     truth = {(r["id_a"], r["id_b"]): r["similarity"] for r in pq.read_table(tmp_path / "all.parquet").to_pylist()}
     assert found.items() <= truth.items()
     assert len(truth) > 20

@@ -12,7 +12,7 @@ ONLY_WHERE_NEEDED = ("fsspec", "psutil", "rapidfuzz", "pyspark")
 LOAD = f"""
 import sys
 import nearkin.cli.app
-import nearkin.runs.jobs
+import nearkin.runs.dedup
 print([name for name in {ONLY_WHERE_NEEDED!r} if name in sys.modules])
 """
 
@@ -22,7 +22,7 @@ from nearkin.runtime.loading import paused_collector
 collections = []
 gc.callbacks.append(lambda phase, facts: collections.append(phase))
 with paused_collector():
-    import nearkin.runs.jobs
+    import nearkin.runs.dedup
 print(collections, gc.isenabled(), gc.get_freeze_count() > 100_000)
 """
 

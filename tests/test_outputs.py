@@ -19,8 +19,12 @@ from nearkin.engine.options import Settings
 from nearkin.errors import NearkinError, UsageError
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.report.saved import read_report
-from nearkin.runs.jobs import Job, SketchJob, dedup_job, pairs_job, read_run, sketch_job
+from nearkin.runs.dedup import run_dedup
+from nearkin.runs.job import Job
+from nearkin.runs.pairs import run_pairs
 from nearkin.runs.reopen import audit_run
+from nearkin.runs.saved import read_run_record
+from nearkin.runs.sketch import SketchJob, run_sketch
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import (
     LOCK,
@@ -57,15 +61,15 @@ def job(inputs: Path, out: Path, **other: Any) -> Job:
 
 
 def dedup(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
-    return dedup_job(job(inputs, out, **other), Silent())
+    return run_dedup(job(inputs, out, **other), Silent())
 
 
 def pairs(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
-    return pairs_job(job(inputs, out, **other), False, Silent())
+    return run_pairs(job(inputs, out, **other), Silent())
 
 
 def sketch(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
-    return sketch_job(SketchJob((str(inputs),), out, Columns(), Spec(), **other), Silent())
+    return run_sketch(SketchJob((str(inputs),), out, Columns(), Spec(), **other), Silent())
 
 
 COMMANDS: list[Callable[..., dict[str, Any]]] = [dedup, pairs, sketch]
@@ -212,9 +216,9 @@ def test_a_failure_before_the_first_stage_leaves_nothing(docs: Path, tmp_path: P
                 run(docs, tmp_path / "deep/er/out", **request)
             assert everything_below(tmp_path) == before
     with pytest.raises(UsageError, match="measure jaccard"):
-        pairs_job(job(docs, tmp_path / "deep/out", spec=Spec(measure="simhash")), False, Silent(), "containment")
+        run_pairs(job(docs, tmp_path / "deep/out", spec=Spec(measure="simhash")), Silent(), "containment")
     with pytest.raises(UsageError, match="leave out --expand-exact"):
-        pairs_job(job(docs, tmp_path / "deep/out"), True, Silent(), "containment")
+        run_pairs(job(docs, tmp_path / "deep/out"), Silent(), "containment", expand_exact=True)
     assert everything_below(tmp_path) == before
 
 
@@ -268,7 +272,7 @@ def test_resume_of_finished_pairs_compares_what_is_asked(docs: Path, tmp_path: P
     with pytest.raises(UsageError, match=r"parameters\.threshold was 0\.5 and is 0\.8"):
         pairs(docs, out, resume=True)
     with pytest.raises(UsageError, match="expand_exact was False and is True"):
-        pairs_job(job(docs, out, threshold=0.5, resume=True), True, Silent())
+        run_pairs(job(docs, out, threshold=0.5, resume=True), Silent(), expand_exact=True)
     pq.write_table(pa.table({"text": ["changed"]}), docs)
     with pytest.raises(UsageError, match=r"docs\.parquet has changed"):
         pairs(docs, out, threshold=0.5, resume=True)
@@ -515,7 +519,7 @@ def test_a_result_that_appeared_meanwhile_is_not_replaced(docs: Path, tmp_path: 
                 (out / "mine").touch()
 
     with pytest.raises(UsageError, match="has appeared while the run was working"):
-        dedup_job(job(docs, out), Appearing())
+        run_dedup(job(docs, out), Appearing())
     assert (out / "mine").exists()
     (out / "mine").unlink()
     out.rmdir()
@@ -573,12 +577,12 @@ def test_an_audit_that_is_killed_between_its_files_does_no_harm(renames: int, sa
         f"audit_run(Path({str(saved)!r}), Silent())\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
-    assert "counts" in read_run(saved / "run.json")
+    assert "counts" in read_run_record(saved / "run.json")
     assert (read_report(saved).audit is None) == (renames == 0)
     require_replaceable_folder(saved)
     audit_run(saved, Silent())
     assert read_report(saved).audit is not None
-    assert "audit" in read_run(saved / "run.json")
+    assert "audit" in read_run_record(saved / "run.json")
     assert [path.name for path in saved.iterdir() if path.name.endswith(".tmp")] == []
     assert not Path(f"{saved}.partial").exists()
 

@@ -28,9 +28,9 @@ def backup(
     """
     from nearkin.index.backup import backup as copy
     from nearkin.index.backup import is_index_file
-    from nearkin.runs.jobs import require_file_output
+    from nearkin.runs.output import require_file_output
 
-    require_file_output(out, overwrite, is_index_file, "a backup of an index")
+    require_file_output(out, is_index_file, "a backup of an index", overwrite=overwrite)
     _tell(copy(url, out), json)
 
 

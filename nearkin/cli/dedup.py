@@ -105,7 +105,8 @@ def dedup(
         from nearkin.cluster.keep import KeepPolicy
         from nearkin.corpus.inputs import Selection
         from nearkin.engine.options import Settings, parse_size, ride_along
-        from nearkin.runs.jobs import Job, require_free
+        from nearkin.runs.job import Job
+        from nearkin.runs.output import require_output_free
         from nearkin.runtime.files import Readers
 
     taken = {**context.params, **(o.planned(context, plan) if plan else {})}
@@ -113,7 +114,7 @@ def dedup(
     options = o.SpecOptions.of(taken)
     asked, policy = options.asked(), KeepPolicy.parse(keep)
     columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source, split)).within(parse_size(memory))
-    require_free(out, resume, overwrite)
+    require_output_free(out, resume=resume, overwrite=overwrite)
     o.require_apart_from_files(context, out)
     o.require_as_saved(context, inputs)
     run, prepare = engine_of(engine, master, conf or [], merge_parts)
@@ -134,9 +135,9 @@ def dedup(
         )
         columns, resources = prepared.columns, prepared.resources
         settings = settings_with(prepared.spec)
-        flags = (annotate, save_signatures, resume, overwrite, on_error)
         job = Job(
-            tuple(inputs), out, columns, settings, *flags,
+            tuple(inputs), out, columns, settings, annotate=annotate, save_signatures=save_signatures, resume=resume,
+            overwrite=overwrite, on_error=on_error,
             resources=resources, selection=selection, statuses=prepared.statuses,
             readers=Readers(readable_by),
         )  # fmt: skip
@@ -175,10 +176,10 @@ def engine_of(
         raise UsageError("--merge-parts is of --engine spark")
     if master or conf:
         raise UsageError(f"--{'master ' + master if master else 'conf ' + conf[0]} is of --engine spark")
-    from nearkin.runs.jobs import dedup_job
-    from nearkin.runs.spec_request import prepare
+    from nearkin.runs.dedup import run_dedup
+    from nearkin.runs.spec_request import resolve_inputs
 
-    return dedup_job, prepare
+    return run_dedup, resolve_inputs
 
 
 def show(summary: dict[str, Any], out: Path, json: bool) -> None:

@@ -33,7 +33,8 @@ def demo(
     from nearkin.corpus import Columns
     from nearkin.engine.options import Settings
     from nearkin.lab.demo_corpus import write_source_corpus
-    from nearkin.runs.jobs import Job, dedup_job
+    from nearkin.runs.dedup import run_dedup
+    from nearkin.runs.job import Job
     from nearkin.runtime.files import Readers
     from nearkin.runtime.outputs import require_outside_work_folders
 
@@ -48,7 +49,7 @@ def demo(
             columns = Columns(id="id", extra=settings.extra_columns)
             readers = Readers(readable_by)
             job = Job((str(source),), out, columns, settings, overwrite=overwrite, quoted=WIDE_CHOICE, readers=readers)
-            summary = dedup_job(job, shown)
+            summary = run_dedup(job, shown)
         finally:
             shown.close()
     if not json:

@@ -46,7 +46,7 @@ def explain(
     from nearkin.errors import UsageError
     from nearkin.keys import HashKey
     from nearkin.runs.reopen import explain_in_run
-    from nearkin.runs.spec_request import Asked
+    from nearkin.runs.spec_request import SpecRequest
     from nearkin.sketch.resources import SpecResources
     from nearkin.spec import parse_shingle
 
@@ -73,7 +73,7 @@ def explain(
 
         unit, n = parse_shingle(shingle)
         fields: dict[str, Any] = {"unit": unit, "n": n} | ({} if k is None else {"k": k})
-        spec = Asked(measure, fields, secret=secret).spec(Columns())
+        spec = SpecRequest(measure, fields, secret=secret).to_spec(Columns())
         settings = Settings(spec=spec, threshold=threshold, recall=recall, bands=bands, rows=rows)
         names = (short(a), short(b))
         found = explained(text_of(a), text_of(b), settings=settings, resources=SpecResources(secret), names=names)

@@ -98,10 +98,10 @@ def build(
     """
     from nearkin.engine.options import parse_size
     from nearkin.loading import add_files, load_run
-    from nearkin.runs.jobs import Saved
+    from nearkin.runs.saved import SavedRun
 
     options = o.SpecOptions.of(context.params)
-    saved = Saved.find(tuple(inputs))
+    saved = SavedRun.find(tuple(inputs))
     if saved is not None:
         o.require_as_saved(context, inputs)
         say(load_run(saved, store, scope, options.asked().secret, postings), json)
@@ -132,9 +132,9 @@ def add(
     from nearkin.engine.options import parse_size
     from nearkin.keys import HashKey
     from nearkin.loading import add_files
-    from nearkin.runs.spec_request import Asked
+    from nearkin.runs.spec_request import SpecRequest
 
-    asked = Asked(secret=None if key_file is None else HashKey.read(key_file))
+    asked = SpecRequest(secret=None if key_file is None else HashKey.read(key_file))
     columns = o.columns(text, None, vector, id_column, ()).within(parse_size(memory))
     say_added(add_files(tuple(inputs), columns, asked, store, scope, None, None, tables), json)
 
@@ -258,10 +258,10 @@ def export(
 ) -> None:
     """All documents of an index as parquet, to be looked at, or loaded elsewhere with migrate."""
     from nearkin.index.exports import is_export
-    from nearkin.runs.jobs import require_file_output
+    from nearkin.runs.output import require_file_output
     from nearkin.runtime.files import disk_errors, make_folders
 
-    require_file_output(out, overwrite, is_export, "an exported index")
+    require_file_output(out, is_export, "an exported index", overwrite=overwrite)
     with disk_errors(out.parent):
         make_folders(out.parent)
     with existing(url, key_file, tables=tables) as found:

@@ -55,9 +55,9 @@ def _file_facts(path: Path) -> dict[str, Any]:
 
 
 def _run_facts(path: Path) -> dict[str, Any]:
-    from nearkin.runs.jobs import RUN, SIGNATURES, read_run
+    from nearkin.runs.saved import RUN, SIGNATURES, read_run_record
 
-    record = read_run(path / RUN)
+    record = read_run_record(path / RUN)
     wanted = ("nearkin", "spec", "spec_fingerprint", "parameters", "counts", "peak_memory", "seconds", "warnings")
     return {
         "kind": "run",

@@ -146,7 +146,7 @@ class SpecOptions:
         """What the Spec is made from."""
         from nearkin.errors import UsageError
         from nearkin.keys import HashKey
-        from nearkin.runs.spec_request import Asked
+        from nearkin.runs.spec_request import SpecRequest
         from nearkin.spec import parse_shingle
 
         unit, n = parse_shingle(self.shingle)
@@ -157,7 +157,7 @@ class SpecOptions:
             raise UsageError(f"--base-hash {self.base_hash} and --key-file exclude each other: keyed hashing is siphash")
         secret = None if self.key_file is None else HashKey.read(self.key_file)
         given = {name: value for name, value in fields.items() if value is not None}
-        return Asked(self.measure, given, self.weights, self.frequencies, self.max_df, self.cut_list, secret)
+        return SpecRequest(self.measure, given, self.weights, self.frequencies, self.max_df, self.cut_list, secret)
 
 
 def columns(text: str | None, tokens: str | None, vector: str | None, id_column: str | None, extra: tuple[str, ...]) -> Any:
@@ -230,9 +230,9 @@ def require_as_saved(context: typer.Context, inputs: list[str]) -> None:
         UsageError: If one does. The message names the option and what the saved run was made with.
     """
     from nearkin.errors import UsageError
-    from nearkin.runs.jobs import Saved
+    from nearkin.runs.saved import SavedRun
 
-    if (saved := Saved.find(tuple(inputs))) is None:
+    if (saved := SavedRun.find(tuple(inputs))) is None:
         return
     made = as_options(saved.spec, saved.record["columns"])
     for name, value in made.items():

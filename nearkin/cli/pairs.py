@@ -71,14 +71,15 @@ def pairs(
     with paused_collector():
         from nearkin.corpus.inputs import Selection
         from nearkin.engine.options import Settings, parse_size
-        from nearkin.runs.jobs import Job, check_pairs, pairs_job, require_relation
-        from nearkin.runs.spec_request import prepare
+        from nearkin.runs.job import Job
+        from nearkin.runs.pairs import parse_relation, require_pairs_output, run_pairs
+        from nearkin.runs.spec_request import resolve_inputs
         from nearkin.runtime.files import Readers
 
     options = o.SpecOptions.of(context.params)
     asked = options.asked()
     columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,)).within(parse_size(memory))
-    check_pairs(out, resume, overwrite, tuple(inputs))
+    require_pairs_output(out, tuple(inputs), resume=resume, overwrite=overwrite)
     o.require_apart_from_files(context, out)
     o.require_as_saved(context, inputs)
     selection = Selection(hidden, follow_links)
@@ -90,22 +91,21 @@ def pairs(
             probes=probes, verify=verify, block_by=block_by, max_bucket=max_bucket, fanout=fanout,
             memory=parse_size(memory), workers=threads,
         )  # fmt: skip
-        require_relation(relation, settings, expand_exact)
+        parse_relation(relation, settings, expand_exact=expand_exact)
         return settings
 
     try:
-        prepared = prepare(
+        prepared = resolve_inputs(
             tuple(inputs), columns, asked, on_error, threads, out, shown, check=settings_with, selection=selection
         )
         columns, resources = prepared.columns, prepared.resources
         settings = settings_with(prepared.spec)
-        flags = (False, False, resume, overwrite, on_error)
         job = Job(
-            tuple(inputs), out, columns, settings, *flags,
+            tuple(inputs), out, columns, settings, resume=resume, overwrite=overwrite, on_error=on_error,
             resources=resources, selection=selection, statuses=prepared.statuses,
             readers=Readers(readable_by),
         )  # fmt: skip
-        summary = pairs_job(job, expand_exact, shown, relation)
+        summary = run_pairs(job, shown, relation, expand_exact=expand_exact)
     finally:
         shown.close()
     o.show_warnings(summary.get("warnings", ()))

@@ -50,25 +50,35 @@ def sketch(
     with paused_collector():
         from nearkin.corpus.inputs import Selection
         from nearkin.engine.options import parse_size
-        from nearkin.runs.jobs import SketchJob, require_file_output, sketch_job
-        from nearkin.runs.spec_request import prepare
+        from nearkin.runs.output import require_file_output
+        from nearkin.runs.sketch import SketchJob, run_sketch
+        from nearkin.runs.spec_request import resolve_inputs
         from nearkin.runtime.files import Readers
         from nearkin.sketch.signature_file import is_signature_file
 
     options = o.SpecOptions.of(context.params)
     asked = options.asked()
     columns = o.columns(text, tokens, vector, id_column, ()).within(parse_size(memory))
-    require_file_output(out, overwrite, is_signature_file, "a signature file", inputs)
+    require_file_output(out, is_signature_file, "a signature file", inputs, overwrite=overwrite)
     o.require_apart_from_files(context, out)
     selection = Selection(hidden, follow_links)
     shown, threads = o.progress(), o.workers_or_cores(workers)
     try:
-        prepared = prepare(tuple(inputs), columns, asked, on_error, threads, out, shown, selection=selection)
+        prepared = resolve_inputs(tuple(inputs), columns, asked, on_error, threads, out, shown, selection=selection)
         columns, spec, resources = prepared.columns, prepared.spec, prepared.resources
         job = SketchJob(
-            tuple(inputs), out, columns, spec, threads, overwrite, on_error, resources, selection, Readers(readable_by)
+            tuple(inputs),
+            out,
+            columns,
+            spec,
+            workers=threads,
+            overwrite=overwrite,
+            on_error=on_error,
+            resources=resources,
+            selection=selection,
+            readers=Readers(readable_by),
         )
-        summary = sketch_job(job, shown)
+        summary = run_sketch(job, shown)
     finally:
         shown.close()
     o.show_warnings(summary.get("warnings", ()))

@@ -101,7 +101,7 @@ def observed(
     from nearkin.engine.options import parse_size
     from nearkin.measures import measure_of
     from nearkin.plan.observe import observe
-    from nearkin.runs.spec_request import spec_for
+    from nearkin.runs.spec_request import resolve_spec
     from nearkin.spec import parse_shingle
 
     unit, n = parse_shingle(shingle)
@@ -111,9 +111,9 @@ def observed(
     if not inputs:
         if measure == "cosine":
             columns = replace(columns, vector="vector", text=None, dimensions=1)
-        return None, spec_for(columns, measure, **fields)
+        return None, resolve_spec(columns, measure, **fields)
     corpus = FileCorpus.open(inputs)
     o.show_warnings(skipped_sentences(corpus.skipped))
     columns = with_dimensions(corpus, columns)
-    spec = spec_for(columns, measure, **fields)
+    spec = resolve_spec(columns, measure, **fields)
     return observe(corpus, columns, measure_of(spec), sample, workers=o.workers_or_cores(None)), spec

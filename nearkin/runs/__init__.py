@@ -1,0 +1,1 @@
+"""Runs over files: from inputs to a complete output folder or file, resumable until then."""

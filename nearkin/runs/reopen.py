@@ -1,4 +1,4 @@
-"""Looking back at a finished run: its documents explained, its result audited, other settings tried over its signatures."""
+"""Work on a finished run: explain a pair, audit the result, try other settings."""
 
 import stat
 import tempfile
@@ -21,7 +21,7 @@ from nearkin.evaluate.shadow import Shadow, compare
 from nearkin.keys import HashKey
 from nearkin.measures.explanation import Explanation
 from nearkin.report.saved import read_report, write_report
-from nearkin.runs.jobs import RUN, SIGNATURES, Saved, read_run
+from nearkin.runs.saved import RUN, SIGNATURES, SavedRun, read_run_record
 from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.runtime.metrics import QualityMetrics
 from nearkin.runtime.outputs import is_half_written, locked
@@ -29,35 +29,56 @@ from nearkin.runtime.progress import Progress
 from nearkin.sketch.resources import SpecResources
 
 CLUSTERS = "clusters.parquet"
-WARM_BELOW = 100_000
+WARM_UP_BELOW = 100_000
+"""The number of documents below which compilation would distort the durations of a comparison."""
 
 
-def open_finished(folder: Path, secret: HashKey | None = None, workers: int = 2) -> tuple[Finished, dict[str, Any]]:
-    """A finished run with its inputs, and what run.json says.
+def open_finished_run(
+    folder: Path, secret: HashKey | None = None, workers: int = 2
+) -> tuple[Finished, dict[str, Any]]:
+    """Opens a finished run and its inputs.
+
+    Args:
+        folder: Output folder of the run.
+        secret: The key, if the Spec requires one.
+        workers: Number of threads.
+
+    Returns:
+        The run, and the content of its run.json.
 
     Raises:
-        UsageError: The folder holds no run, or its inputs have changed.
+        UsageError: If the folder is not the output of a run, or its inputs have changed.
     """
-    record = read_run(folder / RUN)
-    if "inputs" not in record or "parameters" not in record or not (folder / CLUSTERS).exists():
+    record = read_run_record(folder / RUN)
+    required = ("inputs", "parameters")
+    if any(name not in record for name in required) or not (folder / CLUSTERS).exists():
         raise UsageError(f"{folder} is not the output of nearkin dedup on files")
-    saved = Saved(folder, record)
+    saved = SavedRun(folder, record)
     settings = Settings(spec=saved.spec, workers=workers, **record["parameters"])
-    columns = Columns(**{**record["columns"], "extra": tuple(record["columns"]["extra"]), **limit_of(record)})
+    extra = tuple(record["columns"]["extra"])
+    columns = Columns(**{**record["columns"], "extra": extra, **document_limit_of(record)})
     resources = SpecResources.read(folder, saved.spec, secret)
     settings.spec.require_key(secret)
     documents = record["stages"]["sketch"]["documents"]
     banding = banding_of(settings, documents, compared_all=not record["bands"])
-    return Finished(folder, saved.corpus("quarantine"), columns, settings, resources, banding), record
+    corpus = saved.open_corpus("quarantine")
+    return Finished(folder, corpus, columns, settings, resources, banding), record
 
 
 def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) -> Explanation:
-    """Two documents of a finished run, by their ids: the stages again, and what became of them.
+    """Explains why two documents of a finished run were matched or not.
+
+    Args:
+        folder: Output folder of the run.
+        a: The id of a document.
+        b: The id of another document.
+        secret: The key, if the Spec requires one.
 
     Raises:
-        UsageError: The folder holds no run, its inputs have changed, or it has no such document.
+        UsageError: If the folder is not the output of a run, its inputs have changed, or a
+            document does not exist.
     """
-    run, record = open_finished(folder, secret)
+    run, record = open_finished_run(folder, secret)
     first, second = find_documents(run.corpus, run.columns, folder / CLUSTERS, (a, b))
     pair = explain(
         first.text,
@@ -70,13 +91,18 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
     return add_run_outcome(pair, (first.row, second.row), compared_all=run.banding is None)
 
 
-def limit_of(record: dict[str, Any]) -> dict[str, int]:
-    """Returns the field of `Columns` that says how large the documents of a finished run may be."""
+def document_limit_of(record: dict[str, Any]) -> dict[str, int]:
+    """Returns the field of `Columns` that limits the size of the documents of a finished run."""
     return {"document_limit": record["stages"]["sketch"].get("document_limit", MAX_DOCUMENT)}
 
 
-class Audited(NamedTuple):
-    """What an audit found, and the metrics of the run with it."""
+class AuditResult(NamedTuple):
+    """The result of an audit, and the metrics of the audited run.
+
+    Attributes:
+        audit: The measured precision and recall.
+        metrics: The quality metrics of the run, with the measured recall.
+    """
 
     audit: Audit
     metrics: QualityMetrics
@@ -93,40 +119,51 @@ def audit_run(
     seed: int = 1,
     workers: int = 2,
     golden: Path | None = None,
-) -> Audited:
+) -> AuditResult:
     """Audits a finished run, and writes the result into its run.json, report.json and report.html.
 
-    No other process may replace or audit the run meanwhile.
+    Meanwhile no other process can replace or audit the run.
 
     Args:
-        folder: Folder of the run.
-        progress: Receives progress updates.
-        secret: The key, if the Spec names one.
-        sample: Documents compared with the whole corpus.
-        removed: Removed documents compared with the kept one.
-        budget: Seconds after which no further part of the sample is begun.
+        folder: Output folder of the run.
+        progress: Receives stage and row-count updates.
+        secret: The key, if the Spec requires one.
+        sample: Number of documents that are compared with the whole corpus.
+        removed: Number of removed documents that are compared with the kept one.
+        budget: Seconds after which no further part of the sample is begun. None for no limit.
         seed: Random seed for sampling.
-        workers: Threads.
-        golden: Labelled documents for the metric `recall_on_labeled_set`; the audit's own pairs otherwise.
+        workers: Number of threads.
+        golden: File of labelled documents for the metric `recall_on_labeled_set`. By default the
+            pairs that the audit finds are used.
+
+    Raises:
+        UsageError: If the folder is not the output of a run, or its inputs have changed.
+        RunError: If another process holds the folder, or the disk fails.
     """
     labels = None if golden is None else read_golden(golden)
-    read_run(folder / RUN)
+    read_run_record(folder / RUN)
     with locked(folder, "nearkin audit"):
-        run, record = open_finished(folder, secret, workers)
-        found = audit(run, progress, sample, removed, budget, seed)
-        recall = found.recall if labels is None else score(labels, clusters_of(folder / CLUSTERS)).recall
-        metrics = QualityMetrics.from_stages(record["stages"], recall.value if recall.total else None)
-        record["audit"], record["metrics"] = found.to_dict(), metrics.to_dict()
+        run, record = open_finished_run(folder, secret, workers)
+        result = audit(run, progress, sample, removed, budget, seed)
+        recall = result.recall
+        if labels is not None:
+            recall = score(labels, clusters_of(folder / CLUSTERS)).recall
+        measured = recall.value if recall.total else None
+        metrics = QualityMetrics.from_stages(record["stages"], measured)
+        record["audit"] = result.to_dict()
+        record["metrics"] = metrics.to_dict()
         mode = stat.S_IMODE((folder / RUN).stat().st_mode)
-        report = replace(read_report(folder), audit=found)
+        report = replace(read_report(folder), audit=result)
         with disk_errors(folder):
             for path in folder.iterdir():
                 if is_half_written(path.name):
-                    path.unlink()  # left by an audit that was killed
-            # each file is replaced whole, so that after a kill the audit is in none, some or all of them; all hold the same run
+                    # An audit that was killed left it.
+                    path.unlink()
+            # Each file is replaced as a whole. After a kill the audit is in none, some or all of
+            # them, and all of them still describe the same run.
             write_report(folder, report, mode)
             write_durably(folder / RUN, to_json(record), mode)
-    return Audited(found, metrics)
+    return AuditResult(result, metrics)
 
 
 def shadow_run(
@@ -139,35 +176,42 @@ def shadow_run(
     listed: int = 100,
     workers: int = 2,
 ) -> Shadow:
-    """A run's settings and others over the same signatures, side by side; neither replaces the other.
+    """Compares the settings of a run with other settings over the same signatures.
+
+    Neither result replaces the other.
 
     Args:
-        folder: Of a run saved with signatures.
-        against: Settings to change, by their names.
-        progress: Who is told.
-        secret: The key, if the Spec names one.
-        golden: Labelled documents to measure precision and recall by.
-        listed: Disagreements to list.
-        workers: Threads.
+        folder: Output folder of a saved run.
+        against: The settings to change, by their names.
+        progress: Receives stage and row-count updates.
+        secret: The key, if the Spec requires one.
+        golden: File of labelled documents by which precision and recall are measured.
+        listed: Maximum number of disagreements that are listed.
+        workers: Number of threads.
 
     Raises:
-        UsageError: The run kept no signatures, or a setting is none, or bad.
+        UsageError: If the run was saved without signatures, or a setting is unknown or out of
+            range.
     """
     labels = None if golden is None else read_golden(golden)
-    Saved.find((str(folder),))
-    run, record = open_finished(folder, secret, workers)
+    SavedRun.find((str(folder),))
+    run, record = open_finished_run(folder, secret, workers)
     live = replace(run.settings, then=None)
     other = replace(live, **against)
     signatures = (folder / SIGNATURES).resolve()
+    variants = [("live", live), ("shadow", other)]
+    if record["stages"]["sketch"]["documents"] < WARM_UP_BELOW:
+        # Loading compiled kernels takes a third of a second, which the first of two small runs
+        # would pay alone.
+        variants.insert(0, ("warm", live))
     with tempfile.TemporaryDirectory(prefix="nearkin-shadow-") as temporary:
         runs = []
-        # Loading kernels takes a third of a second, which the first of two small runs would pay alone.
-        warming = [("warm", live)] if record["stages"]["sketch"]["documents"] < WARM_BELOW else []
-        for name, settings in (*warming, ("live", live), ("shadow", other)):
+        for name, settings in variants:
             work = WorkFolder.create(Path(temporary) / name, {}, durable=False)
             (work.path / "sketch").symlink_to(signatures, target_is_directory=True)
             with work.stage("sketch") as facts:
                 facts.update(record["stages"]["sketch"])
-            runs.append(LocalRun(run.corpus, run.columns, settings, work, progress, run.resources))
-            runs[-1].to_clusters()
+            variant = LocalRun(run.corpus, run.columns, settings, work, progress, run.resources)
+            variant.to_clusters()
+            runs.append(variant)
         return compare(runs[-2], runs[-1], labels, listed)

@@ -1,4 +1,8 @@
-"""From what is asked to a Spec: what only the corpus can tell (the length of its vectors, how often its shingles occur)."""
+"""From a request to a Spec.
+
+Two parts of a Spec depend on the corpus: the length of its vectors, and the document frequencies
+of its shingles.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,28 +17,28 @@ from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.document_frequencies import Counting, count_frequencies
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
-from nearkin.runs.jobs import Saved
+from nearkin.runs.saved import SavedRun
 from nearkin.runtime.outputs import MANIFEST, Claim, require_apart, work_folder_of
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spec import KEYED, Spec
 
 LEAST_CUT = 20
-"""A shingle of fewer documents is never boilerplate, however small the corpus."""
+"""The least number of documents that must contain a shingle before a frequency cut removes it."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a Spec is made from.
+class SpecRequest:
+    """The options from which a Spec is made.
 
     Attributes:
-        measure: None for the one that goes with the columns.
-        fields: Of the Spec, as far as they were given.
-        weights: Of simhash: `tf` or `tfidf`.
-        frequencies: A file of document frequencies counted before, for `tfidf`.
-        max_df: Shingles of more than this share of the documents are left out.
-        cut_list: A file of such shingles counted before, instead.
-        secret: A key: the base hash is keyed with it.
+        measure: The measure, or None for the default of the columns.
+        fields: Fields of the Spec that were given.
+        weights: `tf` or `tfidf`, for simhash.
+        frequencies: A file of document frequencies that were counted before, for `tfidf`.
+        max_df: The share of the documents, in (0, 1), above which a shingle is removed.
+        cut_list: A file of shingles to remove that were counted before. It replaces `max_df`.
+        secret: The key with which shingles are hashed, or None for an unkeyed hash.
     """
 
     measure: str | None = None
@@ -45,105 +49,161 @@ class Asked:
     cut_list: Path | None = None
     secret: HashKey | None = None
 
-    def spec(self, columns: Columns) -> Spec:
-        """The Spec, but for document frequencies."""
-        keyed: dict[str, Any] = {"base_hash": KEYED, "key_id": self.secret.id} if self.secret else {}
-        return spec_for(columns, self.measure, **self.fields, **keyed)
+    def to_spec(self, columns: Columns) -> Spec:
+        """Returns the Spec, still without document frequencies and without a frequency cut.
+
+        Args:
+            columns: The columns of the inputs, with the length of the vectors.
+
+        Raises:
+            UsageError: If the options contradict each other or the columns.
+        """
+        keyed: dict[str, Any] = {}
+        if self.secret is not None:
+            keyed = {"base_hash": KEYED, "key_id": self.secret.id}
+        return resolve_spec(columns, self.measure, **self.fields, **keyed)
 
 
-class Prepared(NamedTuple):
-    """Everything that a job needs."""
+class ResolvedInputs(NamedTuple):
+    """The parts of a job that depend on its inputs.
+
+    Attributes:
+        columns: The columns that are read, with the length of the vectors.
+        spec: The Spec of the signatures.
+        resources: The hash key and the data that the Spec refers to.
+        statuses: The statuses of the files that were read, by path. The job must find the same.
+    """
 
     columns: Columns
     spec: Spec
     resources: SpecResources
     statuses: Mapping[str, FileStatus] = MappingProxyType({})
-    """The statuses of the files that were read, by path: the job must find the same."""
 
 
-def spec_for(columns: Columns, measure: str | None, spec: Spec | None = None, **fields: Any) -> Spec:
-    """A Spec that goes with the columns: the given one, or one of the measure."""
+def resolve_spec(
+    columns: Columns, measure: str | None, spec: Spec | None = None, **fields: Any
+) -> Spec:
+    """Returns a Spec that is compatible with the columns: the given one, or one of the measure.
+
+    Args:
+        columns: The columns of the inputs, with the length of the vectors.
+        measure: The measure, or None for the default: cosine for vectors, otherwise jaccard.
+        spec: The Spec, or None to make one.
+        **fields: Fields of the Spec that is made.
+
+    Raises:
+        UsageError: If the measure, the Spec and the columns contradict each other.
+    """
+    has_vectors = columns.vector is not None
     if spec is None:
-        vectors = columns.vector is not None
-        if measure == "cosine" and not vectors:
-            raise UsageError("measure cosine compares vectors: name their column with --vector, or vector=")
-        unit = {"unit": "vector", "n": columns.dimensions} if vectors else {}
-        spec = Spec(measure=measure or ("cosine" if vectors else "jaccard"), **{**fields, **unit})
+        if measure == "cosine" and not has_vectors:
+            raise UsageError(
+                "measure cosine compares vectors: name their column with --vector, or vector="
+            )
+        if has_vectors:
+            fields = {**fields, "unit": "vector", "n": columns.dimensions}
+        default = "cosine" if has_vectors else "jaccard"
+        spec = Spec(measure=measure or default, **fields)
     if measure is not None and measure != spec.measure:
         raise UsageError(f"measure={measure!r} contradicts the Spec's {spec.measure!r}")
-    if (columns.vector is not None) != (spec.unit == "vector"):
-        raise UsageError(f"measure {spec.measure} compares {'vectors: name their column' if spec.unit == 'vector' else 'text'}")
-    if columns.vector is not None and columns.dimensions != spec.n:
-        raise UsageError(f"the vectors have {columns.dimensions} numbers, the Spec says {spec.n}")
+    if has_vectors != (spec.unit == "vector"):
+        content = "vectors: name their column" if spec.unit == "vector" else "text"
+        raise UsageError(f"measure {spec.measure} compares {content}")
+    if has_vectors and columns.dimensions != spec.n:
+        raise UsageError(
+            f"the vectors have {columns.dimensions} numbers, but the Spec requires {spec.n}"
+        )
     return spec
 
 
-Count = Callable[[Counting, float], DocumentFrequencies]
-"""In how many documents each shingle occurs, of those in more than a share of them."""
+FrequencyCounter = Callable[[Counting, float], DocumentFrequencies]
+"""A function that counts documents for each shingle that more than a share of them contain."""
 
 
-def prepare(
+def _accept(spec: Spec) -> None:
+    """Accepts every Spec."""
+
+
+def resolve_inputs(
     inputs: tuple[str, ...],
     columns: Columns,
-    asked: Asked,
+    request: SpecRequest,
     on_error: str,
     workers: int,
     out: Path,
     progress: Progress,
-    count: Count = count_frequencies,
-    check: Callable[[Spec], object] = lambda spec: None,
+    count: FrequencyCounter = count_frequencies,
+    check: Callable[[Spec], object] = _accept,
     selection: Selection | None = None,
-) -> Prepared:
-    """Looks at the files as far as needed; of a saved run, its own Spec and document frequencies are taken.
+) -> ResolvedInputs:
+    """Reads the inputs as far as their Spec requires it.
+
+    The Spec and the document frequencies of a saved run are taken from its output.
 
     Args:
-        inputs: Files, or the folder of a saved run.
-        columns: The parts of them that are read.
-        asked: The parameters from which the Spec is made.
-        on_error: `quarantine` or `fail`, for rows that cannot be read.
+        inputs: Paths, globs, folders and URLs; or the folder of one saved run.
+        columns: The columns of the inputs that are read.
+        request: The options from which the Spec is made.
+        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
         workers: Number of threads.
-        out: The output of the run; shingles are counted in its work folder.
-        progress: Receives progress updates.
-        count: Counts shingles, on one machine or over Spark.
-        check: Raises UsageError if the rest of the request is invalid with a Spec. It is called before shingles are counted.
-        selection: Which files of input folders are read.
+        out: The output of the run. Shingles are counted in its work folder.
+        progress: Receives stage and row-count updates.
+        count: Counts document frequencies, on one machine or over Spark.
+        check: Raises UsageError if the rest of the request is invalid with a Spec. It is called
+            before shingles are counted.
+        selection: The rules that decide which files of input folders are read.
 
     Raises:
-        UsageError: If the request is invalid. Nothing was written then.
+        UsageError: If the request is invalid. Nothing is written in this case.
+        RunError: If a file cannot be read or the work folder cannot be written.
     """
-    if (saved := Saved.find(inputs)) is not None:
-        if asked.max_df is not None or asked.cut_list is not None:
-            raise UsageError(f"{saved.folder} is sketched already; a frequency cut is made when its inputs are sketched")
-        if asked.secret is not None and saved.spec.base_hash != KEYED:
-            raise UsageError(
-                f"--key-file contradicts the saved run {saved.folder}, which was hashed without a key; leave it out"
-            )
-        check(saved.spec)
-        return Prepared(columns, saved.spec, SpecResources.read(saved.folder, saved.spec, asked.secret))
+    saved = SavedRun.find(inputs)
+    if saved is not None:
+        return _resolve_saved(saved, columns, request, check)
     if any("://" in given for given in inputs):
         progress.stage("list inputs", None)
     corpus = FileCorpus.open(inputs, on_error, selection=selection)
     corpus.check(columns)
     columns = with_dimensions(corpus, columns)
     require_apart(out, [*inputs, *(file.path for file in corpus.files)])
+    spec = request.to_spec(columns)
     counting = Counting(
-        corpus, columns, asked.spec(columns), SpecResources(asked.secret), workers, work_folder_of(out), progress
+        corpus, columns, spec, SpecResources(request.secret), workers, work_folder_of(out), progress
     )
-    _check_weights(asked, counting.spec)
-    check(counting.spec)
+    _check_weights(request, spec)
+    check(spec)
 
     def count_in_work_folder(counting: Counting, share: float) -> DocumentFrequencies:
-        with _room_for_counting(out):
+        with _hold_work_folder(out):
             return count(counting, share)
 
-    spec, cut = _cut(asked, counting, count_in_work_folder)
-    spec, frequencies = _weights(asked, counting, spec, count_in_work_folder)
-    return Prepared(columns, spec, SpecResources(asked.secret, frequencies, cut), corpus.statuses)
+    spec, cut = _resolve_cut(request, counting, count_in_work_folder)
+    spec, frequencies = _resolve_weights(request, counting, spec, count_in_work_folder)
+    resources = SpecResources(request.secret, frequencies, cut)
+    return ResolvedInputs(columns, spec, resources, corpus.statuses)
+
+
+def _resolve_saved(
+    saved: SavedRun, columns: Columns, request: SpecRequest, check: Callable[[Spec], object]
+) -> ResolvedInputs:
+    if request.max_df is not None or request.cut_list is not None:
+        raise UsageError(
+            f"{saved.folder} contains signatures already, and a frequency cut must be made before "
+            "sketching; run nearkin dedup with the cut on the inputs of the saved run"
+        )
+    if request.secret is not None and saved.spec.base_hash != KEYED:
+        raise UsageError(
+            f"--key-file contradicts the saved run {saved.folder}, which was hashed without a key; "
+            "leave it out"
+        )
+    check(saved.spec)
+    resources = SpecResources.read(saved.folder, saved.spec, request.secret)
+    return ResolvedInputs(columns, saved.spec, resources)
 
 
 @contextmanager
-def _room_for_counting(out: Path) -> Iterator[None]:
-    """Holds the work folder of an output while shingles are counted in it; a run that was left there stays."""
+def _hold_work_folder(out: Path) -> Iterator[None]:
+    """Holds the work folder of an output. The files of an interrupted run in it are kept."""
     claim = Claim.take(out, "nearkin, which is counting shingles")
     try:
         yield
@@ -154,52 +214,93 @@ def _room_for_counting(out: Path) -> Iterator[None]:
             claim.remove()
 
 
-def _cut(asked: Asked, counting: Counting, count: Count) -> tuple[Spec, DocumentFrequencies | None]:
-    if asked.max_df is not None and asked.cut_list is not None:
-        raise UsageError(f"max_df={asked.max_df} and the cut list {asked.cut_list} exclude each other")
-    if asked.cut_list is not None:
-        cut = DocumentFrequencies.read(asked.cut_list, counting.spec)
-    elif asked.max_df is not None:
-        cut = count_cut(asked.max_df, counting, count)
+def _resolve_cut(
+    request: SpecRequest, counting: Counting, count: FrequencyCounter
+) -> tuple[Spec, DocumentFrequencies | None]:
+    """Returns the Spec with the frequency cut that was requested, and the shingles that are cut."""
+    if request.max_df is not None and request.cut_list is not None:
+        raise UsageError(
+            f"max_df={request.max_df} and the cut list {request.cut_list} exclude each other"
+        )
+    if request.cut_list is not None:
+        cut = DocumentFrequencies.read(request.cut_list, counting.spec)
+    elif request.max_df is not None:
+        cut = count_frequency_cut(request.max_df, counting, count)
     else:
         return counting.spec, None
     return replace(counting.spec, cut=cut.fingerprint), cut
 
 
-def count_cut(max_df: float, counting: Counting, count: Count = count_frequencies) -> DocumentFrequencies:
-    """The shingles of more than a share of the documents, and of at least LEAST_CUT documents.
+def count_frequency_cut(
+    max_df: float, counting: Counting, count: FrequencyCounter = count_frequencies
+) -> DocumentFrequencies:
+    """Counts the shingles that a frequency cut removes.
+
+    Args:
+        max_df: Share of the documents, in (0, 1), above which a shingle is removed.
+        counting: The corpus and the Spec of the shingles.
+        count: Counts document frequencies.
+
+    Returns:
+        The shingles of more than that share of the documents, and of at least LEAST_CUT documents.
 
     Raises:
-        UsageError: The share is none, or documents have no shingles.
+        UsageError: If the share is out of range, or the documents have no shingles.
     """
-    require_cut(max_df, counting.spec)
-    return cut_of(count(counting, max_df), max_df)
+    require_valid_cut(max_df, counting.spec)
+    return select_frequency_cut(count(counting, max_df), max_df)
 
 
-def require_cut(max_df: float, spec: Spec) -> None:
-    """It is a share, of documents that have shingles."""
+def require_valid_cut(max_df: float, spec: Spec) -> None:
+    """Requires that a frequency cut is in range, and that documents have shingles.
+
+    Args:
+        max_df: Share of the documents above which a shingle is removed.
+        spec: The Spec of the documents.
+
+    Raises:
+        UsageError: If the share is not in (0, 1), or the documents are vectors.
+    """
     if not 0 < max_df < 1:
-        raise UsageError(f"max_df={max_df} is outside 0 to 1 (exclusive): the share of documents from which a shingle is cut")
+        raise UsageError(
+            f"max_df={max_df} is outside 0 to 1 (exclusive): the share of documents from which a "
+            "shingle is cut"
+        )
     if spec.unit == "vector":
         raise UsageError(f"max_df={max_df} cuts shingles; vectors have none")
 
 
-def cut_of(counted: DocumentFrequencies, max_df: float) -> DocumentFrequencies:
-    """The shingles that a cut leaves out."""
-    return counted.above(max(max_df, (LEAST_CUT - 1) / max(counted.documents, 1)))
+def select_frequency_cut(counted: DocumentFrequencies, max_df: float) -> DocumentFrequencies:
+    """Returns the shingles that a frequency cut removes.
+
+    Args:
+        counted: Document frequencies of shingles.
+        max_df: Share of the documents, in (0, 1), above which a shingle is removed.
+    """
+    least_share = (LEAST_CUT - 1) / max(counted.documents, 1)
+    return counted.above(max(max_df, least_share))
 
 
-def _check_weights(asked: Asked, spec: Spec) -> None:
-    if asked.weights not in (None, "tf", "tfidf"):
-        raise UsageError(f"weights={asked.weights!r} is not one of tf, tfidf")
-    if asked.weights is not None and spec.measure != "simhash":
-        raise UsageError(f"weights={asked.weights!r} is of measure simhash, not {spec.measure}")
-    if asked.weights != "tfidf" and asked.frequencies is not None:
-        raise UsageError(f"frequencies {asked.frequencies} need weights='tfidf'")
+def _check_weights(request: SpecRequest, spec: Spec) -> None:
+    if request.weights not in (None, "tf", "tfidf"):
+        raise UsageError(f"weights={request.weights!r} is not one of tf, tfidf")
+    if request.weights is not None and spec.measure != "simhash":
+        raise UsageError(
+            f"weights={request.weights!r} requires measure simhash, and the measure is "
+            f"{spec.measure}"
+        )
+    if request.weights != "tfidf" and request.frequencies is not None:
+        raise UsageError(f"frequencies {request.frequencies} require weights='tfidf'")
 
 
-def _weights(asked: Asked, counting: Counting, spec: Spec, count: Count) -> tuple[Spec, DocumentFrequencies | None]:
-    if asked.weights != "tfidf":
+def _resolve_weights(
+    request: SpecRequest, counting: Counting, spec: Spec, count: FrequencyCounter
+) -> tuple[Spec, DocumentFrequencies | None]:
+    """Returns the Spec with its tf-idf weights if they were requested, and the frequencies."""
+    if request.weights != "tfidf":
         return spec, None
-    counted = count(counting, 0.0) if asked.frequencies is None else DocumentFrequencies.read(asked.frequencies, spec)
+    if request.frequencies is None:
+        counted = count(counting, 0.0)
+    else:
+        counted = DocumentFrequencies.read(request.frequencies, spec)
     return replace(spec, weights="tfidf", frequencies=counted.fingerprint), counted

@@ -34,8 +34,17 @@ from nearkin.keys import HashKey
 from nearkin.report.collect import statistics
 from nearkin.report.distributed import collect_distributed
 from nearkin.report.model import ReportData
-from nearkin.runs.jobs import RUN, Job, check_request, finished_already, publish, require_free, summary_of
-from nearkin.runs.spec_request import Asked, Prepared, cut_of, prepare, require_cut, spec_for
+from nearkin.runs.job import Job, check_job
+from nearkin.runs.output import build_run_record, find_finished_run, publish_output, require_output_free
+from nearkin.runs.saved import RUN
+from nearkin.runs.spec_request import (
+    ResolvedInputs,
+    SpecRequest,
+    require_valid_cut,
+    resolve_inputs,
+    resolve_spec,
+    select_frequency_cut,
+)
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, claimed
@@ -168,7 +177,7 @@ def dedup(
     columns = Columns(text=text or (None if named else "text"), tokens=tokens, vector=vector, id=id)
     with told(), ExitStack() as failed:
         columns = _with_dimensions(frame, columns)
-        asked = Settings(spec=spec_for(columns, measure, spec), threshold=threshold, distance=distance, **settings)
+        asked = Settings(spec=resolve_spec(columns, measure, spec), threshold=threshold, distance=distance, **settings)
         columns = replace(columns, extra=asked.extra_columns).within(asked.memory)
         require_supported(asked)
         _require_columns(frame, columns)
@@ -231,11 +240,11 @@ def backfill(spark: SparkSession, folder: str, bands: int, rows: int) -> None:
 
 def _with_cut(frame: DataFrame, request: Request, tables: Tables, max_df: float) -> Request:
     settings, columns = request.settings, request.columns
-    require_cut(max_df, settings.spec)
+    require_valid_cut(max_df, settings.spec)
     size = f.sum(f.length(f.col(quoted(columns.source)))) if columns.text else f.lit(0)
     bytes_of_text = int(frame.agg(size).first()[0] or 0)
     counted = count_over_spark(frame.sparkSession, FrameSource(frame, request).hashes, request, tables, bytes_of_text, max_df)
-    cut = cut_of(counted, max_df)
+    cut = select_frequency_cut(counted, max_df)
     settings = settings.with_spec(replace(settings.spec, cut=cut.fingerprint))
     return replace(request, settings=settings, resources=replace(request.resources, cut=cut))
 
@@ -287,7 +296,7 @@ def _temporary(spark: SparkSession) -> str:
 
 
 def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job: Job, progress: Progress) -> dict[str, Any]:
-    """Deduplicates files into `job.out`, as `nearkin.runs.jobs.dedup_job` does; returns the summary that run.json holds.
+    """Deduplicates files into `job.out`, as `nearkin.runs.dedup.run_dedup` does; returns the summary that run.json holds.
 
     Args:
         master: Spark's.
@@ -299,12 +308,12 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
     Raises:
         UsageError: Something was asked that only the local engine does.
     """
-    require_free(job.out, job.resume, job.overwrite)
-    corpus = job.corpus()
+    require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
+    corpus = job.open_corpus()
     _require_files(job, merge_parts, corpus)
-    check_request(job, corpus)
+    check_job(job, corpus)
     identity = job.identity("dedup", engine="spark", merge_parts=merge_parts)
-    if (finished := finished_already(job, identity, corpus)) is not None:
+    if (finished := find_finished_run(job, identity, corpus)) is not None:
         return finished
     if job.resume:
         raise UsageError("a run over Spark is not resumed; start it again with --overwrite")
@@ -326,8 +335,12 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
         _write(job, run, staging / RESULT)
         corpus.require_all_unchanged()
         data = collect_distributed(run, ", ".join(map(without_password, job.inputs)), memory.peak, job.quoted)
-        summary = {**summary_of(job, inputs, run.stages, data, corpus), "engine": "spark", "master": spark.sparkContext.master}
-        publish(job, claim, uuid4().hex, identity, summary, data, job.overwrite)
+        summary = {
+            **build_run_record(job, inputs, run.stages, data, corpus),
+            "engine": "spark",
+            "master": spark.sparkContext.master,
+        }
+        publish_output(job, claim, uuid4().hex, summary, data, identity=identity, replaces=job.overwrite)
     return summary
 
 
@@ -336,15 +349,15 @@ def prepare_files(
     conf: dict[str, str],
     inputs: tuple[str, ...],
     columns: Columns,
-    asked: Asked,
+    asked: SpecRequest,
     on_error: str,
     workers: int,
     out: Path,
     progress: Progress,
     check: Callable[[Spec], object] = lambda spec: None,
     selection: Selection | None = None,
-) -> Prepared:
-    """As `nearkin.runs.spec_request.prepare`, shingles counted over Spark where document frequencies are wanted."""
+) -> ResolvedInputs:
+    """As `nearkin.runs.spec_request.resolve_inputs`, shingles counted over Spark where document frequencies are wanted."""
     if (Path(inputs[0]) / RUN).is_file():
         raise UsageError(f"{inputs[0]} is the output of a run; over Spark, deduplicate the inputs that it was made from")
 
@@ -359,7 +372,7 @@ def prepare_files(
             size = sum(file.status().size for file in corpus.files)
             return count_over_spark(spark, source.hashes, request, tables, size, share)
 
-    return prepare(inputs, columns, asked, on_error, workers, out, progress, count, check, selection)
+    return resolve_inputs(inputs, columns, asked, on_error, workers, out, progress, count, check, selection)
 
 
 @contextmanager

@@ -23,8 +23,10 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.inputs import Selection, find_files
 from nearkin.engine.options import Settings
 from nearkin.errors import RunError, UsageError
-from nearkin.runs.jobs import Job, dedup_job, pairs_job
-from nearkin.runs.spec_request import Asked, prepare
+from nearkin.runs.dedup import run_dedup
+from nearkin.runs.job import Job
+from nearkin.runs.pairs import run_pairs
+from nearkin.runs.spec_request import SpecRequest, resolve_inputs
 from nearkin.runtime.progress import Silent
 
 
@@ -56,7 +58,7 @@ class At(Silent):
 
 
 def dedup(inputs: list[str], out: Path, progress: Silent | None = None, **other: Any) -> dict[str, Any]:
-    return dedup_job(Job(tuple(inputs), out, Columns(), Settings(workers=1), **other), progress or Silent())
+    return run_dedup(Job(tuple(inputs), out, Columns(), Settings(workers=1), **other), progress or Silent())
 
 
 def kept_texts(out: Path) -> list[str]:
@@ -336,7 +338,7 @@ def test_pairs_notice_a_change_too(tmp_path: Path) -> None:
     source.write_text(lines(*range(20)))
     job = Job((str(source),), tmp_path / "pairs.parquet", Columns(), Settings(workers=1))
     with pytest.raises(RunError, match="has changed"):
-        pairs_job(job, False, At("sketch", lambda: source.write_text(lines(*range(21)))))
+        run_pairs(job, At("sketch", lambda: source.write_text(lines(*range(21)))))
     assert not (tmp_path / "pairs.parquet").exists()
 
 
@@ -453,5 +455,5 @@ def test_listing_remote_files_is_shown() -> None:
 
     with fsspec.open("memory://listed/a.jsonl", "w") as file:
         file.write(lines(1))
-    prepare(("memory://listed/a.jsonl",), Columns(), Asked(), "quarantine", 1, Path(), Looking())
+    resolve_inputs(("memory://listed/a.jsonl",), Columns(), SpecRequest(), "quarantine", 1, Path(), Looking())
     assert stages == ["list inputs"]

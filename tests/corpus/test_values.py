@@ -27,7 +27,8 @@ from nearkin.corpus.column_values import readable_text
 from nearkin.corpus.validation import as_id
 from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
-from nearkin.runs.jobs import Job, dedup_job
+from nearkin.runs.dedup import run_dedup
+from nearkin.runs.job import Job
 from nearkin.runtime.progress import Silent
 
 TEXTS = [
@@ -151,7 +152,7 @@ def run(path: Path, out: Path, role: str, annotate: bool) -> dict[str, Any]:
     options = {name: "value" for name in ("block_by", "source", "split") if role in (name, "all")}
     settings = Settings(threshold=0.8, keep=settings.keep, **options)
     columns = Columns(id="value" if role == "id" else None, extra=settings.extra_columns)
-    return dedup_job(Job((str(path),), out, columns, settings, annotate=annotate), Silent())
+    return run_dedup(Job((str(path),), out, columns, settings, annotate=annotate), Silent())
 
 
 def cases(full: bool) -> list[tuple[str, str, str, bool]]:
@@ -285,7 +286,7 @@ def test_files_with_a_column_called_id_and_no_ids(form: str, tmp_path: Path) -> 
     write_table(table, tmp_path / f"a.{form}")
     settings = Settings(keep="id asc")
     job = Job((str(tmp_path),), tmp_path / "out", Columns(extra=("id",)), settings)
-    dedup_job(job, Silent())
+    run_dedup(job, Silent())
     clusters = pq.read_table(tmp_path / "out" / "clusters.parquet")
     assert clusters["kept"].to_pylist() == [False, False, True, True]
     assert clusters["id"].to_pylist()[0] == f"a.{form}:0000000000"
@@ -311,8 +312,8 @@ def test_internal_names_in_a_saved_run(tmp_path: Path) -> None:
     write_table(table, tmp_path / "a.parquet")
     columns, settings = Columns(text="body", extra=("text", "id")), Settings(keep="text asc", source="id")
     job = Job((str(tmp_path / "a.parquet"),), tmp_path / "saved", columns, settings, save_signatures=True)
-    dedup_job(job, Silent())
-    dedup_job(Job((str(tmp_path / "saved"),), tmp_path / "out", columns, settings), Silent())
+    run_dedup(job, Silent())
+    run_dedup(Job((str(tmp_path / "saved"),), tmp_path / "out", columns, settings), Silent())
     first, second = (pq.read_table(tmp_path / name / "clusters.parquet") for name in ("saved", "out"))
     assert first.equals(second)
     assert first["kept"].to_pylist() == [False, False, True, True]

@@ -15,7 +15,8 @@ from nearkin.engine.local import sketching
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
-from nearkin.runs.jobs import Job, dedup_job
+from nearkin.runs.dedup import run_dedup
+from nearkin.runs.job import Job
 from nearkin.runtime.outputs import MANIFEST
 from nearkin.runtime.progress import Silent
 
@@ -102,11 +103,11 @@ def half_sketched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Job,
         pq.write_table(pa.table({"text": [*rows, None]}), tmp_path / "in" / f"{part}.parquet")
     request: dict[str, Any] = {"columns": Columns(), "settings": Settings(threshold=0.5)}
     whole = Job((str(tmp_path / "in"),), tmp_path / "whole", **request)
-    dedup_job(whole, Silent())
+    run_dedup(whole, Silent())
     job = Job((str(tmp_path / "in"),), tmp_path / "out", **request)
     with pytest.raises(StoppedError):
-        dedup_job(job, Stopping(3))
-    assert json.loads((job.partial / "sketch" / "checkpoint.json").read_bytes())["documents"] >= 500
+        run_dedup(job, Stopping(3))
+    assert json.loads((job.work_folder / "sketch" / "checkpoint.json").read_bytes())["documents"] >= 500
     return job, whole
 
 
@@ -117,12 +118,12 @@ def half_sketched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Job,
 def test_files_shorter_than_the_checkpoint_are_sketched_again(name: str, fault: str, half_sketched: tuple[Job, Job]) -> None:
     """They were filled with zeros, which counted as thousands of empty documents."""
     job, whole = half_sketched
-    path = job.partial / "sketch" / name
+    path = job.work_folder / "sketch" / name
     if fault == "deleted":
         path.unlink()
     else:
         os.truncate(path, 0 if fault == "emptied" else path.stat().st_size - 1)
-    dedup_job(Job(job.inputs, job.out, job.columns, job.settings, resume=True), Silent())
+    run_dedup(Job(job.inputs, job.out, job.columns, job.settings, resume=True), Silent())
     for result in ("clusters.parquet", "pairs.parquet", "rejected.jsonl"):
         assert (job.out / result).read_bytes() == (whole.out / result).read_bytes()
 
@@ -133,7 +134,7 @@ def test_data_is_synced_before_the_checkpoint(
     order: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda handle: order.append(Path(f"/proc/self/fd/{handle}").readlink().name))
     job, _ = half_sketched
-    dedup_job(Job(job.inputs, job.out, job.columns, job.settings, resume=True), Silent())
+    run_dedup(Job(job.inputs, job.out, job.columns, job.settings, resume=True), Silent())
     first = next(number for number, name in enumerate(order) if name.startswith(".checkpoint.json"))
     begun = max((number for number, name in enumerate(order[:first]) if name.startswith(".manifest")), default=0)
     before = set(order[begun:first])

@@ -1,0 +1,88 @@
+"""The work folder of a run: created, or resumed from what an interrupted run left."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nearkin.corpus import FileCorpus, describe, first_change
+from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.errors import UsageError
+from nearkin.runs.job import Job
+from nearkin.runtime.files import disk_errors
+from nearkin.runtime.outputs import MANIFEST, Claim
+
+
+def unfinished_run_id(work_folder: Path) -> str | None:
+    """Returns the id of the run that left a work folder, or None if there is nothing to resume."""
+    try:
+        return str(json.loads((work_folder / MANIFEST).read_bytes())["run"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+@contextmanager
+def open_work_folder(
+    job: Job, identity: dict[str, Any], corpus: FileCorpus
+) -> Iterator[tuple[Claim, WorkFolder]]:
+    """Holds the work folder of a run: the one of an interrupted run if it is resumed, or a new one.
+
+    The folder is deleted when the run is complete. After a failure it stays if it holds results
+    that a later run can use.
+
+    Args:
+        job: The job.
+        identity: The parameters that must be unchanged for a run to be resumed.
+        corpus: The input files.
+
+    Raises:
+        UsageError: If the run cannot be resumed because its inputs or its settings have changed.
+        RunError: If another process holds the folder, or the disk fails.
+    """
+    claim = Claim.take(job.out, f"nearkin {identity['command'].partition(' ')[0]}")
+    complete = False
+    work: WorkFolder | None = None
+    try:
+        work = _create_or_resume(job, claim, identity, corpus)
+        yield claim, work
+        complete = True
+    finally:
+        resumable = (claim.path / MANIFEST).exists() if work is None else work.has_results
+        if resumable and not complete:
+            claim.release()
+        else:
+            with disk_errors(claim.path):
+                claim.remove()
+
+
+def _create_or_resume(
+    job: Job, claim: Claim, identity: dict[str, Any], corpus: FileCorpus
+) -> WorkFolder:
+    if not (job.resume and (claim.path / MANIFEST).exists()):
+        inputs = describe(corpus)
+        with disk_errors(claim.path):
+            claim.clear()
+        return WorkFolder.create(claim.path, identity, inputs=inputs, replaces=job.overwrite)
+    work = WorkFolder.resume(claim.path, identity)
+    if change := first_change(work.manifest["inputs"], corpus):
+        raise UsageError(
+            f"cannot resume {job.work_folder}: {change}. Run with --overwrite to start again"
+        )
+    if os.path.lexists(job.out) and not may_replace_output(job, work):
+        raise UsageError(
+            f"{job.out} exists, and the run in {job.work_folder} was begun without --overwrite; "
+            "resume it with --overwrite"
+        )
+    return work
+
+
+def may_replace_output(job: Job, work: WorkFolder) -> bool:
+    """Returns whether the run may replace an output, by its request now or when it was begun.
+
+    Args:
+        job: The job as requested now.
+        work: The work folder, whose manifest holds the request from when the run was begun.
+    """
+    return job.overwrite or bool(work.manifest["replaces"])

@@ -1,0 +1,129 @@
+"""Deduplication of files into an output folder. An interrupted run can be resumed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus import FileCorpus, count_reasons, write_kept
+from nearkin.corpus.file_names import without_password
+from nearkin.engine.local import result_tables
+from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.second_measure import to_final_clusters
+from nearkin.engine.local.sketching import REJECTED
+from nearkin.report.collect import Wanted, collect
+from nearkin.runs.checkpoint import may_replace_output, open_work_folder
+from nearkin.runs.job import Job, check_job
+from nearkin.runs.output import (
+    build_run_record,
+    find_finished_run,
+    publish_output,
+    require_output_free,
+    write_result_tables,
+)
+from nearkin.runs.saved import (
+    SavedRun,
+    copy_saved_signatures,
+    delete_folder,
+    open_job_corpus,
+    save_signatures,
+    with_saved_run,
+)
+from nearkin.runtime.memory import PeakMemory
+from nearkin.runtime.outputs import RESULT
+from nearkin.runtime.progress import Progress
+
+
+def run_dedup(job: Job, progress: Progress) -> dict[str, Any]:
+    """Deduplicates files into the output folder of a job.
+
+    Args:
+        job: The job.
+        progress: Receives stage and row-count updates.
+
+    Returns:
+        The content of run.json.
+
+    Raises:
+        UsageError: If the request is invalid. Nothing is written in this case.
+        RunError: If the run failed. It can be resumed if a stage was completed.
+    """
+    require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
+    saved = SavedRun.find(job.inputs)
+    if saved is not None:
+        job = with_saved_run(job, saved)
+    corpus = open_job_corpus(job, saved)
+    check_job(job, corpus)
+    identity = job.identity("dedup")
+    finished = find_finished_run(job, identity, corpus)
+    if finished is not None:
+        return finished
+    with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
+        if saved is not None:
+            copy_saved_signatures(saved, work)
+        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
+        clustering = to_final_clusters(run)
+        excerpts = Wanted(run, clustering, job.quoted)
+        staging = work.path / RESULT
+        annotations = _cluster_columns(run, clustering) if job.annotate else None
+        _write_outputs(run, corpus, clustering, excerpts, annotations, staging)
+        rejected = count_reasons(staging / REJECTED)
+        title = ", ".join(map(without_password, job.inputs))
+        data = collect(run, clustering, excerpts, rejected, title, memory.peak)
+        # The peak includes the memory that collecting the report took.
+        data = replace(data, peak_memory=memory.peak)
+        manifest = work.manifest
+        record = build_run_record(job, manifest["inputs"], manifest["stages"], data, corpus)
+        if job.save_signatures:
+            save_signatures(work, staging)
+        publish_output(
+            job,
+            claim,
+            manifest["run"],
+            record,
+            data,
+            identity=identity,
+            replaces=may_replace_output(job, work),
+        )
+    return record
+
+
+def _write_outputs(
+    run: LocalRun,
+    corpus: FileCorpus,
+    clustering: Clustering,
+    excerpts: Wanted,
+    annotations: Callable[[int, int], pa.RecordBatch] | None,
+    staging: Path,
+) -> None:
+    """Writes the folder kept and the tables of a run."""
+    run.progress.stage("write", len(clustering.kept))
+    with run.work.stage("write"):
+        delete_folder(staging)
+        kept_folder = staging / "kept"
+        kept_folder.mkdir(parents=True)
+        kept = np.asarray(clustering.kept)
+        write_kept(
+            corpus,
+            run.columns,
+            kept,
+            kept_folder,
+            annotations,
+            excerpts.observe,
+            run.progress.advance,
+        )
+        write_result_tables(run, clustering, staging)
+
+
+def _cluster_columns(run: LocalRun, clustering: Clustering) -> Callable[[int, int], pa.RecordBatch]:
+    """Returns a function that makes the cluster columns of a range of documents."""
+    ids = run.documents().ids
+
+    def columns_of(start: int, end: int) -> pa.RecordBatch:
+        return result_tables.cluster_rows(ids, clustering, start, end).drop_columns(["id"])
+
+    return columns_of

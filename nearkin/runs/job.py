@@ -1,0 +1,108 @@
+"""The request of a run over files: its inputs, its settings and its output."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nearkin.corpus import Columns, FileCorpus
+from nearkin.corpus.input_file import FileStatus
+from nearkin.corpus.inputs import Selection
+from nearkin.engine.local.second_measure import vector_columns
+from nearkin.engine.options import Settings
+from nearkin.measures import measure_of
+from nearkin.runtime.files import Readers
+from nearkin.runtime.outputs import require_apart, work_folder_of
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request to run `dedup` or `pairs` over files.
+
+    Attributes:
+        inputs: Paths, globs, folders and URLs; or the folder of one saved run.
+        out: The output folder of `dedup`, or the output file of `pairs`.
+        columns: The columns of the inputs that are read.
+        settings: The parameters of the run.
+        annotate: Whether all rows are kept and get cluster columns. Otherwise removed rows are
+            dropped.
+        save_signatures: Whether signatures and band keys are kept in the output.
+        resume: Whether an interrupted run is resumed.
+        overwrite: Whether an existing output is replaced.
+        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
+        quoted: The number of the largest clusters that report.json quotes. The page shows 20.
+        resources: The hash key and the data that the Spec refers to. The key is never recorded.
+        selection: The rules that decide which files of input folders are read.
+        statuses: The statuses of files that were read before the run, by path. The run fails if
+            they have changed.
+        readers: The users who may read the output.
+    """
+
+    inputs: tuple[str, ...]
+    out: Path
+    columns: Columns
+    settings: Settings
+    annotate: bool = field(default=False, kw_only=True)
+    save_signatures: bool = field(default=False, kw_only=True)
+    resume: bool = field(default=False, kw_only=True)
+    overwrite: bool = field(default=False, kw_only=True)
+    on_error: str = field(default="quarantine", kw_only=True)
+    quoted: int = field(default=20, kw_only=True)
+    resources: SpecResources = field(default=NO_RESOURCES, kw_only=True)
+    selection: Selection = field(default_factory=Selection, kw_only=True)
+    statuses: Mapping[str, FileStatus] = field(default_factory=dict, kw_only=True)
+    readers: Readers = field(default=Readers.OWNER, kw_only=True)
+
+    def open_corpus(self) -> FileCorpus:
+        """Finds the input files and returns them as a corpus."""
+        memory = self.settings.memory // 32
+        corpus = FileCorpus.open(self.inputs, self.on_error, memory, self.selection)
+        corpus.statuses.update(self.statuses)
+        return corpus
+
+    @property
+    def work_folder(self) -> Path:
+        """The folder that holds the intermediate files until the run is complete."""
+        return work_folder_of(self.out)
+
+    def identity(self, command: str, **other: Any) -> dict[str, Any]:
+        """Returns the parameters that must be unchanged for a run to be resumed.
+
+        Args:
+            command: Name of the command.
+            **other: Further options of the command that decide the result.
+
+        Returns:
+            A mapping that can be written as JSON.
+        """
+        return {
+            **other,
+            "command": command,
+            "spec": json.loads(self.settings.spec.to_json()),
+            "parameters": self.settings.parameters(),
+            "columns": self.columns.identity(),
+            "annotate": self.annotate,
+            "save_signatures": self.save_signatures,
+        }
+
+
+def check_job(job: Job, corpus: FileCorpus) -> None:
+    """Checks everything that can be checked before anything is written.
+
+    Args:
+        job: The job.
+        corpus: The input files of the job.
+
+    Raises:
+        UsageError: If the output would replace an input, a column does not exist, or the key or
+            the data that the Spec refers to are missing.
+    """
+    require_apart(job.out, [*job.inputs, *(file.path for file in corpus.files)])
+    corpus.check(job.columns)
+    second_measure = job.settings.second
+    if second_measure is not None:
+        corpus.check(vector_columns(job.columns, second_measure.column))
+    # Creating a sketcher fails if the key or the data that the Spec refers to are missing.
+    measure_of(job.settings.spec, job.resources, job.settings.distance).sketcher()

@@ -1,0 +1,297 @@
+"""Outputs of runs: what may be written, what run.json says, and how a result is published."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearkin.corpus import FileCorpus, TableCorpus, first_change, write_kept
+from nearkin.engine.local import result_tables
+from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.second_measure import second_pair_batches
+from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.local.work_folder import first_difference
+from nearkin.errors import UsageError
+from nearkin.report.collect import statistics
+from nearkin.report.model import ReportData
+from nearkin.report.saved import write_report
+from nearkin.runs.checkpoint import unfinished_run_id
+from nearkin.runs.job import Job
+from nearkin.runs.saved import RUN, read_run_record
+from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, write_durably
+from nearkin.runtime.metrics import QualityMetrics
+from nearkin.runtime.outputs import (
+    MANIFEST,
+    RESULT,
+    Claim,
+    claimed,
+    read_marker,
+    require_apart,
+    require_replaceable_file,
+    require_replaceable_folder,
+    require_work_folder,
+    work_folder_of,
+)
+from nearkin.version import VERSION
+
+SKIPPED_LISTED = 1000
+"""The number of skipped files and folders that run.json lists. Further ones are only counted."""
+
+
+def require_output_free(out: Path, *, resume: bool, overwrite: bool) -> None:
+    """Requires that an output folder can be written.
+
+    Neither the folder nor the work folder of an interrupted run may exist, unless the run may be
+    resumed or its output replaced.
+
+    Args:
+        out: The output folder.
+        resume: Whether an interrupted run is resumed.
+        overwrite: Whether an existing output is replaced.
+
+    Raises:
+        UsageError: If it exists and must not be replaced. The message says why.
+    """
+    work_folder = work_folder_of(out)
+    require_work_folder(work_folder)
+    if overwrite and os.path.lexists(out):
+        require_replaceable_folder(out)
+    if resume or overwrite:
+        return
+    for shown, path in ((out, out), (work_folder, work_folder / MANIFEST)):
+        if os.path.lexists(path):
+            raise UsageError(
+                f"{shown} exists; continue it with --resume, replace it with --overwrite, or "
+                "choose another --out"
+            )
+
+
+def require_file_output(
+    out: Path,
+    is_replaceable: Callable[[Path], bool],
+    kind: str,
+    inputs: Iterable[Path | str] = (),
+    *,
+    overwrite: bool,
+) -> None:
+    """Requires that an output file can be written: it does not exist, or may be replaced.
+
+    Args:
+        out: The file.
+        is_replaceable: Returns whether an existing file is of the kind that the command writes.
+        kind: The name of that kind, for the message.
+        inputs: The inputs of the command, which the file must not replace.
+        overwrite: Whether an existing file is replaced if it is of that kind.
+
+    Raises:
+        UsageError: If the file must not be written. The message says why.
+    """
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder; give the name of a file with --out")
+    require_apart(out, inputs, marked=False)
+    require_work_folder(work_folder_of(out))
+    if not os.path.lexists(out):
+        return
+    if not overwrite:
+        raise UsageError(f"{out} exists; replace it with --overwrite, or choose another --out")
+    require_replaceable_file(out, is_replaceable, kind)
+
+
+def find_finished_run(
+    job: Job, identity: dict[str, Any], corpus: FileCorpus
+) -> dict[str, Any] | None:
+    """Returns the run record of a finished output that a job resumes, or None if work is left.
+
+    Args:
+        job: The job.
+        identity: The parameters that must be unchanged for a run to be resumed.
+        corpus: The input files.
+
+    Raises:
+        UsageError: If the output is the result of another request, or its inputs have changed.
+    """
+    if job.overwrite or not job.resume or not os.path.lexists(job.out):
+        return None
+    marker = read_marker(job.out)
+    unfinished = unfinished_run_id(job.work_folder)
+    if unfinished is not None and (marker is None or marker["run"] != unfinished):
+        return None
+    record = read_run_record(job.out / RUN)
+    if marker is None:
+        raise UsageError(
+            f"{job.out} is not the output of a run that can be resumed; choose another --out"
+        )
+    if difference := first_difference(marker["identity"], json.loads(json.dumps(identity))):
+        raise UsageError(
+            f"{job.out} is finished and was made with other settings: {difference}; replace it "
+            "with --overwrite, or choose another --out"
+        )
+    if change := first_change(record["inputs"], corpus):
+        raise UsageError(
+            f"{job.out} is finished, but {change}; replace it with --overwrite, or choose another "
+            "--out"
+        )
+    if os.path.lexists(job.work_folder):
+        # The run was killed while it deleted its work folder.
+        Claim.take(job.out, "nearkin dedup").remove()
+    return record
+
+
+def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> None:
+    """Writes clusters.parquet, pairs.parquet and rejected.jsonl.
+
+    Args:
+        run: The run.
+        clustering: Its clusters.
+        folder: The folder of the files.
+    """
+    documents = run.documents()
+    clusters = result_tables.cluster_batches(documents.ids, clustering)
+    result_tables.write_batches(folder / "clusters.parquet", result_tables.CLUSTERS, clusters)
+    schema = result_tables.pairs_schema(run)
+    pairs = result_tables.pair_batches(run)
+    result_tables.write_batches(folder / "pairs.parquet", schema, pairs)
+    shutil.copyfile(run.work.path / "sketch" / REJECTED, folder / REJECTED)
+    second_measure = run.settings.second
+    if second_measure is not None:
+        path = folder / f"pairs-{second_measure.measure}.parquet"
+        result_tables.write_batches(path, result_tables.PAIRS, second_pair_batches(run))
+
+
+def write_result(
+    run: LocalRun,
+    clustering: Clustering,
+    data: ReportData,
+    folder: Path,
+    readers: Readers = Readers.OWNER,
+) -> Path:
+    """Writes the outputs of a run of the library into a new folder.
+
+    The kept rows of a table are written to kept/documents.parquet.
+
+    Args:
+        run: The run.
+        clustering: Its clusters.
+        data: The content of its report.
+        folder: A new folder.
+        readers: The users who may read it.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UsageError: If the folder exists, or would replace an input.
+    """
+    if os.path.lexists(folder):
+        raise UsageError(f"{folder} exists; choose another folder")
+    if isinstance(run.corpus, FileCorpus):
+        require_apart(folder, [file.path for file in run.corpus.files])
+    stages = run.work.manifest["stages"]
+    record = {
+        "nearkin": VERSION,
+        "spec": json.loads(run.settings.spec.to_json()),
+        "parameters": run.settings.parameters(),
+        "counts": statistics(data),
+        "stages": stages,
+        "metrics": QualityMetrics.from_stages(stages).to_dict(),
+    }
+    with claimed(folder, "write", replaces=False) as claim, disk_errors(folder.parent):
+        staging = claim.path / RESULT
+        kept_folder = staging / "kept"
+        kept_folder.mkdir(parents=True)
+        kept = np.asarray(clustering.kept)
+        if isinstance(run.corpus, TableCorpus):
+            rows = np.asarray(run.documents().rows)[kept]
+            table = run.corpus.table.take(pa.array(rows))
+            pq.write_table(table, kept_folder / "documents.parquet")
+        elif isinstance(run.corpus, FileCorpus):
+            write_kept(run.corpus, run.columns, kept, kept_folder)
+        write_result_tables(run, clustering, staging)
+        write_report(staging, data)
+        write_durably(staging / RUN, to_json(record))
+        set_readers(staging, readers)
+        identity = {
+            "command": "write",
+            "spec": record["spec"],
+            "parameters": record["parameters"],
+        }
+        claim.publish_folder(staging, run.work.manifest["run"], identity, replaces=False)
+    return folder
+
+
+def build_run_record(
+    job: Job,
+    inputs: list[dict[str, Any]],
+    stages: dict[str, dict[str, Any]],
+    data: ReportData,
+    corpus: FileCorpus,
+) -> dict[str, Any]:
+    """Returns the content of run.json.
+
+    Args:
+        job: The job.
+        inputs: The input files, as `describe` lists them.
+        stages: The record of each stage, by its name.
+        data: The content of the report.
+        corpus: The input files.
+    """
+    return {
+        "nearkin": VERSION,
+        **job.identity("dedup"),
+        "spec_fingerprint": job.settings.spec.fingerprint,
+        "bands": data.parameters.bands,
+        "rows": data.parameters.rows,
+        "memory": job.settings.memory,
+        "workers": job.settings.workers,
+        "inputs": inputs,
+        "skipped": {
+            "count": len(corpus.skipped),
+            "first": [entry._asdict() for entry in corpus.skipped[:SKIPPED_LISTED]],
+        },
+        "counts": statistics(data),
+        "stages": stages,
+        "metrics": QualityMetrics.from_stages(stages).to_dict(),
+        "seconds": round(data.total_seconds, 3),
+        "peak_memory": data.peak_memory,
+        "out": str(job.out),
+        "warnings": list(data.all_warnings),
+    }
+
+
+def publish_output(
+    job: Job,
+    claim: Claim,
+    run_id: str,
+    record: dict[str, Any],
+    data: ReportData,
+    *,
+    identity: dict[str, Any],
+    replaces: bool,
+) -> None:
+    """Completes the result in the work folder and moves it to the place of the output.
+
+    A previous output stays in its place until the new one is complete.
+
+    Args:
+        job: The job.
+        claim: Its work folder.
+        run_id: The id of the run.
+        record: The content of run.json.
+        data: The content of the report.
+        identity: The parameters that must be unchanged for a run to be resumed.
+        replaces: Whether an existing output is replaced.
+    """
+    staging = claim.path / RESULT
+    with disk_errors(staging):
+        write_report(staging, data)
+        write_durably(staging / RUN, to_json(record))
+        job.resources.write(staging, job.settings.spec)
+        set_readers(staging, job.readers)
+    claim.publish_folder(staging, run_id, identity, replaces=replaces)

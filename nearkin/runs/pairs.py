@@ -1,0 +1,220 @@
+"""All verified pairs of a corpus, as a parquet file. An interrupted run can be resumed."""
+
+import json
+import os
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearkin.corpus import FileCorpus, first_change
+from nearkin.engine.local import result_tables
+from nearkin.engine.local.containment import find_contained, require_containable
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.work_folder import first_difference
+from nearkin.engine.options import Settings
+from nearkin.errors import UsageError
+from nearkin.report.collect import skipped_warnings
+from nearkin.runs.checkpoint import may_replace_output, open_work_folder
+from nearkin.runs.job import Job, check_job
+from nearkin.runs.output import require_file_output
+from nearkin.runs.saved import SavedRun, copy_saved_signatures, open_job_corpus, with_saved_run
+from nearkin.runtime.files import disk_errors, set_readers, to_json
+from nearkin.runtime.memory import PeakMemory
+from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, work_folder_of
+from nearkin.runtime.progress import Progress
+
+FOOTER_KEY = b"nearkin.run"
+"""The entry of a parquet footer that holds the request and the inputs of a file of pairs."""
+
+
+class Relation(StrEnum):
+    """The relation between the two documents of a reported pair."""
+
+    SIMILARITY = "similarity"
+    CONTAINMENT = "containment"
+
+
+def parse_relation(relation: str, settings: Settings, *, expand_exact: bool) -> Relation:
+    """Returns the relation of a name, after checking that the other options are compatible.
+
+    Args:
+        relation: `similarity` or `containment`.
+        settings: The parameters of the run.
+        expand_exact: Whether every member of a group of exact duplicates is listed.
+
+    Raises:
+        UsageError: If the relation is unknown, or another option contradicts it.
+    """
+    if relation not in list(Relation):
+        raise UsageError(f"relation={relation!r} is not one of {', '.join(Relation)}")
+    if relation == Relation.CONTAINMENT:
+        require_containable(settings.spec)
+        if expand_exact:
+            raise UsageError(
+                "relation containment lists exact groups by one member; leave out --expand-exact"
+            )
+    return Relation(relation)
+
+
+def find_pairs(
+    run: LocalRun, relation: Relation, *, expand_exact: bool
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Runs the stages that find pairs.
+
+    Args:
+        run: The run.
+        relation: The relation of the pairs.
+        expand_exact: Whether every member of a group of exact duplicates is listed.
+
+    Returns:
+        The schema of the table of pairs, and its batches.
+    """
+    if relation == Relation.CONTAINMENT:
+        run.to_exact_groups()
+        contained = find_contained(run)
+        batches = result_tables.contained_batches(contained, run.documents().ids)
+        return result_tables.CONTAINED, batches
+    run.to_pairs()
+    if expand_exact:
+        return result_tables.pairs_schema(run), result_tables.expanded_pair_batches(run)
+    return result_tables.pairs_schema(run), result_tables.pair_batches(run)
+
+
+def run_pairs(
+    job: Job,
+    progress: Progress,
+    relation: str = "similarity",
+    *,
+    expand_exact: bool = False,
+) -> dict[str, Any]:
+    """Writes all verified pairs into the output file of a job.
+
+    Args:
+        job: The job.
+        progress: Receives stage and row-count updates.
+        relation: `similarity` or `containment`.
+        expand_exact: Whether every member of a group of exact duplicates is listed, instead of
+            one member for all.
+
+    Returns:
+        The number of pairs, the record of each stage, and the request.
+
+    Raises:
+        UsageError: If the request is invalid. Nothing is written in this case.
+        RunError: If the run failed. It can be resumed if a stage was completed.
+    """
+    parse_relation(relation, job.settings, expand_exact=expand_exact)
+    require_pairs_output(job.out, job.inputs, resume=job.resume, overwrite=job.overwrite)
+    saved = SavedRun.find(job.inputs)
+    if saved is not None:
+        job = with_saved_run(job, saved)
+    parsed = parse_relation(relation, job.settings, expand_exact=expand_exact)
+    corpus = open_job_corpus(job, saved)
+    check_job(job, corpus)
+    identity = job.identity(f"pairs by {parsed}", expand_exact=expand_exact)
+    request = {"out": str(job.out), **job.identity("pairs")}
+    finished = _count_finished_pairs(job, identity, corpus)
+    if finished is not None:
+        return {"pairs": finished, "stages": {}, **request}
+    with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
+        if saved is not None:
+            copy_saved_signatures(saved, work)
+        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
+        schema, batches = find_pairs(run, parsed, expand_exact=expand_exact)
+        footer = {"identity": identity, "inputs": _contents(work.manifest["inputs"])}
+        staged = claim.path / RESULT
+        with disk_errors(job.out.parent):
+            schema = schema.with_metadata({FOOTER_KEY: to_json(footer)})
+            rows = result_tables.write_batches(staged, schema, batches)
+        if os.path.lexists(job.out) and not may_replace_output(job, work):
+            raise UsageError(
+                f"{job.out} was created while the run was working; resume it with --overwrite to "
+                "replace it"
+            )
+        set_readers(staged, job.readers)
+        claim.publish_file(staged)
+        stages = work.manifest["stages"]
+    return {
+        "pairs": rows,
+        "stages": stages,
+        "peak_memory": memory.peak,
+        "warnings": skipped_warnings(corpus),
+        **request,
+    }
+
+
+def require_pairs_output(
+    out: Path, inputs: tuple[str, ...], *, resume: bool, overwrite: bool
+) -> None:
+    """Requires that a file of pairs can be written. With `resume` an existing one is accepted.
+
+    Args:
+        out: The file.
+        inputs: The inputs of the run, which the file must not replace.
+        resume: Whether an interrupted run is resumed.
+        overwrite: Whether an existing file of pairs is replaced.
+
+    Raises:
+        UsageError: If the file must not be written. The message says why.
+    """
+    replaceable = overwrite or resume
+    require_file_output(out, is_pairs_file, "a file of pairs", inputs, overwrite=replaceable)
+    work_folder = work_folder_of(out)
+    if (work_folder / MANIFEST).exists() and not replaceable:
+        raise UsageError(
+            f"{work_folder} was left by a run; continue it with --resume, or start again with "
+            "--overwrite"
+        )
+
+
+def _count_finished_pairs(job: Job, identity: dict[str, Any], corpus: FileCorpus) -> int | None:
+    """Returns the number of pairs in a finished file, or None if work is left."""
+    if job.overwrite or not job.resume or not job.out.exists():
+        return None
+    recorded = json.loads(_read_footer(job.out)[FOOTER_KEY])
+    difference = first_difference(recorded["identity"], json.loads(json.dumps(identity)))
+    change = None if difference else first_change(recorded["inputs"], corpus)
+    if difference or change:
+        if (job.work_folder / MANIFEST).exists():
+            return None
+        reason = f"was made with other settings: {difference}" if difference else str(change)
+        raise UsageError(
+            f"{job.out} is finished and {reason}; replace it with --overwrite, or choose another "
+            "--out"
+        )
+    if os.path.lexists(job.work_folder):
+        # The run was killed while it deleted its work folder.
+        Claim.take(job.out, "nearkin pairs").remove()
+    return int(pq.read_metadata(job.out).num_rows)
+
+
+def _contents(inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the names, sizes and hashes of inputs.
+
+    Places and times are left out, so that equal inputs make equal files.
+    """
+    return [
+        {
+            "path": entry["name"],
+            "name": entry["name"],
+            "size": entry["size"],
+            "sha256": entry["sha256"],
+        }
+        for entry in inputs
+    ]
+
+
+def is_pairs_file(path: Path) -> bool:
+    """Returns whether a file was written by `nearkin pairs`."""
+    return FOOTER_KEY in _read_footer(path)
+
+
+def _read_footer(path: Path) -> dict[bytes, bytes]:
+    try:
+        return dict(pq.read_schema(path).metadata or {})
+    except pa.ArrowException:
+        return {}

@@ -1,0 +1,217 @@
+"""Saved runs: outputs with signatures, which can be inputs without being sketched again."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nearkin.corpus import Columns, FileCorpus, first_change
+from nearkin.corpus.file_names import has_hidden_password
+from nearkin.engine.local.work_folder import WorkFolder, first_difference
+from nearkin.errors import UsageError
+from nearkin.runs.job import Job
+from nearkin.runtime.files import disk_errors
+from nearkin.runtime.outputs import is_half_written
+from nearkin.spec import Spec
+
+RUN = "run.json"
+"""The run record of an output folder."""
+SIGNATURES = "signatures"
+"""The folder of an output that holds signatures and band keys."""
+
+
+def read_run_record(path: Path) -> dict[str, Any]:
+    """Reads the run record of a finished run.
+
+    Raises:
+        UsageError: If the file does not exist or is not valid JSON.
+    """
+    try:
+        record: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path.parent} is not the output of a run ({error})") from error
+    return record
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A finished run whose output contains signatures. As an input it needs no sketching.
+
+    Attributes:
+        folder: The output folder of the run.
+        record: The content of its run.json.
+    """
+
+    folder: Path
+    record: dict[str, Any]
+
+    @classmethod
+    def find(cls, inputs: tuple[str, ...]) -> "SavedRun | None":
+        """Returns the saved run that the inputs name, or None if they name other files.
+
+        Raises:
+            UsageError: If the inputs name a run that was not saved with signatures.
+        """
+        folder = Path(inputs[0])
+        if len(inputs) != 1 or not (folder / RUN).is_file():
+            return None
+        if not (folder / SIGNATURES).is_dir():
+            raise UsageError(
+                f"{folder} is a run without signatures; run it again with --save-signatures to use "
+                "it as an input"
+            )
+        return cls(folder, read_run_record(folder / RUN))
+
+    @property
+    def spec(self) -> Spec:
+        """The Spec of the signatures."""
+        return Spec.from_json(json.dumps(self.record["spec"]))
+
+    def open_corpus(self, on_error: str) -> FileCorpus:
+        """Opens the inputs from which the run was made.
+
+        Args:
+            on_error: `quarantine` or `fail`, for rows and files that cannot be read.
+
+        Raises:
+            UsageError: If an input has changed since, or its URL contained a password.
+        """
+        paths = [entry["path"] for entry in self.record["inputs"]]
+        hidden = next(filter(has_hidden_password, paths), None)
+        if hidden is not None:
+            raise UsageError(
+                f"{self.folder} cannot be used again: its input {hidden} was given with a "
+                "password, which is not recorded; copy the inputs, or configure the credentials "
+                "of the storage, and run nearkin dedup again"
+            )
+        corpus = FileCorpus.open(paths, on_error=on_error)
+        if change := first_change(self.record["inputs"], corpus):
+            raise UsageError(
+                f"{self.folder} cannot be an input: {change}; run nearkin dedup on the inputs "
+                "themselves"
+            )
+        return corpus
+
+
+def open_job_corpus(job: Job, saved: SavedRun | None) -> FileCorpus:
+    """Opens the files that a job reads: its inputs, or those from which a saved run was made.
+
+    Args:
+        job: The job.
+        saved: The saved run that is the input of the job, if there is one.
+    """
+    if saved is not None:
+        return saved.open_corpus(job.on_error)
+    return job.open_corpus()
+
+
+def with_saved_run(job: Job, saved: SavedRun) -> Job:
+    """Returns the job with the Spec and the columns of the saved run that is its input.
+
+    Args:
+        job: The job as requested.
+        saved: The saved run.
+
+    Raises:
+        UsageError: If the job requests another Spec or other columns than the saved run has.
+    """
+    kept_columns = saved.record["columns"]
+    columns = Columns(**{**kept_columns, "extra": job.columns.extra})
+    _require_same_columns(job.columns, columns, saved.folder)
+    if job.settings.spec not in (Spec(), saved.spec):
+        requested = json.loads(job.settings.spec.to_json())
+        kept = json.loads(saved.spec.to_json())
+        raise UsageError(
+            f"the request contradicts the saved run {saved.folder}: "
+            f"{first_difference(kept, requested, 'spec')}; leave it out, or run on the inputs of "
+            "the saved run"
+        )
+    missing = sorted(set(columns.extra) - set(kept_columns["extra"]))
+    if missing:
+        raise UsageError(
+            f"column {missing[0]!r} was not kept by the run {saved.folder} (it has "
+            f"{kept_columns['extra']}); run nearkin dedup on its inputs instead"
+        )
+    columns = replace(columns, extra=tuple(kept_columns["extra"]))
+    return replace(job, settings=job.settings.with_spec(saved.spec), columns=columns)
+
+
+def _require_same_columns(requested: Columns, saved: Columns, folder: Path) -> None:
+    """Requires that columns which were requested, and are not the default, are those of the run."""
+    default = Columns()
+    for name in ("text", "tokens", "vector", "id"):
+        value = getattr(requested, name)
+        saved_value = getattr(saved, name)
+        if value not in (None, getattr(default, name), saved_value):
+            made_with = f"no --{name}" if saved_value is None else f"--{name} {saved_value}"
+            raise UsageError(
+                f"--{name} {value} contradicts the saved run {folder}, which was made with "
+                f"{made_with}; leave it out, or run on the inputs of the saved run"
+            )
+
+
+def copy_saved_signatures(saved: SavedRun, work: WorkFolder) -> None:
+    """Copies the signatures of a saved run into a work folder, as the result of its sketch stage.
+
+    Args:
+        saved: The saved run.
+        work: The work folder of a run over it. Nothing is copied if its sketch stage is complete.
+    """
+    if work.done("sketch") is not None:
+        return
+    with work.stage("sketch") as facts:
+        target = work.path / "sketch"
+        delete_folder(target)
+        signatures = saved.folder / SIGNATURES
+        shutil.copytree(signatures, target, ignore=_ignore_band_keys(signatures))
+        facts.update(saved.record["stages"]["sketch"])
+
+
+def save_signatures(work: WorkFolder, staging: Path) -> None:
+    """Adds the signatures and the band keys of a run to its output.
+
+    They stay in the work folder too, so that this step can be repeated.
+
+    Args:
+        work: The work folder of the run.
+        staging: The unfinished output folder.
+    """
+    with disk_errors(staging):
+        target = staging / SIGNATURES
+        delete_folder(target)
+        sketch = work.path / "sketch"
+        shutil.copytree(sketch, target, copy_function=_link, ignore=_ignore_band_keys(sketch))
+        if (work.path / "keys").is_dir():
+            shutil.copytree(work.path / "keys", target / "keys", copy_function=_link)
+
+
+def _ignore_band_keys(folder: Path) -> Callable[[Any, list[str]], set[str]]:
+    """Returns a filter for copytree that leaves out band keys and half-written files.
+
+    Band keys belong to a banding, which the next run may change.
+    """
+
+    def ignored_names(parent: Any, names: list[str]) -> set[str]:
+        ignored = {name for name in names if is_half_written(name)}
+        if Path(parent) == folder and "keys" in names:
+            ignored.add("keys")
+        return ignored
+
+    return ignored_names
+
+
+def _link(source: str, target: str) -> None:
+    """Creates a hard link, or a copy if the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def delete_folder(folder: Path) -> None:
+    """Deletes a folder if it exists."""
+    if folder.exists():
+        shutil.rmtree(folder)

@@ -1,0 +1,145 @@
+"""Signatures of files, as a signature file."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nearkin.corpus import Batch, Columns, FileCorpus, make_ids
+from nearkin.corpus.inputs import Selection
+from nearkin.errors import UsageError
+from nearkin.measures import measure_of
+from nearkin.report.collect import skipped_warnings
+from nearkin.runs.output import require_file_output
+from nearkin.runs.saved import RUN
+from nearkin.runtime.files import Readers, disk_errors, set_readers
+from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.sketch.resources import (
+    CUT,
+    FREQUENCIES,
+    NO_RESOURCES,
+    SpecResources,
+    is_frequencies_file,
+)
+from nearkin.sketch.signature_file import SignatureWriter, is_signature_file
+from nearkin.sketch.sketcher import Sketches
+from nearkin.spec import Spec
+
+
+@dataclass(frozen=True)
+class SketchJob:
+    """A request to write the signatures of files into a signature file.
+
+    Attributes:
+        inputs: Paths, globs, folders and URLs.
+        out: The signature file.
+        columns: The columns of the inputs that are read.
+        spec: The Spec of the signatures.
+        workers: The number of threads.
+        overwrite: Whether an existing signature file is replaced.
+        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
+        resources: The hash key and the data that the Spec refers to.
+        selection: The rules that decide which files of input folders are read.
+        readers: The users who may read the output.
+    """
+
+    inputs: tuple[str, ...]
+    out: Path
+    columns: Columns
+    spec: Spec
+    workers: int = field(default=2, kw_only=True)
+    overwrite: bool = field(default=False, kw_only=True)
+    on_error: str = field(default="quarantine", kw_only=True)
+    resources: SpecResources = field(default=NO_RESOURCES, kw_only=True)
+    selection: Selection = field(default_factory=Selection, kw_only=True)
+    readers: Readers = field(default=Readers.OWNER, kw_only=True)
+
+
+def run_sketch(job: SketchJob, progress: Progress) -> dict[str, Any]:
+    """Writes the signatures of files. Rejected rows are counted by their reasons.
+
+    Args:
+        job: The job.
+        progress: Receives stage and row-count updates.
+
+    Returns:
+        The counts, the Spec and its fingerprint.
+
+    Raises:
+        UsageError: If the request is invalid. Nothing is written in this case.
+        RunError: If a file cannot be read or written.
+    """
+    if (Path(job.inputs[0]) / RUN).is_file():
+        raise UsageError(
+            f"{job.inputs[0]} is the output of a run; sketch the inputs that it was made from"
+        )
+    resource_files = _resource_files(job)
+    corpus = FileCorpus.open(job.inputs, job.on_error, selection=job.selection)
+    _require_outputs(job, corpus, resource_files)
+    corpus.check(job.columns)
+    sketchers = ObjectPool(measure_of(job.spec, job.resources).sketcher)
+    # Creating a sketcher fails if the key or the data that the Spec refers to are missing.
+    sketchers.use(lambda tool: None)
+
+    def sketch(batch: Batch) -> tuple[Batch, Sketches]:
+        documents = batch.documents[job.columns.content]
+        return batch, sketchers.use(lambda tool: tool.sketch(documents))
+
+    documents = 0
+    rejected = Counter[str]()
+    progress.stage("sketch", None)
+    with (
+        claimed(job.out, "nearkin sketch", replaces=job.overwrite) as claim,
+        disk_errors(job.out.parent),
+    ):
+        staged = claim.path / RESULT
+        with SignatureWriter(staged, job.spec) as writer:
+            for batch, sketches in ordered_map(sketch, corpus.batches(job.columns), job.workers):
+                ids = make_ids(batch, job.columns, corpus.names)
+                writer.add(ids, sketches.signatures, sketches.shingles)
+                documents += len(batch.rows)
+                rejected.update(entry.reason.partition(":")[0] for entry in batch.rejected)
+                progress.advance(len(batch.rows))
+        job.resources.write(claim.path, job.spec)
+        for name, path in resource_files.items():
+            set_readers(claim.path / name, job.readers)
+            claim.publish_file(claim.path / name, path)
+        set_readers(staged, job.readers)
+        claim.publish_file(staged)
+    return {
+        "out": str(job.out),
+        "documents": documents,
+        "rejected": rejected.total(),
+        "reasons": dict(sorted(rejected.items())),
+        "warnings": skipped_warnings(corpus),
+        "spec": json.loads(job.spec.to_json()),
+        "spec_fingerprint": job.spec.fingerprint,
+    }
+
+
+def _require_outputs(job: SketchJob, corpus: FileCorpus, resource_files: dict[str, Path]) -> None:
+    """Requires that the signature file and the files beside it can be written."""
+    inputs = [*job.inputs, *(file.path for file in corpus.files)]
+    require_file_output(
+        job.out, is_signature_file, "a signature file", inputs, overwrite=job.overwrite
+    )
+    for path in resource_files.values():
+        require_file_output(
+            path, is_frequencies_file, "a table of shingles", inputs, overwrite=job.overwrite
+        )
+
+
+def _resource_files(job: SketchJob) -> dict[str, Path]:
+    """Returns the files beside the signature file that hold the data which its Spec refers to.
+
+    The keys are the names of the files in the work folder.
+    """
+    tables = {FREQUENCIES: job.resources.frequencies, CUT: job.resources.cut}
+    return {
+        name: job.out.with_name(f"{job.out.name}.{name}")
+        for name, table in tables.items()
+        if table is not None
+    }
