@@ -19,7 +19,7 @@ import pyarrow as pa
 from benchmarks.tables import Table, main
 from nearkin.lab.bench import seconds_of
 from nearkin.lsh import kernels as lsh
-from nearkin.lsh.bands import probing_keys
+from nearkin.lsh.band_keys import probing_band_keys
 from nearkin.lsh.curve import band_probability
 from nearkin.lsh.hamming import all_pairs
 from nearkin.lsh.probing import perturbations
@@ -105,7 +105,7 @@ def keys_of(hashes: np.ndarray, offsets: np.ndarray, bands: int, rows: int, prob
     spec = Spec(k=256)
     slots, runners = np.empty((2, len(offsets) - 1, spec.k), np.uint32)
     sketching.two_smallest(hashes, offsets, *multipliers(spec), slots, runners)
-    return probing_keys(slots, runners, bands, rows, probes).reshape(len(slots), bands, 1 + probes)
+    return probing_band_keys(slots, runners, bands, rows, probes).reshape(len(slots), bands, 1 + probes)
 
 
 def met(posted: np.ndarray, asked: np.ndarray) -> np.ndarray:
@@ -131,7 +131,7 @@ def minhash_probes(full: bool) -> Table:
         looked = bands * tables * (1 + probes)
         recall = found[probes, side, tables]
         name = f"{side}, {probes} probes" if probes else f"L = {tables}" if tables > 1 else "no probes"
-        theory = 1 - (1 - float(band_probability(0.8, rows, probes, side == "one-sided"))) ** (bands * tables)
+        theory = 1 - (1 - float(band_probability(0.8, rows, probes, one_sided=side == "one-sided"))) ** (bands * tables)
         slots = 512 * tables
         out.append(
             (name, *(f"{r:.3f}" for r in recall[:3]), f"{theory:.3f}", f"{recall[3]:.1e}", f"{held}", f"{looked}", f"{slots}")

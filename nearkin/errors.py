@@ -77,7 +77,9 @@ class LargeClusterError(StoreError):
 
     def __init__(self, leader: str, into: str | None, inherits: bool) -> None:
         super().__init__("a representative has too many members for one step")
-        self.leader, self.into, self.inherits = leader, into, inherits
+        self.leader = leader
+        self.into = into
+        self.inherits = inherits
 
 
 class ServiceError(NearkinError, RuntimeError):
@@ -108,8 +110,13 @@ class ServiceError(NearkinError, RuntimeError):
         where = "" if line is None else f"line {line}: "
         known = "" if request_id is None else f" (request {request_id})"
         super().__init__(f"{where}{code}{'' if status is None else f' ({status})'}: {detail}{known}")
-        self.code, self.detail, self.status, self.field = code, redact(detail), status, field
-        self.request_id, self.line, self.retry_after = request_id, line, retry_after
+        self.code = code
+        self.detail = redact(detail)
+        self.status = status
+        self.field = field
+        self.request_id = request_id
+        self.line = line
+        self.retry_after = retry_after
 
     @property
     def transient(self) -> bool:

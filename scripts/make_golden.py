@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from nearkin.keys import HashKey
 from nearkin.lsh import kernels as lsh
-from nearkin.lsh.bands import make_keys, sign_layout, slot_layout, whole_keys
-from nearkin.lsh.signs import masks_of
+from nearkin.lsh.band_keys import sign_layout, slot_band_keys, slot_layout, write_band_keys
+from nearkin.lsh.sign_bands import masks_of
 from nearkin.measures import measure_of
 from nearkin.shingle import Shingler, kernels, text_buffers
 from nearkin.shingle.unicode_tables import tables_for
@@ -101,9 +101,9 @@ def band_keys(spec: Spec, signatures: np.ndarray, kept: np.ndarray | None, salt:
         lsh.salt_keys(kept, salts, keys)
     elif spec.measure == "simhash":
         masks = masks_of([np.arange(i * rows, i * rows + rows) for i in range(bands)], spec.k)
-        make_keys(sign_layout(masks), signatures, salts, keys)
+        write_band_keys(sign_layout(masks), signatures, salts, keys)
     else:
-        make_keys(slot_layout(rows), signatures, salts, keys)
+        write_band_keys(slot_layout(rows), signatures, salts, keys)
     return keys
 
 
@@ -118,7 +118,7 @@ def case_of(spec: Spec) -> dict[str, Any]:
     bands, rows = shape_of(spec)
     measure = measure_of(spec, materials_of(spec))
     sketches = measure.sketcher(
-        BandKeyBuilder(bands, lambda slots, _: whole_keys(slots, bands, rows)) if spec.truncated else None
+        BandKeyBuilder(bands, lambda slots, _: slot_band_keys(slots, bands, rows)) if spec.truncated else None
     ).sketch(texts)
     keys, salted = (band_keys(spec, sketches.signatures, sketches.keys, salt) for salt in (0, SALT))
     documents = [

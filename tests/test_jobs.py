@@ -20,7 +20,7 @@ from nearkin.engine.local import verification as verifying
 from nearkin.engine.options import Settings
 from nearkin.errors import RunError, UsageError
 from nearkin.lab.synth import SynthSettings, synth
-from nearkin.lsh.curve import solve_banding
+from nearkin.lsh.slot_bands import solve_banding
 from nearkin.report.saved import read_report
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job

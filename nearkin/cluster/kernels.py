@@ -110,7 +110,9 @@ def append_list(
 @kernel
 def begin_search(search: Search, d: np.int64) -> None:
     """A search that has found one document."""
-    search.owner[d], search.parent[d], search.following[d] = d, d, -1
+    search.owner[d] = d
+    search.parent[d] = d
+    search.following[d] = -1
     search.open_first[d], search.open_last[d] = d, d
     search.done_first[d], search.done_last[d] = -1, -1
 
@@ -164,7 +166,10 @@ def split_component(
                 search.active[alive] = d
                 total += 1
                 alive += 1
-    ends, count, written, listed = np.empty(alive, np.int64), 0, 0, alive
+    ends = np.empty(alive, np.int64)
+    count = 0
+    written = 0
+    listed = alive
     while alive > 1:
         i = 0
         while i < listed and alive > 1:

@@ -7,10 +7,9 @@ import numpy as np
 
 from nearkin.engine.options import Settings
 from nearkin.lsh import kernels
-from nearkin.lsh.bands import BandLayout, make_keys, probing_keys, whole_keys
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.band_keys import BandLayout, write_band_keys
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
-from nearkin.sketch.sketcher import BandKeyBuilder
 
 ROUNDING = 1e-9
 
@@ -37,18 +36,6 @@ def keeps_keys(settings: Settings) -> bool:
     return settings.spec.truncated or settings.probes > 0
 
 
-def key_builder_for(settings: Settings, banding: Banding) -> BandKeyBuilder | None:
-    """What makes them; None where keys follow from signatures."""
-    if not keeps_keys(settings):
-        return None
-    bands, rows, probes = banding.bands, banding.rows, banding.probes
-    if probes:
-        return BandKeyBuilder(
-            bands * (1 + probes), lambda slots, runners: probing_keys(slots, runners, bands, rows, probes), True
-        )
-    return BandKeyBuilder(bands, lambda slots, _: whole_keys(slots, bands, rows))
-
-
 def band_keys(
     band_layout: BandLayout, banding: Banding, signatures: np.ndarray, kept: np.ndarray | None, salts: np.ndarray
 ) -> np.ndarray:
@@ -64,7 +51,7 @@ def band_keys(
     per = 1 + banding.probes
     out = np.empty((banding.bands * per, len(signatures)), np.uint64)
     if kept is None:
-        make_keys(band_layout, signatures, salts, out)
+        write_band_keys(band_layout, signatures, salts, out)
     else:
         kernels.salt_keys(kept, salts, out)
     return out.reshape(-1, per, len(signatures)).transpose(0, 2, 1)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.errors import UsageError
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, Request, measure_of
 from nearkin.spec import Spec
 

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from nearkin.engine.options import Settings
 from nearkin.errors import UsageError
 from nearkin.evaluate.scan import Finished, Found, scan_of
-from nearkin.lsh.curve import Banding, pass_probability
+from nearkin.lsh.curve import pass_probability
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import measure_of
 from nearkin.packed_pairs import pack_pairs, unpack_pairs
 from nearkin.runtime.progress import Progress

@@ -17,7 +17,7 @@ from nearkin.engine.local.documents import block_hashes
 from nearkin.engine.options import Settings
 from nearkin.evaluate import kernels
 from nearkin.hashing.sorted_lookup import PrefixIndex
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import Payload, joined, starts_of, stored_of
 from nearkin.packed_pairs import (

@@ -13,14 +13,21 @@ from nearkin.runtime.jit import kernel
 U64 = np.uint64
 U32 = np.uint32
 
-PRIME32_1, PRIME32_2, PRIME32_3 = U64(0x9E3779B1), U64(0x85EBCA77), U64(0xC2B2AE3D)
-PRIME64_1, PRIME64_2, PRIME64_3 = U64(0x9E3779B185EBCA87), U64(0xC2B2AE3D27D4EB4F), U64(0x165667B19E3779F9)
+PRIME32_1 = U64(0x9E3779B1)
+PRIME32_2 = U64(0x85EBCA77)
+PRIME32_3 = U64(0xC2B2AE3D)
+PRIME64_1 = U64(0x9E3779B185EBCA87)
+PRIME64_2 = U64(0xC2B2AE3D27D4EB4F)
+PRIME64_3 = U64(0x165667B19E3779F9)
 PRIME64_4, PRIME64_5 = U64(0x85EBCA77C2B2AE63), U64(0x27D4EB2F165667C5)
 AVALANCHE, RRMXMX = U64(0x165667919E3779F9), U64(0x9FB21C651E98DF25)
 SECRET_SIZE = 192
 MURMUR_1, MURMUR_2 = U64(0x87C37B91114253D5), U64(0x4CF5AD432745937F)
 FNV_PRIME = U64(0x100000001B3)
-SIP_0, SIP_1, SIP_2, SIP_3 = U64(0x736F6D6570736575), U64(0x646F72616E646F6D), U64(0x6C7967656E657261), U64(0x7465646279746573)
+SIP_0 = U64(0x736F6D6570736575)
+SIP_1 = U64(0x646F72616E646F6D)
+SIP_2 = U64(0x6C7967656E657261)
+SIP_3 = U64(0x7465646279746573)
 
 
 class Xxh3Key(NamedTuple):
@@ -356,7 +363,10 @@ def sip_round(a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64) -> tuple[n
 @kernel
 def siphash_64(data: np.ndarray, start: np.uint64, size: np.uint64, low: np.uint64, high: np.uint64) -> np.uint64:
     """SipHash-2-4 (Aumasson, Bernstein, INDOCRYPT 2012) under the 128-bit key high << 64 | low."""
-    a, b, c, d = low ^ SIP_0, high ^ SIP_1, low ^ SIP_2, high ^ SIP_3
+    a = low ^ SIP_0
+    b = high ^ SIP_1
+    c = low ^ SIP_2
+    d = high ^ SIP_3
     at, end = start, start + (size & ~U64(7))
     while at < end:
         word = load_u64(data, at)

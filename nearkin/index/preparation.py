@@ -13,8 +13,8 @@ import pyarrow as pa
 from nearkin.errors import UsageError
 from nearkin.index.entry import Entry
 from nearkin.lsh import kernels
-from nearkin.lsh.bands import make_keys, probing_keys, whole_keys
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.band_keys import key_builder_for, write_band_keys
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.measures.base import Payload
 from nearkin.packed_pairs import sorted_unique
@@ -105,10 +105,7 @@ class Preparer:
 
     @cached_property
     def _key_builder(self) -> BandKeyBuilder | None:
-        b, r, p = self.banding.bands, self.banding.rows, self.banding.probes
-        if p:
-            return BandKeyBuilder(b * (1 + p), lambda slots, runners: probing_keys(slots, runners, b, r, p), True)
-        return BandKeyBuilder(b, lambda slots, _: whole_keys(slots, b, r)) if self.measure.spec.truncated else None
+        return key_builder_for(self.banding, truncated=self.measure.spec.truncated)
 
     @cached_property
     def _sketchers(self) -> ObjectPool[Any]:
@@ -309,5 +306,5 @@ class Preparer:
         if sketches.keys is not None:
             kernels.salt_keys(sketches.keys, salts, keys)
         else:
-            make_keys(self.measure.band_layout(self.banding, None), sketches.signatures, salts, keys)
+            write_band_keys(self.measure.band_layout(self.banding, None), sketches.signatures, salts, keys)
         return np.ascontiguousarray(keys.T)

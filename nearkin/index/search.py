@@ -12,8 +12,8 @@ from nearkin.index.preparation import Prepared, Preparer
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stats import Observed
 from nearkin.index.stores.base import Store
-from nearkin.lsh.curve import pass_probability
 from nearkin.lsh.kernels import pair_agreements
+from nearkin.lsh.solve import largest_margin
 from nearkin.measures.base import Stored, joined, starts_of
 from nearkin.packed_pairs import pack_pairs
 
@@ -47,7 +47,8 @@ class Pool(NamedTuple):
     """Position of a stored document, by its number."""
 
 
-PASSED = 0.999
+PASS_RATE = 0.999
+"""The share of the pairs at the threshold that the margin lets through. Verifying a few more candidates costs little."""
 NOWHERE = Decision(None, None, 0.0, 0)
 NONE_RANKED = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -70,7 +71,8 @@ class Searcher:
         self.observed = Observed(settings.bucket_capacity)
         self.sets = self.measure.spec.measure == "jaccard"
         keys = np.empty((0, 0), np.uint64) if self.measure.spec.truncated else None
-        self.margin = margin_for(self.measure.spec.k, self.measure.expected_agreements(self.threshold) / self.measure.spec.k)
+        k = self.measure.spec.k
+        self.margin = largest_margin(k, self.measure.expected_agreements(self.threshold) / k, PASS_RATE)
         self._kind = self.measure.band_layout(self.banding, keys).layout
 
     def decide(self, prepared: Prepared, without: frozenset[int], changes: Changes) -> list[Decision]:
@@ -225,21 +227,3 @@ def _shared_keys(keys: np.ndarray, empty: np.ndarray) -> list[list[int]]:
     same[order[:-1][again]] = True
     same = same.reshape(keys.shape) & ~empty[:, None]
     return [keys[at][same[at]].tolist() if any_ else [] for at, any_ in enumerate(same.any(axis=1).tolist())]
-
-
-def margin_for(k: int, share: float) -> int:
-    """Agreeing slots that PASSED of the pairs at the threshold have: comparing a few candidates more exactly costs little here.
-
-    Args:
-        k: Slots of a signature.
-        share: Of them that are expected to agree at the threshold.
-
-    Examples:
-        >>> margin_for(128, 0.8)
-        88
-    """
-    low, high = 0, k
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if pass_probability(k, middle, share) >= PASSED else (low, middle - 1)
-    return low

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.lsh.bands import whole_keys
+from nearkin.lsh.band_keys import slot_band_keys
 from nearkin.lsh.curve import classic_threshold
 from nearkin.measures import measure_of
 from nearkin.packed_pairs import ScoredPairs, unpack_pairs
@@ -106,7 +106,7 @@ def generate(documents: int, planted: int, seed: int) -> list[str]:
 def candidates_of(slots: np.ndarray, bands: int, rows: int) -> set[tuple[int, int]]:
     """Pairs that share a band."""
     found: set[tuple[int, int]] = set()
-    for keys in whole_keys(slots, bands, rows).T:
+    for keys in slot_band_keys(slots, bands, rows).T:
         order = np.argsort(keys, kind="stable")
         cuts = np.flatnonzero(np.diff(keys[order])) + 1
         for bucket in np.split(order, cuts):

@@ -1,0 +1,1 @@
+"""Locality-sensitive hashing: from signatures to band keys, buckets and candidate pairs."""

@@ -1,49 +1,59 @@
-"""The S-curve of banding, its two thresholds, and the solver that chooses bands and rows.
+"""Probability formulas of banding, in particular the S-curve.
 
-P(candidate) = 1 − (1 − collision(s)^r)^b (Indyk, Motwani, STOC 1998; Leskovec, Rajaraman, Ullman, *Mining of Massive
-Datasets*, 3.4), `collision` being the chance that one banded slot agrees: J itself for MinHash.
+A pair becomes a candidate with probability 1 − (1 − collision(s)^r)^b (Indyk, Motwani, STOC 1998;
+Leskovec, Rajaraman, Ullman, *Mining of Massive Datasets*, 3.4). Here, `collision` is the
+probability that one banded slot agrees. For MinHash, it is the Jaccard similarity J itself.
 """
 
 import math
-from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from nearkin.errors import UsageError
-
-MAX_PASS = 0.9999
-"""The estimate's margin is never chosen so tight that it passes fewer than needed, nor looser than this."""
-UNRELATED_PAIRS = 20
-"""Similarities of unrelated pairs are taken as Beta(1, 20) when settings are compared: mean 0.05, thin tail."""
+UNRELATED_BETA = 20
+"""Similarities of unrelated pairs are assumed to follow Beta(1, 20) when bandings are compared."""
 
 
-def candidate_probability(collision: np.ndarray | float, bands: int, rows: int) -> np.ndarray | float:
-    """P(at least one of b bands of r slots agrees).
+def candidate_probability(
+    collision: np.ndarray | float, bands: int, rows: int
+) -> np.ndarray | float:
+    """Returns the probability that at least one of b bands of r slots agrees.
+
+    Args:
+        collision: Probability that one slot agrees, in [0, 1].
+        bands: Number of bands b.
+        rows: Number of slots r in a band.
 
     Examples:
-        >>> round(candidate_probability(0.5, 42, 3), 3), round(candidate_probability(0.05, 42, 3), 3)
-        (0.996, 0.005)
+        >>> [round(candidate_probability(collision, 42, 3), 3) for collision in (0.5, 0.05)]
+        [0.996, 0.005]
     """
     return 1 - (1 - collision**rows) ** bands
 
 
-def band_probability(collision: np.ndarray | float, rows: int, probes: int = 0, one_sided: bool = False) -> np.ndarray | float:
-    """P(a band brings two documents together), with probes of MinHash slots by their runner-up minima.
+def band_probability(
+    collision: np.ndarray | float, rows: int, probes: int = 0, *, one_sided: bool = False
+) -> np.ndarray | float:
+    """Returns the probability that two documents meet in a bucket of one band of MinHash slots.
 
-    With P probes a document is posted (or looks up) P more keys, each with one of the band's first P slots replaced by the
-    slot's second smallest element. In the order of the union's values each element is in both sets with probability J, else in
-    one of them, so the smallest ones decide: a slot agrees with J; one's runner-up meets the other's minimum with
-    (1 − J)·J/2 either way, and the runner-ups meet with (1 − J)²·J/2.
+    With P probes, a document has P more keys in each band. In each of them, one of the first P
+    slots of the band is replaced by the runner-up, the second smallest element of the slot. In the
+    order of the values of the union, each element is in both sets with probability J, else in one
+    of them, so the smallest elements decide. A slot agrees with probability J. The runner-up of
+    one document meets the minimum of the other with probability (1 − J)·J/2 in each direction, and
+    the runner-ups meet with probability (1 − J)²·J/2.
 
     Args:
-        collision: J.
-        rows: r.
-        probes: P, at most r.
-        one_sided: Only one of the two probes.
+        collision: Jaccard similarity J, in [0, 1].
+        rows: Number of slots r in a band.
+        probes: Number of probed slots P in a band, at most r.
+        one_sided: True if only one of the two documents has probe keys.
 
     Examples:
-        >>> [round(band_probability(0.8, 7, *probing), 3) for probing in ((), (7, True), (7,))]
-        [0.21, 0.357, 0.621]
+        >>> [round(band_probability(0.8, 7, probes), 3) for probes in (0, 7)]
+        [0.21, 0.621]
+        >>> round(band_probability(0.8, 7, 7, one_sided=True), 3)
+        0.357
     """
     whole = collision**rows
     if probes == 0:
@@ -57,7 +67,12 @@ def band_probability(collision: np.ndarray | float, rows: int, probes: int = 0, 
 
 
 def similarity_at(probability: float, bands: int, rows: int) -> float:
-    """The collision probability at which a pair becomes a candidate with the given probability.
+    """Returns the slot collision probability at which a pair has a given candidate probability.
+
+    Args:
+        probability: Candidate probability, in (0, 1).
+        bands: Number of bands b.
+        rows: Number of slots r in a band.
 
     Examples:
         >>> round(similarity_at(0.5, 20, 5), 3), round(similarity_at(0.5, 40, 5), 3)
@@ -67,7 +82,11 @@ def similarity_at(probability: float, bands: int, rows: int) -> float:
 
 
 def classic_threshold(bands: int, rows: int) -> float:
-    """(1/b)^(1/r), where P(candidate) is about 63 %.
+    """Returns (1/b)^(1/r), where the candidate probability is about 63 %.
+
+    Args:
+        bands: Number of bands b.
+        rows: Number of slots r in a band.
 
     Examples:
         >>> [round(classic_threshold(b, r), 3) for b, r in ((20, 5), (16, 8), (8, 16))]
@@ -77,23 +96,48 @@ def classic_threshold(bands: int, rows: int) -> float:
 
 
 def steepest_point(bands: int, rows: int) -> float:
-    """((1 − 1/r)/(b − 1/r))^(1/r): where the S-curve rises fastest."""
-    return 0.0 if rows == 1 else float(((1 - 1 / rows) / (bands - 1 / rows)) ** (1 / rows))
+    """Returns ((1 − 1/r)/(b − 1/r))^(1/r), where the S-curve is steepest.
+
+    Args:
+        bands: Number of bands b.
+        rows: Number of slots r in a band.
+    """
+    if rows == 1:
+        return 0.0
+    return float(((1 - 1 / rows) / (bands - 1 / rows)) ** (1 / rows))
 
 
 def expected_candidates(bands: int, rows: int, probes: int = 0) -> float:
-    """Share of unrelated pairs (Beta(1, 20) similarities) that become candidates: what settings of equal recall cost."""
-    s = (np.arange(400) + 0.5) / 400
-    density = UNRELATED_PAIRS * (1 - s) ** (UNRELATED_PAIRS - 1)
-    return float(np.mean((1 - (1 - band_probability(s, rows, probes)) ** bands) * density))
+    """Returns the share of unrelated pairs that become candidates.
+
+    This is the cost by which bandings of equal recall are compared. Similarities of unrelated
+    pairs are assumed to follow Beta(1, 20).
+
+    Args:
+        bands: Number of bands b.
+        rows: Number of slots r in a band.
+        probes: Number of probed slots in a band.
+    """
+    similarities = (np.arange(400) + 0.5) / 400
+    density = UNRELATED_BETA * (1 - similarities) ** (UNRELATED_BETA - 1)
+    found = 1 - (1 - band_probability(similarities, rows, probes)) ** bands
+    return float(np.mean(found * density))
 
 
 def pass_probability(k: int, agreements: int, collision: float) -> float:
-    """P(at least that many of k slots agree), binomial: a lower bound of the spread's effect for correlated slots."""
+    """Returns the binomial probability that at least so many of k slots agree.
+
+    For correlated slots, it is a lower bound of the effect of the spread.
+
+    Args:
+        k: Number of slots.
+        agreements: Minimum number of agreeing slots.
+        collision: Probability that one slot agrees, in (0, 1].
+    """
     if collision >= 1:
         return 1.0
     counts = range(max(agreements, 0), k + 1)
-    logs = (
+    logarithms = (
         math.lgamma(k + 1)
         - math.lgamma(i + 1)
         - math.lgamma(k - i + 1)
@@ -101,120 +145,77 @@ def pass_probability(k: int, agreements: int, collision: float) -> float:
         + (k - i) * math.log1p(-collision)
         for i in counts
     )
-    return min(1.0, math.fsum(map(math.exp, logs)))
+    return min(1.0, math.fsum(map(math.exp, logarithms)))
 
 
-def margin_for(k: int, collision: float, passed: float) -> int:
-    """The largest number of agreeing slots that a pair at the threshold reaches with probability `passed` or more."""
-    low, high = 0, k
-    while low < high:
-        middle = (low + high + 1) // 2
-        if pass_probability(k, middle, collision) >= passed:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-@dataclass(frozen=True)
-class Banding:
-    """b bands of r rows over a k-slot signature, and the margin of the estimate.
-
-    Attributes:
-        bands: b.
-        rows: r.
-        k: Slots of the signature.
-        margin: Agreeing slots that a candidate needs to be compared exactly.
-        collision: Chance that a slot agrees at the threshold.
-        probes: Slots of a band that are probed, from both sides.
-    """
-
-    bands: int
-    rows: int
-    k: int
-    margin: int
-    collision: float
-    probes: int = 0
-
-    def candidate_probability(self, collision: float) -> float:
-        """P(candidate) of pairs whose slots agree with that chance."""
-        return float(1 - (1 - band_probability(collision, self.rows, self.probes)) ** self.bands)
-
-    @property
-    def candidate_recall(self) -> float:
-        """P(candidate) at the threshold."""
-        return self.candidate_probability(self.collision)
-
-    @property
-    def recall(self) -> float:
-        """P(candidate) × P(the estimate passes the margin), at the threshold."""
-        return self.candidate_recall * pass_probability(self.k, self.margin, self.collision)
-
-
-def fixed_banding(collision: float, recall: float, k: int, bands: int, rows: int, probes: int = 0) -> Banding:
-    """The caller's bands and rows, with the margin that keeps the asked recall where they can reach it at all."""
-    probes = min(probes, rows)
-    if bands < 1 or rows < 1 or bands * rows > k:
-        raise UsageError(
-            f"bands={bands} × rows={rows} needs {bands * rows} slots but a signature has k={k}; "
-            f"use fewer, or --k {math.ceil(max(bands * rows, 1) / 8) * 8}"
-        )
-    reached = Banding(bands, rows, k, 0, collision, probes).candidate_recall
-    passed = min(recall / reached, MAX_PASS) if reached > recall else MAX_PASS
-    return Banding(bands, rows, k, margin_for(k, collision, passed), collision, probes)
-
-
-def solve_banding(collision: float, recall: float, k: int, tables: int = 1, probes: int = 0) -> Banding:
-    """Among all (b, r) with b·r ≤ k that reach the asked recall, the one with the fewest expected candidates.
+def sign_collision(similarity: float) -> float:
+    """Returns 1 − θ/π, the probability that two vectors agree in one sign (Charikar 2002).
 
     Args:
-        collision: Chance that a slot agrees at the threshold (J for MinHash).
-        recall: Asked share of the pairs at the threshold to be found.
-        k: Slots of a signature.
-        tables: Independent tables of disjoint slots; b is a multiple of them.
-        probes: Slots of each band that are probed from both sides, at most r.
-
-    Raises:
-        UsageError: No setting reaches it; says what does.
+        similarity: Cosine of the angle θ between the vectors.
 
     Examples:
-        >>> found = solve_banding(0.8, 0.95, 128)
-        >>> found.bands, found.rows, found.recall >= 0.95
-        (13, 7, True)
+        >>> sign_collision(1.0), sign_collision(0.0), round(sign_collision(0.8), 3)
+        (1.0, 0.5, 0.795)
     """
-    if not 0 < collision <= 1:
-        raise UsageError(f"threshold {collision} is outside 0 to 1")
-    if not 0 < recall < 1:
-        raise UsageError(f"recall {recall} is outside 0 to 1 (exclusive); 0.95 is usual")
-    best: tuple[float, int, int] | None = None
-    for rows in range(1, k + 1):
-        bands = _fewest_bands(collision, recall / MAX_PASS, rows, k // rows, min(probes, rows))
-        if bands is not None and (bands := -(-bands // tables) * tables) * rows <= k:
-            cost = expected_candidates(bands, rows, min(probes, rows))
-            if best is None or cost < best[0]:
-                best = (cost, bands, rows)
-    if best is None:
-        reachable = float(candidate_probability(collision, k, 1)) * MAX_PASS
-        raise UsageError(
-            f"recall {recall} at threshold {collision} is out of reach with k={k} slots (at most {reachable:.4f}); "
-            "raise --k, or ask for less recall"
-        )
-    return fixed_banding(collision, recall, k, best[1], best[2], probes)
+    return 1 - math.acos(max(-1.0, min(1.0, similarity))) / math.pi
 
 
-def _fewest_bands(collision: float, recall: float, rows: int, most: int, probes: int) -> int | None:
-    """The smallest b ≤ most with P(candidate) ≥ recall; more bands of the same rows only add candidates."""
+@cache
+def log_factorials(largest: int) -> np.ndarray:
+    """Returns ln x! for x = 0 … largest, float64 (largest + 1,)."""
+    return np.array([math.lgamma(x + 1) for x in range(largest + 1)])
 
-    def reached(bands: int) -> float:
-        return float(1 - (1 - band_probability(collision, rows, probes)) ** bands)
 
-    if reached(most) < recall:
-        return None
-    low, high = 1, most
-    while low < high:
-        middle = (low + high) // 2
-        if reached(middle) >= recall:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+@cache
+def agreement_distribution(bits: int, collision: float) -> np.ndarray:
+    """Returns the binomial probability that a of f bits agree, for a = 0 … f, float64 (f + 1,).
+
+    Args:
+        bits: Number of bits f.
+        collision: Probability that one bit agrees, in (0, 1].
+    """
+    if collision >= 1:
+        return np.eye(bits + 1)[bits]
+    a = np.arange(bits + 1)
+    logarithms = log_factorials(bits)
+    choices = logarithms[bits] - logarithms[a] - logarithms[bits - a]
+    return np.asarray(
+        np.exp(choices + a * math.log(collision) + (bits - a) * math.log1p(-collision))
+    )
+
+
+def sampled_probability(agreeing: np.ndarray, bits: int, bands: int, rows: int) -> np.ndarray:
+    """Returns the candidate probability of pairs if each band takes r of f bits at random.
+
+    The probability of a pair that agrees in a bits is 1 − (1 − C(a, r)/C(f, r))^b.
+
+    Args:
+        agreeing: Number of agreeing bits a of each pair, integers (n,).
+        bits: Number of bits f.
+        bands: Number of bands b.
+        rows: Number of bits r in a band.
+
+    Returns:
+        float64 (n,).
+    """
+    logarithms = log_factorials(bits)
+    a = np.asarray(agreeing)
+    is_possible = a >= rows
+    remaining = np.where(is_possible, a - rows, 0)
+    log_share = logarithms[a] - logarithms[remaining] - (logarithms[bits] - logarithms[bits - rows])
+    share = np.where(is_possible, np.exp(np.minimum(log_share, 0.0)), 0.0)
+    return np.asarray(-np.expm1(bands * np.log1p(-np.minimum(share, 1 - 1e-15))))
+
+
+def sampled_recall(bits: int, collision: float, bands: int, rows: int) -> float:
+    """Returns the candidate probability of bands that each take r of f bits at random.
+
+    Args:
+        bits: Number of bits f.
+        collision: Probability that one bit agrees, in (0, 1].
+        bands: Number of bands b.
+        rows: Number of bits r in a band.
+    """
+    found = sampled_probability(np.arange(bits + 1), bits, bands, rows)
+    return float((agreement_distribution(bits, collision) * found).sum())

@@ -1,8 +1,9 @@
-"""Banding kernels: signatures to band keys, keys to buckets, buckets to candidate pairs.
+"""Kernels of banding: from signatures to band keys, from keys to buckets, from buckets to pairs.
 
-The type of a *layout* (`SlotLayout`, `SignLayout` or `TruncatedLayout`) says what a signature consists of. It selects the
-functions that compare two signatures when a kernel is compiled. A layout contains only numbers, because an array in a tuple
-would be reference-counted at each comparison. The array that a layout needs is a separate argument.
+The type of a *layout* (`SlotLayout`, `SignLayout` or `TruncatedLayout`) says what a signature
+consists of. It selects the functions that compare two signatures when a kernel is compiled. A
+layout contains only numbers, because an array in a tuple would be reference-counted at each
+comparison. The array that a layout needs is a separate argument.
 """
 
 from collections.abc import Callable
@@ -22,43 +23,52 @@ SLOT = U64(0xD6E8FEB86659FD93)
 
 
 class SlotLayout(NamedTuple):
-    """MinHash slots of 32 bits; band i is the i-th run of `rows` slots."""
+    """A signature of MinHash slots of 32 bits. Band i is the i-th run of `rows` slots."""
 
     rows: np.int64
 
 
 class SignLayout(NamedTuple):
-    """Signs, 64 in a word; a band is the bits of its mask. Table: the masks, uint64 (b, words)."""
+    """A signature of signs, 64 in a word. A band is the bits of its mask, uint64 (b, words)."""
 
     words: np.int64
 
 
 class TruncatedLayout(NamedTuple):
-    """Packed slots of 1, 2, 4, 8 or 16 bits. Table: band keys, made of the full slots before, uint64 (n, b)."""
+    """A signature of packed slots of 1, 2, 4, 8 or 16 bits.
+
+    Its band keys, uint64 (n, b), are computed from the whole slots before.
+    """
 
     bits: np.uint64
     ones: np.uint64
-    """The lowest bit of each lane."""
+    """A word in which the lowest bit of each slot is set."""
     slots: np.int64
-    """k"""
+    """The number of slots k."""
 
 
 @kernel
 def start_key(salt: np.uint64, band: int) -> np.uint64:
-    """Where the key of a band begins; the salt keeps blocks apart."""
+    """Returns the initial value of a band key. The salt separates blocks."""
     return mix64(salt + U64(band + 1) * BAND)
 
 
 @kernel
 def fold(h: np.uint64, word: np.uint64) -> np.uint64:
-    """One more slot or masked word of a band."""
+    """Mixes one more slot or masked word of a band into its key."""
     h = (h ^ word) * SLOT
     return h ^ (h >> U64(32))
 
 
 @kernel
-def slot_keys(signatures: np.ndarray, salts: np.ndarray, layout: SlotLayout, out: np.ndarray) -> None:
-    """Key of each band, uint64 (b, n): h ← (h ^ slot)·C, h ^= h >> 32 over the band's slots from mix64(salt + band·G)."""
+def slot_keys(
+    signatures: np.ndarray, salts: np.ndarray, layout: SlotLayout, out: np.ndarray
+) -> None:
+    """Computes the key of each band of whole slots into out, uint64 (b, n).
+
+    The key starts as mix64(salt + band·G). For each slot of the band, h ← (h ^ slot)·C and then
+    h ← h ^ (h >> 32).
+    """
     n, rows = signatures.shape[0], layout.rows
     for band in range(out.shape[0]):
         first = band * rows
@@ -70,8 +80,10 @@ def slot_keys(signatures: np.ndarray, salts: np.ndarray, layout: SlotLayout, out
 
 
 @kernel
-def sign_keys(signatures: np.ndarray, salts: np.ndarray, masks: np.ndarray, out: np.ndarray) -> None:
-    """As `slot_keys`, over the words of the signature under the band's mask."""
+def sign_keys(
+    signatures: np.ndarray, salts: np.ndarray, masks: np.ndarray, out: np.ndarray
+) -> None:
+    """Computes the key of each band of signs into out, like `slot_keys`, over the masked words."""
     for band in range(out.shape[0]):
         for i in range(signatures.shape[0]):
             h = start_key(salts[i], band)
@@ -82,7 +94,7 @@ def sign_keys(signatures: np.ndarray, salts: np.ndarray, masks: np.ndarray, out:
 
 @kernel
 def sign_band(signatures: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
-    """A key of one band, uint64 (n,), for use inside one process."""
+    """Computes keys of one band into out, uint64 (n,). They are valid only in one process."""
     for i in range(signatures.shape[0]):
         h = U64(0)
         for w in range(mask.shape[0]):
@@ -91,8 +103,13 @@ def sign_band(signatures: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None
 
 
 @kernel
-def probe_keys(slots: np.ndarray, runners: np.ndarray, rows: int, probes: int, out: np.ndarray) -> None:
-    """Keys without a block, uint64 (n, b·(1 + P)): of each band whole, then with slot p of it replaced by its runner-up."""
+def probe_keys(
+    slots: np.ndarray, runners: np.ndarray, rows: int, probes: int, out: np.ndarray
+) -> None:
+    """Computes keys without a block into out, uint64 (n, b·(1 + P)).
+
+    Each band has the key of its slots, then P keys in which slot p is replaced by its runner-up.
+    """
     step = 1 + probes
     for i in range(out.shape[0]):
         for band in range(out.shape[1] // step):
@@ -107,15 +124,25 @@ def probe_keys(slots: np.ndarray, runners: np.ndarray, rows: int, probes: int, o
 
 @kernel
 def salt_keys(keys: np.ndarray, salts: np.ndarray, out: np.ndarray) -> None:
-    """Keys made without a block, (n, b), to keys of blocks, (b, n)."""
+    """Mixes the salts of blocks into keys without a block, (n, b), and writes them as (b, n)."""
     for band in range(out.shape[0]):
         for i in range(keys.shape[0]):
             out[band, i] = mix64(keys[i, band] + salts[i] * BAND)
 
 
 @kernel
-def pack(keys: np.ndarray, active: np.ndarray, part: np.uint64, part_bits: int, ordinal_bits: int, out: np.ndarray) -> int:
-    """Top bits of the key and the ordinal in one word, for active documents whose key starts with `part`."""
+def pack_keys(
+    keys: np.ndarray,
+    active: np.ndarray,
+    part: np.uint64,
+    part_bits: int,
+    ordinal_bits: int,
+    out: np.ndarray,
+) -> int:
+    """Packs the top bits of keys and the document numbers into words; returns their number.
+
+    Only active documents whose key starts with the bits `part` are packed.
+    """
     low = (U64(1) << U64(ordinal_bits)) - U64(1)
     count = U64(0)
     for i in range(keys.shape[0]):
@@ -128,8 +155,10 @@ def pack(keys: np.ndarray, active: np.ndarray, part: np.uint64, part_bits: int, 
 
 
 @kernel
-def split_by_key(packed: np.ndarray, start: int, end: int, keys: np.ndarray, low: np.uint64) -> None:
-    """Orders one run of equal prefixes by (full key, ordinal), so that a bucket is equal full keys; in place."""
+def split_by_key(
+    packed: np.ndarray, start: int, end: int, keys: np.ndarray, low: np.uint64
+) -> None:
+    """Sorts one run of equal prefixes in place by (full key, document number)."""
     first = keys[packed[start] & low]
     equal = True
     for i in range(start + 1, end):
@@ -146,10 +175,21 @@ def split_by_key(packed: np.ndarray, start: int, end: int, keys: np.ndarray, low
 
 
 @kernel
-def find_buckets(packed: np.ndarray, keys: np.ndarray, ordinal_bits: int, starts: np.ndarray, ends: np.ndarray) -> int:
-    """Splits sorted packed words into buckets of two or more equal full keys; packed keeps only ordinals afterwards."""
+def find_buckets(
+    packed: np.ndarray, keys: np.ndarray, ordinal_bits: int, starts: np.ndarray, ends: np.ndarray
+) -> int:
+    """Finds the buckets of two or more equal full keys among sorted packed words.
+
+    Afterwards, `packed` contains only document numbers. The bounds of the buckets are in `starts`
+    and `ends`.
+
+    Returns:
+        The number of buckets.
+    """
     low = (U64(1) << U64(ordinal_bits)) - U64(1)
-    n, count, run = packed.shape[0], 0, 0
+    n = packed.shape[0]
+    count = 0
+    run = 0
     while run < n:
         prefix = packed[run] & ~low
         stop = run + 1
@@ -175,7 +215,7 @@ def cut_run(
     ends: np.ndarray,
     count: int,
 ) -> int:
-    """Bounds of the buckets inside one ordered run."""
+    """Appends the bounds of the buckets of one sorted run; returns the number of buckets so far."""
     begin = run
     for i in range(run + 1, stop + 1):
         if i == stop or keys[packed[i] & low] != keys[packed[begin] & low]:
@@ -188,7 +228,7 @@ def cut_run(
 
 @inlined
 def equal_slots(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: SlotLayout) -> int:
-    """Slots that agree; an empty slot agrees with nothing."""
+    """Returns the number of agreeing slots. An empty slot agrees with no other slot."""
     a, b = signatures[x], signatures[y]
     same = U32(0)
     for j in range(a.shape[0]):
@@ -198,7 +238,7 @@ def equal_slots(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: Slot
 
 @inlined
 def equal_signs(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: SignLayout) -> int:
-    """Bits that agree: f − Hamming distance."""
+    """Returns the number of agreeing bits, f minus the Hamming distance."""
     words = signatures.shape[1]
     different = U64(0)
     for w in range(words):
@@ -208,7 +248,7 @@ def equal_signs(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: Sign
 
 @inlined
 def fold_lanes(word: np.uint64, bits: np.uint64) -> np.uint64:
-    """The lowest bit of each lane of `bits` bits is set where any bit of the lane is; without a branch."""
+    """Sets the lowest bit of each lane of `bits` bits if any of its bits is set; has no branch."""
     word |= (word >> U64(1)) & (U64(0) - U64(bits > U64(1)))
     word |= (word >> U64(2)) & (U64(0) - U64(bits > U64(2)))
     word |= (word >> U64(4)) & (U64(0) - U64(bits > U64(4)))
@@ -216,9 +256,13 @@ def fold_lanes(word: np.uint64, bits: np.uint64) -> np.uint64:
 
 
 @inlined
-def equal_truncated(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: TruncatedLayout) -> int:
-    """Truncated slots that agree, 64 bits at a time."""
-    bits, ones, size = layout.bits, layout.ones, U64(signatures.shape[1])
+def equal_truncated(
+    signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: TruncatedLayout
+) -> int:
+    """Returns the number of agreeing truncated slots, computed 64 bits at a time."""
+    bits = layout.bits
+    ones = layout.ones
+    size = U64(signatures.shape[1])
     i, j = x * size, y * size
     different, whole = U64(0), size >> U64(3)
     for w in range(whole):
@@ -230,9 +274,18 @@ def equal_truncated(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: 
 
 
 @kernel
-def slots_seen(signatures: np.ndarray, table: np.ndarray, x: np.uint64, y: np.uint64, band: int, layout: SlotLayout) -> bool:
-    """Whether an earlier band of the two signatures agrees whole."""
-    a, b, rows = signatures[x], signatures[y], layout.rows
+def slots_seen(
+    signatures: np.ndarray,
+    table: np.ndarray,
+    x: np.uint64,
+    y: np.uint64,
+    band: int,
+    layout: SlotLayout,
+) -> bool:
+    """Returns True if the two signatures agree in all slots of an earlier band."""
+    a = signatures[x]
+    b = signatures[y]
+    rows = layout.rows
     for earlier in range(band):
         at = earlier * rows
         j = 0
@@ -244,8 +297,15 @@ def slots_seen(signatures: np.ndarray, table: np.ndarray, x: np.uint64, y: np.ui
 
 
 @kernel
-def signs_seen(signatures: np.ndarray, masks: np.ndarray, x: np.uint64, y: np.uint64, band: int, layout: SignLayout) -> bool:
-    """As `slots_seen`: no bit under an earlier band's mask differs."""
+def signs_seen(
+    signatures: np.ndarray,
+    masks: np.ndarray,
+    x: np.uint64,
+    y: np.uint64,
+    band: int,
+    layout: SignLayout,
+) -> bool:
+    """Returns True if the two signatures agree in all bits of an earlier band."""
     for earlier in range(band):
         different = U64(0)
         for w in range(signatures.shape[1]):
@@ -257,21 +317,34 @@ def signs_seen(signatures: np.ndarray, masks: np.ndarray, x: np.uint64, y: np.ui
 
 @kernel
 def truncated_seen(
-    signatures: np.ndarray, keys: np.ndarray, x: np.uint64, y: np.uint64, band: int, layout: TruncatedLayout
+    signatures: np.ndarray,
+    keys: np.ndarray,
+    x: np.uint64,
+    y: np.uint64,
+    band: int,
+    layout: TruncatedLayout,
 ) -> bool:
-    """As `slots_seen`, by the keys of the earlier bands."""
+    """Returns True if the two documents have the same key in an earlier band."""
     earlier = 0
     while earlier < band and keys[x, earlier] != keys[y, earlier]:
         earlier += 1
     return earlier < band
 
 
-AGREE: dict[Any, Any] = {SlotLayout: equal_slots, SignLayout: equal_signs, TruncatedLayout: equal_truncated}
-SEEN: dict[Any, Any] = {SlotLayout: slots_seen, SignLayout: signs_seen, TruncatedLayout: truncated_seen}
+AGREE: dict[Any, Any] = {
+    SlotLayout: equal_slots,
+    SignLayout: equal_signs,
+    TruncatedLayout: equal_truncated,
+}
+SEEN: dict[Any, Any] = {
+    SlotLayout: slots_seen,
+    SignLayout: signs_seen,
+    TruncatedLayout: truncated_seen,
+}
 
 
 def agreements(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: NamedTuple) -> int:
-    """Slots or bits in which documents x and y agree."""
+    """Returns the number of slots or bits in which documents x and y agree."""
     return AGREE[type(layout)](signatures, x, y, layout)
 
 
@@ -281,15 +354,26 @@ def _agreements(signatures: Any, x: Any, y: Any, layout: Any) -> Callable[..., A
     return lambda signatures, x, y, layout: function(signatures, x, y, layout)
 
 
-def seen_before(signatures: np.ndarray, table: np.ndarray, x: np.uint64, y: np.uint64, band: int, layout: NamedTuple) -> bool:
-    """Whether documents x and y agree in a whole band before this one."""
+def seen_before(
+    signatures: np.ndarray,
+    table: np.ndarray,
+    x: np.uint64,
+    y: np.uint64,
+    band: int,
+    layout: NamedTuple,
+) -> bool:
+    """Returns True if documents x and y agree in an earlier band."""
     return SEEN[type(layout)](signatures, table, x, y, band, layout)
 
 
 @overload(seen_before, strict=False)
-def _seen_before(signatures: Any, table: Any, x: Any, y: Any, band: Any, layout: Any) -> Callable[..., Any]:
+def _seen_before(
+    signatures: Any, table: Any, x: Any, y: Any, band: Any, layout: Any
+) -> Callable[..., Any]:
     function = SEEN[layout.instance_class]
-    return lambda signatures, table, x, y, band, layout: function(signatures, table, x, y, band, layout)
+    return lambda signatures, table, x, y, band, layout: function(
+        signatures, table, x, y, band, layout
+    )
 
 
 @kernel
@@ -306,11 +390,14 @@ def bucket_pairs(
     histogram: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """All pairs of each bucket, once over all bands, scored by agreeing slots; those within the margin go to out.
-    (With probes a document may be in a bucket twice, and a pair come up again.)
+    """Writes the pairs of each bucket whose agreements reach the margin into out, as packed pairs.
 
-    A pair that an earlier band holds is skipped, unless both documents were in a bucket that was capped (hot): that
-    bucket may not have yielded it. Pairs are packed, the smaller ordinal on top. `histogram` counts candidates by agreements.
+    A pair that an earlier band contains is skipped. If both documents were in a hot bucket, it is
+    not skipped, because the hot bucket may not have yielded it. With probes, a document can be in
+    a bucket twice, and a pair can occur again. `histogram` counts the candidates by agreements.
+
+    Returns:
+        The number of pairs in out.
     """
     count = U64(0)
     for c in range(starts.shape[0]):
@@ -342,17 +429,24 @@ def hot_bucket_pairs(
     histogram: np.ndarray,
     out: np.ndarray,
 ) -> tuple[int, int]:
-    """Clusters a bucket inside itself: members in keep order, each compared with the bucket's leaders so far.
+    """Clusters a hot bucket internally, by comparing each member with the leaders so far.
 
-    A member is paired with the leader it agrees with most and with the first one in keep order (the likeliest to stay kept)
-    among those that pass the margin. It becomes a leader itself unless one agrees in at least `join` slots, and while there
-    are fewer than leaders.shape[0], so work is bounded by members · fanout. The first `known` leaders are there already.
-    Returns how many pairs were written and how many leaders are known now, so a bucket may come in portions.
+    Members come in keep order. Among the leaders that reach the margin, a member is paired with
+    the one that it agrees with most, and with the first one in keep order, which is the most
+    likely to be kept. The member becomes a leader itself unless a leader agrees in at least `join`
+    slots. There are at most leaders.shape[0] leaders, so the work is bounded by members · fanout.
+    A bucket can be processed in portions: the first `known` leaders are those of the previous
+    portions.
+
+    Returns:
+        The number of pairs in out, and the number of leaders.
     """
     count, known = U64(0), np.int64(known)
     for m in range(members.shape[0]):
         a = members[m]
-        best, best_leader, first_leader = -1, 0, -1
+        best = -1
+        best_leader = 0
+        first_leader = -1
         for l in range(known):
             same = agreements(signatures, a, leaders[l], layout)
             if same > best:
@@ -375,8 +469,10 @@ def hot_bucket_pairs(
 
 
 @kernel
-def pair_agreements(pairs: np.ndarray, signatures: np.ndarray, layout: NamedTuple, out: np.ndarray) -> None:
-    """Agreeing slots or bits of each packed pair."""
+def pair_agreements(
+    pairs: np.ndarray, signatures: np.ndarray, layout: NamedTuple, out: np.ndarray
+) -> None:
+    """Computes the number of agreeing slots or bits of each packed pair into out."""
     for p in range(pairs.shape[0]):
         a, b = pairs[p] >> U64(32), pairs[p] & U64(0xFFFFFFFF)
         out[p] = agreements(signatures, a, b, layout)

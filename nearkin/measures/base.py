@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from nearkin.lsh.bands import BandLayout
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.band_keys import BandLayout
+from nearkin.lsh.slot_bands import Banding
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 from nearkin.spec import Spec
@@ -36,7 +36,10 @@ class Stored(NamedTuple):
 def joined(parts: list[Payload]) -> Payload:
     """Payloads, one after the other."""
     columns = zip(*(part.columns for part in parts), strict=True)
-    return Payload(np.concatenate([part.sizes for part in parts]), tuple(np.concatenate(column) for column in columns))
+    return Payload(
+        np.concatenate([part.sizes for part in parts]),
+        tuple(np.concatenate(column) for column in columns),
+    )
 
 
 def starts_of(payload: Payload) -> np.ndarray:
@@ -108,7 +111,12 @@ class Measure(Protocol):
         """Exact similarity of packed pairs."""
 
     def compare_all(
-        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+        self,
+        payload: Payload,
+        blocks: np.ndarray,
+        threshold: float,
+        workers: int,
+        memory: int = MEMORY,
     ) -> Iterator[ScoredPairs]:
         """Yields every pair of one block that reaches the threshold, by position among the payload's documents, in order."""
 

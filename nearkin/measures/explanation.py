@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
-from nearkin.lsh.bands import make_keys
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.band_keys import write_band_keys
 from nearkin.lsh.kernels import pair_agreements
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import Measure, Stored
 from nearkin.measures.registry import measure_of
 from nearkin.shingle.readable import shingle_texts
@@ -158,7 +158,7 @@ def explain_pair(
     sketches = whole.sketcher().sketch(documents)
     layout = whole.band_layout(banding, None)
     keys = np.empty((banding.bands, 2), np.uint64)
-    make_keys(layout, sketches.signatures, np.zeros(2, np.uint64), keys)
+    write_band_keys(layout, sketches.signatures, np.zeros(2, np.uint64), keys)
     agreeing = np.empty(1, np.int64)
     pair_agreements(FIRST_PAIR, sketches.signatures, layout.layout, agreeing)
     similarity = _exact_similarity(measure, documents)

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
-from nearkin.lsh.bands import BandLayout, slot_layout, truncated_layout
-from nearkin.lsh.curve import Banding, fixed_banding, margin_for, solve_banding
+from nearkin.lsh.band_keys import BandLayout, slot_layout, truncated_layout
+from nearkin.lsh.slot_bands import Banding, fixed_banding, solve_banding
+from nearkin.lsh.solve import prefilter_margin
 from nearkin.measures.base import Payload, PayloadBuilder, Request, Stored, WeightedPayloads
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.shingle import Shingler
@@ -71,9 +72,8 @@ class _MinHash:
     def _with_margin(self, banding: Banding, request: Request) -> Banding:
         """The margin of cut slots: they agree with probability J + (1 − J)·2^−b."""
         agreeing = self.expected_agreements(request.threshold) / self.spec.k
-        reached = banding.candidate_recall
-        passed = min(request.recall / reached, 0.9999) if reached > request.recall else 0.9999
-        return replace(banding, margin=margin_for(self.spec.k, agreeing, passed))
+        margin = prefilter_margin(self.spec.k, agreeing, request.recall, banding.candidate_recall)
+        return replace(banding, margin=margin)
 
     def band_layout(self, banding: Banding, keys: np.ndarray | None) -> BandLayout:
         if not self.spec.truncated:
@@ -110,7 +110,12 @@ class Jaccard(_MinHash):
         return overlaps(pairs, stored.place, stored.starts, *stored.columns)
 
     def compare_all(
-        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+        self,
+        payload: Payload,
+        blocks: np.ndarray,
+        threshold: float,
+        workers: int,
+        memory: int = MEMORY,
     ) -> Iterator[ScoredPairs]:
         hashes = payload.columns[0]
         sets = WeightedSets(hashes, np.empty(0), payload.sizes)
@@ -137,6 +142,18 @@ class WeightedJaccard(_MinHash):
         return weighted.compare(pairs, stored.place, stored.starts, sets, product=False)
 
     def compare_all(
-        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+        self,
+        payload: Payload,
+        blocks: np.ndarray,
+        threshold: float,
+        workers: int,
+        memory: int = MEMORY,
     ) -> Iterator[ScoredPairs]:
-        return weighted.compare_all(WeightedSets.of(payload.columns, payload.sizes), blocks, threshold, False, workers, memory)
+        return weighted.compare_all(
+            WeightedSets.of(payload.columns, payload.sizes),
+            blocks,
+            threshold,
+            False,
+            workers,
+            memory,
+        )

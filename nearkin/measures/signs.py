@@ -9,10 +9,23 @@ import pyarrow as pa
 
 from nearkin.errors import UsageError
 from nearkin.lsh import kernels as lsh
-from nearkin.lsh.bands import BandLayout, sign_layout
-from nearkin.lsh.curve import Banding
-from nearkin.lsh.signs import SignBanding, block_banding, fixed_signs, sign_collision, solve_signs
-from nearkin.measures.base import DocumentSketcher, Payload, PayloadBuilder, Request, Stored, WeightedPayloads
+from nearkin.lsh.band_keys import BandLayout, sign_layout
+from nearkin.lsh.curve import sign_collision
+from nearkin.lsh.sign_bands import (
+    SignBanding,
+    block_banding,
+    fixed_sign_banding,
+    solve_sign_banding,
+)
+from nearkin.lsh.slot_bands import Banding
+from nearkin.measures.base import (
+    DocumentSketcher,
+    Payload,
+    PayloadBuilder,
+    Request,
+    Stored,
+    WeightedPayloads,
+)
 from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
 from nearkin.sketch.hyperplanes import VectorSketcher, matrix_of
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
@@ -58,8 +71,8 @@ class _Signs:
             raise UsageError("tables= and probes= are of MinHash: signs take as many tables as the recall needs")
         if request.bands is not None and request.rows is not None:
             sizes = (self.spec.k, request.documents, request.bands, request.rows)
-            return fixed_signs(request.threshold, request.recall, *sizes)
-        return solve_signs(request.threshold, request.recall, self.spec.k, request.documents)
+            return fixed_sign_banding(request.threshold, request.recall, *sizes)
+        return solve_sign_banding(request.threshold, request.recall, self.spec.k, request.documents)
 
     def band_layout(self, banding: Banding, keys: np.ndarray | None) -> BandLayout:
         assert isinstance(banding, SignBanding)
@@ -94,9 +107,21 @@ class SimHash(_Signs):
         return weighted.compare(pairs, stored.place, stored.starts, sets, product=True)
 
     def compare_all(
-        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+        self,
+        payload: Payload,
+        blocks: np.ndarray,
+        threshold: float,
+        workers: int,
+        memory: int = MEMORY,
     ) -> Iterator[ScoredPairs]:
-        return weighted.compare_all(WeightedSets.of(payload.columns, payload.sizes), blocks, threshold, True, workers, memory)
+        return weighted.compare_all(
+            WeightedSets.of(payload.columns, payload.sizes),
+            blocks,
+            threshold,
+            True,
+            workers,
+            memory,
+        )
 
 
 @dataclass(frozen=True)
@@ -117,7 +142,12 @@ class Cosine(_Signs):
         return vectors.compare(pairs, stored.place, *stored.columns)
 
     def compare_all(
-        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+        self,
+        payload: Payload,
+        blocks: np.ndarray,
+        threshold: float,
+        workers: int,
+        memory: int = MEMORY,
     ) -> Iterator[ScoredPairs]:
         return vectors.compare_all(payload.columns[0], blocks, threshold, workers)
 
@@ -167,7 +197,12 @@ class Hamming:
         return self.estimate(pairs, self.spec.k - different)
 
     def compare_all(
-        self, payload: Payload, blocks: np.ndarray, threshold: float, workers: int, memory: int = MEMORY
+        self,
+        payload: Payload,
+        blocks: np.ndarray,
+        threshold: float,
+        workers: int,
+        memory: int = MEMORY,
     ) -> Iterator[ScoredPairs]:
         words = payload.columns[0]
         band_layout = sign_layout(np.zeros((0, words.shape[1]), np.uint64))

@@ -13,7 +13,7 @@ import numpy as np
 
 from nearkin.engine.options import LEAST_MEMORY
 from nearkin.errors import UsageError
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, Request, measure_of
 from nearkin.plan.rates import Rates, known_rates
 from nearkin.plan.tune import Distribution, probabilities

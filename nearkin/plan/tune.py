@@ -5,15 +5,17 @@ Everything follows from one function, the chance that a banded slot agrees at a 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nearkin.errors import UsageError
-from nearkin.lsh.curve import UNRELATED_PAIRS, Banding, classic_threshold, steepest_point
-from nearkin.lsh.signs import SignBanding
+from nearkin.lsh.curve import UNRELATED_BETA, classic_threshold, steepest_point
+from nearkin.lsh.sign_bands import SignBanding
+from nearkin.lsh.slot_bands import Banding
+from nearkin.lsh.solve import find_similarity, smallest_integer
 from nearkin.measures import Measure, Request, measure_of
 from nearkin.spec import Spec
 
@@ -44,7 +46,7 @@ class Distribution:
     def assumed(cls, documents: int) -> "Distribution":
         """Of unrelated documents: similarities like Beta(1, 20), mean 0.05, thin tail."""
         s = (np.arange(GRID) + 0.5) / GRID
-        density = UNRELATED_PAIRS * (1 - s) ** (UNRELATED_PAIRS - 1) / GRID
+        density = UNRELATED_BETA * (1 - s) ** (UNRELATED_BETA - 1) / GRID
         return cls(
             documents, s, density * max(documents - 1, 0), "unrelated documents, Beta(1, 20)"
         )
@@ -154,22 +156,6 @@ def probabilities(measure: Measure, banding: Banding, similarities: np.ndarray) 
         measure.slot_collision_probability(np.asarray(similarities, np.float64))
     )
     return np.array([banding.candidate_probability(float(c)) for c in collisions.reshape(-1)])
-
-
-def find_similarity(curve: Callable[[float], float], probability: float) -> float:
-    """Where a rising curve over [0, 1] reaches a probability, by bisection; NaN if it starts above it or never does.
-
-    Examples:
-        >>> round(find_similarity(lambda s: 1 - (1 - s**5) ** 20, 0.5), 3)
-        0.509
-    """
-    low, high = 0.0, 1.0
-    if curve(low) > probability or curve(high) < probability:
-        return math.nan
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if curve(middle) < probability else (low, middle)
-    return high
 
 
 def banding_of(
@@ -358,8 +344,4 @@ def fewest_bands(
 
     if not reached(most):
         return None
-    low, high = 1, most // tables
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle * tables) else (middle + 1, high)
-    return low * tables
+    return tables * smallest_integer(lambda count: reached(count * tables), 1, most // tables)

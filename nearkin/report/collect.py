@@ -15,8 +15,8 @@ from nearkin.engine.options import Settings
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, boilerplate
 from nearkin.evaluate.labels import most_frequent
 from nearkin.evaluate.overlap import Overlap, overlap
-from nearkin.lsh.curve import Banding
-from nearkin.lsh.signs import SignBanding
+from nearkin.lsh.sign_bands import SignBanding
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.packed_pairs import PAIRS_PER_BATCH
 from nearkin.report.model import (

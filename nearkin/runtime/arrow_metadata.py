@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 SCHEMA, RECORD_BATCH = 1, 3
 """Kinds of messages (MessageHeader)."""
-HEADER_TYPE, HEADER, BODY_LENGTH = 1, 2, 3
+HEADER_TYPE = 1
+HEADER = 2
+BODY_LENGTH = 3
 """Fields of Message."""
 LENGTH, COMPRESSION = 0, 3
 """Fields of RecordBatch."""

@@ -15,12 +15,24 @@ U8 = np.uint8
 U32 = np.uint32
 U64 = np.uint64
 
-OTHER, WORD, SINGLE, SKIP, SPACE = U32(0), U32(1), U32(2), U32(3), U32(4)
-KIND, MARK, UNSTABLE = U32(7), U32(8), U32(64)
+OTHER = U32(0)
+WORD = U32(1)
+SINGLE = U32(2)
+SKIP = U32(3)
+SPACE = U32(4)
+KIND = U32(7)
+MARK = U32(8)
+UNSTABLE = U32(64)
 CLASS_SHIFT, CLASS_MASK = U32(8), U32(255)
 SHINGLE = U64(0xC2B2AE3D27D4EB4F)
-L_BASE, V_BASE, T_BASE, S_BASE = U32(0x1100), U32(0x1161), U32(0x11A7), U32(0xAC00)
-L_COUNT, V_COUNT, T_COUNT, S_COUNT = U32(19), U32(21), U32(28), U32(11172)
+L_BASE = U32(0x1100)
+V_BASE = U32(0x1161)
+T_BASE = U32(0x11A7)
+S_BASE = U32(0xAC00)
+L_COUNT = U32(19)
+V_COUNT = U32(21)
+T_COUNT = U32(28)
+S_COUNT = U32(11172)
 SEGMENT = U64(8192)
 WINDOWS = U64(4096)
 
@@ -304,7 +316,9 @@ def compose(
     points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray, keys: np.ndarray, values: np.ndarray
 ) -> np.uint64:
     """Canonical composition in place (UAX #15, D117); returns the new length."""
-    n, starter, last = U64(0), U64(0), U32(0)
+    n = U64(0)
+    starter = U64(0)
+    last = U32(0)
     has_starter = False
     for i in range(count):
         c = points[i]
@@ -373,7 +387,9 @@ def split_tokens(
     edges: np.ndarray,
 ) -> np.uint64:
     """Code points to UTF-8 token bytes and bounds; skipped ones vanish, single ones are tokens of their own."""
-    tokens, at, open_token = U64(0), U64(0), False
+    tokens = U64(0)
+    at = U64(0)
+    open_token = False
     for i in range(count):
         c = points[i]
         kind = properties[place(stage, c)] & KIND
@@ -542,7 +558,9 @@ def word_shingles(
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
-        first, i, end = at, U64(offsets[d]), U64(offsets[d + 1])
+        first = at
+        i = U64(offsets[d])
+        end = U64(offsets[d + 1])
         while i < end:
             stop = segment_end(data, i, end, SEGMENT)
             count = segment_tokens(data, i, stop, fast, tables, scratch)
@@ -598,7 +616,9 @@ def character_shingles(
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
-        size, i, end = U64(0), U64(offsets[d]), U64(offsets[d + 1])
+        size = U64(0)
+        i = U64(offsets[d])
+        end = U64(offsets[d + 1])
         while i < end:
             stop = segment_end(data, i, end, SEGMENT)
             count = normalise(data, i, stop, tables, scratch)

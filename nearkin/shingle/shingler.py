@@ -19,7 +19,9 @@ from nearkin.spec import Spec
 PADDING, FRONT = 256, 16
 LARGE = 1 << 22
 """Elements beyond which a buffer is given back after use."""
-POINTS_PER_BYTE, TEXT_PER_BYTE, TOKENS_PER_BYTE = 6, 11, 2
+POINTS_PER_BYTE = 6
+TEXT_PER_BYTE = 11
+TOKENS_PER_BYTE = 2
 """What normalisation makes of a byte at most: U+FDFA (3 bytes) becomes 18 code points of 33 bytes, U+3300 6 tokens."""
 
 

@@ -84,7 +84,9 @@ def classic_update(hashes: np.ndarray, a: np.ndarray, b: np.ndarray, slots: np.n
     if hashes.shape[0] == 0:
         return
     for j in range(slots.shape[0]):
-        aj, bj, lowest = a[j], b[j], EMPTY - U32(1)
+        aj = a[j]
+        bj = b[j]
+        lowest = EMPTY - U32(1)
         for i in range(hashes.shape[0]):
             lowest = min(lowest, U32((aj * (hashes[i] >> U64(32)) + bj) >> U64(32)))
         slots[j] = min(slots[j], lowest)
@@ -298,9 +300,13 @@ def count_up(
         return bound
     crowded = value if at == depth else values[depth - 1]
     for i in range(depth - 1, at, -1):
-        values[i], owners[i], counts[i] = values[i - 1], owners[i - 1], counts[i - 1]
+        values[i] = values[i - 1]
+        owners[i] = owners[i - 1]
+        counts[i] = counts[i - 1]
     if at < depth:
-        values[at], owners[at], counts[at] = value, h, 1
+        values[at] = value
+        owners[at] = h
+        counts[at] = 1
     if crowded >= bound:
         return bound
     # What is held lies below the bound: others of the crowded one's value go with it.
@@ -323,7 +329,9 @@ def count_down(
             counts[at] -= 1
             if counts[at] == 0:
                 for i in range(at, depth - 1):
-                    values[i], owners[i], counts[i] = values[i + 1], owners[i + 1], counts[i + 1]
+                    values[i] = values[i + 1]
+                    owners[i] = owners[i + 1]
+                    counts[i] = counts[i + 1]
                 values[depth - 1], counts[depth - 1] = EMPTY, 0
             return True
     return False
@@ -380,6 +388,8 @@ def two_smallest(
             for j in range(k):
                 value = own[j]
                 if value < low[j]:
-                    next_low[j], low[j], owners[j] = low[j], value, h
+                    next_low[j] = low[j]
+                    low[j] = value
+                    owners[j] = h
                 elif value < next_low[j] and owners[j] != h:
                     next_low[j] = value

@@ -18,7 +18,9 @@ HEADER = struct.Struct("<4sBBBBI8sII")
 CHECKSUM = struct.Struct("<Q")
 MOST_BYTES = 1 << 16
 """Of a payload: 16 times that of the largest signature there is."""
-SLOTS, SIGNS, TRUNCATED = 1, 2, 3
+SLOTS = 1
+SIGNS = 2
+TRUNCATED = 3
 FAMILIES: dict[int, type[np.unsignedinteger[Any]]] = {SLOTS: np.uint32, SIGNS: np.uint64, TRUNCATED: np.uint8}
 """By number: 32-bit MinHash slots, signs (SimHash, hyperplanes), b-bit slots; and the words they are made of."""
 

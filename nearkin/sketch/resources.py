@@ -18,7 +18,9 @@ ONE = 1 << 16
 """Weights of tf-idf are whole numbers of 1/65536, so that sums do not depend on their order."""
 FREQUENCIES, CUT = "frequencies.arrow", "cut.arrow"
 """Files of a run whose Spec names them."""
-DOCUMENTS, SHINGLE, BASE = b"nearkin.documents", b"nearkin.shingle", b"nearkin.base"
+DOCUMENTS = b"nearkin.documents"
+SHINGLE = b"nearkin.shingle"
+BASE = b"nearkin.base"
 
 
 @dataclass(frozen=True)

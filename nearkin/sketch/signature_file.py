@@ -16,7 +16,10 @@ from nearkin.shingle import text_buffers
 from nearkin.sketch.record import ChecksumError, ForeignError, TruncatedError, UnknownVersionError, checksum
 from nearkin.spec import FORMAT_VERSION, Spec
 
-SPEC, FINGERPRINT, VERSION, CHECKSUM = b"nearkin.spec", b"nearkin.fingerprint", b"nearkin.version", b"nearkin.checksum"
+SPEC = b"nearkin.spec"
+FINGERPRINT = b"nearkin.fingerprint"
+VERSION = b"nearkin.version"
+CHECKSUM = b"nearkin.checksum"
 ARROW = b"ARROW1"
 ROWS = 1 << 14
 
@@ -141,7 +144,9 @@ def _read(path: Path, source: pa.MemoryMappedFile, wanted: Spec | None) -> Signa
     spec = _spec_of(path, reader.schema)
     if wanted is not None and wanted != spec:
         raise ForeignError(f"{path} has signatures of the Spec {spec.fingerprint}, not {wanted.fingerprint}")
-    batches, sums, last = [], list[str](), reader.num_record_batches - 1
+    batches = []
+    sums = list[str]()
+    last = reader.num_record_batches - 1
     if last < 0:
         raise TruncatedError(f"{path} is damaged: it has no last batch; sketch it again")
     for i in range(last + 1):

@@ -105,7 +105,9 @@ class WeightTable:
     """Document frequencies as an open-addressing table: a look-up is one cache line."""
 
     def __init__(self, keys: np.ndarray, values: np.ndarray, rare: int) -> None:
-        self.keys, self.values, self.rare = keys, values, np.int64(rare)
+        self.keys = keys
+        self.values = values
+        self.rare = np.int64(rare)
 
     @classmethod
     def of(cls, frequencies: DocumentFrequencies) -> "WeightTable":

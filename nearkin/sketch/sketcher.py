@@ -33,14 +33,14 @@ class Sketches(NamedTuple):
 
 
 class BandKeyBuilder(NamedTuple):
-    """Makes band keys while slots are at hand."""
+    """A function that computes band keys while the whole slots of documents are available."""
 
-    columns: int
-    """Keys of a document."""
-    make: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    """Whole slots and runner-up minima, uint32 (n, k) each, to keys uint64 (n, columns)."""
-    runners: bool = False
-    """Whether it looks at runner-up minima; else it is handed the slots twice."""
+    key_count: int
+    """The number of keys of a document."""
+    build: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    """Computes keys uint64 (n, key_count) from whole slots and runner-ups, uint32 (n, k) each."""
+    uses_runner_ups: bool = False
+    """True if `build` reads the runner-ups. Otherwise, it receives the slots twice."""
 
 
 class Scheme(Protocol):
@@ -104,7 +104,7 @@ class Sketcher:
             kernels.stream_fingerprints(stream.hashes, stream.offsets, out.fingerprints[rows])
             out.shingles[rows] = np.diff(shingles.offsets)
         return (
-            out._replace(keys=np.concatenate([np.empty((0, self.key_builder.columns), np.uint64), *keys]))
+            out._replace(keys=np.concatenate([np.empty((0, self.key_builder.key_count), np.uint64), *keys]))
             if self.key_builder
             else out
         )
@@ -136,7 +136,7 @@ class Sketcher:
         """Keys of whole slots; then only their lowest bits, if so (Li, König, *b-Bit Minwise Hashing*, WWW 2010)."""
         slots = np.empty((len(signatures), self.spec.k), np.uint32)
         runners = slots
-        if self.key_builder is not None and self.key_builder.runners:
+        if self.key_builder is not None and self.key_builder.uses_runner_ups:
             runners = np.empty_like(slots)
             kernels.two_smallest(shingles.hashes, shingles.offsets, *multipliers(self.spec), slots, runners)
         else:
@@ -145,7 +145,7 @@ class Sketcher:
             kernels.truncate(slots, self.spec.slot_bits, signatures)
         else:
             signatures[:] = slots
-        return np.empty((len(slots), 0), np.uint64) if self.key_builder is None else self.key_builder.make(slots, runners)
+        return np.empty((len(slots), 0), np.uint64) if self.key_builder is None else self.key_builder.build(slots, runners)
 
 
 def occurrences(shingles: Shingles) -> Shingles:

@@ -221,7 +221,9 @@ def pairs_of_slab(
     `index` posts the documents e. Sums run over the hashes of d in order, so they do not depend on how documents are cut into
     slabs. The arrays have room for all pairs.
     """
-    starts, totals, blocks = compared.starts, compared.totals, compared.blocks
+    starts = compared.starts
+    totals = compared.totals
+    blocks = compared.blocks
     weighted = compared.weights.shape[0] > 0
     sums, touched = np.zeros(last - first, np.float64), np.empty(last - first, np.int64)
     found = 0

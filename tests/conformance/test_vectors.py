@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearkin.lsh.bands import make_keys, slot_layout
+from nearkin.lsh.band_keys import slot_layout, write_band_keys
 from nearkin.sketch.record import write_record
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import FAMILIES, MEASURES, SLOT_BITS, Spec
@@ -89,7 +89,7 @@ def test_random_texts_in_node(full: bool) -> None:
     for spec in (Spec(), Spec(unit="chars", n=4, k=32, scheme="classic", seed=5)):
         sketches = Sketcher(spec).sketch(pa.array(texts, pa.large_string()))
         keys = np.empty((4, len(texts)), np.uint64)
-        make_keys(slot_layout(7), sketches.signatures, np.zeros(len(texts), np.uint64), keys)
+        write_band_keys(slot_layout(7), sketches.signatures, np.zeros(len(texts), np.uint64), keys)
         asked = {"spec": json.loads(spec.to_json()), "bands": 4, "rows": 7}
         lines = "".join(json.dumps(asked | {"text": text}) + "\n" for text in texts)
         done = subprocess.run(

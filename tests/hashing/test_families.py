@@ -62,7 +62,10 @@ def rotated(x: int, bits: int) -> int:
 
 
 def siphash(value: bytes, low: int, high: int) -> int:
-    a, b, c, d = low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D, low ^ 0x6C7967656E657261, high ^ 0x7465646279746573
+    a = low ^ 0x736F6D6570736575
+    b = high ^ 0x646F72616E646F6D
+    c = low ^ 0x6C7967656E657261
+    d = high ^ 0x7465646279746573
     padded = value + bytes(-(len(value) + 1) % 8) + bytes([len(value) % 256])
     words = [int.from_bytes(padded[at : at + 8], "little") for at in range(0, len(padded), 8)]
     for word in [*words, None]:
@@ -72,9 +75,13 @@ def siphash(value: bytes, low: int, high: int) -> int:
             d ^= word
         for _ in range(4 if word is None else 2):
             a, c = (a + b) % 2**64, (c + d) % 2**64
-            b, d, a = rotated(b, 13) ^ a, rotated(d, 16) ^ c, rotated(a, 32)
+            b = rotated(b, 13) ^ a
+            d = rotated(d, 16) ^ c
+            a = rotated(a, 32)
             c, a = (c + b) % 2**64, (a + d) % 2**64
-            b, d, c = rotated(b, 17) ^ c, rotated(d, 21) ^ a, rotated(c, 32)
+            b = rotated(b, 17) ^ c
+            d = rotated(d, 21) ^ a
+            c = rotated(c, 32)
         a ^= word or 0
     return a ^ b ^ c ^ d
 

@@ -7,19 +7,11 @@ from hypothesis import strategies as st
 
 from nearkin.errors import UsageError
 from nearkin.lsh.hamming import HammingIndex, all_pairs, as_integer
-from nearkin.lsh.signs import (
-    SignBanding,
-    block_banding,
-    block_bits,
-    fixed_signs,
-    sampled_recall,
-    sign_collision,
-    solve_signs,
-)
+from nearkin.lsh.sign_bands import block_banding, block_bits
 
 
 def clustered(n: int, words: int, seed: int, flips: int) -> np.ndarray:
-    """Random signatures and, of the second half, each a copy of one with up to `flips` bits turned."""
+    """Returns random signatures; each of the second half is a copy with up to `flips` flipped bits."""
     rng = np.random.default_rng(seed)
     out = rng.integers(0, 2**63, (n, words), np.uint64) << np.uint64(1)
     for i in range(n // 2, n):
@@ -44,11 +36,11 @@ def test_all_pairs_within_a_distance_are_found(words: int, distance: int, blocks
     assert list(zip(*(x.tolist() for x in found), strict=True)) == brute_force(signatures, distance)
 
 
-def test_all_pairs_of_equal_signatures() -> None:
+def test_all_pairs_of_equal_signatures_are_found() -> None:
     assert len(all_pairs(np.zeros(50, np.uint64), 3).a) == 50 * 49 // 2
 
 
-def test_planted_pairs_among_many(full: bool) -> None:
+def test_planted_pairs_among_many_signatures_are_found(full: bool) -> None:
     n = 2_000_000 if full else 200_000
     signatures = clustered(n, 1, 5, 0)[:, 0]
     signatures[n // 2 :] = np.random.default_rng(9).integers(0, 2**63, n - n // 2, np.uint64)
@@ -80,59 +72,18 @@ def test_index_against_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
     assert len(index) == len(held)
 
 
-def test_faults_name_the_value() -> None:
+def test_errors_name_invalid_value() -> None:
     with pytest.raises(UsageError, match="under the id 5"):
         HammingIndex(64, 3).remove(5)
     with pytest.raises(UsageError, match="multiple of 64"):
         HammingIndex(100, 3)
     with pytest.raises(UsageError, match="not a signature of 64 bits"):
         HammingIndex(64, 3).query(2**64)
-    with pytest.raises(UsageError, match="not float64"):
+    with pytest.raises(UsageError, match="invalid signatures: float64"):
         all_pairs(np.zeros(3), 3)
-    with pytest.raises(UsageError, match="outside 0 to 31"):
+    with pytest.raises(UsageError, match="outside the range 0 to 31"):
         block_banding(64, 40, 100)
     with pytest.raises(UsageError, match="more blocks than the distance"):
         block_bits(64, 3, 3)
     with pytest.raises(UsageError, match="more than 256 tables"):
         block_banding(4096, 300, 100)
-
-
-def test_blocks_trade_tables_for_bucket_size() -> None:
-    few, many = block_banding(64, 3, 10_000), block_banding(64, 3, 100_000_000)
-    assert few.bands < many.bands
-    assert few.rows < many.rows
-
-
-@pytest.mark.parametrize(("bits", "bands", "rows"), [(128, 9, 14), (128, 60, 14), (64, 40, 10)])
-@pytest.mark.parametrize("similarity", [0.7, 0.9])
-def test_banding_of_signs_reaches_what_it_says(bits: int, bands: int, rows: int, similarity: float) -> None:
-    """Runs of bits and overlapping samples: simulated with independent bits."""
-    collision = sign_collision(similarity)
-    banding = SignBanding(bands, rows, bits, 0, collision, documents=1000)
-    assert banding.sampled == (bands * rows > bits)
-    rng, trials = np.random.default_rng(bands), 20_000
-    differing = np.packbits(rng.random((trials, bits)) >= collision, axis=1, bitorder="little").view("<u8")
-    masks = banding.band_layout.masks_or_keys
-    hit = np.zeros(trials, bool)
-    for mask in masks:
-        hit |= ((differing & mask) == 0).all(axis=1)
-    assert masks.shape == (bands, bits // 64)
-    assert (np.bitwise_count(masks).sum(axis=1) == rows).all()
-    assert abs(hit.mean() - banding.candidate_recall) < 4 * np.sqrt(0.25 / trials) + (0.02 if banding.sampled else 0)
-
-
-@pytest.mark.parametrize(("threshold", "bits"), [(0.8, 512), (0.9, 128), (0.95, 64), (0.99, 64)])
-def test_solved_signs_reach_the_asked_recall(threshold: float, bits: int) -> None:
-    found = solve_signs(threshold, 0.95, bits, 100_000)
-    assert found.recall >= 0.95
-    assert found.expected_bucket <= 50
-    assert fixed_signs(threshold, 0.95, bits, 100_000, found.bands, found.rows) == found
-
-
-def test_signs_that_cannot_reach_it_say_what_can_be_had() -> None:
-    with pytest.raises(UsageError, match=r"out of reach with 64 bits.*--distance"):
-        solve_signs(0.5, 0.95, 64, 1_000_000)
-
-
-def test_more_tables_find_more() -> None:
-    assert sampled_recall(64, 0.9, 50, 16) > sampled_recall(64, 0.9, 20, 16) > sampled_recall(64, 0.9, 20, 24)

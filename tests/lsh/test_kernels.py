@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from nearkin.lsh import kernels
-from nearkin.lsh.bands import BandLayout, sign_layout, slot_layout, truncated_layout
+from nearkin.lsh.band_keys import BandLayout, sign_layout, slot_layout, truncated_layout
 from nearkin.sketch.kernels import truncate
 
 EMPTY = 0xFFFFFFFF
@@ -30,7 +30,7 @@ def signatures_of(n: int, k: int, values: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, values, (n, k), dtype=np.uint32)
 
 
-def test_band_keys() -> None:
+def test_slot_keys_match_formula() -> None:
     signatures = signatures_of(20, 24, 2**32 - 1, 1)
     salts = np.arange(20, dtype=np.uint64) * np.uint64(2**60)
     out = np.empty((4, 20), np.uint64)
@@ -43,16 +43,16 @@ def test_band_keys() -> None:
 
 @pytest.mark.parametrize("part_bits", [0, 1, 3])
 @pytest.mark.parametrize("distinct", [2, 7, 1000])
-def test_buckets_are_equal_full_keys_whatever_the_partitioning(part_bits: int, distinct: int) -> None:
+def test_buckets_contain_equal_full_keys_for_every_partitioning(part_bits: int, distinct: int) -> None:
     rng = np.random.default_rng(distinct)
     n = 300
-    # Keys that share all but their lowest bits, so that prefixes collide and only the full key tells them apart.
+    # Keys differ only in their lowest bits, so that prefixes collide and only the full key distinguishes them.
     keys = rng.integers(0, distinct, n, dtype=np.uint64) ^ (rng.integers(0, 4, n, dtype=np.uint64) << np.uint64(62))
     active = rng.random(n) < 0.8
     found = set()
     for part in range(1 << part_bits):
         packed = np.empty(n, np.uint64)
-        count = kernels.pack(keys, active, np.uint64(part), part_bits, 9, packed)
+        count = kernels.pack_keys(keys, active, np.uint64(part), part_bits, 9, packed)
         packed = np.sort(packed[:count])
         starts, ends = np.empty(n, np.int64), np.empty(n, np.int64)
         buckets = kernels.find_buckets(packed, keys, 9, starts, ends)
@@ -63,8 +63,10 @@ def test_buckets_are_equal_full_keys_whatever_the_partitioning(part_bits: int, d
     assert found == {tuple(members) for members in want.values() if len(members) > 1}
 
 
-def test_every_candidate_once_over_all_bands() -> None:
-    n, rows, bands = 60, 2, 6
+def test_each_candidate_pair_occurs_once_over_all_bands() -> None:
+    n = 60
+    rows = 2
+    bands = 6
     signatures = signatures_of(n, 12, 4, 3)
     signatures[0] = EMPTY
     margin, band_layout = 3, slot_layout(rows)
@@ -94,7 +96,7 @@ def test_every_candidate_once_over_all_bands() -> None:
     assert histogram.tolist() == np.bincount([same for *_, same in candidates], minlength=13).tolist()
 
 
-def test_a_pair_of_a_capped_bucket_is_not_dropped_as_seen() -> None:
+def test_pair_of_hot_bucket_is_not_skipped_as_seen() -> None:
     signatures = np.ones((2, 8), np.uint32)
     out, histogram = np.empty(1, np.uint64), np.zeros(9, np.int64)
     one = (np.array([0, 1], np.uint64), np.array([0]), np.array([2]), signatures)
@@ -103,9 +105,11 @@ def test_a_pair_of_a_capped_bucket_is_not_dropped_as_seen() -> None:
 
 
 @pytest.mark.parametrize("fanout", [1, 3, 50])
-def test_hot_bucket_pairs_with_the_most_similar_leader_and_the_first(fanout: int) -> None:
+def test_member_of_hot_bucket_is_paired_with_most_similar_and_first_leader(fanout: int) -> None:
     signatures = signatures_of(50, 16, 2, 5)
-    margin, join, members = 9, 11, np.random.default_rng(1).permutation(50).astype(np.uint64)
+    margin = 9
+    join = 11
+    members = np.random.default_rng(1).permutation(50).astype(np.uint64)
     out, histogram = np.empty(100, np.uint64), np.zeros(17, np.int64)
     known, limits = np.empty(fanout, np.uint64), (margin, join)
     count, _ = kernels.hot_bucket_pairs(members, signatures, TWO.layout, *limits, known, 0, histogram, out)
@@ -119,7 +123,7 @@ def test_hot_bucket_pairs_with_the_most_similar_leader_and_the_first(fanout: int
         if (not scores or max(scores) < join) and len(leaders) < fanout:
             leaders.append(a)
     assert out[:count].tolist() == want
-    # In two portions it comes to the same.
+    # Processing the bucket in two portions gives the same result.
     again, counted = np.empty(100, np.uint64), np.zeros(17, np.int64)
     first, kept = kernels.hot_bucket_pairs(members[:20], signatures, TWO.layout, *limits, known, 0, counted, again)
     rest, kept = kernels.hot_bucket_pairs(members[20:], signatures, TWO.layout, *limits, known, kept, counted, again[first:])
@@ -128,7 +132,7 @@ def test_hot_bucket_pairs_with_the_most_similar_leader_and_the_first(fanout: int
     assert counted.tolist() == histogram.tolist()
 
 
-def test_empty_slots_agree_with_nothing() -> None:
+def test_empty_slots_do_not_agree() -> None:
     empty, out = np.full((2, 8), EMPTY, np.uint32), np.empty(1, np.int64)
     one = np.array([1], np.uint64)
     kernels.pair_agreements(one, empty, TWO.layout, out)
@@ -145,7 +149,7 @@ def agreeing(signatures: np.ndarray, band_layout: BandLayout) -> int:
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("k", [8, 24, 64, 128, 136])
-def test_cut_slots_agree_as_their_lowest_bits_do(bits: int, k: int) -> None:
+def test_truncated_slots_agree_if_lowest_bits_agree(bits: int, k: int) -> None:
     slots = signatures_of(2, k, 2**32 - 1, bits * k)
     slots[1, ::3] = slots[0, ::3]
     low = slots & np.uint32((1 << bits) - 1)
@@ -157,7 +161,7 @@ def test_cut_slots_agree_as_their_lowest_bits_do(bits: int, k: int) -> None:
 
 
 @pytest.mark.parametrize("words", [1, 2, 8])
-def test_signs(words: int) -> None:
+def test_sign_kernels_match_formulas(words: int) -> None:
     rng = np.random.default_rng(words)
     signatures = rng.integers(0, 2**63, (30, words), np.uint64)
     signatures[1:15] = signatures[0] ^ (
@@ -175,7 +179,7 @@ def test_signs(words: int) -> None:
         assert kernels.signs_seen(signatures, masks, x, y, 5, band_layout.layout) == any(equal[:5])
 
 
-def test_keys_of_cut_slots_tell_earlier_bands() -> None:
+def test_keys_of_truncated_slots_identify_earlier_bands() -> None:
     keys = np.array([[1, 2, 3], [9, 2, 8]], np.uint64)
     band_layout = truncated_layout(64, 1, keys)
     packed = np.zeros((2, 8), np.uint8)
@@ -183,7 +187,7 @@ def test_keys_of_cut_slots_tell_earlier_bands() -> None:
     assert [kernels.truncated_seen(packed, keys, x, y, band, band_layout.layout) for band in range(3)] == [False, False, True]
 
 
-def test_salted_keys_keep_blocks_apart() -> None:
+def test_salted_keys_separate_blocks() -> None:
     keys, out = np.full((3, 2), 7, np.uint64), np.empty((2, 3), np.uint64)
     kernels.salt_keys(keys, np.array([0, 5, 5], np.uint64), out)
     assert out[0, 0] != out[0, 1] == out[0, 2]

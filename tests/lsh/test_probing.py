@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 import nearkin as nk
 from nearkin.errors import UsageError
-from nearkin.lsh.bands import probing_keys, whole_keys
-from nearkin.lsh.curve import band_probability, fixed_banding, solve_banding
+from nearkin.lsh.band_keys import probing_band_keys, slot_band_keys
+from nearkin.lsh.curve import band_probability
 from nearkin.lsh.probing import perturbations, probe_words
+from nearkin.lsh.slot_bands import fixed_banding, solve_banding
 from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import SCHEMES, multipliers, scheme_of, splitmix64
@@ -19,7 +20,7 @@ from nearkin.spec import Spec
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=7), st.integers(0, 200))
-def test_perturbations_come_in_the_order_of_their_scores(margins: list[float], count: int) -> None:
+def test_perturbations_are_ordered_by_score(margins: list[float], count: int) -> None:
     found = perturbations(np.array(margins), count)
     everything = [s for n in range(1, len(margins) + 1) for s in combinations(range(len(margins)), n)]
     assert len(found) == min(count, len(everything))
@@ -29,16 +30,16 @@ def test_perturbations_come_in_the_order_of_their_scores(margins: list[float], c
     assert scores == pytest.approx(want)
 
 
-def test_probes_flip_what_they_say() -> None:
+def test_probe_words_flip_least_certain_bits_first() -> None:
     assert probe_words(0b11, np.array([2.0, 1.0]), 10) == [0b11, 0b01, 0b10, 0b00]
     assert probe_words(5, np.array([]), 3) == [5]
-    with pytest.raises(UsageError, match="below 0"):
+    with pytest.raises(UsageError, match="is negative"):
         perturbations(np.array([1.0]), -1)
 
 
 @pytest.mark.parametrize("scheme", sorted(SCHEMES))
 @pytest.mark.parametrize("size", [0, 1, 2, 5, 60, 300])
-def test_runner_up_is_the_minimum_of_the_others(scheme: str, size: int) -> None:
+def test_runner_up_is_second_smallest_element_of_slot(scheme: str, size: int) -> None:
     spec = Spec(k=16, scheme=scheme)
     hashes = np.concatenate([splitmix64(size, size), splitmix64(size, size // 2)])
     first, second = np.empty((1, 16), np.uint32), np.empty((1, 16), np.uint32)
@@ -57,8 +58,10 @@ def test_runner_up_is_the_minimum_of_the_others(scheme: str, size: int) -> None:
     ("rows", "probes", "one_sided"), [(7, 0, False), (7, 7, False), (7, 7, True), (5, 2, False), (1, 1, False)]
 )
 @pytest.mark.parametrize("similarity", [0.6, 0.8])
-def test_bands_meet_as_often_as_they_should(rows: int, probes: int, one_sided: bool, similarity: float) -> None:
-    trials, size, bands = 600, 300, 128 // rows
+def test_band_probability_matches_simulation(rows: int, probes: int, one_sided: bool, similarity: float) -> None:
+    trials = 600
+    size = 300
+    bands = 128 // rows
     shared = round(2 * size * similarity / (1 + similarity))
     true = shared / (2 * size - shared)
     spec, functions = Spec(scheme="classic"), multipliers(Spec(scheme="classic"))
@@ -67,25 +70,25 @@ def test_bands_meet_as_often_as_they_should(rows: int, probes: int, one_sided: b
         pool = splitmix64(1000 + trial, 2 * size - shared)
         keys = []
         for hashes in (pool[:size], pool[size - shared :]):
-            slots, runners = np.empty((1, spec.k), np.uint32), np.empty((1, spec.k), np.uint32)
-            kernels.two_smallest(hashes, np.array([0, size]), *functions, slots, runners)
-            keys.append(probing_keys(slots, runners, bands, rows, probes).reshape(bands, 1 + probes))
+            slots, runner_ups = np.empty((1, spec.k), np.uint32), np.empty((1, spec.k), np.uint32)
+            kernels.two_smallest(hashes, np.array([0, size]), *functions, slots, runner_ups)
+            keys.append(probing_band_keys(slots, runner_ups, bands, rows, probes).reshape(bands, 1 + probes))
         for x, y in zip(*keys, strict=True):
             met += bool(set(x.tolist()) & set(y[:1].tolist() if one_sided else y.tolist()))
     total = (trials // bands + 20) * bands
-    want = float(band_probability(true, rows, probes, one_sided))
+    want = float(band_probability(true, rows, probes, one_sided=one_sided))
     assert abs(met / total - want) < 4 * np.sqrt(want * (1 - want) / total) + 0.01
 
 
-def test_keys_without_probes_are_those_of_whole_slots() -> None:
+def test_keys_without_probes_equal_keys_of_whole_slots() -> None:
     slots = np.random.default_rng(1).integers(0, 2**32, (5, 32), np.uint32)
-    assert (probing_keys(slots, slots, 4, 8, 0) == whole_keys(slots, 4, 8)).all()
-    probing = probing_keys(slots, slots + np.uint32(1), 4, 8, 3).reshape(5, 4, 4)
-    assert (probing[:, :, 0] == whole_keys(slots, 4, 8)).all()
+    assert (probing_band_keys(slots, slots, 4, 8, 0) == slot_band_keys(slots, 4, 8)).all()
+    probing = probing_band_keys(slots, slots + np.uint32(1), 4, 8, 3).reshape(5, 4, 4)
+    assert (probing[:, :, 0] == slot_band_keys(slots, 4, 8)).all()
     assert len(set(probing[0, 0].tolist())) == 4
 
 
-def test_two_sided_probing_reaches_the_recall_of_two_tables() -> None:
+def test_two_sided_probing_reaches_recall_of_two_tables() -> None:
     for threshold in (0.7, 0.8, 0.9):
         one = solve_banding(threshold, 0.9, 128)
         probed = fixed_banding(threshold, 0.9, 128, one.bands, one.rows, one.rows).candidate_recall
@@ -104,8 +107,8 @@ def texts() -> list[str]:
     return out
 
 
-def test_probing_in_the_pipeline(texts: list[str]) -> None:
-    """More pairs than the same bands without probes find, all of them true, whatever the memory and the workers."""
+def test_probing_finds_more_pairs_and_all_of_them_are_true(texts: list[str]) -> None:
+    """Compares the pairs with those of the same bands without probes; also with one worker and hot buckets."""
     common = {"threshold": 0.8, "bands": 4, "rows": 9, "recall": 0.9999}
     plain, probed = (nk.pairs(texts, probes=probes, **common) for probes in (0, 9))
     true = {(r["id_a"], r["id_b"], r["similarity"]) for r in nk.pairs(texts, threshold=0.8).pairs.arrow.to_pylist()}
@@ -116,14 +119,14 @@ def test_probing_in_the_pipeline(texts: list[str]) -> None:
     assert {(r["id_a"], r["id_b"], r["similarity"]) for r in again} <= true
 
 
-def test_probing_with_exact_and_hot_groups(texts: list[str]) -> None:
+def test_probing_works_with_exact_groups_and_hot_buckets(texts: list[str]) -> None:
     copies = [texts[0]] * 30 + [f"{texts[1]} tail{i}" for i in range(150)] + texts[2:50]
     result = nk.dedup(copies, threshold=0.8, probes=3, bands=10, rows=6, max_bucket=20)
     assert result.statistics["removed_exact"] == 29
     assert result.kept.sum() <= 52
 
 
-def test_what_cannot_be_probed_says_so() -> None:
+def test_probes_of_unsupported_measures_are_rejected() -> None:
     with pytest.raises(UsageError, match="b-bit signatures are not probed"):
         nk.dedup(["a"], spec=Spec(slot_bits=8), probes=2)
     with pytest.raises(UsageError, match="probes=-1"):
@@ -132,8 +135,10 @@ def test_what_cannot_be_probed_says_so() -> None:
         nk.dedup(["a"], measure="simhash", bands=2, rows=3, probes=1)
 
 
-def test_keys_are_made_in_batches() -> None:
-    key_builder = BandKeyBuilder(8, lambda slots, runners: probing_keys(slots, runners, 4, 4, 1), runners=True)
+def test_sketcher_builds_keys_of_batches() -> None:
+    key_builder = BandKeyBuilder(
+        8, lambda slots, runner_ups: probing_band_keys(slots, runner_ups, 4, 4, 1), uses_runner_ups=True
+    )
     documents = pa.array(["one two three four five", "", "six"], pa.large_string())
     sketches = Sketcher(Spec(k=16), key_builder=key_builder).sketch(documents)
     assert sketches.keys is not None

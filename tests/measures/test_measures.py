@@ -223,7 +223,9 @@ def test_what_does_not_go_together_is_said() -> None:
 @pytest.mark.parametrize("bits", SLOT_BITS)
 @pytest.mark.parametrize("similarity", [0.2, 0.5, 0.8])
 def test_estimate_of_cut_slots_is_unbiased_within_its_variance(bits: int, similarity: float) -> None:
-    spec, trials, size = Spec(slot_bits=bits, scheme="classic"), 400, 300
+    spec = Spec(slot_bits=bits, scheme="classic")
+    trials = 400
+    size = 300
     measure = Jaccard(spec)
     shared = round(2 * size * similarity / (1 + similarity))
     true = shared / (2 * size - shared)

@@ -10,9 +10,10 @@ from nearkin.corpus import Columns, TableCorpus
 from nearkin.corpus.arrow_conversion import to_table
 from nearkin.errors import UsageError
 from nearkin.lsh.curve import candidate_probability
+from nearkin.lsh.solve import find_similarity
 from nearkin.measures import measure_of
 from nearkin.plan.observe import observe
-from nearkin.plan.tune import Distribution, OperatingPoint, find_similarity, point_of, tune
+from nearkin.plan.tune import Distribution, OperatingPoint, point_of, tune
 from nearkin.spec import MEASURES, Spec
 
 NOBODY = Distribution.assumed(2)

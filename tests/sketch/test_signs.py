@@ -115,7 +115,9 @@ def test_occurrences_are_elements_of_their_own() -> None:
 
 @pytest.mark.parametrize("similarity", [0.3, 0.8, 0.95])
 def test_signs_agree_as_the_angle_says(similarity: float) -> None:
-    d, n, k = 50, 400, 512
+    d = 50
+    n = 400
+    k = 512
     rng = np.random.default_rng(1)
     a = rng.normal(size=(n, d))
     across = rng.normal(size=(n, d))

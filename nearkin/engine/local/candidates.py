@@ -12,8 +12,8 @@ from nearkin.engine.local.pair_files import PairSpool
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import Settings
 from nearkin.lsh import kernels
-from nearkin.lsh.bands import BandLayout, even_slabs
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.band_keys import BandLayout, split_buckets
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.packed_pairs import PAIRS_PER_BATCH, sorted_unique
 from nearkin.runtime.progress import Progress
@@ -125,7 +125,7 @@ class CandidateFinder:
         hot = sizes > self.settings.max_bucket
         for pairs, histogram in ordered_map(
             lambda some: self._cold(band, ordinals, *some),
-            even_slabs(starts[~hot], ends[~hot], PAIRS_PER_BATCH),
+            split_buckets(starts[~hot], ends[~hot], PAIRS_PER_BATCH),
             self.settings.workers,
         ):
             self.counts.histogram += histogram
@@ -135,7 +135,7 @@ class CandidateFinder:
 
     def _buckets(self, keys: np.ndarray, part: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         packed = np.empty(int(np.count_nonzero(self.active)) if self.part_bits == 0 else len(keys), np.uint64)
-        count = kernels.pack(keys, self.active, np.uint64(part), self.part_bits, self.ordinal_bits, packed)
+        count = kernels.pack_keys(keys, self.active, np.uint64(part), self.part_bits, self.ordinal_bits, packed)
         packed = packed[:count].copy() if self.part_bits else packed
         packed.sort()
         bounds = np.empty((2, count // 2 + 1), np.int64)

@@ -16,7 +16,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import map_file
 from nearkin.errors import UsageError
 from nearkin.hashing.sorted_lookup import PrefixIndex
-from nearkin.lsh.curve import margin_for
+from nearkin.lsh.solve import MAX_PASS_RATE, largest_margin
 from nearkin.measures.base import PayloadBuilder
 from nearkin.packed_pairs import meets_threshold, pack_pairs, sorted_unique
 from nearkin.runtime.threads import ObjectPool, ordered_map
@@ -28,7 +28,6 @@ SMALLEST = 64
 BYTES_PER_HASH = 64
 """Anonymous bytes that one of them costs while it is looked up."""
 FIELDS = {"a": np.int64, "b": np.int64, "shared": np.int64, "size": np.int64, "union": np.int64}
-WORST = 0.9999
 
 
 class Contained(NamedTuple):
@@ -157,7 +156,7 @@ class _Search:
     def _margins(self, used: np.ndarray) -> np.ndarray:
         """Hits that a candidate needs, by how many hashes are looked up; never reached where there is none."""
         settings = self.run_.settings
-        table = [margin_for(m, settings.threshold, min(settings.recall, WORST)) for m in range(SMALLEST + 1)]
+        table = [largest_margin(m, settings.threshold, min(settings.recall, MAX_PASS_RATE)) for m in range(SMALLEST + 1)]
         table[0] = SMALLEST + 1
         return np.maximum(np.array(table, np.int64)[used], 1)
 

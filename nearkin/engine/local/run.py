@@ -9,7 +9,7 @@ import numpy as np
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.batches import MAX_DOCUMENT
-from nearkin.engine.banding import keeps_keys, key_builder_for
+from nearkin.engine.banding import keeps_keys
 from nearkin.engine.local import exact_groups as collapse
 from nearkin.engine.local import sketching
 from nearkin.engine.local import verification as verifying
@@ -22,7 +22,8 @@ from nearkin.engine.local.repeated_ids import separate_repeated_ids
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, Settings
 from nearkin.errors import RunError, UsageError
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.band_keys import key_builder_for
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.packed_pairs import ScoredPairs, sorted_unique
 from nearkin.runtime.files import disk_errors, write_durably
@@ -90,7 +91,7 @@ class LocalRun:
         return Banded.of(self.measure, self.banding, self.documents(), self.settings)
 
     def _key_builder(self) -> BandKeyBuilder | None:
-        return key_builder_for(self.settings, self.banding) if self._keeps_keys else None
+        return key_builder_for(self.banding, truncated=self.settings.spec.truncated)
 
     @property
     def _keeps_keys(self) -> bool:

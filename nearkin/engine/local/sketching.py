@@ -87,7 +87,7 @@ def sketch_corpus(
     """
     folder = work.folder("sketch")
     (folder / "columns").mkdir(exist_ok=True)
-    arrays = arrays_of(measure.spec, key_builder.columns if key_builder else 0)
+    arrays = arrays_of(measure.spec, key_builder.key_count if key_builder else 0)
     position = read_checkpoint(folder)
     if not _is_intact(folder, arrays, position):
         position = Position()

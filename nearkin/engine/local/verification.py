@@ -11,7 +11,7 @@ from nearkin.engine.local.pair_files import ScoredWriter
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import Settings
 from nearkin.lsh import kernels
-from nearkin.lsh.bands import BandLayout
+from nearkin.lsh.band_keys import BandLayout
 from nearkin.measures import Measure, Payload
 from nearkin.measures.base import Stored
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs

@@ -18,7 +18,7 @@ from nearkin.engine.local.group_expansion import Groups
 from nearkin.engine.spark.arrow_columns import content, numbers, table, unpacked, unsigned
 from nearkin.engine.spark.sketching import Request
 from nearkin.lsh import kernels
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.slot_bands import Banding
 from nearkin.packed_pairs import sorted_unique, unpack_pairs
 
 KEYS = "part int,keys binary,docs binary"

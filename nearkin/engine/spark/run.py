@@ -31,7 +31,7 @@ from nearkin.engine.spark.sketching import FILE_SHIFT, Request
 from nearkin.engine.spark.sources import FileSource, Source
 from nearkin.engine.spark.verification import AGREED, SCORED, Scoring, binned, needed, scored_in_bins
 from nearkin.errors import UsageError
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.resources import SpecResources

@@ -21,7 +21,7 @@ from nearkin.engine.spark.banding import Banded
 from nearkin.engine.spark.materialized import names_in
 from nearkin.engine.spark.sketching import Request
 from nearkin.errors import IncompatibleError, UsageError
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.slot_bands import Banding
 from nearkin.spec import Spec
 
 ABOUT, DOCUMENTS, PAIRS = "about", "documents", "pairs"

@@ -20,7 +20,6 @@ from nearkin.corpus.batches import ID, WHOLE_FILE, make_ids, riding
 from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows
-from nearkin.engine.banding import key_builder_for
 from nearkin.engine.local.documents import block_hashes
 from nearkin.engine.local.repeated_ids import id_hashes
 from nearkin.engine.local.sketching import text_lengths
@@ -28,6 +27,7 @@ from nearkin.engine.options import SMALL_CORPUS, Settings
 from nearkin.engine.spark.arrow_columns import packed, signed, table
 from nearkin.engine.spark.keep_order import keep_order, unfit_types
 from nearkin.errors import NearkinError, RunError
+from nearkin.lsh.band_keys import key_builder_for
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import DocumentSketcher
 from nearkin.sketch.minhash import fill_shares
@@ -66,7 +66,8 @@ class Request:
     def sketcher(self) -> DocumentSketcher:
         """With the key builder where keys do not follow from what is kept."""
         measure = self.measure
-        return measure.sketcher(key_builder_for(self.settings, self.settings.banding(measure, SMALL_CORPUS)))
+        banding = self.settings.banding(measure, SMALL_CORPUS)
+        return measure.sketcher(key_builder_for(banding, truncated=self.settings.spec.truncated))
 
     @property
     def riding(self) -> tuple[str, ...]:

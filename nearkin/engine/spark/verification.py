@@ -19,7 +19,7 @@ from nearkin.engine.spark.arrow_columns import numbers, payload_of, table, unpac
 from nearkin.engine.spark.document_parts import united
 from nearkin.engine.spark.sketching import Request
 from nearkin.lsh import kernels
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Payload
 from nearkin.measures.base import stored_of
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs

@@ -1,0 +1,147 @@
+"""Band keys of signatures, and the layouts by which kernels read signatures."""
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from nearkin.lsh import kernels
+from nearkin.lsh.kernels import SignLayout, SlotLayout, TruncatedLayout
+from nearkin.lsh.slot_bands import Banding
+from nearkin.sketch.sketcher import BandKeyBuilder
+
+
+class BandLayout(NamedTuple):
+    """A description of how kernels band and compare signatures."""
+
+    layout: NamedTuple
+    """The numbers that describe the signatures. Its type selects the kernels' functions."""
+    masks_or_keys: np.ndarray
+    """The masks of the bands (signs), the band keys (truncated slots), or an empty array."""
+
+
+def slot_layout(rows: int) -> BandLayout:
+    """Returns the layout of whole MinHash slots, in bands of so many slots."""
+    return BandLayout(SlotLayout(np.int64(rows)), np.empty((0, 0), np.uint64))
+
+
+def sign_layout(masks: np.ndarray) -> BandLayout:
+    """Returns the layout of signs, with the bits of each band as masks, uint64 (b, words)."""
+    return BandLayout(SignLayout(np.int64(masks.shape[1])), masks)
+
+
+def truncated_layout(slots: int, bits: int, keys: np.ndarray) -> BandLayout:
+    """Returns the layout of truncated MinHash slots.
+
+    Args:
+        slots: Number of slots k.
+        bits: Number of bits that are kept of a slot.
+        keys: Band keys of the whole slots, without a block, uint64 (n, b).
+    """
+    lowest_bits = (2**64 - 1) // ((1 << bits) - 1)
+    layout = TruncatedLayout(np.uint64(bits), np.uint64(lowest_bits), np.int64(slots))
+    return BandLayout(layout, keys)
+
+
+def write_band_keys(
+    band_layout: BandLayout, signatures: np.ndarray, salts: np.ndarray, out: np.ndarray
+) -> None:
+    """Computes the band keys of whole slots or signs.
+
+    Args:
+        band_layout: Layout of the signatures.
+        signatures: Signatures, (n, w).
+        salts: Salt of the block of each document, uint64 (n,).
+        out: Receives the keys, uint64 (b, n).
+    """
+    if isinstance(band_layout.layout, SlotLayout):
+        kernels.slot_keys(signatures, salts, band_layout.layout, out)
+    else:
+        kernels.sign_keys(signatures, salts, band_layout.masks_or_keys, out)
+
+
+def slot_band_keys(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
+    """Returns the band keys of whole slots, without a block.
+
+    Args:
+        slots: MinHash slots, uint32 (n, k).
+        bands: Number of bands b.
+        rows: Number of slots in a band.
+
+    Returns:
+        uint64 (n, b).
+    """
+    out = np.empty((bands, len(slots)), np.uint64)
+    write_band_keys(slot_layout(rows), slots, np.zeros(len(slots), np.uint64), out)
+    return np.ascontiguousarray(out.T)
+
+
+def probing_band_keys(
+    slots: np.ndarray, runner_ups: np.ndarray, bands: int, rows: int, probes: int
+) -> np.ndarray:
+    """Returns the band keys of whole slots together with their probe keys, without a block.
+
+    Each probe key replaces one of the first P slots of a band by its runner-up.
+
+    Args:
+        slots: MinHash slots, uint32 (n, k).
+        runner_ups: The second smallest element of each slot, uint32 (n, k).
+        bands: Number of bands b.
+        rows: Number of slots in a band.
+        probes: Number of probed slots P in a band.
+
+    Returns:
+        uint64 (n, b·(1 + P)): for each band, its key and then its P probe keys.
+    """
+    out = np.empty((len(slots), bands * (1 + probes)), np.uint64)
+    kernels.probe_keys(slots, runner_ups, rows, probes, out)
+    return out
+
+
+def key_builder_for(banding: Banding, *, truncated: bool) -> BandKeyBuilder | None:
+    """Returns the builder of band keys that cannot be computed from signatures afterwards.
+
+    Args:
+        banding: The bands, rows and probes.
+        truncated: True if signatures keep only the lowest bits of slots.
+
+    Returns:
+        None if band keys follow from the signatures.
+    """
+    bands = banding.bands
+    rows = banding.rows
+    probes = banding.probes
+    if probes:
+        return BandKeyBuilder(
+            key_count=bands * (1 + probes),
+            build=lambda slots, runner_ups: probing_band_keys(
+                slots, runner_ups, bands, rows, probes
+            ),
+            uses_runner_ups=True,
+        )
+    if truncated:
+        return BandKeyBuilder(bands, lambda slots, _: slot_band_keys(slots, bands, rows))
+    return None
+
+
+def split_buckets(
+    starts: np.ndarray, ends: np.ndarray, pairs: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields consecutive buckets in portions of about equal numbers of pairs.
+
+    Args:
+        starts: Position of the first document of each bucket, int64 (m,).
+        ends: Position after the last document of each bucket, int64 (m,).
+        pairs: Number of pairs of a portion, approximately.
+
+    Yields:
+        The starts and the ends of the buckets of one portion.
+    """
+    if not len(starts):
+        return
+    sizes = ends - starts
+    portions = np.cumsum(sizes * (sizes - 1) // 2) // pairs
+    cuts = [0, *(np.flatnonzero(np.diff(portions)) + 1).tolist(), len(starts)]
+    for low, high in itertools.pairwise(cuts):
+        yield starts[low:high], ends[low:high]

@@ -1,0 +1,143 @@
+"""Banding of MinHash slots: the choice of bands, rows and margin for a threshold and a recall."""
+
+import math
+from dataclasses import dataclass
+
+from nearkin.errors import UsageError
+from nearkin.lsh.curve import (
+    band_probability,
+    candidate_probability,
+    expected_candidates,
+    pass_probability,
+)
+from nearkin.lsh.solve import MAX_PASS_RATE, prefilter_margin, smallest_integer
+
+
+@dataclass(frozen=True)
+class Banding:
+    """A division of a signature of k slots into b bands of r rows, with the prefilter's margin.
+
+    Attributes:
+        bands: Number of bands b.
+        rows: Number of slots r in a band.
+        k: Number of slots of the signature.
+        margin: Number of agreeing slots that a candidate needs to be verified.
+        collision: Probability that one slot agrees at the threshold.
+        probes: Number of slots of a band that are probed, by both documents.
+    """
+
+    bands: int
+    rows: int
+    k: int
+    margin: int
+    collision: float
+    probes: int = 0
+
+    def candidate_probability(self, collision: float) -> float:
+        """Returns the probability that a pair becomes a candidate.
+
+        Args:
+            collision: Probability that one slot of the pair agrees, in [0, 1].
+        """
+        band = band_probability(collision, self.rows, self.probes)
+        return float(1 - (1 - band) ** self.bands)
+
+    @property
+    def candidate_recall(self) -> float:
+        """The candidate probability at the threshold."""
+        return self.candidate_probability(self.collision)
+
+    @property
+    def recall(self) -> float:
+        """The probability that a pair at the threshold is a candidate and passes the prefilter."""
+        return self.candidate_recall * pass_probability(self.k, self.margin, self.collision)
+
+
+def fixed_banding(
+    collision: float, recall: float, k: int, bands: int, rows: int, probes: int = 0
+) -> Banding:
+    """Returns a banding with given bands and rows.
+
+    Args:
+        collision: Probability that one slot agrees at the threshold, in (0, 1].
+        recall: Required recall at the threshold, in (0, 1). It decides the margin.
+        k: Number of slots of a signature.
+        bands: Number of bands b.
+        rows: Number of slots r in a band.
+        probes: Number of probed slots in a band. Values above r count as r.
+
+    Raises:
+        UsageError: If a signature does not have b·r slots.
+    """
+    probes = min(probes, rows)
+    if bands < 1 or rows < 1 or bands * rows > k:
+        enough = math.ceil(max(bands * rows, 1) / 8) * 8
+        raise UsageError(
+            f"bands={bands} and rows={rows} need {bands * rows} slots, but a signature has k={k}; "
+            f"use fewer bands or rows, or --k {enough}"
+        )
+    candidate_recall = Banding(bands, rows, k, 0, collision, probes).candidate_recall
+    margin = prefilter_margin(k, collision, recall, candidate_recall)
+    return Banding(bands, rows, k, margin, collision, probes)
+
+
+def solve_banding(
+    collision: float, recall: float, k: int, tables: int = 1, probes: int = 0
+) -> Banding:
+    """Returns the banding with the fewest expected candidates that reaches a recall.
+
+    All bandings with b·r ≤ k are compared.
+
+    Args:
+        collision: Probability that one slot agrees at the threshold, in (0, 1]. For MinHash, it is
+            the threshold itself.
+        recall: Required recall at the threshold, in (0, 1).
+        k: Number of slots of a signature.
+        tables: Number of independent tables of disjoint slots. The number of bands is a multiple
+            of it.
+        probes: Number of probed slots in each band. Values above r count as r.
+
+    Raises:
+        UsageError: If no banding reaches the recall. The message says which recall is possible.
+
+    Examples:
+        >>> banding = solve_banding(0.8, 0.95, 128)
+        >>> banding.bands, banding.rows, banding.recall >= 0.95
+        (13, 7, True)
+    """
+    if not 0 < collision <= 1:
+        raise UsageError(f"threshold {collision} is outside the range 0 to 1")
+    if not 0 < recall < 1:
+        raise UsageError(
+            f"recall {recall} is outside the range 0 to 1 (exclusive); a usual value is 0.95"
+        )
+    best: tuple[float, int, int] | None = None
+    for rows in range(1, k + 1):
+        used_probes = min(probes, rows)
+        fewest = _fewest_bands(collision, recall / MAX_PASS_RATE, rows, k // rows, used_probes)
+        if fewest is None:
+            continue
+        bands = math.ceil(fewest / tables) * tables
+        if bands * rows > k:
+            continue
+        cost = expected_candidates(bands, rows, used_probes)
+        if best is None or cost < best[0]:
+            best = (cost, bands, rows)
+    if best is None:
+        reachable = float(candidate_probability(collision, k, 1)) * MAX_PASS_RATE
+        raise UsageError(
+            f"recall {recall} at threshold {collision} cannot be reached with k={k} slots "
+            f"(at most {reachable:.4f}); raise --k or lower --recall"
+        )
+    _, bands, rows = best
+    return fixed_banding(collision, recall, k, bands, rows, probes)
+
+
+def _fewest_bands(collision: float, recall: float, rows: int, most: int, probes: int) -> int | None:
+    """Returns the smallest number of bands, up to `most`, whose candidate probability suffices."""
+    band = band_probability(collision, rows, probes)
+
+    def suffices(bands: int) -> bool:
+        return float(1 - (1 - band) ** bands) >= recall
+
+    return smallest_integer(suffices, 1, most) if suffices(most) else None
