@@ -23,8 +23,9 @@ from nearkin.lsh.band_keys import probing_band_keys
 from nearkin.lsh.curve import band_probability
 from nearkin.lsh.hamming import all_pairs
 from nearkin.lsh.probing import perturbations
-from nearkin.measures import Request
-from nearkin.measures.minhash import Jaccard
+from nearkin.measures import BandingRequest
+from nearkin.measures.base import band_layout_of
+from nearkin.measures.jaccard import Jaccard
 from nearkin.sketch import kernels as sketching
 from nearkin.sketch.counting import CountingMinHash
 from nearkin.sketch.hyperplanes import ROWS, VectorSketcher, hyperplanes
@@ -72,7 +73,7 @@ def bits(full: bool) -> Table:
                 signatures = slots
             else:
                 sketching.truncate(slots, kept, signatures)
-            band_layout = measure.band_layout(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64))
+            band_layout = band_layout_of(measure.spec, measure.banding(BandingRequest(0.8, 0.95)), np.empty((0, 0), np.uint64))
             first = np.arange(0, len(slots), 2, dtype=np.uint64)
             packed, agreeing = (first << np.uint64(32)) | (first + np.uint64(1)), np.empty(len(first), np.int64)
             lsh.pair_agreements(packed, signatures, band_layout.layout, agreeing)
@@ -87,7 +88,7 @@ def bits(full: bool) -> Table:
                 f"{kept}",
                 f"{128 * kept // 8}",
                 f"{np.sqrt(np.mean(error[near] ** 2)):.4f}",
-                f"{measure.standard_error(0.8):.4f}",
+                f"{measure.estimator.standard_error(0.8):.4f}",
                 f"{(hit & right).sum() / right.sum():.3f}",
                 f"{(hit & right).sum() / hit.sum():.3f}",
             )
@@ -244,7 +245,7 @@ def rates(full: bool) -> Table:
     agreeing = np.empty(len(pairs), np.int64)
     for kept in (1, 4, 32):
         measure = Jaccard(Spec(slot_bits=kept))
-        kind = measure.band_layout(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64)).layout
+        kind = band_layout_of(measure.spec, measure.banding(BandingRequest(0.8, 0.95)), np.empty((0, 0), np.uint64)).layout
         words = rng.integers(0, 256, (n, 16 * kept), np.uint8).view(Spec(slot_bits=kept).signature_type)
 
         def work(words: np.ndarray = words, kind: NamedTuple = kind) -> None:

@@ -89,7 +89,7 @@ def exact_sets(documents: Path, ids: set[str]) -> dict[str, frozenset[int]]:
     table = pq.read_table(documents)
     rows = [row for row, name in enumerate(table["id"].to_pylist()) if name in ids]
     some = table.take(rows)
-    found = SetBuilder(Shingler(Spec())).sets(pa.concat_arrays(some["text"].cast(pa.large_string()).chunks))
+    found = SetBuilder(Shingler(Spec())).build(pa.concat_arrays(some["text"].cast(pa.large_string()).chunks))
     ends = np.cumsum(found.sizes)[:-1]
     return dict(zip(some["id"].to_pylist(), map(frozenset, map(np.ndarray.tolist, np.split(found.hashes, ends))), strict=True))
 

@@ -27,7 +27,7 @@ class Limits(NamedTuple):
         """For a measure's signatures."""
         margin = 0 if settings.verify == "none" else banding.margin
         # less than any slot: k·t can be rounded to just above a whole number
-        joining = ceil(measure.expected_agreements(settings.threshold) - ROUNDING)
+        joining = ceil(measure.estimator.expected_agreements(settings.threshold) - ROUNDING)
         return cls(margin, max(margin, joining))
 
 

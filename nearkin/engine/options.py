@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import Measure, Request, measure_of
+from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.spec import Spec
 
 VERIFY = ("exact", "estimate", "none")
@@ -151,7 +151,7 @@ class Settings:
     def banding(self, measure: Measure, documents: int) -> Banding:
         """The asked bands and rows, or those solved for threshold and recall; signs are banded for a corpus size."""
         asked = (self.threshold, self.recall, self.bands, self.rows, self.tables, self.probes)
-        return measure.banding(Request(*asked, documents))
+        return measure.banding(BandingRequest(*asked, documents))
 
     @property
     def second(self) -> "Then | None":

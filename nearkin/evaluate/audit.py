@@ -231,7 +231,7 @@ def predicted(similarity: float, run: Finished) -> float:
     banding = run.banding
     if banding is None or run.settings.distance is not None:
         return 1.0
-    collision = float(run.measure.slot_collision_probability(np.array(similarity)))
+    collision = float(run.measure.estimator.slot_collision_probability(np.array(similarity)))
     return banding.candidate_probability(collision) * pass_probability(
         banding.k, banding.margin, collision
     )

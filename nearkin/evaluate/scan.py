@@ -19,7 +19,7 @@ from nearkin.evaluate import kernels
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, measure_of
-from nearkin.measures.base import Payload, joined, starts_of, stored_of
+from nearkin.measures.base import Payload, as_stored, concatenate_payloads, row_starts
 from nearkin.packed_pairs import (
     PAIRS_PER_BATCH,
     ScoredPairs,
@@ -115,7 +115,11 @@ class Scan(ABC):
                     )
                 )
             self.progress.advance(len(batch.rows))
-        return joined(parts) if parts else Payload(np.empty(0, np.int64), self._no_columns())
+        return (
+            concatenate_payloads(parts)
+            if parts
+            else Payload(np.empty(0, np.int64), self._no_columns())
+        )
 
     def _no_columns(self) -> tuple[np.ndarray, ...]:
         return tuple(
@@ -135,7 +139,7 @@ class Scan(ABC):
             .astype(np.int64)
         )
         wanted = sorted_unique(np.concatenate([removed, heads]))
-        stored = stored_of(self.payload_of(wanted))
+        stored = as_stored(self.payload_of(wanted))
         settings = self.run.settings
         asked = settings.threshold if settings.cluster == "leaders" else settings.lowest_similarity
         pairs = pack_pairs(np.searchsorted(wanted, removed), np.searchsorted(wanted, heads))
@@ -205,7 +209,7 @@ class PrefixScan(Scan):
     def comparison(self, searched: np.ndarray) -> Callable[[Batch], Found]:
         threshold, content = self.run.settings.threshold, self.run.columns.content
         payload = self.payload_of(searched)
-        sets, starts = payload.columns[0], starts_of(payload)
+        sets, starts = payload.columns[0], row_starts(payload)
         prefixes = [
             sets[a : b - least(b - a, threshold) + 1]
             for a, b in itertools.pairwise(starts.tolist())
@@ -222,7 +226,7 @@ class PrefixScan(Scan):
             x, y, shared, union = kernels.find_similar_pairs(
                 batch.first,
                 own.columns[0],
-                starts_of(own),
+                row_starts(own),
                 keys,
                 *prefix,
                 firsts,
@@ -260,7 +264,7 @@ class EveryPairScan(Scan):
 
         def compare(batch: Batch) -> Found:
             own = self.payload(batch.documents[content])
-            stored = stored_of(joined([sample, own]))
+            stored = as_stored(concatenate_payloads([sample, own]))
             ordinals = np.concatenate([searched, batch.first + np.arange(len(own.sizes))])
             parts = [NO_PAIRS]
             step = max(1, PAIRS_PER_BATCH // max(m, 1))

@@ -50,8 +50,8 @@ from nearkin.index.stores.base import PORTION, Store
 from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.urls import lasting, with_passwords
-from nearkin.measures import Measure, Request, measure_of
-from nearkin.measures.base import stored_of
+from nearkin.measures import BandingRequest, Measure, measure_of
+from nearkin.measures.base import as_stored
 from nearkin.measures.explanation import Explanation, explain_pair
 from nearkin.runtime.metrics import QualityMetrics
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
@@ -135,7 +135,7 @@ class Index:
             resources = SpecResources.read(self._tables, chosen.spec, resources.secret)
         measure: Measure = measure_of(chosen.spec, resources)
         banding = measure.banding(
-            Request(chosen.threshold, chosen.recall, chosen.bands, chosen.rows, 1, chosen.probes, chosen.documents)
+            BandingRequest(chosen.threshold, chosen.recall, chosen.bands, chosen.rows, 1, chosen.probes, chosen.documents)
         )
         salt = f"{chosen.spec.fingerprint}:{banding.bands}:{banding.rows}:{banding.probes}"
         self.store, self.settings, self._news, self._urls = opened
@@ -696,7 +696,7 @@ class Index:
             if entry.text is None:
                 raise UsageError(f"the text of {name!r} was not kept; there are no words to explain")
             texts.append(entry.text)
-        request = Request(
+        request = BandingRequest(
             threshold=self.threshold,
             recall=self.settings.recall,
             bands=self.banding.bands,
@@ -817,7 +817,7 @@ class Index:
 
     def _move_near(self, members: list[Entry], older: Entry, changes: Changes) -> list[Entry]:
         """Resolves the members that are similar enough to another representative to that one; returns the others."""
-        stored = stored_of(self.preparer.payload_of([older, *members]))
+        stored = as_stored(self.preparer.payload_of([older, *members]))
         scored = self.measure.compare(np.arange(1, len(members) + 1, dtype=np.uint64), stored)
         near = scored.meets_threshold(self.threshold).tolist()
         changes.required_leaders.append(older)

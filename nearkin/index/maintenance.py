@@ -11,7 +11,7 @@ from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.entry import REF_SHIFT, Entry, batches_by_scope
 from nearkin.index.index import Index
 from nearkin.index.stores.base import Store
-from nearkin.measures.base import stored_of
+from nearkin.measures.base import as_stored
 from nearkin.packed_pairs import pack_pairs
 
 
@@ -122,7 +122,7 @@ def _of_clusters(index: Index, scope: str, entries: list[Entry]) -> Iterator[Pro
     yield from wrong
     if not known:
         return
-    stored = stored_of(index.preparer.payload_of([entry for pair in known for entry in pair]))
+    stored = as_stored(index.preparer.payload_of([entry for pair in known for entry in pair]))
     places = np.arange(len(known), dtype=np.uint64) * np.uint64(2)
     scored = index.measure.compare(pack_pairs(places, places + np.uint64(1)), stored)
     for (entry, _), near in zip(known, scored.meets_threshold(index.threshold).tolist(), strict=True):

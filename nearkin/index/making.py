@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nearkin.index.changes import KeyedEntry
 from nearkin.index.entry import Entry
 from nearkin.index.preparation import Prepared, Preparer
-from nearkin.measures.base import starts_of
+from nearkin.measures.base import row_starts
 
 
 class Maker:
@@ -26,7 +26,7 @@ class Maker:
         self.preparer, self.scope, self.prepared, self.every, self.now = preparer, scope, prepared, every, now
         self._contents = contents
         packs = contents is None or not all(isinstance(content, str) for content in contents)
-        self._starts = starts_of(prepared.payload) if packs else None
+        self._starts = row_starts(prepared.payload) if packs else None
 
     def make(self, at: int, name: str, leader: str, cluster: str, similarity: float) -> KeyedEntry:
         """One of them, with the keys of its buckets if it is posted.

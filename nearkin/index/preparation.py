@@ -16,12 +16,12 @@ from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import key_builder_for, write_band_keys
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
-from nearkin.measures.base import Payload
+from nearkin.measures.base import Payload, band_layout_of
 from nearkin.packed_pairs import sorted_unique
 from nearkin.runtime.threads import ObjectPool
 from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
-from nearkin.verify.jaccard import Sets, distinct_sets
+from nearkin.verify.jaccard import ShingleSets, distinct_sets
 
 
 class Shingled(NamedTuple):
@@ -67,7 +67,7 @@ def default_id(digest: bytes) -> str:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def _payload(sets: list[Sets]) -> Payload:
+def _payload(sets: list[ShingleSets]) -> Payload:
     """Sets of slices, one after the other."""
     if len(sets) == 1:
         return Payload(sets[0].sizes, (sets[0].hashes,))
@@ -176,7 +176,7 @@ class Preparer:
             return self._shingled(scope, documents, digests)
         column = self.column(documents)
         if self.measure.spec.measure == "jaccard":
-            sets: list[Sets] = []
+            sets: list[ShingleSets] = []
             sketches = self._sketchers.use(lambda tool: tool.sketch(column, lambda some: sets.append(distinct_sets(*some))))
             return Prepared(
                 scope, digests, sketches.signatures, self._keys(scope, sketches), _payload(sets), sketches.shingles == 0
@@ -204,7 +204,7 @@ class Preparer:
         Args:
             column: Of texts, or of lists of tokens.
         """
-        sets: list[Sets] = []
+        sets: list[ShingleSets] = []
         sketches = self._sketchers.use(lambda tool: tool.sketch(column, lambda some: sets.append(distinct_sets(*some))))
         hashes = sorted_unique(np.concatenate([np.empty(0, np.uint64), *(some.hashes for some in sets)]))
         whole = self.signatures_suffice and len(sketches.signatures)
@@ -306,5 +306,5 @@ class Preparer:
         if sketches.keys is not None:
             kernels.salt_keys(sketches.keys, salts, keys)
         else:
-            write_band_keys(self.measure.band_layout(self.banding, None), sketches.signatures, salts, keys)
+            write_band_keys(band_layout_of(self.measure.spec, self.banding, None), sketches.signatures, salts, keys)
         return np.ascontiguousarray(keys.T)

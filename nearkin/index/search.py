@@ -14,7 +14,7 @@ from nearkin.index.stats import Observed
 from nearkin.index.stores.base import Store
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.lsh.solve import largest_margin
-from nearkin.measures.base import Stored, joined, starts_of
+from nearkin.measures.base import StoredPayloads, band_layout_of, concatenate_payloads, row_starts
 from nearkin.packed_pairs import pack_pairs
 
 
@@ -41,7 +41,7 @@ class Pool(NamedTuple):
     """A batch and the stored documents it may resemble, for comparing by position: the batch first."""
 
     signatures: np.ndarray
-    stored: Stored
+    stored: StoredPayloads
     entries: list[Entry]
     at: dict[int, int]
     """Position of a stored document, by its number."""
@@ -72,8 +72,8 @@ class Searcher:
         self.sets = self.measure.spec.measure == "jaccard"
         keys = np.empty((0, 0), np.uint64) if self.measure.spec.truncated else None
         k = self.measure.spec.k
-        self.margin = largest_margin(k, self.measure.expected_agreements(self.threshold) / k, PASS_RATE)
-        self._kind = self.measure.band_layout(self.banding, keys).layout
+        self.margin = largest_margin(k, self.measure.estimator.expected_agreements(self.threshold) / k, PASS_RATE)
+        self._kind = band_layout_of(self.measure.spec, self.banding, keys).layout
 
     def decide(self, prepared: Prepared, without: frozenset[int], changes: Changes) -> list[Decision]:
         """Where each document of a batch belongs, as if they came one by one; `crowded` says if a bucket may overflow."""
@@ -144,11 +144,11 @@ class Searcher:
         alive = [entry for entry in entries if entry.scope == prepared.scope and self.is_alive(entry, now)]
         payload, signatures = prepared.payload, prepared.signatures
         if alive:
-            payload = joined([payload, self.preparer.payload_of(alive)])
+            payload = concatenate_payloads([payload, self.preparer.payload_of(alive)])
             signatures = np.concatenate([signatures, self.preparer.signatures_of(alive)])
         n = len(prepared.digests)
         places = np.arange(n + len(alive), dtype=np.uint32)
-        stored = Stored(places, starts_of(payload), payload.columns)
+        stored = StoredPayloads(places, row_starts(payload), payload.columns)
         return Pool(signatures, stored, alive, {entry.ref: n + at for at, entry in enumerate(alive)})
 
     def is_alive(self, entry: Entry, now: float) -> bool:

@@ -27,7 +27,7 @@ from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.threads import ordered_map
 from nearkin.shingle import Shingler
 from nearkin.spec import Spec
-from nearkin.verify.jaccard import SetBuilder, overlaps
+from nearkin.verify.jaccard import SetBuilder, compare_sets
 
 BATCH = 4096
 ALL_PAIRS = 32
@@ -490,7 +490,9 @@ def _write_truth(path: Path, plan: Plan, generator: Generator, spec: Spec, worke
 
 def _truth(plan: Plan, generator: Generator, spec: Spec, low: int, high: int) -> pa.RecordBatch:
     first, last = int(plan.starts[low]), int(plan.starts[high])
-    sets = SetBuilder(Shingler(spec)).sets(generator.texts(plan.of_numbers(np.arange(first, last))))
+    sets = SetBuilder(Shingler(spec)).build(
+        generator.texts(plan.of_numbers(np.arange(first, last)))
+    )
     pairs, cluster = [], []
     for number in range(low, high):
         members = range(int(plan.starts[number]) - first, int(plan.starts[number + 1]) - first)
@@ -504,7 +506,9 @@ def _truth(plan: Plan, generator: Generator, spec: Spec, low: int, high: int) ->
         cluster += [number] * len(packed)
     packed_pairs = np.array(pairs, np.uint64)
     starts = np.concatenate([[0], np.cumsum(sets.sizes)]).astype(np.int64)
-    scored = overlaps(packed_pairs, np.arange(last - first, dtype=np.uint32), starts, sets.hashes)
+    scored = compare_sets(
+        packed_pairs, np.arange(last - first, dtype=np.uint32), starts, sets.hashes
+    )
     rows = plan.places[first - int(plan.starts[0]) :]
     ends = [rows[documents] for documents in unpack_pairs(packed_pairs)]
     columns = [

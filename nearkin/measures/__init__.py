@@ -1,6 +1,6 @@
-"""Measures: how documents become signatures, what an agreeing slot means, and how similar two documents are exactly."""
+"""Measures of similarity: how documents become signatures and how pairs are compared exactly."""
 
-from nearkin.measures.base import Measure, Payload, Request
+from nearkin.measures.base import BandingRequest, Measure, Payload
 from nearkin.measures.registry import measure_of
 
-__all__ = ["Measure", "Payload", "Request", "measure_of"]
+__all__ = ["BandingRequest", "Measure", "Payload", "measure_of"]

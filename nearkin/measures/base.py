@@ -1,4 +1,4 @@
-"""What every measure does."""
+"""The interfaces of measures, and the data that exact comparison needs of documents."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -6,109 +6,154 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from nearkin.lsh.band_keys import BandLayout
+from nearkin.lsh.band_keys import BandLayout, slot_layout, truncated_layout
+from nearkin.lsh.sign_bands import SignBanding
 from nearkin.lsh.slot_bands import Banding
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 from nearkin.spec import Spec
-from nearkin.verify.weighted import MEMORY, WeightedBuilder
+from nearkin.verify.weighted import DEFAULT_MEMORY, WeightedBuilder
 
 
 class Payload(NamedTuple):
-    """What exact comparison needs of some documents, one after the other."""
+    """The data of some documents for exact comparison, one document after the other."""
 
     sizes: np.ndarray
-    """int64 (n,): rows of each document in the columns."""
+    """int64 (n,): The number of rows of each document in the columns."""
     columns: tuple[np.ndarray, ...]
-    """Each (sum of sizes,) or (sum of sizes, width)."""
+    """The columns, each of shape (sum of sizes,) or (sum of sizes, width)."""
 
 
-class Stored(NamedTuple):
-    """Payloads of the documents that may be compared, mapped or in memory."""
+class StoredPayloads(NamedTuple):
+    """The payloads of all documents that can be compared, mapped or in memory."""
 
     place: np.ndarray
-    """uint32 (documents,): where each document stands among the stored ones."""
+    """uint32 (documents,): The position of each document among the stored ones."""
     starts: np.ndarray
-    """int64 (stored + 1,)"""
+    """int64 (stored + 1,): The first row of each stored document in the columns."""
     columns: tuple[np.ndarray, ...]
+    """The columns, as in `Payload`."""
 
 
-def joined(parts: list[Payload]) -> Payload:
-    """Payloads, one after the other."""
+def concatenate_payloads(parts: list[Payload]) -> Payload:
+    """Returns several payloads as one, in order."""
     columns = zip(*(part.columns for part in parts), strict=True)
-    return Payload(
-        np.concatenate([part.sizes for part in parts]),
-        tuple(np.concatenate(column) for column in columns),
-    )
+    sizes = np.concatenate([part.sizes for part in parts])
+    return Payload(sizes, tuple(np.concatenate(column) for column in columns))
 
 
-def starts_of(payload: Payload) -> np.ndarray:
-    """int64 (n + 1,): where each document's rows begin."""
+def row_starts(payload: Payload) -> np.ndarray:
+    """Returns the first row of each document of a payload, and the end, int64 (n + 1,)."""
     return np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64)
 
 
-def stored_of(payload: Payload) -> Stored:
-    """For comparing documents by their position in a payload."""
-    return Stored(np.arange(len(payload.sizes), dtype=np.uint32), starts_of(payload), payload.columns)
+def as_stored(payload: Payload) -> StoredPayloads:
+    """Returns a payload whose documents are compared by their positions in it."""
+    place = np.arange(len(payload.sizes), dtype=np.uint32)
+    return StoredPayloads(place, row_starts(payload), payload.columns)
 
 
 class DocumentSketcher(Protocol):
-    """Documents to signatures; one for each thread."""
+    """A sketcher of documents. It is used by one thread at a time."""
 
     def sketch(self, documents: pa.Array) -> Sketches:
-        """The signatures of a batch."""
+        """Returns the signatures of a batch of documents."""
 
 
 class PayloadBuilder(Protocol):
-    """Documents to payloads; one for each thread."""
+    """A builder of payloads. It is used by one thread at a time."""
 
     def build(self, documents: pa.Array) -> Payload:
-        """The payloads of a batch."""
+        """Returns the payload of a batch of documents."""
 
 
 class WeightedPayloads:
-    """Weighted shingles as payloads."""
+    """A builder of payloads of weighted shingles: hashes and weights."""
 
     def __init__(self, builder: WeightedBuilder) -> None:
         self._builder = builder
 
     def build(self, documents: pa.Array) -> Payload:
-        """Hashes and weights."""
-        sets = self._builder.sets(documents)
+        """Returns the shingle hashes and weights of a batch of documents."""
+        sets = self._builder.build(documents)
         return Payload(sets.sizes, (sets.hashes, sets.weights))
 
 
-class Request(NamedTuple):
-    """What banding is solved for."""
+class BandingRequest(NamedTuple):
+    """The requirements that a banding is chosen for."""
 
     threshold: float
+    """The smallest similarity of near-duplicates."""
     recall: float
+    """The required recall at the threshold, in (0, 1)."""
     bands: int | None = None
+    """The number of bands, or None to choose it."""
     rows: int | None = None
+    """The number of rows of a band, or None to choose it."""
     tables: int = 1
+    """The number of independent tables (MinHash only)."""
     probes: int = 0
+    """The number of probed slots of a band (MinHash only)."""
     documents: int = 0
+    """The number of documents of the corpus. It decides the rows of bands of signs."""
+
+
+class Estimator(Protocol):
+    """The relation between a similarity and the agreement of two signatures."""
+
+    def slot_collision_probability(self, similarity: np.ndarray) -> np.ndarray:
+        """Returns the probability that one banded slot agrees at each similarity, float64."""
+
+    def expected_agreements(self, similarity: float) -> float:
+        """Returns the expected number of agreeing slots; the inverse of `estimate`."""
+
+    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> ScoredPairs:
+        """Estimates the similarity of pairs.
+
+        Args:
+            pairs: Packed pairs, uint64 (m,).
+            agreeing: Number of agreeing slots or bits of each pair, int64 (m,).
+        """
+
+    def standard_error(self, similarity: float) -> float:
+        """Returns the standard error of the estimate at a similarity."""
+
+    def hamming_distances(self, similarity: np.ndarray) -> np.ndarray | None:
+        """Returns Hamming distances, int64, or None if the similarity is not one of signatures."""
 
 
 class Measure(Protocol):
-    """One similarity, over signatures of one Spec."""
+    """A definition of similarity, with the signatures of one Spec."""
 
     @property
     def spec(self) -> Spec:
-        """Of the signatures."""
+        """The Spec of the signatures."""
+
+    @property
+    def estimator(self) -> Estimator:
+        """The relation between similarity and signatures."""
 
     @property
     def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
-        """Type and width (None: one number a row) of the payload's columns."""
+        """The type and the width of each column of a payload; None for one number in a row."""
 
     def sketcher(self, key_builder: BandKeyBuilder | None = None) -> DocumentSketcher:
-        """A new one; `key_builder` makes band keys that do not follow from MinHash signatures."""
+        """Returns a new sketcher.
+
+        Args:
+            key_builder: Builder of the band keys that cannot be computed from signatures.
+        """
 
     def payload_builder(self) -> PayloadBuilder:
-        """A new one."""
+        """Returns a new builder of payloads."""
 
-    def compare(self, pairs: np.ndarray, stored: Stored) -> ScoredPairs:
-        """Exact similarity of packed pairs."""
+    def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
+        """Computes the exact similarity of packed pairs.
+
+        Args:
+            pairs: Packed pairs of document numbers, uint64 (m,).
+            stored: Payloads of the documents.
+        """
 
     def compare_all(
         self,
@@ -116,27 +161,37 @@ class Measure(Protocol):
         blocks: np.ndarray,
         threshold: float,
         workers: int,
-        memory: int = MEMORY,
+        memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
-        """Yields every pair of one block that reaches the threshold, by position among the payload's documents, in order."""
+        """Yields every pair of one block that reaches the threshold, in order (brute force).
 
-    def slot_collision_probability(self, similarity: np.ndarray) -> np.ndarray:
-        """Chance that a banded slot agrees at a similarity, from which every S-curve follows."""
+        Args:
+            payload: Payload of the documents. Pairs consist of positions in it.
+            blocks: Block of each document, uint64 (n,).
+            threshold: Smallest similarity of a pair.
+            workers: Number of threads.
+            memory: Maximum number of bytes of intermediate results.
+        """
 
-    def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> ScoredPairs:
-        """Similarity of packed pairs as estimated from how many slots agree."""
+    def banding(self, request: BandingRequest) -> Banding:
+        """Returns the banding for a request.
 
-    def expected_agreements(self, similarity: float) -> float:
-        """How many slots agree at an estimated similarity; inverse of `estimate`."""
+        Raises:
+            UsageError: If no banding satisfies the request. The message says what is possible.
+        """
 
-    def standard_error(self, similarity: float) -> float:
-        """Of the estimate at a similarity."""
 
-    def banding(self, request: Request) -> Banding:
-        """Bands and rows for a request, or the error that says what can be had."""
+def band_layout_of(spec: Spec, banding: Banding, keys: np.ndarray | None) -> BandLayout:
+    """Returns how kernels band and compare the signatures of a Spec.
 
-    def band_layout(self, banding: Banding, keys: np.ndarray | None) -> BandLayout:
-        """How kernels band and compare signatures."""
-
-    def distance(self, similarity: np.ndarray) -> np.ndarray | None:
-        """Hamming distances, where the similarity is one."""
+    Args:
+        spec: Spec of the signatures.
+        banding: Bands of the signatures.
+        keys: Band keys of the whole slots, uint64 (n, b). They are required for truncated slots.
+    """
+    if isinstance(banding, SignBanding):
+        return banding.band_layout
+    if not spec.truncated:
+        return slot_layout(banding.rows)
+    assert keys is not None
+    return truncated_layout(spec.k, spec.slot_bits, keys)

@@ -12,7 +12,7 @@ from nearkin.errors import UsageError
 from nearkin.lsh.band_keys import write_band_keys
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.lsh.slot_bands import Banding
-from nearkin.measures.base import Measure, Stored
+from nearkin.measures.base import Measure, as_stored, band_layout_of
 from nearkin.measures.registry import measure_of
 from nearkin.shingle.readable import shingle_texts
 from nearkin.sketch.resources import SpecResources
@@ -150,26 +150,30 @@ def explain_pair(
         UsageError: If the Spec is of vectors, which have no words.
     """
     if spec.unit == "vector":
-        raise UsageError("vectors have no words to explain; compare them with nk.estimate and their cosine")
+        raise UsageError(
+            "vectors have no words to explain; compare them with nk.estimate and their cosine"
+        )
     documents = pa.array([a, b], pa.large_string())
     measure = measure_of(spec, resources, distance)
     # bands are made of whole slots, also if signatures are stored with truncated ones
-    whole = measure_of(replace(spec, slot_bits=32), resources, distance) if spec.truncated else measure
+    whole = (
+        measure_of(replace(spec, slot_bits=32), resources, distance) if spec.truncated else measure
+    )
     sketches = whole.sketcher().sketch(documents)
-    layout = whole.band_layout(banding, None)
+    layout = band_layout_of(whole.spec, banding, None)
     keys = np.empty((banding.bands, 2), np.uint64)
     write_band_keys(layout, sketches.signatures, np.zeros(2, np.uint64), keys)
     agreeing = np.empty(1, np.int64)
     pair_agreements(FIRST_PAIR, sketches.signatures, layout.layout, agreeing)
     similarity = _exact_similarity(measure, documents)
-    slot_probability = float(measure.slot_collision_probability(np.array(similarity)))
+    slot_probability = float(measure.estimator.slot_collision_probability(np.array(similarity)))
     explanation = Explanation(
         names=names,
         texts=(a, b),
         measure=spec.measure,
         threshold=threshold,
         similarity=similarity,
-        estimate=float(whole.estimate(FIRST_PAIR, agreeing).similarity[0]),
+        estimate=float(whole.estimator.estimate(FIRST_PAIR, agreeing).similarity[0]),
         agreeing=int(agreeing[0]),
         slots=spec.k,
         margin=banding.margin,
@@ -188,9 +192,7 @@ def explain_pair(
 
 def _exact_similarity(measure: Measure, documents: pa.Array) -> float:
     payload = measure.payload_builder().build(documents)
-    starts = np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64)
-    stored = Stored(np.arange(2, dtype=np.uint32), starts, payload.columns)
-    return float(measure.compare(FIRST_PAIR, stored).similarity[0])
+    return float(measure.compare(FIRST_PAIR, as_stored(payload)).similarity[0])
 
 
 def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Explanation:
@@ -205,20 +207,27 @@ def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Expla
     elif pair.shared_bands == 0:
         verdict = Verdict.NOT_A_CANDIDATE
         why = (
-            f"none of the {pair.bands} bands agrees; a pair of similarity {pair.similarity:.3f} becomes a "
-            f"candidate with probability {pair.probability:.3f}"
+            f"none of the {pair.bands} bands agrees; a pair of similarity {pair.similarity:.3f} "
+            f"becomes a candidate with probability {pair.probability:.3f}"
         )
     elif pair.agreeing < pair.margin:
         verdict = Verdict.BELOW_MARGIN
-        why = f"{pair.agreeing} of {pair.slots} slots agree; an exact comparison needs at least {pair.margin} agreeing slots"
+        why = (
+            f"{pair.agreeing} of {pair.slots} slots agree; an exact comparison needs at least "
+            f"{pair.margin} agreeing slots"
+        )
     elif not is_near:
         verdict = Verdict.BELOW_THRESHOLD
-        why = f"the exact similarity {pair.similarity:.4f} is below the threshold {pair.threshold:g}"
+        why = (
+            f"the exact similarity {pair.similarity:.4f} is below the threshold {pair.threshold:g}"
+        )
     else:
         verdict = Verdict.MATCH
         why = f"the exact similarity {pair.similarity:.4f} reaches the threshold {pair.threshold:g}"
     if is_near and verdict in MISSED:
-        why += "; the pair is a near-duplicate that was missed (a higher --recall finds more of them)"
+        why += (
+            "; the pair is a near-duplicate that was missed (a higher --recall finds more of them)"
+        )
     return replace(pair, verdict=verdict, why=why)
 
 
@@ -234,7 +243,7 @@ def overlap_of_shingles(a: str, b: str, spec: Spec, resources: SpecResources) ->
         resources: Key, document frequencies and cut shingles that the Spec refers to.
     """
     builder = SetBuilder(resources.shingler(spec))
-    sets = builder.sets(pa.array([a, b], pa.large_string()))
+    sets = builder.build(pa.array([a, b], pa.large_string()))
     first, second = np.split(sets.hashes, [int(sets.sizes[0])])
     shared = int(_contained_in(first, second).sum())
     both, only_first = _example_shingles(a, first, second, builder, spec)
@@ -247,8 +256,8 @@ def _example_shingles(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Finds shingles of a text that the other text contains too, and some that it does not contain.
 
-    Only the beginning of the text is searched, and shingles are classified by their hashes. Time and
-    memory therefore do not grow with the text beyond what its hashes take.
+    Only the beginning of the text is searched, and shingles are classified by their hashes. Time
+    and memory therefore do not grow with the text beyond what its hashes take.
 
     Args:
         text: Text to search.
@@ -258,8 +267,9 @@ def _example_shingles(
         spec: Spec of the shingles.
     """
     candidates = list(dict.fromkeys(shingle_texts(text[:EXAMPLE_CHARACTERS], spec)))
-    sets = builder.sets(pa.array(candidates, pa.large_string()))
-    # a candidate that does not yield exactly one shingle of the text (the last may be cut off) is skipped
+    sets = builder.build(pa.array(candidates, pa.large_string()))
+    # A candidate that does not yield exactly one shingle of the text is skipped; for example, the
+    # last one may be cut off.
     single = np.flatnonzero(sets.sizes == 1)
     hashes = sets.hashes[(np.cumsum(sets.sizes) - sets.sizes)[single]]
     in_text = _contained_in(own, hashes)

@@ -1,23 +1,41 @@
-"""The measure that a Spec names."""
+"""The choice of the measure that a Spec names."""
 
 from nearkin.errors import UsageError
 from nearkin.measures.base import Measure
-from nearkin.measures.minhash import Jaccard, WeightedJaccard
-from nearkin.measures.signs import Cosine, Hamming, SimHash
+from nearkin.measures.cosine import Cosine, SimHash
+from nearkin.measures.hamming import Hamming
+from nearkin.measures.jaccard import Jaccard, WeightedJaccard
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
 
 
-def measure_of(spec: Spec, resources: SpecResources = NO_RESOURCES, distance: int | None = None) -> Measure:
-    """The measure of a Spec; with a distance, Hamming distance over its signatures.
+def measure_of(
+    spec: Spec, resources: SpecResources = NO_RESOURCES, distance: int | None = None
+) -> Measure:
+    """Returns the measure that a Spec names.
+
+    Args:
+        spec: Spec of the signatures.
+        resources: Key, document frequencies and cut shingles that the Spec refers to.
+        distance: Maximum Hamming distance of near-duplicates. If it is given, signatures are
+            compared by their Hamming distance (simhash and cosine only).
+
+    Raises:
+        UsageError: If a distance is given for a measure without signs.
 
     Examples:
-        >>> type(measure_of(Spec())).__name__, type(measure_of(Spec(measure="simhash"), distance=3)).__name__
-        ('Jaccard', 'Hamming')
+        >>> type(measure_of(Spec())).__name__
+        'Jaccard'
+        >>> type(measure_of(Spec(measure="simhash"), distance=3)).__name__
+        'Hamming'
     """
     if spec.measure in ("jaccard", "weighted-jaccard"):
         if distance is not None:
-            raise UsageError(f"distance {distance} is of signs: choose measure simhash or cosine, or give a threshold")
-        return (Jaccard if spec.measure == "jaccard" else WeightedJaccard)(spec, resources)
+            raise UsageError(
+                f"distance {distance} is only for measures simhash and cosine, not {spec.measure}; "
+                "use --threshold"
+            )
+        kind = Jaccard if spec.measure == "jaccard" else WeightedJaccard
+        return kind(spec, resources)
     signs = SimHash(spec, resources) if spec.measure == "simhash" else Cosine(spec, resources)
     return signs if distance is None else Hamming(signs, distance)

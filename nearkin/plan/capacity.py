@@ -14,7 +14,7 @@ import numpy as np
 from nearkin.engine.options import LEAST_MEMORY
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import Measure, Request, measure_of
+from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.plan.rates import Rates, known_rates
 from nearkin.plan.tune import Distribution, probabilities
 from nearkin.sketch.minhash import ROUNDS
@@ -309,7 +309,7 @@ def _accuracy(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
         formula = f"√(J(1−J)/k) = √({j:g}·{1 - j:.3g}/{spec.k})"
         error = book.line("accuracy", "standard error", math.sqrt(spread / spec.k), "", formula)
     else:
-        error = measure_of(spec).standard_error(j)
+        error = measure_of(spec).estimator.standard_error(j)
         book.line(
             "accuracy",
             "standard error",
@@ -349,7 +349,7 @@ def _memory(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
         )
     size = n * spec.k * spec.slot_bits / 8
     if spec.slot_bits < 32:
-        error = measure_of(spec).standard_error(work.threshold)
+        error = measure_of(spec).estimator.standard_error(work.threshold)
         formula = f"√(E(1−E)/k)/(1−2^−b), E = J + (1−J)/2^b, b = {spec.slot_bits}"
         book.line("memory", f"standard error of {spec.slot_bits}-bit slots", error, "", formula)
     if work.signature_ram is not None:
@@ -420,7 +420,9 @@ def _throughput(book: _Book, work: Workload, spec: Spec, rates: Rates) -> None:
 
 
 def _recall(book: _Book, work: Workload, measure: Measure) -> Banding:
-    request = Request(work.threshold, work.recall, work.bands, work.rows, documents=work.documents)
+    request = BandingRequest(
+        work.threshold, work.recall, work.bands, work.rows, documents=work.documents
+    )
     banding = measure.banding(request)
     chance = float(banding.candidate_recall)
     solved = (
@@ -428,7 +430,7 @@ def _recall(book: _Book, work: Workload, measure: Measure) -> Banding:
     )
     book.line("recall", "bands", banding.bands, "", solved)
     book.line("recall", "rows", banding.rows, "", solved)
-    p = float(measure.slot_collision_probability(np.array(work.threshold)))
+    p = float(measure.estimator.slot_collision_probability(np.array(work.threshold)))
     formula = f"1 − (1 − p^r)^b = 1 − (1 − {p:.3g}^{banding.rows})^{banding.bands}"
     book.line("recall", "P(candidate) at the threshold", chance, "", formula)
     book.line(

@@ -16,7 +16,7 @@ from nearkin.lsh.curve import UNRELATED_BETA, classic_threshold, steepest_point
 from nearkin.lsh.sign_bands import SignBanding
 from nearkin.lsh.slot_bands import Banding
 from nearkin.lsh.solve import find_similarity, smallest_integer
-from nearkin.measures import Measure, Request, measure_of
+from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.spec import Spec
 
 LANDMARKS = (0.001, 0.5, 0.99)
@@ -153,7 +153,7 @@ def none_of_nan(value: float) -> float | None:
 def probabilities(measure: Measure, banding: Banding, similarities: np.ndarray) -> np.ndarray:
     """P(candidate) at similarities, float64."""
     collisions = np.asarray(
-        measure.slot_collision_probability(np.asarray(similarities, np.float64))
+        measure.estimator.slot_collision_probability(np.asarray(similarities, np.float64))
     )
     return np.array([banding.candidate_probability(float(c)) for c in collisions.reshape(-1)])
 
@@ -162,7 +162,7 @@ def banding_of(
     measure: Measure, threshold: float, bands: int, rows: int, probes: int, documents: int
 ) -> Banding:
     """Bands and rows of a measure, whatever their margin."""
-    request = Request(threshold, 0.5, bands, rows, 1, probes, documents)
+    request = BandingRequest(threshold, 0.5, bands, rows, 1, probes, documents)
     return measure.banding(request)
 
 
@@ -190,7 +190,7 @@ def point_of(
 
     def similarity_of(collision: float) -> float:
         return find_similarity(
-            lambda s: float(measure.slot_collision_probability(np.array(s))), collision
+            lambda s: float(measure.estimator.slot_collision_probability(np.array(s))), collision
         )
 
     steepest = similarity_of(steepest_point(bands, rows))
@@ -335,7 +335,7 @@ def fewest_bands(
     most = 256 if signs else measure.spec.k // rows // tables * tables
     if most < 1:
         return None
-    collision = float(measure.slot_collision_probability(np.array(threshold)))
+    collision = float(measure.estimator.slot_collision_probability(np.array(threshold)))
 
     def reached(bands: int) -> bool:
         kind = SignBanding if signs else Banding

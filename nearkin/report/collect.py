@@ -229,7 +229,7 @@ def parameters(run: Ran) -> Parameters:
 
 def s_curve(measure: Measure, banding: Banding) -> tuple[float, ...]:
     """P(candidate) at CURVE_POINTS + 1 similarities from 0 to 1."""
-    collisions = measure.slot_collision_probability(np.linspace(0, 1, CURVE_POINTS + 1))
+    collisions = measure.estimator.slot_collision_probability(np.linspace(0, 1, CURVE_POINTS + 1))
     return tuple(
         round(banding.candidate_probability(float(collision)), 6) for collision in collisions
     )
@@ -272,7 +272,7 @@ def estimated(run: Ran) -> Histogram:
         return Histogram()
     counts = np.array(agreements)
     slots = np.arange(len(counts))
-    shares = run.measure.estimate(np.zeros(len(slots), np.uint64), slots).similarity
+    shares = run.measure.estimator.estimate(np.zeros(len(slots), np.uint64), slots).similarity
     bins = np.clip(np.searchsorted(EDGES, shares, side="right") - 1, 0, BINS - 1)
     return Histogram(tuple(np.bincount(bins, counts, BINS).astype(int).tolist()))
 

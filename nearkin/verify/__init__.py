@@ -1,0 +1,1 @@
+"""Exact comparison of documents: shingle sets, weighted shingles and vectors."""

@@ -1,4 +1,4 @@
-"""Exact cosine of vectors, in double precision, in blocks through BLAS."""
+"""The exact cosine of vectors, in double precision, computed in blocks with BLAS."""
 
 from collections.abc import Iterator
 
@@ -6,38 +6,60 @@ import numpy as np
 
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 from nearkin.runtime.threads import ordered_map
-from nearkin.verify.jaccard import slabs
+from nearkin.verify.jaccard import document_ranges
 
 VECTOR_PAIRS_PER_BATCH = 1 << 14
+"""The number of pairs of vectors that are compared at once."""
 SLACK = 1e-9
-"""Far more than a product of unit vectors in double precision is off: what it leaves out cannot reach the threshold."""
+"""A generous bound of the rounding error of a product of unit vectors in double precision."""
 
 
-def compare(pairs: np.ndarray, place: np.ndarray, values: np.ndarray) -> ScoredPairs:
-    """Dot product and product of lengths of each packed pair; document d is values[place[d]], float32 (stored, d)."""
-    out = ScoredPairs(pairs, np.empty(len(pairs)), np.empty(len(pairs)))
+def compare_vectors(pairs: np.ndarray, place: np.ndarray, values: np.ndarray) -> ScoredPairs:
+    """Computes the dot product and the product of the lengths of the vectors of each pair.
+
+    Args:
+        pairs: Packed pairs of document numbers, uint64 (m,).
+        place: Position of the vector of each document in `values`, integers (documents,).
+        values: The vectors, float32 (stored, dimensions).
+
+    Returns:
+        The pairs, with dot products as intersection and products of lengths as union.
+    """
+    scored = ScoredPairs(pairs, np.empty(len(pairs)), np.empty(len(pairs)))
     for start in range(0, len(pairs), VECTOR_PAIRS_PER_BATCH):
         rows = slice(start, start + VECTOR_PAIRS_PER_BATCH)
         first, second = unpack_pairs(pairs[rows])
         a = values[place[first]].astype(np.float64)
         b = values[place[second]].astype(np.float64)
-        out.union[rows] = np.sqrt(np.vecdot(a, a) * np.vecdot(b, b))
-        out.intersection[rows] = np.minimum(np.vecdot(a, b), out.union[rows])
-    return out
+        lengths = np.sqrt(np.vecdot(a, a) * np.vecdot(b, b))
+        scored.union[rows] = lengths
+        scored.intersection[rows] = np.minimum(np.vecdot(a, b), lengths)
+    return scored
 
 
-def compare_all(values: np.ndarray, blocks: np.ndarray, threshold: float, workers: int) -> Iterator[ScoredPairs]:
-    """Yields every pair of one block that reaches the threshold, in order: brute force, recall 1."""
+def compare_all(
+    values: np.ndarray, blocks: np.ndarray, threshold: float, workers: int
+) -> Iterator[ScoredPairs]:
+    """Yields every pair of one block that reaches the threshold, in order (brute force).
+
+    Args:
+        values: The vectors, float32 (n, dimensions).
+        blocks: Block of each document, uint64 (n,). Only documents of one block are compared.
+        threshold: Minimum cosine of a pair.
+        workers: Number of threads.
+    """
     unit = values.astype(np.float64)
     unit /= np.sqrt(np.vecdot(unit, unit))[:, None]
-    own = np.arange(len(values), dtype=np.uint32)
+    place = np.arange(len(values), dtype=np.uint32)
 
-    def slab(bounds: tuple[int, int]) -> ScoredPairs:
+    def compare_range(bounds: tuple[int, int]) -> ScoredPairs:
         first, last = bounds
-        near = unit[first:last] @ unit[first:].T >= threshold - SLACK
-        a, b = np.nonzero(near & (blocks[first:last, None] == blocks[first:]))
+        is_near = unit[first:last] @ unit[first:].T >= threshold - SLACK
+        a, b = np.nonzero(is_near & (blocks[first:last, None] == blocks[first:]))
         later = b > a
-        found = compare(pack_pairs(a[later] + first, b[later] + first), own, values)
-        return found.select(found.meets_threshold(threshold))
+        pairs = pack_pairs(a[later] + first, b[later] + first)
+        scored = compare_vectors(pairs, place, values)
+        return scored.select(scored.meets_threshold(threshold))
 
-    yield from ordered_map(slab, slabs(np.arange(len(values) + 1), len(values)), workers, 0)
+    ranges = document_ranges(np.arange(len(values) + 1), len(values))
+    yield from ordered_map(compare_range, ranges, workers, 0)

@@ -1,4 +1,4 @@
-"""Exact Jaccard similarity on recomputed shingle sets, for candidate pairs."""
+"""The exact Jaccard similarity of candidate pairs, from shingle sets that are computed again."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,78 +11,99 @@ from nearkin.shingle import Shingler
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.verify import kernels
 
+SORT_BUCKETS = 1 << 16
+"""The largest number of buckets of the bucket sort of one document's hashes."""
 
-class Sets(NamedTuple):
-    """Sorted distinct shingle hashes of documents, one after the other."""
+
+class ShingleSets(NamedTuple):
+    """The sorted distinct shingle hashes of documents, one document after the other."""
 
     hashes: np.ndarray
-    """uint64 (total,)"""
+    """uint64 (total,): The hashes."""
     sizes: np.ndarray
-    """int64 (n,)"""
+    """int64 (n,): The number of hashes of each document."""
 
 
-def distinct_sets(hashes: np.ndarray, offsets: np.ndarray) -> Sets:
-    """The distinct hashes of each document.
+def distinct_sets(hashes: np.ndarray, offsets: np.ndarray) -> ShingleSets:
+    """Returns the sorted distinct hashes of each document.
+
+    Args:
+        hashes: Shingle hashes, uint64 (total,).
+        offsets: First hash of each document, and the end, int64 (n + 1,).
 
     Examples:
-        >>> [part.tolist() for part in distinct_sets(np.array([7, 5, 7, 9], np.uint64), np.array([0, 3, 3, 4]))]
+        >>> sets = distinct_sets(np.array([7, 5, 7, 9], np.uint64), np.array([0, 3, 3, 4]))
+        >>> [column.tolist() for column in sets]
         [[5, 7, 9], [2, 0, 1]]
     """
-    out, sizes = np.empty(len(hashes), np.uint64), np.empty(len(offsets) - 1, np.int64)
-    return Sets(out[: kernels.distinct_sets(hashes, offsets, np.empty(1 << 16, np.int64), sizes, out)], sizes)
+    out = np.empty(len(hashes), np.uint64)
+    sizes = np.empty(len(offsets) - 1, np.int64)
+    total = kernels.distinct_sets(hashes, offsets, np.empty(SORT_BUCKETS, np.int64), sizes, out)
+    return ShingleSets(out[:total], sizes)
 
 
 class SetBuilder:
-    """Documents to their exact payload; one for each thread."""
+    """A builder of shingle sets. It owns buffers, so each thread needs its own.
+
+    Args:
+        shingler: Shingler of the Spec.
+    """
 
     def __init__(self, shingler: Shingler) -> None:
         self.shingler = shingler
-        self.ends = np.empty(1 << 16, np.int64)
+        self._bucket_ends = np.empty(SORT_BUCKETS, np.int64)
 
-    def sets(self, documents: pa.Array) -> Sets:
-        """The payloads of text (large_string) or token lists (large_list)."""
-        parts, sizes = [], np.empty(len(documents), np.int64)
+    def build(self, documents: pa.Array) -> ShingleSets:
+        """Returns the shingle sets of texts (large_string) or token lists (large_list)."""
+        parts = [np.empty(0, np.uint64)]
+        sizes = np.empty(len(documents), np.int64)
         for start, shingles in iterate_shingles(self.shingler, documents):
             out = np.empty(len(shingles.hashes), np.uint64)
-            into = sizes[start : start + len(shingles.offsets) - 1]
-            total = kernels.distinct_sets(shingles.hashes, shingles.offsets, self.ends, into, out)
+            sizes_of_slice = sizes[start : start + len(shingles.offsets) - 1]
+            total = kernels.distinct_sets(
+                shingles.hashes, shingles.offsets, self._bucket_ends, sizes_of_slice, out
+            )
             parts.append(out[:total])
-        return Sets(np.concatenate(parts) if parts else np.empty(0, np.uint64), sizes)
+        return ShingleSets(np.concatenate(parts), sizes)
 
 
-def overlaps(pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, hashes: np.ndarray) -> ScoredPairs:
-    """Exact overlap of each pair.
+def compare_sets(
+    pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, hashes: np.ndarray
+) -> ScoredPairs:
+    """Computes the sizes of the intersection and of the union of each pair of sets.
 
     Args:
-        pairs: uint64 (m,), packed.
-        place: int64 or uint32 (documents,): where each document's set stands among the stored ones.
-        starts: int64 (stored + 1,).
-        hashes: uint64 (starts[-1],).
+        pairs: Packed pairs of document numbers, uint64 (m,).
+        place: Position of the set of each document among the stored ones, integers (documents,).
+        starts: First hash of each stored set, and the end, int64 (stored + 1,).
+        hashes: Sorted distinct hashes of the stored sets, uint64 (starts[-1],).
     """
-    out = ScoredPairs(pairs, np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64))
-    kernels.overlaps(pairs, place, starts, hashes, out.intersection, out.union)
-    return out
+    scored = ScoredPairs(pairs, np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64))
+    kernels.overlaps(pairs, place, starts, hashes, scored.intersection, scored.union)
+    return scored
 
 
-def slabs(starts: np.ndarray, rows: int) -> Iterator[tuple[int, int]]:
-    """Yields ranges of documents whose pairs with all later ones fit PAIRS_PER_BATCH and whose payloads fit some rows.
+def document_ranges(starts: np.ndarray, rows: int) -> Iterator[tuple[int, int]]:
+    """Yields ranges of documents for brute force.
 
-    A range holds one document at least, however large it is.
+    The pairs of a range with all later documents are at most PAIRS_PER_BATCH, and its payloads
+    have at most `rows` rows. A range contains at least one document, however large it is.
 
     Args:
-        starts: int64 (n + 1,): where the payload of each document begins.
+        starts: First row of the payload of each document, and the end, int64 (n + 1,).
         rows: Maximum number of rows of the payloads of a range.
 
     Examples:
-        >>> list(slabs(np.array([0, 3, 4, 9, 10]), 5))
+        >>> list(document_ranges(np.array([0, 3, 4, 9, 10]), 5))
         [(0, 2), (2, 3), (3, 4)]
     """
     n = len(starts) - 1
-    later = np.concatenate([[0], np.cumsum(np.arange(n - 1, -1, -1))])
+    pairs_before = np.concatenate([[0], np.cumsum(np.arange(n - 1, -1, -1))])
     first = 0
     while first < n:
         by_rows = np.searchsorted(starts, starts[first] + rows, side="right") - 1
-        by_pairs = np.searchsorted(later, later[first] + PAIRS_PER_BATCH, side="right") - 1
+        most_pairs = pairs_before[first] + PAIRS_PER_BATCH
+        by_pairs = np.searchsorted(pairs_before, most_pairs, side="right") - 1
         last = max(first + 1, int(min(by_rows, by_pairs, n)))
         yield first, last
         first = last

@@ -1,4 +1,4 @@
-"""Exact comparison kernels: shingle hashes to sorted sets, pairs of sets to overlaps."""
+"""Kernels of exact comparison: from shingle hashes to sorted sets, from pairs of sets to scores."""
 
 from typing import NamedTuple
 
@@ -11,35 +11,35 @@ U64 = np.uint64
 
 
 class Inverted(NamedTuple):
-    """Postings of the shingles of some documents in a row: brute force that only touches pairs which share something."""
+    """The postings of the shingles of consecutive documents, for brute force."""
 
     keys: np.ndarray
-    """uint64: distinct hashes, sorted."""
+    """uint64: The sorted distinct hashes."""
     prefixes: np.ndarray
-    """int64: where the keys of each prefix begin, see `nearkin.hashing.sorted_lookup`."""
+    """int64: The first key of each prefix. See `nearkin.hashing.sorted_lookup`."""
     shift: np.uint64
-    """See `nearkin.hashing.sorted_lookup`."""
+    """The number of bits that a hash is shifted to give its prefix."""
     firsts: np.ndarray
-    """int64: key q is posted at firsts[q] to firsts[q + 1]."""
+    """int64: The postings of key q are those from firsts[q] to firsts[q + 1]."""
     postings: np.ndarray
-    """int64: documents, counted from the first one that is posted, ascending inside a key."""
+    """int64: Documents, counted from the first posted one, in ascending order for each key."""
     weights: np.ndarray
-    """float64: of each of the postings; empty if every weight is 1."""
+    """float64: The weight of each posting; empty if every weight is 1."""
 
 
 class Compared(NamedTuple):
     """The payloads of all documents that are compared."""
 
     starts: np.ndarray
-    """int64 (n + 1,): document d has the hashes starts[d] to starts[d + 1]."""
+    """int64 (n + 1,): The hashes of document d are those from starts[d] to starts[d + 1]."""
     hashes: np.ndarray
-    """uint64: sorted and distinct inside a document."""
+    """uint64: The hashes, sorted and distinct in each document."""
     weights: np.ndarray
-    """float64: of each hash; empty if every weight is 1."""
+    """float64: The weight of each hash; empty if every weight is 1."""
     totals: np.ndarray
-    """float64 (n,): see `total_weights_of`."""
+    """float64 (n,): The total weight of each document. See `total_weights_of`."""
     blocks: np.ndarray
-    """uint64 (n,): only documents of one block are compared."""
+    """uint64 (n,): The block of each document. Only documents of one block are compared."""
 
 
 @kernel
@@ -76,9 +76,10 @@ def scatter_by_top_bits(values: np.ndarray, bits: int, ends: np.ndarray, out: np
 
 @kernel
 def distinct_sorted(values: np.ndarray, ends: np.ndarray, out: np.ndarray) -> int:
-    """The distinct values in order into out; returns how many.
+    """Writes the sorted distinct values into out; returns their number.
 
-    Hashes are uniform, so a bucket sort followed by insertion is linear; repeats or crafted values fall back to np.sort.
+    Hashes are uniform, so a bucket sort followed by insertion sort is linear. Repeated or crafted
+    values are sorted with np.sort instead.
     """
     n = values.shape[0]
     if n == 0:
@@ -99,8 +100,10 @@ def distinct_sorted(values: np.ndarray, ends: np.ndarray, out: np.ndarray) -> in
 
 
 @kernel
-def distinct_sets(hashes: np.ndarray, offsets: np.ndarray, ends: np.ndarray, sizes: np.ndarray, out: np.ndarray) -> int:
-    """Sorted distinct hashes of each document, one after the other, into out; returns the total."""
+def distinct_sets(
+    hashes: np.ndarray, offsets: np.ndarray, ends: np.ndarray, sizes: np.ndarray, out: np.ndarray
+) -> int:
+    """Writes the sorted distinct hashes of each document into out; returns their total number."""
     total = 0
     for d in range(sizes.shape[0]):
         values = hashes[offsets[d] : offsets[d + 1]]
@@ -111,8 +114,10 @@ def distinct_sets(hashes: np.ndarray, offsets: np.ndarray, ends: np.ndarray, siz
 
 
 @kernel
-def overlap(hashes: np.ndarray, i: np.uint64, i_end: np.uint64, j: np.uint64, j_end: np.uint64) -> np.uint64:
-    """|A ∩ B| of two sorted runs of one array."""
+def overlap(
+    hashes: np.ndarray, i: np.uint64, i_end: np.uint64, j: np.uint64, j_end: np.uint64
+) -> np.uint64:
+    """Returns |A ∩ B| of two sorted runs of one array."""
     both = U64(0)
     while i < i_end and j < j_end:
         x, y = hashes[i], hashes[j]
@@ -124,9 +129,17 @@ def overlap(hashes: np.ndarray, i: np.uint64, i_end: np.uint64, j: np.uint64, j_
 
 @kernel
 def overlaps(
-    pairs: np.ndarray, place: np.ndarray, starts: np.ndarray, hashes: np.ndarray, both: np.ndarray, union: np.ndarray
+    pairs: np.ndarray,
+    place: np.ndarray,
+    starts: np.ndarray,
+    hashes: np.ndarray,
+    both: np.ndarray,
+    union: np.ndarray,
 ) -> None:
-    """|A ∩ B| and |A ∪ B| of each packed pair; document d's set is hashes[starts[place[d]] : starts[place[d] + 1]]."""
+    """Computes |A ∩ B| and |A ∪ B| of each packed pair.
+
+    The set of document d is hashes[starts[place[d]] : starts[place[d] + 1]].
+    """
     for p in range(pairs.shape[0]):
         a, b = U64(place[pairs[p] >> U64(32)]), U64(place[pairs[p] & U64(0xFFFFFFFF)])
         i, i_end = U64(starts[a]), U64(starts[a + U64(1)])
@@ -137,8 +150,10 @@ def overlaps(
 
 
 @kernel
-def count_each(hashes: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, out: np.ndarray, counts: np.ndarray) -> int:
-    """Sorted distinct hashes of each document and how often each occurs, one document after the other; returns the total."""
+def count_each(
+    hashes: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, out: np.ndarray, counts: np.ndarray
+) -> int:
+    """Writes the sorted distinct hashes of each document and their counts; returns their number."""
     total = 0
     for d in range(sizes.shape[0]):
         ordered = np.sort(hashes[offsets[d] : offsets[d + 1]])
@@ -154,9 +169,18 @@ def count_each(hashes: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, out: 
 
 @kernel
 def shared_weight(
-    hashes: np.ndarray, weights: np.ndarray, i: np.uint64, i_end: np.uint64, j: np.uint64, j_end: np.uint64, product: bool
+    hashes: np.ndarray,
+    weights: np.ndarray,
+    i: np.uint64,
+    i_end: np.uint64,
+    j: np.uint64,
+    j_end: np.uint64,
+    product: bool,
 ) -> float:
-    """Over the hashes that two sorted runs share, in order: the sum of the products of their weights, or of the lesser ones."""
+    """Returns the sum over the shared hashes of two sorted runs, in order.
+
+    The summands are the products of the two weights, or the smaller weights.
+    """
     total = np.float64(0)
     while i < i_end and j < j_end:
         x, y = hashes[i], hashes[j]
@@ -169,15 +193,20 @@ def shared_weight(
 
 @kernel
 def joint_weight(shared: float, a: float, b: float, product: bool) -> float:
-    """What the shared weight is a part of: √(|a|²·|b|²) for products, the sum of the greater weights otherwise."""
+    """Returns the divisor of the similarity: √(|a|²·|b|²), or the sum of the larger weights."""
     return np.sqrt(a * b) if product else a + b - shared
 
 
 @kernel
-def total_weights_of(wanted: np.ndarray, starts: np.ndarray, weights: np.ndarray, product: bool, out: np.ndarray) -> None:
-    """Computes the sum of the weights of some documents, or of their squares. The places of the others in out are unchanged."""
-    for p in range(wanted.shape[0]):
-        d = wanted[p]
+def total_weights_of(
+    documents: np.ndarray, starts: np.ndarray, weights: np.ndarray, product: bool, out: np.ndarray
+) -> None:
+    """Computes the sum of the weights, or of their squares, of some documents.
+
+    The elements of out for other documents do not change.
+    """
+    for p in range(documents.shape[0]):
+        d = documents[p]
         out[d] = 0
         for i in range(starts[d], starts[d + 1]):
             out[d] += weights[i] * weights[i] if product else weights[i]
@@ -195,7 +224,7 @@ def weighted_overlaps(
     both: np.ndarray,
     union: np.ndarray,
 ) -> None:
-    """Shared and joint weight of each packed pair."""
+    """Computes the weights of the intersection and of the union of each packed pair."""
     for p in range(pairs.shape[0]):
         a, b = U64(place[pairs[p] >> U64(32)]), U64(place[pairs[p] & U64(0xFFFFFFFF)])
         i, i_end = U64(starts[a]), U64(starts[a + U64(1)])
@@ -205,7 +234,7 @@ def weighted_overlaps(
 
 
 @kernel
-def pairs_of_slab(
+def pairs_of_range(
     first: int,
     last: int,
     index: Inverted,
@@ -216,10 +245,13 @@ def pairs_of_slab(
     both: np.ndarray,
     union: np.ndarray,
 ) -> int:
-    """Every pair (e, d), first ≤ e < last, e < d, of one block whose shared / joint weight reaches t; returns how many.
+    """Writes every pair (e, d) of one block, first ≤ e < last, e < d, that reaches the threshold.
 
-    `index` posts the documents e. Sums run over the hashes of d in order, so they do not depend on how documents are cut into
-    slabs. The arrays have room for all pairs.
+    `index` has the postings of the documents e. Sums run over the hashes of d in order, so they do
+    not depend on the ranges. The output arrays have room for all pairs.
+
+    Returns:
+        The number of pairs.
     """
     starts = compared.starts
     totals = compared.totals
@@ -249,7 +281,7 @@ def pairs_of_slab(
             sums[touched[i]] = 0
             if blocks[d] == blocks[e]:
                 joint = joint_weight(shared, totals[d], totals[e], product)
-                # the quotient, not a product with the threshold: see nearkin.packed_pairs.meets_threshold
+                # A quotient is compared instead of a product: see packed_pairs.meets_threshold.
                 if shared / joint >= threshold:
                     out[found] = (U64(e) << U64(32)) | U64(d)
                     both[found], union[found] = shared, joint
@@ -258,8 +290,13 @@ def pairs_of_slab(
 
 
 @kernel
-def smallest_hashes(hashes: np.ndarray, starts: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-    """The first hashes (sets are sorted) of some documents of a batch into out (rows, m); shorter sets leave the rest alone."""
+def smallest_hashes(
+    hashes: np.ndarray, starts: np.ndarray, rows: np.ndarray, out: np.ndarray
+) -> None:
+    """Writes the smallest hashes of some documents of a batch into out, (rows, m).
+
+    Sets are sorted. The elements of out beyond the end of a shorter set do not change.
+    """
     for i in range(rows.shape[0]):
         start = starts[rows[i]]
         for j in range(min(out.shape[1], starts[rows[i] + 1] - start)):
@@ -283,11 +320,15 @@ def contained_pairs(
     sizes: np.ndarray,
     blocks: np.ndarray,
 ) -> np.ndarray:
-    """Pairs int64 (2, m) of a searched document and one of a batch that holds enough of its smallest hashes.
+    """Finds pairs of a searched document and a document of a batch that may contain it.
 
-    Sets and keys are sorted, `index` and `shift` as in `find_sorted`. Postings of key q are posted[firsts[q] : firsts[q + 1]],
-    places among the searched documents. A document is contained in one that has more shingles, or as many and a greater
-    ordinal.
+    A document may contain another one if it has enough of its smallest hashes, and either more
+    shingles, or as many shingles and a larger document number. Sets and keys are sorted; `index`
+    and `shift` are those of `find_sorted`. The postings of key q are
+    posted[firsts[q] : firsts[q + 1]], which are positions among the searched documents.
+
+    Returns:
+        int64 (2, m): the searched and the containing document of each pair.
     """
     hits = np.zeros(searched.shape[0], np.int64)
     touched = np.empty(searched.shape[0], np.int64)

@@ -118,7 +118,7 @@ WRONG = [
     (["--vector", "v", "--text", "text"], "--text text and --vector v exclude each other"),
     (["--vector", "text"], "not lists of numbers"),
     (["--vector", "v", "--measure", "jaccard"], "does not go with unit='vector'"),
-    (["--distance", "3"], "distance 3 is of signs"),
+    (["--distance", "3"], "distance 3 is only for measures simhash and cosine"),
     (["--measure", "simhash", "--distance", "99"], "distance 99 is outside 0 to 63"),
     (["--measure", "simhash", "--slot-bits", "8"], "slot_bits=8 is not one of 1"),
     (["--slot-bits", "3"], "slot_bits=3"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nearkin.cluster.clusters import components, leaders
 from nearkin.engine.local.verification import Payloads
 from nearkin.measures import measure_of
-from nearkin.measures.base import stored_of
+from nearkin.measures.base import as_stored
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 from nearkin.spec import Spec
 
@@ -70,13 +70,13 @@ def _forest_edges(found: dict[tuple[int, int], int]) -> int:
             x = parent[x]
         return x
 
-    joined = 0
+    concatenate_payloads = 0
     for a, b in found:
         x, y = root(a), root(b)
         if x != y:
             parent[x] = y
-            joined += 1
-    return joined
+            concatenate_payloads += 1
+    return concatenate_payloads
 
 
 def test_pack_round_trip() -> None:
@@ -205,7 +205,7 @@ def test_documents_at_the_floor_share_a_rare_shingle(measure: str, floor: float)
     texts = [" ".join(f"w{x}" for x in row) for row in words.tolist()]
     found = measure_of(Spec(unit="words", n=1, measure=measure))
     payload = found.payload_builder().build(pa.array(texts, pa.large_string()))
-    stored = Payloads(found, stored_of(payload))
+    stored = Payloads(found, as_stored(payload))
     sharing = stored.sharing_among(np.arange(90), floor, 1 << 30)
     assert sharing is not None
     scored = ScoredPairs.concatenate(list(found.compare_all(payload, np.zeros(90, np.uint64), floor, 1)))

@@ -21,7 +21,7 @@ from nearkin.index.migration.state import COPYING, MOVED, OPEN, STOPPED, Move
 from nearkin.index.opening import FORMAT
 from nearkin.index.stores import memory, postgres, redis, sqlite
 from nearkin.index.stores.sharded import ShardedStore
-from nearkin.measures.base import stored_of
+from nearkin.measures.base import as_stored
 from tests.index.conftest import Clock, Opener, corpus, empty_store, near, words
 from tests.services import redis_server, wait_until
 
@@ -277,7 +277,7 @@ def test_a_large_cluster_is_merged_in_portions(opened: Opener, few_at_once: int)
 
 
 def similar(index: nk.Index, a: Entry, b: Entry) -> float:
-    scored = index.measure.compare(np.array([1], np.uint64), stored_of(index.preparer.payload_of([a, b])))
+    scored = index.measure.compare(np.array([1], np.uint64), as_stored(index.preparer.payload_of([a, b])))
     return float(scored.similarity[0])
 
 

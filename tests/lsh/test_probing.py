@@ -127,11 +127,11 @@ def test_probing_works_with_exact_groups_and_hot_buckets(texts: list[str]) -> No
 
 
 def test_probes_of_unsupported_measures_are_rejected() -> None:
-    with pytest.raises(UsageError, match="b-bit signatures are not probed"):
+    with pytest.raises(UsageError, match="b-bit signatures cannot be probed"):
         nk.dedup(["a"], spec=Spec(slot_bits=8), probes=2)
     with pytest.raises(UsageError, match="probes=-1"):
         nk.dedup(["a"], probes=-1)
-    with pytest.raises(UsageError, match="are of MinHash"):
+    with pytest.raises(UsageError, match="are only for MinHash"):
         nk.dedup(["a"], measure="simhash", bands=2, rows=3, probes=1)
 
 

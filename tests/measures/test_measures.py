@@ -1,4 +1,4 @@
-"""The pipeline over every measure, against brute force with plain Python."""
+"""Compares the pipeline of every measure with brute force in plain Python."""
 
 import math
 from collections import Counter
@@ -12,8 +12,9 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import UsageError
-from nearkin.measures import Request, measure_of
-from nearkin.measures.minhash import Jaccard
+from nearkin.measures import BandingRequest, measure_of
+from nearkin.measures.base import band_layout_of
+from nearkin.measures.jaccard import Jaccard
 from nearkin.packed_pairs import pack_pairs
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import MEASURES, SLOT_BITS, Spec
@@ -23,7 +24,7 @@ THRESHOLD = 0.8
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    """Distinct documents, then edited copies of some; words repeat inside a document."""
+    """Returns distinct documents and edited copies of some. Words repeat within a document."""
     rng = np.random.default_rng(11)
     vocabulary = np.array([f"word{i}" for i in range(400)])
     documents = [list(rng.choice(vocabulary, rng.integers(60, 160))) for _ in range(260)]
@@ -57,7 +58,7 @@ ORACLES = {"jaccard": jaccard, "weighted-jaccard": weighted_jaccard, "simhash": 
 
 
 @pytest.mark.parametrize("measure", sorted(ORACLES))
-def test_brute_force_of_small_corpora(measure: str, texts: list[str]) -> None:
+def test_small_corpora_are_compared_by_brute_force(measure: str, texts: list[str]) -> None:
     found = nk.pairs(texts, measure=measure, threshold=THRESHOLD, expand_exact=True).pairs.arrow.to_pylist()
     counted = [grams(text) for text in texts]
     similarity = ORACLES[measure]
@@ -82,7 +83,7 @@ BANDED = {
 
 
 @pytest.mark.parametrize("name", sorted(BANDED))
-def test_banding_finds_what_brute_force_finds(name: str, texts: list[str]) -> None:
+def test_banding_finds_pairs_of_brute_force(name: str, texts: list[str]) -> None:
     spec = BANDED[name]
     whole = nk.pairs(texts, spec=spec, threshold=THRESHOLD)
     bands = {"bands": 60, "rows": 12} if spec.measure == "simhash" else {"bands": 21, "rows": 6}
@@ -95,7 +96,7 @@ def test_banding_finds_what_brute_force_finds(name: str, texts: list[str]) -> No
 
 @pytest.mark.parametrize("name", sorted(BANDED))
 @pytest.mark.parametrize("verify", ["estimate", "none"])
-def test_estimates_alone(name: str, verify: str, texts: list[str]) -> None:
+def test_pairs_are_found_by_estimates_alone(name: str, verify: str, texts: list[str]) -> None:
     bands = {"bands": 60, "rows": 12} if BANDED[name].measure == "simhash" else {"bands": 21, "rows": 6}
     result = nk.dedup(texts, spec=BANDED[name], threshold=THRESHOLD, verify=verify, cluster="components", **bands)
     assert 250 < int(result.kept.sum()) < 350
@@ -103,8 +104,8 @@ def test_estimates_alone(name: str, verify: str, texts: list[str]) -> None:
 
 @pytest.mark.parametrize("extra", [0, 6000])
 @pytest.mark.parametrize("distance", [3, 8, 11])
-def test_distance(distance: int, extra: int, texts: list[str]) -> None:
-    """Every pair of documents within the Hamming distance, whether compared each with each or by blocks."""
+def test_all_pairs_within_hamming_distance_are_found(distance: int, extra: int, texts: list[str]) -> None:
+    """Compares both brute force and the block scheme with the expected pairs."""
     rng = np.random.default_rng(1)
     documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(extra))]
     spec = Spec(measure="simhash")
@@ -118,7 +119,7 @@ def test_distance(distance: int, extra: int, texts: list[str]) -> None:
     assert len(want) > 20
 
 
-def test_a_distance_whose_buckets_overflow_is_warned_about(texts: list[str]) -> None:
+def test_distance_with_hot_buckets_gives_warning(texts: list[str]) -> None:
     rng = np.random.default_rng(1)
     documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(6000))]
     for most, said in ((5, True), (100, False)):
@@ -142,7 +143,7 @@ def true_pairs(vectors: np.ndarray, threshold: float) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("count", [1000, 6010])
-def test_vectors(count: int, vectors: np.ndarray) -> None:
+def test_pairs_of_vectors_match_brute_force(count: int, vectors: np.ndarray) -> None:
     some = vectors[-count:]
     found = nk.pairs({"v": some}, vector="v", threshold=0.95, expand_exact=True).pairs.arrow.to_pylist()
     got = {(int(r["id_a"]), int(r["id_b"])) for r in found}
@@ -155,7 +156,7 @@ def test_vectors(count: int, vectors: np.ndarray) -> None:
         assert math.isclose(row["similarity"], min(exact, 1.0), rel_tol=1e-12)
 
 
-def test_batches_without_a_candidate() -> None:
+def test_batches_without_candidates_are_processed() -> None:
     rng = np.random.default_rng(2)
     many = rng.normal(size=(20_000, 8)).astype(np.float32)
     many[1::1000] = many[::1000]
@@ -171,7 +172,7 @@ def test_batches_without_a_candidate() -> None:
         assert nk.dedup(texts, spec=spec, threshold=0.75, recall=0.9).statistics["removed_near"] >= 1
 
 
-def test_vectors_of_every_kind_of_column(vectors: np.ndarray, tmp_path: Path) -> None:
+def test_vectors_are_read_from_every_kind_of_column(vectors: np.ndarray, tmp_path: Path) -> None:
     some = vectors[:100]
     lists = some.astype(np.float64).tolist()
     columns = {
@@ -185,7 +186,7 @@ def test_vectors_of_every_kind_of_column(vectors: np.ndarray, tmp_path: Path) ->
     assert all(other == kept[0] for other in kept)
 
 
-def test_what_is_no_vector_is_quarantined() -> None:
+def test_invalid_vectors_are_quarantined() -> None:
     rows = [[1.0, 2.0], None, [float("nan"), 1.0], [float("inf"), 1.0], [0.0, 0.0], [1.0], [2.0, 4.0], [1e39, 1.0]]
     result = nk.dedup({"v": pa.array(rows, pa.list_(pa.float64()))}, vector="v", threshold=0.9)
     assert result.kept.tolist() == [True] + [False] * 7
@@ -199,7 +200,7 @@ def test_what_is_no_vector_is_quarantined() -> None:
     }
 
 
-def test_what_does_not_go_together_is_said() -> None:
+def test_contradictory_settings_are_rejected() -> None:
     with pytest.raises(UsageError, match="exclude each other"):
         nk.dedup({"v": np.ones((3, 2))}, vector="v", text="v")
     with pytest.raises(UsageError, match="not lists of numbers"):
@@ -210,19 +211,19 @@ def test_what_does_not_go_together_is_said() -> None:
         nk.dedup(["a"], measure="cosine", spec=Spec(measure="cosine", unit="vector", n=3))
     with pytest.raises(UsageError, match="2 numbers, the Spec says 3"):
         nk.dedup({"v": np.ones((3, 2))}, vector="v", spec=Spec(measure="cosine", unit="vector", n=3))
-    with pytest.raises(UsageError, match="distance 3 is of signs"):
+    with pytest.raises(UsageError, match="distance 3 is only for measures simhash and cosine"):
         nk.dedup(["a"], distance=3)
     with pytest.raises(UsageError, match="contradicts"):
         nk.dedup(["a"], measure="simhash", spec=Spec())
     with pytest.raises(UsageError, match="distance 64 is outside"):
         nk.dedup(["a"], measure="simhash", distance=64)
-    with pytest.raises(UsageError, match="finds every pair by its own tables"):
+    with pytest.raises(UsageError, match="chooses its own tables"):
         nk.dedup(["a"], measure="simhash", distance=3, bands=2, rows=3)
 
 
 @pytest.mark.parametrize("bits", SLOT_BITS)
 @pytest.mark.parametrize("similarity", [0.2, 0.5, 0.8])
-def test_estimate_of_cut_slots_is_unbiased_within_its_variance(bits: int, similarity: float) -> None:
+def test_estimate_of_truncated_slots_is_unbiased_with_stated_error(bits: int, similarity: float) -> None:
     spec = Spec(slot_bits=bits, scheme="classic")
     trials = 400
     size = 300
@@ -233,7 +234,7 @@ def test_estimate_of_cut_slots_is_unbiased_within_its_variance(bits: int, simila
     names = rng.integers(0, 2**40, (trials, 2 * size - shared))
     tokens = [list(map(str, row)) for a in names for row in (a[:size], a[size - shared :])]
     signatures = Sketcher(spec_of_tokens(spec)).sketch(pa.array(tokens, pa.large_list(pa.large_string()))).signatures
-    band_layout = measure.band_layout(measure.banding(Request(0.8, 0.95)), np.empty((0, 0), np.uint64))
+    band_layout = band_layout_of(measure.spec, measure.banding(BandingRequest(0.8, 0.95)), np.empty((0, 0), np.uint64))
     from nearkin.lsh.kernels import pair_agreements
 
     a = np.arange(0, 2 * trials, 2, dtype=np.uint64)
@@ -242,13 +243,13 @@ def test_estimate_of_cut_slots_is_unbiased_within_its_variance(bits: int, simila
     pair_agreements(pairs, signatures, band_layout.layout, agreeing)
     chance = 0.0 if bits == 32 else 2.0**-bits
     estimates = (agreeing / spec.k - chance) / (1 - chance)
-    error = measure.standard_error(true)
+    error = measure.estimator.standard_error(true)
     assert abs(estimates.mean() - true) < 4 * error / math.sqrt(trials)
     assert 0.85 < estimates.std() / error < 1.15
-    assert np.allclose(measure.estimate(pairs, agreeing).similarity, np.maximum(estimates, 0))
+    assert np.allclose(measure.estimator.estimate(pairs, agreeing).similarity, np.maximum(estimates, 0))
 
 
-def test_any_two_signatures_are_estimated() -> None:
+def test_estimate_takes_signatures_of_every_measure() -> None:
     texts = ["one two three four five six seven eight", "one two three four five six seven nine"]
     for spec in (Spec(), Spec(slot_bits=4), Spec(measure="weighted-jaccard"), Spec(measure="simhash", k=128)):
         a, b = nk.sketch(texts, spec)
@@ -257,7 +258,7 @@ def test_any_two_signatures_are_estimated() -> None:
     cosine = Spec(measure="cosine", unit="vector", n=4)
     x, y = nk.sketch(np.array([[1, 2, 3, 4], [-1, -2, -3, -4]], np.float32), cosine)
     assert nk.estimate(x, y, cosine) == -1
-    with pytest.raises(UsageError, match="give the Spec"):
+    with pytest.raises(UsageError, match="pass the Spec"):
         nk.estimate(x, y)
     with pytest.raises(UsageError, match=r"nk\.simhash"):
         nk.sketch(texts, Spec(measure="simhash", weights="given"))
@@ -272,33 +273,33 @@ def spec_of_tokens(spec: Spec) -> Spec:
 
 
 @pytest.mark.parametrize("tables", [1, 2, 4])
-def test_independent_tables(tables: int) -> None:
-    """L tables of b bands: recall 1 − (1 − S)^L, which is that of L·b bands."""
+def test_independent_tables_increase_recall(tables: int) -> None:
+    """The recall of L tables of b bands is 1 − (1 − S)^L, which is that of L·b bands."""
     measure = measure_of(Spec(k=256))
-    one = measure.banding(Request(0.8, 0.95, 4, 10, 1)).candidate_recall
-    several = measure.banding(Request(0.8, 0.95, 4, 10, tables))
+    one = measure.banding(BandingRequest(0.8, 0.95, 4, 10, 1)).candidate_recall
+    several = measure.banding(BandingRequest(0.8, 0.95, 4, 10, tables))
     assert several.bands == 4 * tables
     assert several.candidate_recall == pytest.approx(1 - (1 - one) ** tables)
-    solved = measure.banding(Request(0.8, 0.95, tables=tables))
+    solved = measure.banding(BandingRequest(0.8, 0.95, tables=tables))
     assert solved.bands % tables == 0
     assert solved.recall >= 0.95
 
 
-def test_tables_need_slots_of_their_own() -> None:
-    with pytest.raises(UsageError, match="needs 160 slots"):
+def test_tables_of_too_many_slots_are_rejected() -> None:
+    with pytest.raises(UsageError, match="need 160 slots"):
         nk.dedup(["a"], bands=8, rows=10, tables=2)
-    with pytest.raises(UsageError, match="tables= and probes= are of MinHash"):
+    with pytest.raises(UsageError, match=r"tables=.* and probes=.* are only for MinHash"):
         nk.dedup(["a"] * 3, measure="simhash", bands=2, rows=3, tables=2)
 
 
-def test_every_measure_has_a_result_of_one_document() -> None:
+def test_every_measure_processes_single_document() -> None:
     for name in MEASURES:
         data = {"v": np.ones((1, 4))} if name == "cosine" else ["alone in the world"]
         column = {"vector": "v"} if name == "cosine" else {}
         assert nk.dedup(data, measure=name, **column).kept.tolist() == [True]
 
 
-def test_empty_documents_of_every_measure() -> None:
+def test_every_measure_processes_empty_documents() -> None:
     for name in ("jaccard", "weighted-jaccard", "simhash"):
         result = nk.dedup(["", "...", "a b c"], measure=name)
         assert result.kept.tolist() == [True, True, True]

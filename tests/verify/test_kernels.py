@@ -16,7 +16,7 @@ words = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 5), st.integers(2**6
 
 
 @given(st.lists(words, max_size=300))
-def test_distinct_sorted(values: list[int]) -> None:
+def test_distinct_sorted_matches_set(values: list[int]) -> None:
     array = np.array(values, np.uint64)
     out, ends = np.empty(len(values), np.uint64), np.empty(1 << 8, np.int64)
     count = kernels.distinct_sorted(array, ends, out)
@@ -24,7 +24,7 @@ def test_distinct_sorted(values: list[int]) -> None:
 
 
 @pytest.mark.parametrize("size", [1000, 100_000])
-def test_distinct_sorted_of_many(size: int) -> None:
+def test_distinct_sorted_matches_numpy_for_many_values(size: int) -> None:
     array = np.random.default_rng(size).integers(0, 2**64, size, dtype=np.uint64)
     array[::7] = array[0]
     out, ends = np.empty(size, np.uint64), np.empty(1 << 16, np.int64)
@@ -42,7 +42,7 @@ def flat(sets: list[set[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([x for s in sets for x in sorted(s)], np.uint64), starts
 
 
-def test_overlaps() -> None:
+def test_overlaps_match_set_operations() -> None:
     sets = random_sets(40, 60, 2)
     hashes, starts = flat(sets)
     pairs = list(combinations(range(40), 2))
@@ -53,7 +53,7 @@ def test_overlaps() -> None:
     assert union.tolist() == [len(sets[a] | sets[b]) for a, b in pairs]
 
 
-def test_distinct_sets() -> None:
+def test_distinct_sets_match_set_per_document() -> None:
     streams = [[5, 3, 5, 1], [], [2], [9, 9, 9]]
     offsets = np.array([0, 4, 4, 5, 8])
     hashes = np.array([x for s in streams for x in s], np.uint64) << np.uint64(60)
@@ -66,15 +66,16 @@ def test_distinct_sets() -> None:
 @pytest.mark.parametrize("threshold", [0.1, 0.5, 1.0])
 @pytest.mark.parametrize(("at_once", "memory"), [(700, 1 << 28), (1 << 21, 1 << 28), (1 << 21, 1)])
 @pytest.mark.parametrize("weights", [np.ones, lambda total: np.empty(0)])
-def test_all_pairs_is_brute_force(
+def test_compare_all_matches_brute_force(
     threshold: float, at_once: int, memory: int, weights: Callable[[int], np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nearkin.verify.jaccard.PAIRS_PER_BATCH", at_once)
-    monkeypatch.setattr("nearkin.verify.weighted.LEAST_ROWS", 40)
+    monkeypatch.setattr("nearkin.verify.weighted.MIN_ROWS", 40)
     sets = [*random_sets(60, 25, 4), {1, 2, 3}, {1, 2, 3}]
     blocks = np.array([i % 2 for i in range(62)], np.uint64)
     hashes, starts = flat(sets)
-    parts = compare_all(WeightedSets(hashes, weights(len(hashes)), np.diff(starts)), blocks, threshold, False, 2, memory)
+    weighted_sets = WeightedSets(hashes, weights(len(hashes)), np.diff(starts))
+    parts = compare_all(weighted_sets, blocks, threshold, product=False, workers=2, memory=memory)
     found = ScoredPairs.concatenate(list(parts))
     want = {
         a << 32 | b
@@ -85,7 +86,7 @@ def test_all_pairs_is_brute_force(
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 5, 1000])
-def test_sorted_hashes_are_found_by_their_prefix(size: int) -> None:
+def test_find_sorted_finds_hashes_by_prefix(size: int) -> None:
     keys = np.unique(np.random.default_rng(size).integers(0, 2**63, size, np.uint64) << np.uint64(1))
     prefixes = PrefixIndex.of(keys)
     wanted = [*keys.tolist(), 0, 1, 2**64 - 1, *(keys + np.uint64(1)).tolist()]

@@ -1,4 +1,4 @@
-"""Pairs exactly at a threshold reach it, by every measure and on every way to a result."""
+"""Tests that pairs exactly at a threshold reach it, for every measure and every code path."""
 
 from fractions import Fraction
 from math import isqrt
@@ -6,14 +6,11 @@ from math import isqrt
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import nearkin as nk
 from nearkin.engine.banding import Limits
 from nearkin.engine.options import Settings
 from nearkin.measures import measure_of
-from nearkin.packed_pairs import meets_threshold
 
 PERCENTS = range(1, 100)
 SPEC = nk.Spec(unit="words", n=1)
@@ -24,7 +21,7 @@ def words(name: str, first: int, last: int) -> list[str]:
 
 
 def at_jaccard(percent: int) -> tuple[str, str]:
-    """Two texts whose sets of words have exactly this Jaccard similarity."""
+    """Returns two texts whose sets of words have exactly this Jaccard similarity."""
     share = Fraction(percent, 100)
     times = max(1, 20 // share.denominator)
     common, joint = share.numerator * times, share.denominator * times
@@ -34,7 +31,7 @@ def at_jaccard(percent: int) -> tuple[str, str]:
 
 
 def four_squares(total: int) -> tuple[int, int, int, int]:
-    """Whole numbers whose squares add up to a total (Lagrange)."""
+    """Returns integers whose squares add up to a total (Lagrange)."""
     for a in range(isqrt(total), -1, -1):
         for b in range(isqrt(total - a * a), -1, -1):
             rest = total - a * a - b * b
@@ -46,28 +43,11 @@ def four_squares(total: int) -> tuple[int, int, int, int]:
 
 
 def at_cosine(percent: int) -> tuple[list[int], list[int]]:
-    """Two vectors of length 100 with exactly this cosine."""
+    """Returns two vectors of length 100 with exactly this cosine."""
     return [100, 0, 0, 0, 0], [percent, *four_squares(100**2 - percent**2)]
 
 
-@given(st.integers(1, 2**31), st.integers(1, 10**6), st.integers(2, 6), st.integers(-2, 2))
-def test_reaches_decides_as_rational_arithmetic(joint: int, number: int, decimals: int, off: int) -> None:
-    written = Fraction(number % 10**decimals + 1, 10**decimals)
-    shared = min(max(round(joint * written) + off, 0), joint)
-    found = meets_threshold(np.array([shared]), np.array([joint]), float(written))
-    assert bool(found[0]) == (Fraction(shared, joint) >= written)
-
-
-@pytest.mark.parametrize("kind", [np.int64, np.float64])
-def test_thresholds_of_two_decimals_are_exact(kind: type) -> None:
-    for percent in range(1, 101):
-        joint = np.arange(100, 100_001, 100)
-        shared = joint // 100 * percent
-        assert meets_threshold(shared.astype(kind), joint.astype(kind), percent / 100).all(), percent
-        assert not meets_threshold((shared - 1).astype(kind), joint.astype(kind), percent / 100).any(), percent
-
-
-def test_jaccard_pairs_at_the_threshold_are_found_by_brute_force() -> None:
+def test_brute_force_finds_jaccard_pairs_at_threshold() -> None:
     texts = [text for percent in PERCENTS for text in at_jaccard(percent)]
     for percent in PERCENTS:
         found = nk.pairs(texts, threshold=percent / 100, spec=SPEC, recall=0.01).pairs.arrow
@@ -76,13 +56,13 @@ def test_jaccard_pairs_at_the_threshold_are_found_by_brute_force() -> None:
 
 
 @pytest.mark.parametrize("percent", [55, 56, 81, 29, 57, 58])
-def test_jaccard_pairs_at_the_threshold_are_found_among_candidates(percent: int) -> None:
+def test_verification_accepts_jaccard_pairs_at_threshold(percent: int) -> None:
     texts = list(at_jaccard(percent))
     found = nk.pairs(texts, threshold=percent / 100, spec=nk.Spec(unit="words", n=1, k=512), bands=512, rows=1)
     assert found.pairs.arrow["similarity"].to_pylist() == [percent / 100]
 
 
-def test_weighted_jaccard_pairs_at_the_threshold() -> None:
+def test_weighted_jaccard_pairs_at_threshold_are_found() -> None:
     spec = nk.Spec(unit="words", n=1, measure="weighted-jaccard")
     for percent in PERCENTS:
         a, b = (f"{text} {text}" for text in at_jaccard(percent))
@@ -90,7 +70,7 @@ def test_weighted_jaccard_pairs_at_the_threshold() -> None:
 
 
 @pytest.mark.parametrize("measure", ["simhash", "cosine"])
-def test_cosine_pairs_at_the_threshold(measure: str) -> None:
+def test_cosine_pairs_at_threshold_are_found(measure: str) -> None:
     for percent in PERCENTS:
         vectors = at_cosine(percent)
         if measure == "cosine":
@@ -103,8 +83,8 @@ def test_cosine_pairs_at_the_threshold(measure: str) -> None:
         assert found["similarity"].to_pylist() == [percent / 100], percent
 
 
-def test_contained_documents_at_the_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With every hash of the small document looked up, whether it is found depends on the threshold alone."""
+def test_contained_documents_at_threshold_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks up every hash of the small document, so that only the threshold decides."""
     monkeypatch.setattr("nearkin.engine.local.containment.SMALLEST", 128)
     for percent in PERCENTS:
         share = Fraction(percent, 100)
@@ -117,35 +97,35 @@ def test_contained_documents_at_the_threshold(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("bits", [64, 128, 192, 320, 448])
-def test_documents_at_the_hamming_distance_are_found(bits: int) -> None:
+def test_documents_at_hamming_distance_are_found(bits: int) -> None:
     spec = nk.Spec(unit="vector", n=3, measure="cosine", k=bits)
     for distance in range(bits):
         settings = Settings(spec=spec, distance=distance)
         measure = measure_of(spec, distance=distance)
-        scored = measure.estimate(np.zeros(2, np.uint64), np.array([bits - distance, bits - distance - 1]))
+        scored = measure.estimator.estimate(np.zeros(2, np.uint64), np.array([bits - distance, bits - distance - 1]))
         assert scored.meets_threshold(settings.threshold).tolist() == [True, False], (bits, distance)
 
 
 @pytest.mark.parametrize("slot_bits", [32, 8, 4, 2, 1])
-def test_estimates_at_the_threshold(slot_bits: int) -> None:
-    """Ĵ = (a/k − 2^−b) / (1 − 2^−b) is a threshold of two decimals for some numbers a of agreeing slots."""
+def test_estimates_at_threshold_reach_it(slot_bits: int) -> None:
+    """For some numbers a of agreeing slots, Ĵ = (a/k − 2^−b) / (1 − 2^−b) has two decimals."""
     spec = nk.Spec(k=600, slot_bits=slot_bits)
     measure = measure_of(spec)
     chance = Fraction(1, 2**slot_bits) if slot_bits < 32 else Fraction(0)
     agreeing = np.arange(601)
     for percent in PERCENTS:
         wanted = [(Fraction(int(a), 600) - chance) / (1 - chance) >= Fraction(percent, 100) for a in agreeing]
-        found = measure.estimate(np.zeros(601, np.uint64), agreeing)
+        found = measure.estimator.estimate(np.zeros(601, np.uint64), agreeing)
         assert found.meets_threshold(percent / 100).tolist() == wanted
 
 
-def test_estimates_of_signs_at_sixty_degrees() -> None:
+def test_estimate_of_signs_at_sixty_degrees_is_one_half() -> None:
     for k in (192, 384):
         measure = measure_of(nk.Spec(unit="vector", n=3, measure="cosine", k=k))
-        assert measure.estimate(np.zeros(1, np.uint64), np.array([2 * k // 3])).meets_threshold(0.5).all()
+        assert measure.estimator.estimate(np.zeros(1, np.uint64), np.array([2 * k // 3])).meets_threshold(0.5).all()
 
 
-def test_members_of_hot_buckets_join_at_the_threshold() -> None:
+def test_members_of_hot_bucket_join_leader_at_threshold() -> None:
     for percent in PERCENTS:
         settings = Settings(spec=nk.Spec(k=104), threshold=percent / 100, recall=0.01)
         measure = measure_of(settings.spec)
@@ -153,7 +133,7 @@ def test_members_of_hot_buckets_join_at_the_threshold() -> None:
         assert joining == max(-(-104 * percent // 100), settings.banding(measure, 0).margin)
 
 
-def test_a_higher_threshold_of_a_result_keeps_the_pairs_at_it() -> None:
+def test_higher_threshold_of_result_keeps_pairs_at_it() -> None:
     texts = [text for percent in PERCENTS for text in at_jaccard(percent)]
     result = nk.dedup(texts, threshold=0.01, spec=SPEC, recall=0.01)
     for percent in PERCENTS:
@@ -162,7 +142,7 @@ def test_a_higher_threshold_of_a_result_keeps_the_pairs_at_it() -> None:
 
 
 @pytest.mark.parametrize("percent", [55, 56, 81, 29, 57, 58, 7, 14])
-def test_an_index_finds_documents_at_the_threshold(percent: int) -> None:
+def test_index_finds_documents_at_threshold(percent: int) -> None:
     a, b = at_jaccard(percent)
     spec = nk.Spec(unit="words", n=1, k=512)
     with nk.Index.open("memory://", spec, threshold=percent / 100, bands=512, rows=1) as index:
@@ -171,8 +151,8 @@ def test_an_index_finds_documents_at_the_threshold(percent: int) -> None:
     assert [match.similarity for match in found] == [percent / 100]
 
 
-def test_the_floor_of_components_is_exact() -> None:
-    """A chain whose ends are exactly at the floor stays together."""
+def test_components_keep_members_exactly_at_floor() -> None:
+    """Clusters a chain whose ends are exactly at the floor."""
     for percent in (28, 29, 55, 56, 57, 58):
         a, b = at_jaccard(percent)
         between = " ".join(dict.fromkeys(f"{a} {b}".split()))

@@ -15,6 +15,7 @@ from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import BandLayout, split_buckets
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
+from nearkin.measures.base import band_layout_of
 from nearkin.packed_pairs import PAIRS_PER_BATCH, sorted_unique
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ordered_map
@@ -63,7 +64,7 @@ class Banded(NamedTuple):
     @classmethod
     def of(cls, measure: Measure, banding: Banding, documents: Documents, settings: Settings) -> "Banded":
         """For a measure's signatures."""
-        return cls(banding, measure.band_layout(banding, documents.keys), Limits.of(measure, banding, settings))
+        return cls(banding, band_layout_of(measure.spec, banding, documents.keys), Limits.of(measure, banding, settings))
 
 
 def write_band_keys(documents: Documents, blocks: np.ndarray, banded: Banded, work: WorkFolder, workers: int) -> None:

@@ -38,7 +38,7 @@ def count_frequencies(counting: Counting, share: float = 0.0) -> DocumentFrequen
 
     def hashes_of(batch: Batch) -> tuple[np.ndarray, int]:
         documents = batch.documents[columns.content]
-        return np.sort(builders.use(lambda builder: builder.sets(documents)).hashes), len(batch.rows)
+        return np.sort(builders.use(lambda builder: builder.build(documents)).hashes), len(batch.rows)
 
     progress.stage("frequencies", None)
     documents = 0

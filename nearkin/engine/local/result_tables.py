@@ -106,7 +106,7 @@ def _pair_batch(
         pa.array(similarity),
         pa.array(estimate, pa.float32()),
     ]
-    if (distance := run.measure.distance(similarity)) is not None:
+    if (distance := run.measure.estimator.hamming_distances(similarity)) is not None:
         columns.append(pa.array(distance, pa.int32()))
     return pa.record_batch(columns, schema=pairs_schema(run))
 

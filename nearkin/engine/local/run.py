@@ -91,6 +91,10 @@ class LocalRun:
         return Banded.of(self.measure, self.banding, self.documents(), self.settings)
 
     def _key_builder(self) -> BandKeyBuilder | None:
+        # `banding` is cached, and bands of signs depend on the number of documents, which is known
+        # only after sketching.
+        if not self._keeps_keys:
+            return None
         return key_builder_for(self.banding, truncated=self.settings.spec.truncated)
 
     @property

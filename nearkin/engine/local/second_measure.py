@@ -19,7 +19,7 @@ from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.result_tables import pair_batches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder, map_file
-from nearkin.measures.base import Stored
+from nearkin.measures.base import StoredPayloads
 from nearkin.packed_pairs import pack_pairs, unpack_pairs
 from nearkin.runtime.outputs import MANIFEST
 from nearkin.sketch.hyperplanes import matrix_of
@@ -207,7 +207,7 @@ def _cosines(run: LocalRun, second: Second, a: np.ndarray, b: np.ndarray) -> np.
     at = np.full(len(documents), -1, np.int64)
     at[have] = np.arange(len(have))
     known = (at[a] >= 0) & (at[b] >= 0)
-    stored = Stored(at.astype(np.uint32), np.arange(len(have) + 1), (map_file(path, np.float32, columns.dimensions),))
+    stored = StoredPayloads(at.astype(np.uint32), np.arange(len(have) + 1), (map_file(path, np.float32, columns.dimensions),))
     out = np.full(len(a), -1.0)
     out[known] = second.run.measure.compare(pack_pairs(a[known], b[known]), stored).similarity
     path.unlink()

@@ -13,7 +13,7 @@ from nearkin.engine.options import Settings
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import BandLayout
 from nearkin.measures import Measure, Payload
-from nearkin.measures.base import Stored
+from nearkin.measures.base import StoredPayloads
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
@@ -31,7 +31,7 @@ MEMORY_SHARE = 4
 class Payloads:
     """What exact comparison needs of some documents, in mapped files."""
 
-    def __init__(self, measure: Measure, stored: Stored) -> None:
+    def __init__(self, measure: Measure, stored: StoredPayloads) -> None:
         self.measure = measure
         self.stored = stored
 
@@ -65,7 +65,7 @@ class Payloads:
     def load(cls, measure: Measure, work: WorkFolder) -> "Payloads":
         """As built."""
         columns = [map_file(work.path / f"{PAYLOADS}-{i}", *form) for i, form in enumerate(measure.column_types)]
-        return cls(measure, Stored(np.asarray(work.load("place")), np.asarray(work.load("starts")), tuple(columns)))
+        return cls(measure, StoredPayloads(np.asarray(work.load("place")), np.asarray(work.load("starts")), tuple(columns)))
 
     @staticmethod
     def exist(work: WorkFolder) -> bool:
@@ -81,7 +81,7 @@ class Payloads:
         places = self.stored.place[ordinals].astype(np.int64)
         sizes = np.diff(self.stored.starts)[places]
         hashes = self.stored.columns[0]
-        if self.measure.spec.unit == "vector" or self.measure.distance(np.ones(1)) is not None or floor <= 0:
+        if self.measure.spec.unit == "vector" or self.measure.estimator.hamming_distances(np.ones(1)) is not None or floor <= 0:
             return None
         if int(sizes.sum()) * BYTES_PER_SHARED > memory // MEMORY_SHARE:
             return None
@@ -139,7 +139,7 @@ class Estimates:
 
     def compare(self, pairs: np.ndarray) -> ScoredPairs:
         """Estimated similarity of packed pairs."""
-        return self.measure.estimate(pairs, self.agreements(pairs))
+        return self.measure.estimator.estimate(pairs, self.agreements(pairs))
 
     def sharing_among(self, ordinals: np.ndarray, floor: float, memory: int) -> None:
         """Returns None: signatures have no parts that few documents share."""

@@ -19,6 +19,7 @@ from nearkin.engine.spark.arrow_columns import content, numbers, table, unpacked
 from nearkin.engine.spark.sketching import Request
 from nearkin.lsh import kernels
 from nearkin.lsh.slot_bands import Banding
+from nearkin.measures.base import band_layout_of
 from nearkin.packed_pairs import sorted_unique, unpack_pairs
 
 KEYS = "part int,keys binary,docs binary"
@@ -57,7 +58,7 @@ class Banded:
                 continue
             signatures = unpacked(batch["signature"], spec.signature_type, spec.signature_width)
             kept = None if batch["keys"].null_count else unpacked(batch["keys"], np.uint64).reshape(len(batch), -1)
-            band_layout = measure.band_layout(self.banding, kept)
+            band_layout = band_layout_of(measure.spec, self.banding, kept)
             keys = band_keys(band_layout, self.banding, signatures, kept, unsigned(batch["block"]))
             docs = np.repeat(numbers(batch["doc"]), keys.shape[2])
             yield self.dealt(keys.reshape(len(keys), -1), docs)
@@ -135,7 +136,7 @@ class _HotBuckets:
         settings, spec = banded.request.settings, banded.request.settings.spec
         self._spec, self._fanout, self._limits = spec, settings.fanout, banded.limits
         kind = np.empty((0, banded.banding.bands), np.uint64)
-        self._layout = banded.request.measure.band_layout(banded.banding, kind).layout
+        self._layout = band_layout_of(banded.request.measure.spec, banded.banding, kind).layout
         self._histogram = np.zeros(spec.k + 1, np.int64)
         self._found: Counter[tuple[int, int, int]] = Counter()
 

@@ -20,7 +20,7 @@ from nearkin.engine.local.clustering import compared, look_up
 from nearkin.engine.spark.arrow_columns import numbers, table
 from nearkin.engine.spark.sketching import Request
 from nearkin.engine.spark.verification import Members, Scoring, with_payloads
-from nearkin.measures.base import stored_of
+from nearkin.measures.base import as_stored
 from nearkin.packed_pairs import ScoredPairs
 
 ELECTED = "doc long,leader long,similarity double"
@@ -71,9 +71,11 @@ class Election:
         """Documents, each once, and how further pairs of them are compared, where components ask for it."""
         measure = self.request.measure
         if not (self.chains and self.exact):
-            return documents, lambda pairs: measure.estimate(pairs, self.scoring.agreements(pairs, documents["signature"]))
+            return documents, lambda pairs: measure.estimator.estimate(
+                pairs, self.scoring.agreements(pairs, documents["signature"])
+            )
         documents, payload = with_payloads(documents, self.request)
-        held = stored_of(payload)
+        held = as_stored(payload)
         return documents, lambda pairs: measure.compare(pairs, held)
 
 

@@ -44,7 +44,7 @@ class Hashing:
         builder = SetBuilder(self.request.resources.shingler(self.request.settings.spec))
         bounds = (np.arange(1, self.parts, dtype=np.uint64) * np.uint64(2**32 // self.parts)) << np.uint64(32)
         for read in reads:
-            hashes = np.sort(builder.sets(read.documents[self.request.columns.content]).hashes)
+            hashes = np.sort(builder.build(read.documents[self.request.columns.content]).hashes)
             pieces = [piece.tobytes() for piece in np.split(hashes, np.searchsorted(hashes, bounds))]
             counts = [len(read.docs), *[0] * (self.parts - 1)]
             yield table(HASHES, part=np.arange(self.parts), hashes=pa.array(pieces, pa.binary()), documents=counts)

@@ -22,6 +22,7 @@ from nearkin.engine.spark.materialized import names_in
 from nearkin.engine.spark.sketching import Request
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.lsh.slot_bands import Banding
+from nearkin.measures.base import band_layout_of
 from nearkin.spec import Spec
 
 ABOUT, DOCUMENTS, PAIRS = "about", "documents", "pairs"
@@ -53,7 +54,7 @@ class KeyRows:
         for batch in batches:
             signatures = unpacked(batch["signature"], spec.signature_type, spec.signature_width)
             salts, docs = unsigned(batch["block"]), numbers(batch["doc"])
-            keys = band_keys(measure.band_layout(self.banding, None), self.banding, signatures, None, salts)[:, :, 0]
+            keys = band_keys(band_layout_of(measure.spec, self.banding, None), self.banding, signatures, None, salts)[:, :, 0]
             for band, row in enumerate(keys):
                 yield table(ROWS, band=np.full(len(row), band), key=signed(row), doc=docs)
 

@@ -21,7 +21,7 @@ from nearkin.engine.spark.sketching import Request
 from nearkin.lsh import kernels
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Payload
-from nearkin.measures.base import stored_of
+from nearkin.measures.base import as_stored, band_layout_of
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 
 AGREED = "a long,b long,agree int,facts string"
@@ -63,7 +63,7 @@ class Scoring:
         keys = np.empty((0, self.banding.bands), np.uint64)
         values = unpacked(signatures, spec.signature_type, spec.signature_width)
         out = np.empty(len(pairs), np.int64)
-        kernels.pair_agreements(pairs, values, self.request.measure.band_layout(self.banding, keys).layout, out)
+        kernels.pair_agreements(pairs, values, band_layout_of(self.request.measure.spec, self.banding, keys).layout, out)
         return out
 
     def estimated(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
@@ -78,7 +78,7 @@ class Scoring:
     def by_estimate(self, pairs: pa.Table) -> pa.Table:
         """Pairs (a, b, agree) to SCORED, by what the signatures say."""
         agreeing = numbers(pairs["agree"]).astype(np.int64)
-        scored = self.request.measure.estimate(np.zeros(len(agreeing), np.uint64), agreeing)
+        scored = self.request.measure.estimator.estimate(np.zeros(len(agreeing), np.uint64), agreeing)
         settings = self.request.settings
         keep = np.ones(len(agreeing), bool) if settings.verify == "none" else scored.meets_threshold(settings.threshold)
         return _scored(numbers(pairs["a"]), numbers(pairs["b"]), agreeing, scored, keep)
@@ -88,7 +88,7 @@ class Scoring:
         a, b = numbers(pairs["a"]), numbers(pairs["b"])
         documents, payload = with_payloads(documents, self.request)
         packed = Members(numbers(documents["doc"])).pack(a, b)
-        scored = self.request.measure.compare(packed, stored_of(payload))
+        scored = self.request.measure.compare(packed, as_stored(payload))
         keep = scored.meets_threshold(self.request.settings.threshold)
         return _scored(a, b, numbers(pairs["agree"]), scored, keep)
 
@@ -117,8 +117,8 @@ class Scoring:
             scored = ScoredPairs(np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"]))
             columns = {name: batch[name] for name in ("a", "b", "id_a", "id_b")}
             columns["similarity"] = scored.similarity
-            columns["estimate"] = measure.estimate(scored.pairs, agreeing).similarity.astype(np.float32)
-            if (distance := measure.distance(scored.similarity)) is not None:
+            columns["estimate"] = measure.estimator.estimate(scored.pairs, agreeing).similarity.astype(np.float32)
+            if (distance := measure.estimator.hamming_distances(scored.similarity)) is not None:
                 columns["distance"] = distance
             yield table(self.pairs_schema, **columns)
 
