@@ -29,7 +29,7 @@ from nearkin.errors import (
 )
 from nearkin.index.entry import Outcome, require_public_name
 from nearkin.index.stores.eviction import require_no_eviction
-from nearkin.index.stores.urls import lasting, scheme_of
+from nearkin.index.stores.urls import recorded_url, scheme_of
 
 try:
     import redis
@@ -426,10 +426,10 @@ class RedisSource:
         parts = urlsplit(url)
         options = parse_qs(parts.query)
         if scheme not in ("redis", "rediss") or "stream" not in options:
-            raise UsageError(f"{lasting(url)!r} is not of the form redis://host:6379/0?stream=documents")
+            raise UsageError(f"{recorded_url(url)!r} is not of the form redis://host:6379/0?stream=documents")
         if unknown := sorted(set(options) - {"stream", "dead"}):
-            raise UsageError(f"{lasting(url)!r} has the unknown option {unknown[0]!r}; there are stream and dead")
-        self._shown, self._idle = lasting(url), idle
+            raise UsageError(f"{recorded_url(url)!r} has the unknown option {unknown[0]!r}; there are stream and dead")
+        self._shown, self._idle = recorded_url(url), idle
         self.stream = options["stream"][0]
         self.dead = options.get("dead", [f"{self.stream}:dead"])[0]
         self.group, self.consumer = group, consumer or socket.gethostname()

@@ -17,7 +17,7 @@ from nearkin.errors import IncompatibleError, StoreError, UsageError
 from nearkin.index.maintenance import check_quickly
 from nearkin.index.migration.state import MOVED
 from nearkin.index.settings import IndexSettings
-from nearkin.index.stores.sqlite import SqliteStore, failing, file_of
+from nearkin.index.stores.sqlite import SqliteStore, file_of, sqlite_errors
 from nearkin.index.stores.urls import SCHEMES, scheme_of
 from nearkin.runtime.files import create_exclusively, make_folders, replace_durably, sync_file
 from nearkin.runtime.outputs import require_outside_work_folders
@@ -123,7 +123,7 @@ def _embedded(url: str, there: bool = True) -> Path:
 def _staged(path: Path) -> Iterator[Path]:
     """A file that takes the place of `path` when the body is through; nothing is left of it otherwise."""
     staging = path.with_name(f".{path.name}.{os.getpid()}")
-    with failing(path):
+    with sqlite_errors(path):
         try:
             make_folders(path.parent)
             yield staging

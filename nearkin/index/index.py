@@ -49,7 +49,7 @@ from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.sharded import ShardedStore
-from nearkin.index.stores.urls import lasting, with_passwords
+from nearkin.index.stores.urls import recorded_url, with_passwords
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.measures.base import as_stored
 from nearkin.measures.explanation import Explanation, explain_pair
@@ -208,7 +208,7 @@ class Index:
     @property
     def place(self) -> tuple[str, ...]:
         """The URLs of its store as they may be written down, without passwords."""
-        return tuple(map(lasting, self._urls))
+        return tuple(map(recorded_url, self._urls))
 
     @property
     def moving(self) -> str:

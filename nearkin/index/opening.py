@@ -9,7 +9,7 @@ from nearkin.errors import IncompatibleError, StoreError
 from nearkin.index.migration.state import MOVED, StoreState
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.base import Store
-from nearkin.index.stores.urls import lasting, open_store, with_passwords
+from nearkin.index.stores.urls import open_store, recorded_url, with_passwords
 from nearkin.spec import Spec
 
 FORMAT = 1
@@ -64,7 +64,7 @@ def open_index(url: str | Sequence[str], asked: IndexSettings, follow: bool) -> 
 
 def lasting_name(urls: Sequence[str]) -> str:
     """By which two ways of naming a store are the same."""
-    return " ".join(map(lasting, urls))
+    return " ".join(map(recorded_url, urls))
 
 
 def _pass(passed: list[str], here: str, there: str) -> None:

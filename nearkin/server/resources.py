@@ -13,7 +13,7 @@ from nearkin.errors import IncompatibleError, NearkinError, UsageError
 from nearkin.index.index import Index
 from nearkin.index.migration.rebuild import ANY_SIZE
 from nearkin.index.opening import unasked
-from nearkin.index.stores.urls import lasting
+from nearkin.index.stores.urls import recorded_url
 from nearkin.keys import ENVIRONMENT, HashKey
 from nearkin.runtime.files import PRIVATE_FILE, make_folders, write_durably
 from nearkin.server.golden_probe import GoldenPair, read_golden_pairs
@@ -175,7 +175,7 @@ def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
             fields |= {"bands": settings.shadow_bands, "rows": settings.shadow_rows, "probes": settings.shadow_probes}
         return Index.open(urls, settings=asked, resources=index.resources, tables=settings.tables, follow=False, **fields)
 
-    return ShadowIndex(index, (lasting(shadow_store),), opened)
+    return ShadowIndex(index, (recorded_url(shadow_store),), opened)
 
 
 def _own_key(settings: ServerSettings) -> tuple[HashKey, bool] | None:

@@ -150,7 +150,7 @@ def test_what_is_no_backup(kind: str, url: str, tmp_path: Path) -> None:
         ("sqlite:///a.db,sqlite:///b.db", "not of one moment"),
         ("mysql://host/x", "is not a kind of store"),
         ("sqlite:///nowhere.db", "no such file: nowhere.db"),
-        ("sqlite://host/x.db", "is not of the form"),
+        ("sqlite://host/x.db", "invalid store URL"),
     ],
 )
 def test_other_stores(url: str, message: str, tmp_path: Path) -> None:

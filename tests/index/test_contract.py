@@ -49,7 +49,7 @@ def integrity(index: Index) -> None:
 def test_what_an_acknowledged_step_survives_is_said(opened: Opener, url: "str | list[str]") -> None:
     said = opened().store.durability
     if str(url).startswith("sqlite"):
-        assert said == "written to the disk before it is acknowledged: survives a power cut"
+        assert said == "synced before it is acknowledged: survives a power cut"
     elif str(url).startswith(("memory", "redis")):
         assert "memory" in said
     elif str(url).startswith("postgres"):

@@ -22,7 +22,7 @@ from nearkin.index.migration import rebuild as rebuild_module
 from nearkin.index.migration.rebuild import beside, cut_back, cut_over, rebuild, rotate_key
 from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
 from nearkin.index.parts import fold, seal
-from nearkin.index.stores.urls import lasting, with_passwords
+from nearkin.index.stores.urls import recorded_url, with_passwords
 from tests.index.conftest import STORES, Clock, Opener, corpus, empty_store
 from tests.index.test_faults import Failing
 
@@ -337,10 +337,10 @@ def test_what_was_asked_for_before_a_move_leads_over_it(request: pytest.FixtureR
 def test_moves_in_a_circle_are_said(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     url, target = moved(request, tmp_path)
     with nk.Index.open(target, follow=False) as index:
-        index.store.redirect(Move(9, MOVED, (lasting(url),)))
+        index.store.redirect(Move(9, MOVED, (recorded_url(url),)))
         with pytest.raises(StoreError, match=r"in a circle, .*index\d+.db.* to .*--cut-back"):
             nk.Index.open(url)
-        index.store.redirect(Move(10, MOVED, (lasting(target),)))
+        index.store.redirect(Move(10, MOVED, (recorded_url(target),)))
         with pytest.raises(StoreError, match="in a circle"):
             nk.Index.open(target)
 
@@ -470,7 +470,7 @@ def test_passwords_are_not_written_down(request: pytest.FixtureRequest, tmp_path
         assert "secret@" not in repr(live.place)
         assert live._urls == (urls[1],)
     with nk.Index.open(urls[0]) as index:
-        assert index.store.url == lasting(urls[1]).replace("nearkin@", "").partition("?")[0]
+        assert index.store.url == recorded_url(urls[1]).replace("nearkin@", "").partition("?")[0]
         assert index._urls == (urls[1],)
     assert with_passwords(["redis://other/0"], ["redis://:secret@db/0"]) == ("redis://other/0",)
 

@@ -28,7 +28,7 @@ from nearkin.index.preparation import Checked, Shingled
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.index.stores.memory import MemoryStore
-from nearkin.index.stores.urls import lasting, with_passwords
+from nearkin.index.stores.urls import recorded_url, with_passwords
 from nearkin.keys import HashKey
 from nearkin.sketch.resources import SpecResources, shingle_facts
 
@@ -130,7 +130,7 @@ def rotate_key(
     origin_index = open_index(source, IndexSettings(), True)
     spec = origin_index.settings.spec
     assert spec is not None
-    origin = Origin(origin_index.store, tuple(map(lasting, origin_index.urls)))
+    origin = Origin(origin_index.store, tuple(map(recorded_url, origin_index.urls)))
     with closing(origin.store):
         if spec.key_id == new_secret.id:
             raise UsageError(f"{origin.store.url} has this key already (key id {spec.key_id}); generate a new one")

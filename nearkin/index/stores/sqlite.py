@@ -1,8 +1,9 @@
-"""`sqlite:///file.db`: the embedded default. One file, write-ahead log; buckets in memory, made from it when it is opened.
+"""The store behind `sqlite:///file.db`, which is the default of an embedded index.
 
-Random look-ups and inserts of twenty keys a document are what a B-tree is worst at, so the file holds each document's keys in
-its row, and the buckets are arrays beside it. Several processes may share a file: each step has a number, and a process that
-sees another one's steps takes them over before its own.
+The index is one file with a write-ahead log. Random look-ups and inserts of twenty keys a document
+are slow in a B-tree. Therefore each row holds the band keys of its document, and the buckets are
+arrays in memory, which are built when the file is opened. Several processes may share a file: each
+step has a number, and a process applies the steps of others to its buckets before its own.
 """
 
 import json
@@ -29,21 +30,31 @@ from nearkin.runtime.files import make_folders, sync_folder
 from nearkin.runtime.outputs import require_outside_work_folders
 
 FULL_SYNC = 2
-"""Value of `PRAGMA synchronous` from which each commit is synced."""
+"""The smallest value of `PRAGMA synchronous` with which each commit is synced."""
 SCHEMA = 3
+"""The version of the tables."""
 AT_ONCE = 500
-"""Values of one statement."""
+"""The maximum number of values in one statement."""
 BLOCK = 10_000
-"""Documents whose keys go into the buckets at once when a file is opened."""
+"""The number of rows that are read at once when a file is opened."""
 GONE = 100_000
-"""Steps whose removals are kept for other processes; one that is further behind reads the file again."""
+"""The number of steps whose removals are kept.
+
+A process that is further behind reads the whole file again.
+"""
 BUSY = 30.0
+"""The maximum time to wait for another process that writes, in seconds."""
 MOST_TURN = 86_400.0
-"""Seconds that a turn may last."""
-CACHE_KIB, LOG_PAGES = 256 << 10, 16_000
-"""Of pages in memory; and pages of the log from which they go to the file: a page that many batches change goes once."""
+"""The maximum duration of a turn, in seconds."""
+CACHE_KIB = 256 << 10
+"""The size of the page cache, in KiB."""
+LOG_PAGES = 16_000
+"""The number of pages in the write-ahead log from which they are copied to the file.
+
+It is large so that a page that many batches change is copied once.
+"""
 HEADS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, x'', NULL, x''"
-"""COLUMNS of an entry without its content, which follows in other pages of the file."""
+"""The columns of an entry without its content, which is stored in other pages of the file."""
 COLUMNS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload"
 CREATE = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -70,7 +81,7 @@ INSERT INTO meta SELECT 'records', CAST(COUNT(*) AS TEXT) FROM entries;
 INSERT INTO meta SELECT 'leaders', CAST(COUNT(*) AS TEXT) FROM entries WHERE leader = id;
 PRAGMA user_version = 2
 """
-"""Statements that convert schema 1: they add indexes for listings and sweeps, and counts. Indexes end with the row number."""
+"""Statements that convert schema 1. They add counts, and indexes for listings and sweeps."""
 TO_THIRD = """
 UPDATE meta SET name = 'place' WHERE name = 'move';
 INSERT INTO meta SELECT 'last_step', value FROM meta WHERE name = 'step';
@@ -78,8 +89,12 @@ CREATE TRIGGER older_versions_are_stopped BEFORE UPDATE ON meta WHEN OLD.name = 
   SELECT RAISE(ABORT, 'the file has schema 3, which this process does not know: stop it and upgrade nearkin'); END;
 PRAGMA user_version = 3
 """
-"""Statements that convert schema 2: they stop processes of older versions that have the file open, and keep the rows that such
-processes read and write in each step under other names. Their steps would leave out what later schemas keep."""
+"""Statements that convert schema 2.
+
+They stop processes of older versions that have the file open, because the steps of these processes
+would leave out what later schemas record. The rows that such processes read and write in each step
+are kept under other names.
+"""
 COUNT = "UPDATE meta SET value = CAST(CAST(value AS INT) + ? AS TEXT) WHERE name = ?"
 RESOLVED_TO = "scope = :scope AND leader = :leader AND leader <> id"
 UPDATE = """UPDATE entries SET leader = ?, cluster = ?, similarity = ?, seen = ?, posted = ?, signature = ?, step = ?
@@ -88,43 +103,58 @@ LOG = "INSERT INTO events (kind, scope, id, into_id, at) VALUES (?, ?, ?, ?, ?)"
 
 
 def file_of(url: str) -> Path:
-    """The file that `sqlite:///relative.db` or `sqlite:////absolute.db` names."""
+    """Returns the path in `sqlite:///relative.db` or `sqlite:////absolute.db`.
+
+    Raises:
+        UsageError: If the URL has another form.
+    """
     parts = urlsplit(url)
     path = unquote(parts.path.removeprefix("/"))
     if parts.netloc or not path:
-        raise UsageError(f"{url!r} is not of the form sqlite:///file.db, or sqlite:////absolute/file.db")
+        raise UsageError(f"invalid store URL {url!r}; write sqlite:///file.db or sqlite:////absolute/file.db")
     return Path(path)
 
 
 @contextmanager
-def failing(path: Path) -> Iterator[None]:
-    """What the file system or another process makes impossible, as one kind of error."""
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """Turns errors of SQLite and of the file system into StoreError."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise StoreError(f"{path}: {error}; nothing was written, and the step may be tried again") from error
+        raise StoreError(f"{path}: {error}; nothing was written; the call may be repeated") from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
 
 
 class SqliteStore:
-    """An index in a file.
+    """A store in an SQLite file.
 
     Args:
-        path: Of the file; made if it is not there, its folder too.
-        most: Postings of a bucket.
-        synchronous: `full` (an acknowledged step survives a power cut) or `normal` (a killed process).
+        path: The file. It is created with its folder if it does not exist.
+        most: Maximum number of postings of a bucket.
+        synchronous: `full` if an acknowledged step must survive a power cut, or `normal` if it is
+            enough that it survives the end of the process.
+
+    Raises:
+        UsageError: If `synchronous` has another value.
+        IncompatibleError: If a later version of nearkin wrote the file.
+        StoreError: If the file cannot be opened.
     """
 
     def __init__(self, path: Path, most: int, synchronous: str = "full") -> None:
         if synchronous not in ("full", "normal"):
-            raise UsageError(f"synchronous={synchronous!r} is neither full nor normal")
-        self.path, self.most = path, most
+            raise UsageError(f"unknown synchronous={synchronous!r}; valid values are full and normal")
+        self.path = path
+        self.most = most
         self._lock = RLock()
         self.table = BucketTable(most)
-        self._step, self._version = 0, -1
+        self._step = 0
+        self._version = -1
         self._remembered: tuple[int, StoreState] | None = None
-        """The last news, and the version of other connections' writes under which they were read; None after own writes."""
+        """The state of the index, with the data version at which it was read.
+
+        None after own writes.
+        """
         with self._failing():
             is_new = not path.exists()
             if is_new:
@@ -142,39 +172,47 @@ class SqliteStore:
 
     @classmethod
     def of_url(cls, url: str, most: int) -> "SqliteStore":
-        """From `sqlite:///relative.db` or `sqlite:////absolute.db`, with `?synchronous=normal` if so wanted."""
+        """Opens the store of a URL.
+
+        Args:
+            url: `sqlite:///relative.db` or `sqlite:////absolute.db`, with the option
+                `?synchronous=normal`.
+            most: Maximum number of postings of a bucket.
+        """
         options = parse_qs(urlsplit(url).query)
         if unknown := sorted(set(options) - {"synchronous"}):
-            raise UsageError(f"{url!r} has the unknown option {unknown[0]!r}; there is synchronous")
+            raise UsageError(f"unknown option {unknown[0]!r} of {url!r}; the only valid option is synchronous")
         return cls(file_of(url), most, options.get("synchronous", ["full"])[0])
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address of the file."""
         return f"sqlite:///{self.path}"
 
     def _failing(self) -> AbstractContextManager[None]:
-        return failing(self.path)
+        return sqlite_errors(self.path)
 
     def _migrate(self) -> None:
         version = self._rows("PRAGMA user_version")[0][0]
         if version > SCHEMA:
-            raise IncompatibleError(f"{self.path} has schema {version}, this nearkin knows {SCHEMA}: upgrade nearkin")
+            raise IncompatibleError(
+                f"{self.path} has schema {version}, and this version of nearkin supports {SCHEMA}; upgrade nearkin"
+            )
         if version < SCHEMA:
             with self._writing():
-                # another process may have done it meanwhile
+                # another process may have converted the file since the check
                 version = self._rows("PRAGMA user_version")[0][0]
                 scripts = (CREATE, TO_SECOND, TO_THIRD)
                 for script in scripts[version:]:
                     for statement in script.split(";\n"):
                         self._db.execute(statement)
-                # processes of older versions go where this says, and cannot open what is there
+                # processes of older versions follow this address, and cannot open the file there
                 moved = Move(STOPPED, MOVED, (f"sqlite:///{quote(str(self.path.resolve()))}",))
                 self._db.execute("INSERT OR REPLACE INTO meta VALUES ('move', ?)", (json.dumps(moved),))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """One transaction that writes; undone when its body fails."""
+        """Runs the body in one transaction that writes. It is rolled back if the body fails."""
         self._db.execute("BEGIN IMMEDIATE")
         self._remembered = None
         try:
@@ -186,28 +224,29 @@ class SqliteStore:
             raise
 
     def _commit(self) -> None:
-        """Ends a transaction.
+        """Commits a transaction.
 
         Raises:
-            OutcomeUnknownError: If the file system failed: the step is not in the file as it is read now, but a part of the log
-                that was not synced may be, and is taken over if the process or the machine dies before the next step.
+            OutcomeUnknownError: If the file system failed. The step is not visible now. However, a
+                part of the log that was not synced may be read after the process or the machine
+                dies before the next step.
         """
         try:
             self._db.execute("COMMIT")
         except sqlite3.OperationalError as error:
-            # the buckets are compared with the file before they are used again
+            # the buckets are built again before they are used
             self._version = -1
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_IOERR:
                 raise
             raise OutcomeUnknownError(
-                f"{self.path}: {error} at the end of a step, which may have been done; the call may be repeated safely"
+                f"{self.path}: {error} during a commit, so that the outcome is unknown; the call may be repeated safely"
             ) from error
 
     def _rows(self, query: str, values: Any = ()) -> list[Any]:
         """Returns all rows of a statement, and closes its cursor.
 
-        A cursor that is left open in the middle of its rows keeps the connection in the snapshot that it reads, in which
-        nothing can be written once another process has: every step fails with "database is locked" until it is collected.
+        An open cursor that has not reached its last row keeps the connection in an old snapshot.
+        After another process has written, each step would fail with "database is locked".
         """
         with closing(self._db.execute(query, values)) as cursor:
             return cursor.fetchall()
@@ -220,29 +259,30 @@ class SqliteStore:
         return version
 
     def _blocks(self, query: str, values: Any = ()) -> Generator[list[Any], None, None]:
-        """Yields the rows of a statement BLOCK at a time, and closes its cursor also if the caller stops before the end."""
-        with closing(self._db.execute(query, values)) as cursor:
-            while some := cursor.fetchmany(BLOCK):
-                yield some
+        """Yields the rows of a statement in blocks.
 
-    # -- buckets
+        The cursor is closed if the caller stops early.
+        """
+        with closing(self._db.execute(query, values)) as cursor:
+            while rows := cursor.fetchmany(BLOCK):
+                yield rows
 
     def _load(self) -> None:
-        """All buckets, from the rows."""
+        """Builds all buckets from the file."""
         table = BucketTable(self.most)
         version = self._data_version()
         with self._snapshot():
             step = self._number("last_step")
             query = "SELECT ref, leader = id, size, keys FROM entries WHERE posted AND keys IS NOT NULL ORDER BY ref"
             with closing(self._blocks(query)) as blocks:
-                for some in blocks:
-                    words = np.array([_word(ref, leads, size) for ref, leads, size, _ in some], np.int64)
-                    keys = np.frombuffer(b"".join(row[3] for row in some), np.uint64)
-                    table.append_all(keys.reshape(len(some), -1), words)
+                for rows in blocks:
+                    words = [_word(ref, leads, size) for ref, leads, size, _ in rows]
+                    keys = np.frombuffer(b"".join(row[3] for row in rows), np.uint64)
+                    table.append_all(keys.reshape(len(rows), -1), np.array(words, np.int64))
             with closing(self._blocks("SELECT word, keys FROM loose ORDER BY ref")) as blocks:
                 for word, blob in chain.from_iterable(blocks):
                     table.append(np.frombuffer(blob, np.uint64), word)
-        # only when all is read: a table that was read in part would answer as if the rest were not there
+        # set only now, because a table that was read in part would hide documents
         self.table = table
         self._step = step
         self._version = version
@@ -250,18 +290,18 @@ class SqliteStore:
     def _number(self, name: str) -> int:
         return int(self._rows("SELECT value FROM meta WHERE name = ?", (name,))[0][0])
 
-    def _catch_up(self) -> None:
-        """Takes over what other connections wrote."""
+    def _apply_foreign_steps(self) -> None:
+        """Applies the steps of other connections to the buckets."""
         version = self._data_version()
         if version == self._version:
             return
         with self._snapshot():
-            self._take_over()
+            self._update_buckets()
         self._version = version
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        """Statements that see one state of the file."""
+        """Runs the body in one snapshot of the file."""
         if self._db.in_transaction:
             yield
             return
@@ -271,7 +311,7 @@ class SqliteStore:
         finally:
             self._db.execute("COMMIT")
 
-    def _take_over(self) -> None:
+    def _update_buckets(self) -> None:
         if self._step < self._number("forgotten"):
             self._load()
             return
@@ -291,8 +331,6 @@ class SqliteStore:
             self.table.remove(keys, ref)
             self.table.append(keys, word)
         self._step = self._number("last_step")
-
-    # -- the store's methods
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._lock, self._failing():
@@ -344,7 +382,7 @@ class SqliteStore:
 
     def postings(self, keys: np.ndarray) -> Postings:
         with self._lock, self._failing():
-            self._catch_up()
+            self._apply_foreign_steps()
             return self.table.look_up(keys)
 
     def reserve(self, count: int) -> list[int]:
@@ -356,17 +394,21 @@ class SqliteStore:
     def apply(self, changes: Changes) -> list[int]:
         with self._lock, self._failing():
             with self._writing():
-                self._catch_up()
+                self._apply_foreign_steps()
                 counted = self._check(changes)
                 step = self._step + 1
                 numbers = self._write(changes, step)
                 self._db.executemany(COUNT, counted)
             self._step = step
-            self._post(changes, numbers)
+            self._post_changes(changes, numbers)
             return numbers
 
     def _check(self, changes: Changes) -> list[tuple[int, str]]:
-        """Verifies what a step relies on; returns by how much it changes the counts."""
+        """Checks the conditions of a step.
+
+        Returns:
+            The changes of the counts, as (difference, name of the count).
+        """
         if changes.epoch not in (None, self._news().move.epoch):
             raise MovedError(f"{self.path} is being moved")
         there = [(entry.ref, entry.id) for entry in changes.present]
@@ -376,13 +418,13 @@ class SqliteStore:
             rows = self._rows(query, [ref for ref, _ in some])
             leaders |= {ref: leader for ref, _, leader in rows}
             if set(some) - {(ref, name) for ref, name, _ in rows}:
-                raise RacedError("a document is not there any more")
+                raise RacedError("a document was deleted by another process")
         if any(leaders.get(entry.ref) != entry.leader for entry in changes.expected):
-            raise RacedError("a document has been resolved to another one meanwhile")
+            raise RacedError("a document was resolved to another representative by another process")
         for refs in _chunks(sorted({entry.ref for entry in changes.required_leaders})):
             query = f"SELECT COUNT(*) FROM entries WHERE leader = id AND ref IN ({_marks(refs)})"
             if self._rows(query, refs)[0][0] < len(refs):
-                raise RacedError("a representative is not there any more")
+                raise RacedError("a representative was deleted by another process")
         for standing in changes.leader_snapshots:
             gone = standing.entry
             held = self._rows("SELECT leader FROM entries WHERE ref = ?", (gone.ref,))
@@ -392,7 +434,12 @@ class SqliteStore:
         return self._counted(changes, leaders)
 
     def _counted(self, changes: Changes, leaders: dict[int, str]) -> list[tuple[int, str]]:
-        """Returns by how much a step changes the counts; `leaders` are those of present documents before it."""
+        """Returns the changes of the counts by a step.
+
+        Args:
+            changes: The step.
+            leaders: The leader of each present document before the step, by number.
+        """
         gained = sum(entry.is_leader for entry, _ in changes.new)
         gained += sum(
             entry.is_leader - (leaders[entry.ref] == entry.id) for entry in {e.ref: e for e in changes.changed}.values()
@@ -425,7 +472,7 @@ class SqliteStore:
                 [_row(number, written, step) for number, written in zip(numbers, changes.new, strict=True)],
             )
         except sqlite3.IntegrityError as error:
-            raise RacedError("a document is there already") from error
+            raise RacedError("a document with this id exists already") from error
         run.executemany(LOG, [tuple(event) for event in changes.events])
         if changes.events:
             self._trim_log()
@@ -438,15 +485,18 @@ class SqliteStore:
         return numbers
 
     def _trim_log(self) -> None:
-        """Drops the oldest lines of the log, a portion at most, from time to time, and never while the index is copied."""
+        """Deletes the oldest lines of the change log, at most one portion.
+
+        Nothing is deleted while the index is copied.
+        """
         first, last = self._rows("SELECT (SELECT MIN(number) FROM events), (SELECT MAX(number) FROM events)")[0]
         if last - first < LOG_KEPT + LOG_PORTION or self._news().move.phase in (COPYING, CLOSING):
             return
         until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
         self._db.execute("DELETE FROM events WHERE number <= ?", (until,))
 
-    def _post(self, changes: Changes, numbers: list[int]) -> None:
-        """What was committed, into the buckets."""
+    def _post_changes(self, changes: Changes, numbers: list[int]) -> None:
+        """Applies a committed step to the buckets."""
         for ref, gone in changes.postings_removed:
             self.table.remove(gone, ref)
         for word, come in changes.postings_added:
@@ -462,7 +512,7 @@ class SqliteStore:
                 self.table.append(keys, entry.posting)
 
     def _portion(self, query: str, values: dict[str, Any]) -> list[Any]:
-        """Returns the rows of one statement; the lock is held for no longer."""
+        """Returns the rows of one statement. The lock is released afterwards."""
         with self._lock, self._failing():
             return self._rows(query, values)
 
@@ -499,7 +549,7 @@ class SqliteStore:
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         query = "SELECT ref, word, keys FROM loose WHERE ref > ? ORDER BY ref LIMIT ?"
-        # a row has about twenty postings
+        # a row has about twenty postings, one for each band
         rows_at_once = max(1, most // 20)
         with self._lock, self._failing():
             rows = self._rows(query, (place or 0, rows_at_once))
@@ -535,7 +585,7 @@ class SqliteStore:
         with self._lock, self._failing(), self._writing():
             rows = self._rows("SELECT value FROM meta WHERE name = ?", (name,))
             last, until = json.loads(rows[0][0]) if rows else (holder, 0.0)
-            # a turn that ends later than any could was taken by a clock that was wrong
+            # a turn that ends too late was taken by a process with a wrong clock
             if last != holder and now < until <= now + MOST_TURN:
                 return False
             self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps([holder, now + seconds])))
@@ -551,11 +601,12 @@ class SqliteStore:
         )
         while rows := self._portion(query, {"last": last}):
             last = rows[-1][-1]
-            yield from (Event(*row[:-1]) for row in rows)
+            for kind, scope, name, into, at, _ in rows:
+                yield Event(kind=kind, scope=scope, id=name, into=into, at=at)
 
     def counts(self) -> dict[str, int]:
         with self._lock, self._failing():
-            self._catch_up()
+            self._apply_foreign_steps()
             records, leaders = self._number("records"), self._number("leaders")
             pages, size = (self._rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "page_size"))
             return {
@@ -572,8 +623,8 @@ class SqliteStore:
         with self._lock, self._failing():
             full = int(self._db.execute("PRAGMA synchronous").fetchone()[0]) >= FULL_SYNC
         if full:
-            return "written to the disk before it is acknowledged: survives a power cut"
-        return "survives a killed process; a power cut may lose what was acknowledged last"
+            return "synced before it is acknowledged: survives a power cut"
+        return "survives the end of the process; a power cut may lose the last acknowledged steps"
 
     def close(self) -> None:
         with self._lock:
@@ -586,18 +637,64 @@ def _word(ref: int, leads: int, size: int) -> int:
 
 def _row(number: int, written: KeyedEntry, step: int) -> tuple[Any, ...]:
     entry, keys = written
-    about = (entry.scope, entry.id, entry.digest, entry.leader, entry.cluster, entry.similarity, entry.size, entry.created)
-    kept = (entry.seen, entry.posted, entry.signature, entry.text, entry.payload, None if keys is None else keys.tobytes())
-    return (number, *about, *kept, step)
+    return (
+        number,
+        entry.scope,
+        entry.id,
+        entry.digest,
+        entry.leader,
+        entry.cluster,
+        entry.similarity,
+        entry.size,
+        entry.created,
+        entry.seen,
+        entry.posted,
+        entry.signature,
+        entry.text,
+        entry.payload,
+        None if keys is None else keys.tobytes(),
+        step,
+    )
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    ref, scope, name, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload = row
-    about = (scope, name, ref, digest, leader, cluster, similarity, size, created, seen, bool(posted))
-    return Entry(*about, signature, text, payload)
+    """Returns the entry of a row with COLUMNS or HEADS."""
+    (
+        ref,
+        scope,
+        name,
+        digest,
+        leader,
+        cluster,
+        similarity,
+        size,
+        created,
+        seen,
+        posted,
+        signature,
+        text,
+        payload,
+    ) = row
+    return Entry(
+        scope=scope,
+        id=name,
+        ref=ref,
+        digest=digest,
+        leader=leader,
+        cluster=cluster,
+        similarity=similarity,
+        size=size,
+        created=created,
+        seen=seen,
+        posted=bool(posted),
+        signature=signature,
+        text=text,
+        payload=payload,
+    )
 
 
 def _marks(values: Sequence[Any]) -> str:
+    """Returns a placeholder for each value of a statement."""
     return ", ".join("?" * len(values))
 
 

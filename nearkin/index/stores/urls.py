@@ -1,4 +1,4 @@
-"""The store behind a URL."""
+"""The stores by the scheme of their URL, and URLs that are recorded without passwords."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,8 +17,9 @@ from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.sqlite import SqliteStore
 
 USUAL_BANDS = 20
+"""The number of bands that is assumed if the settings do not give it."""
 ONE_PORT = ("redis", "rediss", "aerospike")
-"""Kinds whose URLs have a single host; the driver of PostgreSQL reads its own."""
+"""The schemes whose URLs have one host. The driver of PostgreSQL parses its own URLs."""
 
 
 def _memory(url: str, settings: IndexSettings) -> Store:
@@ -38,12 +39,17 @@ def _postgres(url: str, settings: IndexSettings) -> Store:
 
 
 def _aerospike(url: str, settings: IndexSettings) -> Store:
-    times = (settings.record_ttl, settings.bucket_ttl)
-    return AerospikeStore(Records.open(url), settings.bucket_capacity, _expected(settings), *times)
+    return AerospikeStore(
+        Records.open(url),
+        settings.bucket_capacity,
+        _expected(settings),
+        record_ttl=settings.record_ttl,
+        bucket_ttl=settings.bucket_ttl,
+    )
 
 
 def _expected(settings: IndexSettings) -> int:
-    """Postings, about."""
+    """Returns the approximate number of postings of the index."""
     return settings.documents * (settings.bands or USUAL_BANDS)
 
 
@@ -59,23 +65,30 @@ SCHEMES: dict[str, Callable[[str, IndexSettings], Store]] = {
 
 
 def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
-    """The store that a URL, or a list of them, names; a list of one names that one.
+    """Opens a store.
+
+    Args:
+        url: URL of the store, or a sequence of URLs of shards. A sequence of one URL is that store.
+        settings: Settings of the index.
+
+    Returns:
+        The open store.
 
     Raises:
-        UsageError: If the scheme is not a kind of store.
+        UsageError: If the scheme is unknown, or a setting does not apply to the store.
         StoreError: If the store cannot be reached.
     """
     if not isinstance(url, str):
-        shards = [open_store(one, settings) for one in url]
+        shards = [open_store(shard, settings) for shard in url]
         return shards[0] if len(shards) == 1 else ShardedStore(shards)
     scheme = scheme_of(url)
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        # without a scheme it cannot be told where a password would be
+        # the place of a password in a URL without a scheme is unknown
         named = repr(scheme or url[:40]) if "@" not in url or scheme else "a URL without a scheme"
-        raise UsageError(f"{named} is not a kind of store; valid kinds are {known}")
+        raise UsageError(f"unknown kind of store {named}; valid kinds are {known}")
     if settings.max_memory is not None and scheme != "memory":
-        raise UsageError(f"max_memory={settings.max_memory} bounds memory://; {scheme}:// keeps its documents elsewhere")
+        raise UsageError(f"max_memory={settings.max_memory} applies to memory:// only, not to {scheme}://; remove the setting")
     return SCHEMES[scheme](url, settings)
 
 
@@ -83,7 +96,8 @@ def scheme_of(url: str) -> str:
     """Returns the scheme of a URL; an empty one if it has none.
 
     Raises:
-        UsageError: If the URL cannot be parsed. The message leaves the reason out, which may repeat a part of the password.
+        UsageError: If the URL cannot be parsed. The message does not contain the reason, which may
+            repeat a part of the password.
     """
     try:
         parts = urlsplit(url)
@@ -97,13 +111,15 @@ def scheme_of(url: str) -> str:
     return parts.scheme
 
 
-def lasting(url: str) -> str:
-    """A URL as it may be written down for other processes: without a password, and a file by its whole path.
+def recorded_url(url: str) -> str:
+    """Returns a URL as it is recorded for other processes.
+
+    The recorded URL has no password, and the absolute path of a file.
 
     Examples:
-        >>> lasting("postgresql://nearkin:secret@db/kin?schema=next&password=secret")
+        >>> recorded_url("postgresql://nearkin:secret@db/kin?schema=next&password=secret")
         'postgresql://nearkin@db/kin?schema=next'
-        >>> lasting("sqlite:////data/next.db?synchronous=normal")
+        >>> recorded_url("sqlite:////data/next.db?synchronous=normal")
         'sqlite:////data/next.db?synchronous=normal'
 
     Raises:
@@ -118,25 +134,30 @@ def lasting(url: str) -> str:
 
 
 def with_passwords(urls: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """URLs that were written down, with the passwords of known ones of the same host and user.
+    """Adds passwords to recorded URLs.
 
-    The others are left to the client's own ways, like PGPASSWORD or .pgpass.
+    A URL without a known password is returned unchanged. Its driver may find the password itself,
+    for example in PGPASSWORD or .pgpass.
+
+    Args:
+        urls: Recorded URLs.
+        known: URLs with passwords. The password of the same host and user is taken.
 
     Examples:
         >>> with_passwords(["redis://db/1", "redis://other/1"], ["redis://:secret@db/0"])
         ('redis://:secret@db/1', 'redis://other/1')
     """
-    found = {_server(parts): parts for parts in map(urlsplit, known)}
-    return tuple(_as(urlsplit(url), found.get(_server(urlsplit(url)))) for url in urls)
+    by_server = {_server(parts): parts for parts in map(urlsplit, known)}
+    return tuple(_with_password(urlsplit(url), by_server.get(_server(urlsplit(url)))) for url in urls)
 
 
 def _server(parts: SplitResult) -> tuple[str, str, str]:
-    """Scheme, hosts and ports, user."""
+    """Returns the scheme, the hosts with their ports, and the user."""
     user, _, host = parts.netloc.rpartition("@")
     return parts.scheme, host, user.partition(":")[0]
 
 
-def _as(parts: SplitResult, known: SplitResult | None) -> str:
+def _with_password(parts: SplitResult, known: SplitResult | None) -> str:
     if known is None:
         return joined(parts)
     secret = [(name, value) for name, value in parse_qsl(known.query) if name in SECRET]
