@@ -22,9 +22,10 @@ TARGETS = {
 }
 HEADER = """# Benchmarks
 
-Written by `python -m benchmarks.run --full --write` (`make bench` for quick sizes) and `make bench-peers`. Figures are
-medians of the runs beside them; whole processes with a warm JIT cache, unless the name says otherwise. Corpora come from
-`nearkin synth`, seed 1.
+This page has measured times, memory and accuracy of nearkin, and a comparison with other tools. It is written by
+`python -m benchmarks.run --full --write` (`make bench` for quick sizes) and `make bench-peers`. Figures are medians of the runs
+beside them. They are those of whole processes with a warm JIT cache, unless the name says otherwise. Corpora come from
+`nearkin synth` with seed 1.
 
 """
 
