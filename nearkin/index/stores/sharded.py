@@ -1,18 +1,28 @@
-"""A list of URLs: records by id, postings by key; look-ups fan out at once, and a shard that is down is an error, never a miss.
+"""The store of an index that is divided over several stores (shards).
 
-No transaction spans shards, so the order of a step makes it safe: postings go in before the document they are of, and out after
-it; representatives come before those that are resolved to them, and go after them. What a failure leaves is at worst a posting
-of a document that is not there, which look-ups pass over, `check` counts, and `expire` sweeps up
-(`nearkin.index.stray_postings`); the documents of a failed batch that are there are whole.
+Records are divided by id, and postings by band key. Reads go to all shards at once. A shard that
+cannot be reached is an error, never a missing result.
 
-If one step resolves a document to a representative and another one removes it, each writes first and looks then, so
-that at least one sees the other: the first takes its documents back if the representative is gone, the second puts the
-representative back if a document was resolved to it, and both are tried again. What a document is changed to depends on what it
-was by a condition in its own shard. Three things are less than over one store. A process that is killed between its write and
-its look, while another one does the opposite, leaves a document resolved to one that is not there; `check` finds it. A step
-that was taken back may be in the log twice, and may have split its cluster already. And where a representative's text is
-updated, one document comes to it before and another after, all between a write and its look, the latter may end up with the
-old text as its representative, unverified.
+No transaction spans shards, so the order of the writes makes a step safe. Postings are written
+before their document, and deleted after it. Representatives are written before the documents that
+are resolved to them, and deleted after them. A failure leaves at most a stray posting, which
+searches ignore, `check` counts and `expire` deletes (`nearkin.index.stray_postings`). Each document
+of a failed batch is either stored completely or not at all.
+
+If one step resolves a document to a representative and another step deletes the representative,
+each step writes first and reads afterwards, so that at least one of them sees the other. The first
+step takes its documents back if the representative is gone. The second step restores the
+representative if a document was resolved to it. Both steps are retried. The change of a document
+depends on its previous state by a condition in its own shard.
+
+Three guarantees are weaker than those of a single store:
+
+- If a process is killed between its write and its read while another one does the opposite, a
+  document may be resolved to a representative that does not exist. `check` finds it.
+- A step that was taken back may be in the change log twice, and may have split its cluster already.
+- If the text of a representative is updated while one document is resolved to it before the update
+  and another one after it, all between a write and its read, then the second document may have the
+  old text as its representative, without verification.
 """
 
 import hashlib
@@ -37,35 +47,42 @@ log = logging.getLogger("nearkin.shards")
 
 
 class ShardedStore:
-    """Several stores as one. Their order and number are part of the index.
+    """Several stores that hold one index. Their order and number are part of the index.
 
     Args:
-        shards: At least two.
+        shards: The stores, at least two.
+
+    Raises:
+        UsageError: If there are less than two stores.
     """
 
     def __init__(self, shards: Sequence[Store]) -> None:
         if len(shards) < 2:
-            raise UsageError(f"{len(shards)} stores are no shards; give at least two URLs, or one as text")
+            raise UsageError(f"{len(shards)} stores cannot be shards; give at least two URLs, or one URL as a string")
         self.shards = list(shards)
         self._sweeper = StraySweeper(self.shards, self.by_refs)
         self._pool = ThreadPoolExecutor(len(shards), thread_name_prefix="nearkin-shard")
 
     @property
     def url(self) -> str:
-        """Where they are."""
+        """The addresses of the shards, separated by blanks."""
         return " ".join(shard.url for shard in self.shards)
 
-    def _all(self, work: Callable[[int, Store], T]) -> list[T]:
-        """On every shard at once; the first error of any is raised when all have ended."""
+    def _on_all_shards(self, work: Callable[[int, Store], T]) -> list[T]:
+        """Runs work on all shards at once.
+
+        The first error is raised when all shards have finished.
+        """
         futures = [self._pool.submit(work, number, shard) for number, shard in enumerate(self.shards)]
         wait(futures)
         try:
             return [future.result() for future in futures]
         finally:
-            # the traceback of an error holds this frame: without its futures they make no cycle that keeps the error alive
+            # the traceback of an error refers to this frame: a reference from the frame to the
+            # futures would keep the error alive until the next garbage collection
             del futures
 
-    def _of_id(self, scope: str, name: str) -> int:
+    def _shard_of_id(self, scope: str, name: str) -> int:
         digest = hashlib.sha256(f"{scope}\0{name}".encode()).digest()
         return int.from_bytes(digest[16:24], "little") % len(self.shards)
 
@@ -75,7 +92,7 @@ class ShardedStore:
         def one(number: int, shard: Store) -> dict[str, Any]:
             return shard.claim({**header, "shard": [number, size]} if header else {})
 
-        found = self._all(one)
+        found = self._on_all_shards(one)
         for number, held in enumerate(found):
             if header and held.get("shard") != [number, size]:
                 raise IncompatibleError(
@@ -83,25 +100,28 @@ class ShardedStore:
                 )
         plain = [{name: value for name, value in held.items() if name != "shard"} for held in found]
         if any(held != plain[0] for held in plain):
-            raise IncompatibleError(f"the shards {self.url} belong to indexes that were made differently")
+            raise IncompatibleError(f"the shards {self.url} belong to indexes with different settings; check the URLs")
         return plain[0]
 
     def protect(self) -> None:
-        self._all(lambda _, shard: shard.protect())
+        self._on_all_shards(lambda _, shard: shard.protect())
 
     def is_protected(self) -> bool:
-        return any(self._all(lambda _, shard: shard.is_protected()))
+        return any(self._on_all_shards(lambda _, shard: shard.is_protected()))
 
     def state(self) -> StoreState:
-        found = self._all(lambda _, shard: shard.state())
+        found = self._on_all_shards(lambda _, shard: shard.state())
         move = max((news.move for news in found), key=lambda move: move.epoch)
         if any(news.move.epoch != move.epoch for news in found):
-            # between the first shard and the last one, whose writers would meet both
+            # the migration has reached some shards only, and writers would see both states
             move = move._replace(phase=CLOSING)
         return StoreState(move, sum(news.generation for news in found))
 
     def redirect(self, move: Move) -> None:
-        """One after the other: of two at once, the first shard refuses one."""
+        """Writes the state of a migration to one shard after the other.
+
+        If two processes do so at once, the first shard refuses one of them.
+        """
         for shard in self.shards:
             shard.redirect(move)
 
@@ -109,23 +129,32 @@ class ShardedStore:
         return self.shards[0].reserve(count)
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        places = [self._of_id(scope, name) for name in ids]
-        return self._gathered(places, list(ids), lambda shard, names: shard.entries(scope, names))
+        places = [self._shard_of_id(scope, name) for name in ids]
+        return self._read_entries(places, list(ids), lambda shard, names: shard.entries(scope, names))
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
-        return self._gathered([ref % len(self.shards) for ref in refs], list(refs), lambda shard, some: shard.by_refs(some))
+        return self._read_entries([ref % len(self.shards) for ref in refs], list(refs), lambda shard, some: shard.by_refs(some))
 
-    def _gathered(
-        self, places: list[int], asked: list[T], look: Callable[[Store, list[T]], list[Entry | None]]
+    def _read_entries(
+        self, places: list[int], keys: list[T], look_up: Callable[[Store, list[T]], list[Entry | None]]
     ) -> list[Entry | None]:
-        """Answers of the shards in the order of what was asked."""
+        """Reads entries from their shards.
+
+        Args:
+            places: Number of the shard of each key.
+            keys: Ids or numbers of documents.
+            look_up: Reads the entries of some keys from a shard.
+
+        Returns:
+            The entry of each key, None if it is not stored.
+        """
         by_shard = [[at for at, place in enumerate(places) if place == number] for number in range(len(self.shards))]
 
         def one(number: int, shard: Store) -> list[Entry | None]:
-            return look(shard, [asked[at] for at in by_shard[number]]) if by_shard[number] else []
+            return look_up(shard, [keys[at] for at in by_shard[number]]) if by_shard[number] else []
 
-        out: list[Entry | None] = [None] * len(asked)
-        for positions, found in zip(by_shard, self._all(one), strict=True):
+        out: list[Entry | None] = [None] * len(keys)
+        for positions, found in zip(by_shard, self._on_all_shards(one), strict=True):
             for at, entry in zip(positions, found, strict=True):
                 out[at] = entry
         return out
@@ -138,7 +167,7 @@ class ShardedStore:
         def one(number: int, shard: Store) -> Postings:
             return shard.postings(np.ascontiguousarray(keys[positions[number]])) if len(positions[number]) else nothing
 
-        found = self._all(one)
+        found = self._on_all_shards(one)
         sizes = np.zeros(len(keys), np.int64)
         for at, part in zip(positions, found, strict=True):
             sizes[at] = np.diff(part.offsets)
@@ -152,7 +181,7 @@ class ShardedStore:
     def apply(self, changes: Changes) -> list[int]:
         before = self._check(changes)
         size = len(self.shards)
-        homes = [self._of_id(entry.scope, entry.id) for entry, _ in changes.new]
+        homes = [self._shard_of_id(entry.scope, entry.id) for entry, _ in changes.new]
         numbers = [number * size + home for number, home in zip(self.reserve(len(homes)), homes, strict=True)]
         new = [KeyedEntry(entry._replace(ref=ref), keys) for (entry, keys), ref in zip(changes.new, numbers, strict=True)]
         entering = [(entry.posting, keys) for entry, keys in (*new, *changes.posted) if keys is not None]
@@ -163,8 +192,9 @@ class ShardedStore:
         part = Changes(invalidates_caches=changes.invalidates_caches, epoch=changes.epoch)
         try:
             self._buckets(entering, again, replace(part, may_overflow=changes.may_overflow))
-            # a copy that follows the log must not miss a document of which a failure leaves no more than the record: so its
-            # touches are logged here; and must not have looked at one before its change was there: so they are logged again
+            # A copy that follows the change log must see a document even if a failure leaves only
+            # its record, so changed documents are logged here. It must not read a document before
+            # it was changed, so they are logged again below.
             self._records(replace(part, events=[event for event in changes.events if event.kind == TOUCHED]))
             for leads in (True, False):
                 some = [written for written in new if written.entry.is_leader == leads]
@@ -172,15 +202,15 @@ class ShardedStore:
                 changed = [entry for entry in changes.changed if entry.is_leader == leads and entry not in ending]
                 stays = [written for written in some if written not in later]
                 self._records(replace(part, changed=changed, new=stays, **_conditions(changed, before)))
-            self._make_sure_of_needs(changes, before, new)
+            self._require_leaders(changes, before, new)
             replaced = [written for written in new if (written.entry.scope, written.entry.id) in going]
-            stood = _alone([*(entry for entry, _ in changes.dropped), *(before[entry.ref] for entry in ending)])
+            stood = _without_members([*(entry for entry, _ in changes.dropped), *(before[entry.ref] for entry in ending)])
             self._records(
                 replace(
                     part, dropped=changes.dropped, changed=ending, new=replaced, events=changes.events, leader_snapshots=stood
                 )
             )
-            self._make_sure_nobody_came(changes, before, replaced)
+            self._restore_joined(changes, before, replaced)
         except (RacedError, MovedError):
             self._withdraw([*new, *changes.posted])
             raise
@@ -192,69 +222,79 @@ class ShardedStore:
         try:
             self._buckets([], leaving, Changes())
         except StoreError:
-            # the documents are as they should be; what is left are postings of documents that are not there
-            log.warning("%s: postings of a step that was done could not be deleted; the next sweep deletes them", self.url)
+            # the documents are correct; only stray postings are left
+            log.warning("%s: postings of a completed step could not be deleted; the next sweep deletes them", self.url)
         return numbers
 
     def _check(self, changes: Changes) -> dict[int, Entry]:
-        """What must be there, before the first shard writes; documents by number, as they are."""
+        """Checks the conditions of a step before the first shard is written.
+
+        Returns:
+            The present documents by number, as they are before the step.
+        """
         before: dict[int, Entry] = {}
         wanted = {entry.ref: entry.id for entry in (*changes.present, *changes.required_leaders)}
         leaders = {entry.ref for entry in changes.required_leaders}
         for ref, entry in zip(wanted, self.by_refs(list(wanted)), strict=True):
             if entry is None or entry.id != wanted[ref] or (ref in leaders and not entry.is_leader):
-                raise RacedError("a document or a representative is not there any more")
+                raise RacedError("a document or a representative was deleted by another process")
             before[ref] = entry
         if any(before[entry.ref].leader != entry.leader for entry in changes.expected):
-            raise RacedError("a document has been resolved to another one meanwhile")
+            raise RacedError("a document was resolved to another representative by another process")
         for standing in changes.leader_snapshots:
             members = self.members(standing.entry.scope, standing.entry.id, len(standing.members) + 1)
             standing.require_unchanged(before[standing.entry.ref].leader, (member.ref for member in members))
         return before
 
-    def _make_sure_of_needs(self, changes: Changes, before: dict[int, Entry], new: list[KeyedEntry]) -> None:
-        """Behind the writes of what relies on them; documents that came to a representative that is gone are taken back.
+    def _require_leaders(self, changes: Changes, before: dict[int, Entry], new: list[KeyedEntry]) -> None:
+        """Checks after the writes that the required representatives still exist.
+
+        Documents that were resolved to a deleted representative are taken back.
 
         Raises:
-            RacedError: One is gone.
+            RacedError: If a representative was deleted.
         """
         gone = self._gone(changes.required_leaders)
         if not gone:
             return
-        # a member that stays one is looked after by the step that takes its representative out
+        # a member that did not change its leader is handled by the step that deletes the leader
         moved = [e for e in changes.changed if (e.scope, e.leader) in gone and e.leader != before[e.ref].leader]
         moved = [entry for entry in moved if not before[entry.ref].is_leader]
         for entry in moved:
-            self._undo(Changes(changed=[before[entry.ref]], leader_snapshots=_alone([entry]), invalidates_caches=True))
+            self._undo(
+                Changes(changed=[before[entry.ref]], leader_snapshots=_without_members([entry]), invalidates_caches=True)
+            )
         for entry, _ in new:
             if (entry.scope, entry.leader) in gone:
                 self._undo(
-                    Changes(dropped=[KeyedEntry(entry, None)], leader_snapshots=_alone([entry]), invalidates_caches=True)
+                    Changes(
+                        dropped=[KeyedEntry(entry, None)], leader_snapshots=_without_members([entry]), invalidates_caches=True
+                    )
                 )
-        raise RacedError("a representative is not there any more")
+        raise RacedError("a representative was deleted by another process")
 
     def _gone(self, needs: list[Entry]) -> set[tuple[str, str]]:
-        """(scope, id) of representatives that are not there, or are none, any more."""
+        """Returns (scope, id) of the documents that are not representatives any more."""
         wanted = {entry.ref: (entry.scope, entry.id) for entry in needs}
         found = self.by_refs(list(wanted)) if wanted else []
         return {name for name, held in zip(wanted.values(), found, strict=True) if held is None or not held.is_leader}
 
     def _undo(self, changes: Changes) -> None:
-        """Of a document; what another process has changed since is as that one has it."""
+        """Undoes the change of a document, unless another process has changed it since."""
         try:
             self._records(changes)
         except RacedError:
             return
 
-    def _make_sure_nobody_came(self, changes: Changes, before: dict[int, Entry], replaced: list[KeyedEntry]) -> None:
-        """Behind the writes by which documents go; those to whom others were resolved meanwhile are put back.
+    def _restore_joined(self, changes: Changes, before: dict[int, Entry], replaced: list[KeyedEntry]) -> None:
+        """Restores deleted representatives to which other documents were resolved meanwhile.
 
         Raises:
-            RacedError: There were such.
+            RacedError: If a representative was restored.
         """
         instead = {(entry.scope, entry.id): entry for entry, _ in replaced}
         dropped = {entry.ref for entry, _ in changes.dropped}
-        # what is written with them relies on representatives, too
+        # the documents that replace them require representatives, too
         relying = replaced or len(dropped) < len(changes.leader_snapshots)
         unmet = relying and self._gone(changes.required_leaders)
         late = [
@@ -270,10 +310,10 @@ class ShardedStore:
             else:
                 self._records(Changes(changed=[old], invalidates_caches=True))
         if late:
-            raise RacedError("another document was resolved meanwhile to one that goes")
+            raise RacedError("a document was resolved to a representative that this step deletes")
 
     def _records(self, changes: Changes) -> None:
-        """Entries without their postings, each to its shard."""
+        """Writes entries without their postings, each to its shard."""
 
         def one(number: int, shard: Store) -> None:
             mine = replace(
@@ -285,36 +325,45 @@ class ShardedStore:
                 leader_snapshots=[
                     standing for standing in changes.leader_snapshots if standing.entry.ref % len(self.shards) == number
                 ],
-                events=[event for event in changes.events if self._of_id(event.scope, event.id) == number],
+                events=[event for event in changes.events if self._shard_of_id(event.scope, event.id) == number],
             )
             if mine:
                 shard.apply(mine)
 
-        self._all(one)
+        self._on_all_shards(one)
 
     def _buckets(self, entering: list[tuple[int, np.ndarray]], leaving: list[tuple[int, np.ndarray]], changes: Changes) -> None:
-        """Postings by their keys, each to its shard; leaving ones first."""
+        """Writes postings by their band keys, each to its shard.
+
+        Removed postings are deleted first.
+        """
         if not entering and not leaving:
             return
 
         def one(number: int, shard: Store) -> None:
-            mine = replace(changes, postings_removed=self._part(leaving, number), postings_added=self._part(entering, number))
+            mine = replace(
+                changes,
+                postings_removed=self._postings_of_shard(leaving, number),
+                postings_added=self._postings_of_shard(entering, number),
+            )
             if mine:
                 shard.apply(mine)
 
-        self._all(one)
+        self._on_all_shards(one)
 
-    def _part(self, postings: list[tuple[int, np.ndarray]], number: int) -> list[tuple[int, np.ndarray]]:
+    def _postings_of_shard(self, postings: list[tuple[int, np.ndarray]], number: int) -> list[tuple[int, np.ndarray]]:
         some = ((word, keys[keys % np.uint64(len(self.shards)) == number]) for word, keys in postings)
         return [(word, keys) for word, keys in some if len(keys)]
 
     def _withdraw(self, posted: list[KeyedEntry]) -> None:
-        """The postings of documents that did not become what they were to be, if their shards can be reached."""
+        """Deletes the postings of documents that were not written, if their shards can be reached."""
         there = self.by_refs_or_none([entry.ref for entry, _ in posted])
         wrong = [
             (held, entry.ref, keys)
             for (entry, keys), held in zip(posted, there, strict=True)
-            if keys is not None and held is not NOBODY and (held is None or not held.posted or held.posting != entry.posting)
+            if keys is not None
+            and held is not UNREACHABLE
+            and (held is None or not held.posted or held.posting != entry.posting)
         ]
         right = [(held.posting, keys) for held, _, keys in wrong if held is not None and held.posted]
         try:
@@ -323,22 +372,22 @@ class ShardedStore:
             return
 
     def by_refs_or_none(self, refs: list[int]) -> list[Entry | None]:
-        """As `by_refs`; as if all were there where a shard cannot say."""
+        """Returns the same as `by_refs`, or UNREACHABLE for all documents if a shard cannot be reached."""
         try:
             return self.by_refs(refs)
         except StoreError:
-            return [NOBODY] * len(refs)
+            return [UNREACHABLE] * len(refs)
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        found = self._all(lambda _, shard: shard.members(scope, leader, limit))
+        found = self._on_all_shards(lambda _, shard: shard.members(scope, leader, limit))
         return _in_order(found)[:limit]
 
     def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
-        found = self._all(lambda _, shard: shard.member_page(scope, leader, after, 0, skip + limit))
+        found = self._on_all_shards(lambda _, shard: shard.member_page(scope, leader, after, 0, skip + limit))
         return _in_order(found)[skip : skip + limit]
 
     def member_count(self, scope: str, leader: str) -> int:
-        return sum(self._all(lambda _, shard: shard.member_count(scope, leader)))
+        return sum(self._on_all_shards(lambda _, shard: shard.member_count(scope, leader)))
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         yield from heapq.merge(*(shard.scan(scope, content=content) for shard in self.shards), key=lambda entry: entry.ref)
@@ -356,25 +405,26 @@ class ShardedStore:
         yield from heapq.merge(*parts, key=lambda entry: (entry.seen, entry.ref))
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
-        """Returns nothing: each shard is looked through by itself, by `sweep_strays`."""
+        """Returns nothing, because `sweep_strays` reads each shard on its own."""
         return PostingPortion(np.empty(0, np.uint64), np.empty(0, np.int64), None)
 
     def sweep_strays(self) -> None:
-        """Looks at the next portion of the postings of each shard, and deletes those whose documents stay away."""
+        """Checks the next portion of the postings of each shard, and deletes stray ones."""
         sweep_quietly(self._sweeper)
 
     def times(self) -> list[float]:
-        return [one for times in self._all(lambda _, shard: shard.times()) for one in times]
+        answers = self._on_all_shards(lambda _, shard: shard.times())
+        return [clock for times in answers for clock in times]
 
     def median_seen(self) -> float | None:
-        found = [one for one in self._all(lambda _, shard: shard.median_seen()) if one is not None]
-        return min(found, default=None)
+        medians = self._on_all_shards(lambda _, shard: shard.median_seen())
+        return min((median for median in medians if median is not None), default=None)
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         return self.shards[0].take_turn(work, holder, seconds)
 
     def log_end(self) -> tuple[Any, ...]:
-        return tuple(self._all(lambda _, shard: shard.log_end()))
+        return tuple(self._on_all_shards(lambda _, shard: shard.log_end()))
 
     def events(self, after: tuple[Any, ...] | None = None) -> Iterator[Event]:
         places = (None,) * len(self.shards) if after is None else after
@@ -383,7 +433,7 @@ class ShardedStore:
 
     def counts(self) -> dict[str, int]:
         total: dict[str, int] = {}
-        for found in self._all(lambda _, shard: shard.counts()):
+        for found in self._on_all_shards(lambda _, shard: shard.counts()):
             for name, value in found.items():
                 total[name] = total.get(name, 0) + value
         return total
@@ -398,20 +448,23 @@ class ShardedStore:
         self._pool.shutdown()
 
 
-NOBODY = Entry("", "", 0, b"", "", "", 0.0, 0, 0.0, 0.0, False, b"", None, b"")
+UNREACHABLE = Entry("", "", 0, b"", "", "", 0.0, 0, 0.0, 0.0, False, b"", None, b"")
 
 
 def _in_order(parts: list[list[Entry]]) -> list[Entry]:
     return sorted((entry for part in parts for entry in part), key=lambda entry: entry.ref)
 
 
-def _alone(entries: list[Entry]) -> list[LeaderSnapshot]:
-    """Documents that nobody of their own shard is resolved to."""
+def _without_members(entries: list[Entry]) -> list[LeaderSnapshot]:
+    """Returns snapshots of documents without members in their own shard."""
     return [LeaderSnapshot(entry, frozenset()) for entry in entries]
 
 
 def _conditions(changed: list[Entry], before: dict[int, Entry]) -> dict[str, Any]:
-    """What documents must be in their own shards to be changed."""
+    """Returns the conditions under which documents of a shard may be changed."""
     refs = {entry.ref for entry in changed}
     members = [before[ref] for ref in refs if not before[ref].is_leader]
-    return {"leader_snapshots": _alone(members), "required_leaders": [before[ref] for ref in refs if before[ref].is_leader]}
+    return {
+        "leader_snapshots": _without_members(members),
+        "required_leaders": [before[ref] for ref in refs if before[ref].is_leader],
+    }
