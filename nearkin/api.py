@@ -19,7 +19,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
@@ -145,9 +145,9 @@ class DedupResult:
         Raises:
             UsageError: Below the run's threshold, for pairs under it were never verified.
         """
-        settings = self._run.settings
-        if settings.then is not None:
-            raise UsageError(f"a run with a second measure (then={settings.then!r}) is not elected again; run it anew")
+        settings = self._run.options
+        if settings.second_measure is not None:
+            raise UsageError(f"second_measure={settings.second_measure!r} cannot be combined with another threshold; run again")
         if not settings.threshold <= threshold <= 1:
             raise UsageError(
                 f"threshold {threshold} is outside {settings.threshold} (the run's) to 1; run again for a lower one"
@@ -231,7 +231,7 @@ def dedup(
         max_df: Leave out the shingles that more than this share of the documents have.
         work: Folder for temporary files, the system's by default.
         progress: Who is told.
-        **settings: Further fields of `nearkin.engine.options.Settings`: recall, bands, rows, verify, cluster, floor, keep,
+        **settings: Further fields of `nearkin.engine.options.RunOptions`: recall, bands, rows, verify, cluster, floor, keep,
             empty, block_by, source, then, memory, workers …
 
     Examples:
@@ -284,7 +284,7 @@ def pairs(
     asked = {"threshold": threshold, "distance": distance, **settings}
     finished = _start(data, columns, measure, spec, resources, asked, max_df, work, progress)
     run = finished.run
-    parsed = parse_relation(relation, run.settings, expand_exact=expand_exact)
+    parsed = parse_relation(relation, run.options, expand_exact=expand_exact)
     schema, batches = find_pairs(run, parsed, expand_exact=expand_exact)
     found = pa.Table.from_batches(batches, schema)
     return PairsResult(ResultTable(found), dict(run.work.manifest["stages"]))
@@ -308,12 +308,12 @@ def _start(
     work: str | Path | None,
     progress: Progress | None,
 ) -> _Finished:
-    unknown = sorted(set(settings) - set(Settings.__dataclass_fields__))
+    unknown = sorted(set(settings) - set(RunOptions.__dataclass_fields__))
     if unknown:
-        raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(Settings.__dataclass_fields__)}")
+        raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(RunOptions.__dataclass_fields__)}")
     corpus = _corpus(data)
-    columns = with_dimensions(corpus, columns.within(settings.get("memory", Settings.memory)))
-    asked = Settings(spec=resolve_spec(columns, measure, spec), **settings)
+    columns = with_dimensions(corpus, columns.within(settings.get("memory", RunOptions.memory)))
+    asked = RunOptions(spec=resolve_spec(columns, measure, spec), **settings)
     folder = tempfile.TemporaryDirectory(prefix="nearkin-", dir=work)
     shown = progress or Silent()
     if max_df is not None:
@@ -321,7 +321,7 @@ def _start(
         cut = count_frequency_cut(max_df, counting)
         resources, asked = replace(resources, cut=cut), asked.with_spec(replace(asked.spec, cut=cut.fingerprint))
     work_folder = WorkFolder.create(Path(folder.name) / "work", {}, durable=False)
-    run = LocalRun(corpus, replace(columns, extra=asked.extra_columns), asked, work_folder, shown, resources)
+    run = LocalRun(corpus, replace(columns, extra=asked.carried_columns), asked, work_folder, shown, resources)
     return _Finished(run, folder)
 
 

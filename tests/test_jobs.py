@@ -17,7 +17,7 @@ from nearkin.corpus import Columns
 from nearkin.engine.local import candidates, run
 from nearkin.engine.local import exact_groups as collapse
 from nearkin.engine.local import verification as verifying
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.lsh.slot_bands import solve_banding
@@ -44,10 +44,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job(inputs: Any, out: Path, **other: Any) -> Job:
-    settings = {name: other.pop(name) for name in list(other) if name in Settings.__dataclass_fields__}
+    settings = {name: other.pop(name) for name in list(other) if name in RunOptions.__dataclass_fields__}
     given = tuple(map(str, inputs)) if isinstance(inputs, list) else (str(inputs),)
     columns = other.pop("columns", COLUMNS)
-    return Job(given, out, columns, Settings(**{"source": "source", **settings}), **other)
+    return Job(given, out, columns, RunOptions(**{"source": "source", **settings}), **other)
 
 
 def finished(inputs: Any, out: Path, **other: Any) -> dict[str, Any]:
@@ -164,7 +164,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from nearkin.engine.local import sketching
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.corpus import Columns
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -189,7 +189,7 @@ class Killer:
 
 inputs, out, stage, advances = sys.argv[1:]
 columns = Columns(id="id", extra=("source",))
-run_dedup(Job((inputs,), Path(out), columns, Settings(source="source")), Killer(stage, int(advances)))
+run_dedup(Job((inputs,), Path(out), columns, RunOptions(source="source")), Killer(stage, int(advances)))
 """
 MOMENTS = [
     ("sketch", 0), ("sketch", 2), ("sketch", 3), ("collapse", 0), ("bands", 0), ("bands", 5),
@@ -484,7 +484,7 @@ def test_real_text_against_brute_force(threshold: float, source_code: Path, tmp_
     common = {"columns": columns, "source": None, "threshold": threshold}
     banding = solve_banding(threshold, 0.95, 128)
     run_pairs(
-        job(source_code, tmp_path / "lsh.parquet", bands=banding.bands, rows=banding.rows, max_bucket=5000, **common),
+        job(source_code, tmp_path / "lsh.parquet", bands=banding.bands, rows=banding.rows, hot_bucket_size=5000, **common),
         Silent(),
     )
     found = {(r["id_a"], r["id_b"]): r["similarity"] for r in pq.read_table(tmp_path / "lsh.parquet").to_pylist()}

@@ -15,7 +15,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Columns
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import NearkinError, UsageError
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.report.saved import read_report
@@ -56,8 +56,8 @@ def everything_below(folder: Path) -> dict[str, bytes | None]:
 
 
 def job(inputs: Path, out: Path, **other: Any) -> Job:
-    settings = {name: other.pop(name) for name in list(other) if name in Settings.__dataclass_fields__}
-    return Job((str(inputs),), out, other.pop("columns", Columns()), Settings(**settings), **other)
+    settings = {name: other.pop(name) for name in list(other) if name in RunOptions.__dataclass_fields__}
+    return Job((str(inputs),), out, other.pop("columns", Columns()), RunOptions(**settings), **other)
 
 
 def dedup(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def test_a_failure_before_the_first_stage_leaves_nothing(docs: Path, tmp_path: P
         {"columns": Columns(text="body")},
         {"columns": Columns(id="number")},
         {"columns": Columns(extra=("quality",)), "keep": "quality desc"},
-        {"then": "cosine:embedding:0.9"},
+        {"second_measure": "cosine:embedding:0.9"},
         {"spec": Spec(base_hash="siphash", key_id="0123456789abcdef")},
     ]
     for request in requests:

@@ -104,7 +104,7 @@ def dedup(
     with paused_collector():
         from nearkin.cluster.keep import KeepPolicy
         from nearkin.corpus.inputs import Selection
-        from nearkin.engine.options import Settings, parse_size, ride_along
+        from nearkin.engine.options import RunOptions, carried_columns, parse_size
         from nearkin.runs.job import Job
         from nearkin.runs.output import require_output_free
         from nearkin.runtime.files import Readers
@@ -113,7 +113,9 @@ def dedup(
     threshold, recall, bands, rows, memory = (taken[name] for name in ("threshold", "recall", "bands", "rows", "memory"))
     options = o.SpecOptions.of(taken)
     asked, policy = options.asked(), KeepPolicy.parse(keep)
-    columns = o.columns(text, tokens, vector, id_column, ride_along(policy, block_by, source, split)).within(parse_size(memory))
+    columns = o.columns(text, tokens, vector, id_column, carried_columns(policy, block_by, source, split)).within(
+        parse_size(memory)
+    )
     require_output_free(out, resume=resume, overwrite=overwrite)
     o.require_apart_from_files(context, out)
     o.require_as_saved(context, inputs)
@@ -121,12 +123,12 @@ def dedup(
     selection = Selection(hidden, follow_links)
     shown, threads = o.progress(), o.workers_or_cores(workers)
 
-    def settings_with(spec: Any) -> Settings:
-        return Settings(
+    def settings_with(spec: Any) -> RunOptions:
+        return RunOptions(
             spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
             probes=probes, verify=verify, cluster=cluster, floor=floor, keep=keep, empty=empty, block_by=block_by,
-            source=source, split=split, then=then, max_bucket=max_bucket, fanout=fanout, memory=parse_size(memory),
-            workers=threads,
+            source=source, split=split, second_measure=then, hot_bucket_size=max_bucket, fanout=fanout,
+            memory=parse_size(memory), workers=threads,
         )  # fmt: skip
 
     try:

@@ -31,7 +31,7 @@ def demo(
     """
     from nearkin.cli.dedup import show
     from nearkin.corpus import Columns
-    from nearkin.engine.options import Settings
+    from nearkin.engine.options import RunOptions
     from nearkin.lab.demo_corpus import write_source_corpus
     from nearkin.runs.dedup import run_dedup
     from nearkin.runs.job import Job
@@ -45,8 +45,8 @@ def demo(
         shown.stage("read source code", None)
         try:
             write_source_corpus(source)
-            settings = Settings(threshold=threshold, source="package", workers=o.workers_or_cores(workers))
-            columns = Columns(id="id", extra=settings.extra_columns)
+            settings = RunOptions(threshold=threshold, source="package", workers=o.workers_or_cores(workers))
+            columns = Columns(id="id", extra=settings.carried_columns)
             readers = Readers(readable_by)
             job = Job((str(source),), out, columns, settings, overwrite=overwrite, quoted=WIDE_CHOICE, readers=readers)
             summary = run_dedup(job, shown)

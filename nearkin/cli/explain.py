@@ -42,7 +42,7 @@ def explain(
 
         nearkin explain doc-17 doc-42 --index sqlite:///kin.db
     """
-    from nearkin.engine.options import Settings
+    from nearkin.engine.options import RunOptions
     from nearkin.errors import UsageError
     from nearkin.keys import HashKey
     from nearkin.runs.reopen import explain_in_run
@@ -74,7 +74,7 @@ def explain(
         unit, n = parse_shingle(shingle)
         fields: dict[str, Any] = {"unit": unit, "n": n} | ({} if k is None else {"k": k})
         spec = SpecRequest(measure, fields, secret=secret).to_spec(Columns())
-        settings = Settings(spec=spec, threshold=threshold, recall=recall, bands=bands, rows=rows)
+        settings = RunOptions(spec=spec, threshold=threshold, recall=recall, bands=bands, rows=rows)
         names = (short(a), short(b))
         found = explained(text_of(a), text_of(b), settings=settings, resources=SpecResources(secret), names=names)
     if html is not None:

@@ -70,7 +70,7 @@ def pairs(
     """
     with paused_collector():
         from nearkin.corpus.inputs import Selection
-        from nearkin.engine.options import Settings, parse_size
+        from nearkin.engine.options import RunOptions, parse_size
         from nearkin.runs.job import Job
         from nearkin.runs.pairs import parse_relation, require_pairs_output, run_pairs
         from nearkin.runs.spec_request import resolve_inputs
@@ -85,10 +85,10 @@ def pairs(
     selection = Selection(hidden, follow_links)
     shown, threads = o.progress(), o.workers_or_cores(workers)
 
-    def settings_with(spec: Any) -> Settings:
-        settings = Settings(
+    def settings_with(spec: Any) -> RunOptions:
+        settings = RunOptions(
             spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
-            probes=probes, verify=verify, block_by=block_by, max_bucket=max_bucket, fanout=fanout,
+            probes=probes, verify=verify, block_by=block_by, hot_bucket_size=max_bucket, fanout=fanout,
             memory=parse_size(memory), workers=threads,
         )  # fmt: skip
         parse_relation(relation, settings, expand_exact=expand_exact)

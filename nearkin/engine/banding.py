@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import BandLayout, write_band_keys
 from nearkin.lsh.slot_bands import Banding
@@ -23,17 +23,17 @@ class Limits(NamedTuple):
     """From which a member of a hot bucket joins a leader for good."""
 
     @classmethod
-    def of(cls, measure: Measure, banding: Banding, settings: Settings) -> "Limits":
+    def of(cls, measure: Measure, banding: Banding, options: RunOptions) -> "Limits":
         """For a measure's signatures."""
-        margin = 0 if settings.verify == "none" else banding.margin
+        margin = 0 if options.verify == "none" else banding.margin
         # less than any slot: k·t can be rounded to just above a whole number
-        joining = ceil(measure.estimator.expected_agreements(settings.threshold) - ROUNDING)
+        joining = ceil(measure.estimator.expected_agreements(options.threshold) - ROUNDING)
         return cls(margin, max(margin, joining))
 
 
-def keeps_keys(settings: Settings) -> bool:
+def keeps_keys(options: RunOptions) -> bool:
     """Whether band keys are made while sketching, for they do not follow from what is kept."""
-    return settings.spec.truncated or settings.probes > 0
+    return options.spec.truncated or options.probes > 0
 
 
 def band_keys(

@@ -1,8 +1,11 @@
-"""What a run is asked for: parsed once at the edge, frozen, written into manifests."""
+"""The options of a run: checked and parsed once, then frozen."""
 
 import re
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple, TypedDict
 
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.errors import UsageError
@@ -10,51 +13,91 @@ from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.spec import Spec
 
-VERIFY = ("exact", "estimate", "none")
-CLUSTER = ("leaders", "components")
-EMPTY = ("keep", "drop")
 SMALL_CORPUS = 5000
-"""Documents below which everything is compared exactly."""
+"""Corpora with fewer documents are compared by brute force."""
 SMALL_SHINGLES = 1 << 25
-"""... unless they hold more shingles than this, which would not be small."""
+"""Corpora with more shingles are banded, even if they have few documents."""
 SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?)(?P<binary>i?)B?", re.IGNORECASE)
 LEAST_MEMORY = 512 << 20
+"""The smallest memory bound of a run, in bytes."""
+DEFAULT_FLOOR_DISTANCE = 0.2
+"""The distance of the default floor of components below the threshold."""
+
+
+class Verify(StrEnum):
+    """The ways in which candidate pairs are verified."""
+
+    EXACT = "exact"
+    ESTIMATE = "estimate"
+    NONE = "none"
+
+
+class ClusterMethod(StrEnum):
+    """The ways in which verified pairs become clusters."""
+
+    LEADERS = "leaders"
+    COMPONENTS = "components"
+
+
+class EmptyDocuments(StrEnum):
+    """What happens to documents without shingles."""
+
+    KEEP = "keep"
+    DROP = "drop"
+
+
+RECORD_KEYS = {"hot_bucket_size": "hot_bucket_size", "second_measure": "then"}
+"""Options that have another name in run.json, manifests and saved Spark runs."""
+NOT_RECORDED = ("spec", "memory", "workers")
+"""Options that are recorded elsewhere or do not decide the result."""
 
 
 def parse_size(text: str) -> int:
-    """Bytes from `4GB`, `512MiB`, `1.5G`.
+    """Returns the number of bytes that a size such as `4GB`, `512MiB` or `1.5G` stands for.
+
+    Raises:
+        UsageError: If the text is not a size.
 
     Examples:
         >>> parse_size("4GB"), parse_size("1.5KiB")
         (4000000000, 1536)
     """
-    found = SIZE.fullmatch(text.strip())
-    if found is None:
-        raise UsageError(f"memory {text!r} is not a size like 4GB or 512MiB")
-    base = 1024 if found["binary"] else 1000
-    return int(float(found["number"]) * base ** " KMGT".index(found["unit"].upper() or " "))
+    match = SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"memory {text!r} is not a size; write it like 4GB or 512MiB")
+    base = 1024 if match["binary"] else 1000
+    exponent = " KMGT".index(match["unit"].upper() or " ")
+    return int(float(match["number"]) * base**exponent)
 
 
-def ride_along(policy: KeepPolicy, *others: str | None) -> tuple[str, ...]:
-    """Columns that are read beside documents and ids, each once."""
-    named = (*policy.columns, *others)
-    return tuple(dict.fromkeys(name for name in named if name is not None))
+def carried_columns(policy: KeepPolicy, *others: str | None) -> tuple[str, ...]:
+    """Returns the columns that are read beside documents and ids, each once.
+
+    Args:
+        policy: Keep policy, whose columns come first.
+        *others: Further column names. None is skipped.
+    """
+    names = (*policy.columns, *others)
+    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
-class Then(NamedTuple):
-    """A second measure over what the first one keeps."""
+class SecondMeasure(NamedTuple):
+    """A second measure, applied to the documents that the first one keeps."""
 
     measure: str
     column: str
     threshold: float
 
     @classmethod
-    def parse(cls, text: str) -> "Then":
-        """From the command line's form.
+    def parse(cls, text: str) -> "SecondMeasure":
+        """Parses the form `cosine:COLUMN:THRESHOLD`.
+
+        Raises:
+            UsageError: If the text does not have this form.
 
         Examples:
-            >>> Then.parse("cosine:embedding:0.95")
-            Then(measure='cosine', column='embedding', threshold=0.95)
+            >>> SecondMeasure.parse("cosine:embedding:0.95")
+            SecondMeasure(measure='cosine', column='embedding', threshold=0.95)
         """
         measure, _, rest = text.partition(":")
         column, _, number = rest.rpartition(":")
@@ -63,35 +106,64 @@ class Then(NamedTuple):
         except ValueError:
             threshold = 0.0
         if measure != "cosine" or not column or not 0 < threshold <= 1:
-            raise UsageError(f"then={text!r} is not of the form cosine:COLUMN:0.95")
+            raise UsageError(
+                f"second_measure={text!r} is not valid; write it as cosine:COLUMN:THRESHOLD, for example cosine:embedding:0.95"
+            )
         return cls(measure, column, threshold)
 
 
+class RunOptionKeywords(TypedDict, total=False):
+    """The options that `nearkin.dedup`, `nearkin.pairs` and `nearkin.spark.dedup` take by keyword.
+
+    `RunOptions` documents them.
+    """
+
+    recall: float
+    bands: int | None
+    rows: int | None
+    tables: int
+    probes: int
+    verify: str
+    cluster: str
+    floor: float | None
+    keep: str
+    empty: str
+    block_by: str | None
+    source: str | None
+    split: str | None
+    second_measure: str | None
+    hot_bucket_size: int
+    fanout: int
+    memory: int
+    workers: int
+
+
 @dataclass(frozen=True)
-class Settings:
-    """Parameters that decide the result of a run, and the two (memory, workers) that do not.
+class RunOptions:
+    """The options that decide the result of a run, and two (memory, workers) that do not.
 
     Attributes:
-        threshold: Similarity from which two documents are near-duplicates.
-        distance: Of signs: Hamming distance up to which they are; in the threshold's place.
-        recall: Asked share of the pairs at the threshold to be found.
-        bands: b, or None to solve for it.
-        rows: r, or None to solve for it.
-        tables: Independent tables of disjoint MinHash slots: b bands each, or b a multiple of them.
-        probes: Slots of each band that are probed by their runner-up minima, from both sides: MinHash only.
+        spec: Spec of the signatures.
+        threshold: Smallest similarity of near-duplicates, in (0, 1].
+        distance: Largest Hamming distance of near-duplicates (simhash and cosine only). Replaces `threshold`.
+        recall: Share of the pairs at the threshold that must be found, in (0, 1).
+        bands: Number of bands, or None to solve for it.
+        rows: Rows of a band, or None to solve for them.
+        tables: Number of independent tables of MinHash slots. `bands` is a multiple of it.
+        probes: Slots of each band that are also looked up by their runner-up minima (MinHash only).
         verify: `exact`, `estimate` or `none`.
         cluster: `leaders` or `components`.
-        floor: For components: lowest similarity to the kept document (default threshold − 0.2).
-        keep: Which document of a cluster stays.
-        empty: Whether documents without shingles are kept or dropped; they never match.
-        block_by: Only documents with the same value of this column are compared.
+        floor: Smallest similarity of a component's document to the kept one. The default is the threshold minus 0.2.
+        keep: Keep policy, for example `length desc`.
+        empty: `keep` or `drop`, for documents without shingles. They never match.
+        block_by: Column whose value two documents must share to be compared.
         source: Column by which the report counts removals and overlaps.
         split: Column of training and test splits, whose overlap the report shows.
-        then: A second measure over what the first one keeps, as `cosine:COLUMN:THRESHOLD`.
-        max_bucket: Documents from which a bucket is clustered inside itself instead of yielding all its pairs.
-        fanout: Leaders that a member of such a bucket is compared with.
-        memory: Bytes of anonymous memory for the whole run.
-        workers: Threads.
+        second_measure: Second measure over the kept documents, as `cosine:COLUMN:THRESHOLD`.
+        hot_bucket_size: Largest bucket that yields all its pairs, in documents. Larger ones are clustered internally.
+        fanout: Number of leaders that a document of a hot bucket is compared with.
+        memory: Bound on the anonymous memory of the run, in bytes.
+        workers: Number of threads.
     """
 
     spec: Spec = field(default_factory=Spec)
@@ -102,81 +174,132 @@ class Settings:
     rows: int | None = None
     tables: int = 1
     probes: int = 0
-    verify: str = "exact"
-    cluster: str = "leaders"
+    verify: str = Verify.EXACT
+    cluster: str = ClusterMethod.LEADERS
     floor: float | None = None
     keep: str = "length desc"
-    empty: str = "keep"
+    empty: str = EmptyDocuments.KEEP
     block_by: str | None = None
     source: str | None = None
     split: str | None = None
-    then: str | None = None
-    max_bucket: int = 100
+    second_measure: str | None = None
+    hot_bucket_size: int = 100
     fanout: int = 100
     memory: int = 4_000_000_000
     workers: int = 2
 
     def __post_init__(self) -> None:
-        for name, allowed in (("verify", VERIFY), ("cluster", CLUSTER), ("empty", EMPTY)):
-            if getattr(self, name) not in allowed:
-                raise UsageError(f"{name}={getattr(self, name)!r} is not one of {', '.join(allowed)}")
-        if self.distance is not None:
-            if not 0 <= self.distance < self.spec.k:
-                raise UsageError(
-                    f"distance {self.distance} is outside 0 to {self.spec.k - 1}, less than the {self.spec.k} bits"
-                )
-            object.__setattr__(self, "threshold", (self.spec.k - self.distance) / self.spec.k)
-        if not 0 < self.threshold <= 1:
-            raise UsageError(f"threshold {self.threshold} is outside 0 (exclusive) to 1")
-        if self.floor is not None and not 0 <= self.floor <= self.threshold:
-            raise UsageError(f"floor {self.floor} is outside 0 to the threshold {self.threshold}")
-        if (self.bands is None) != (self.rows is None):
-            raise UsageError("bands and rows go together: give both, or neither to have them solved for the asked recall")
+        self._parse_choice("verify", Verify)
+        self._parse_choice("cluster", ClusterMethod)
+        self._parse_choice("empty", EmptyDocuments)
+        self._check_similarity()
+        self._check_candidates()
         if self.memory < LEAST_MEMORY:
             raise UsageError(
-                f"memory {self.memory} bytes is below {LEAST_MEMORY} ({LEAST_MEMORY >> 20}MiB), the least a run needs"
+                f"memory {self.memory} bytes is too small; a run needs {LEAST_MEMORY} bytes ({LEAST_MEMORY >> 20}MiB) or more"
             )
-        if self.tables < 1:
-            raise UsageError(f"tables={self.tables} is not at least 1")
-        if self.probes < 0:
-            raise UsageError(f"probes={self.probes} is below 0")
-        if self.workers < 1 or self.max_bucket < 2 or self.fanout < 1:
-            raise UsageError("workers and fanout are at least 1, max_bucket at least 2")
-        self.second  # noqa: B018
-        self.policy  # noqa: B018  (a bad expression is an error now, not after an hour)
-        measure = measure_of(self.spec, distance=self.distance)
+        if self.workers < 1:
+            raise UsageError(f"workers={self.workers} must be at least 1")
+        # These raise an error for an invalid expression before anything is read.
+        self.parsed_second_measure  # noqa: B018
+        self.keep_policy  # noqa: B018
         if self.bands is not None or self.spec.measure in ("jaccard", "weighted-jaccard"):
-            self.banding(measure, SMALL_CORPUS)
+            self.banding(measure_of(self.spec, distance=self.distance), SMALL_CORPUS)
+
+    def _parse_choice(self, name: str, choices: type[StrEnum]) -> None:
+        value = getattr(self, name)
+        if value not in list(choices):
+            raise UsageError(f"{name}={value!r} is not valid; choose one of {', '.join(choices)}")
+        object.__setattr__(self, name, choices(value))
+
+    def _check_similarity(self) -> None:
+        if self.distance is not None:
+            signs = self.spec.k
+            if not 0 <= self.distance < signs:
+                raise UsageError(f"distance {self.distance} is out of range; it must be 0 to {signs - 1}, for {signs} signs")
+            object.__setattr__(self, "threshold", (signs - self.distance) / signs)
+        if not 0 < self.threshold <= 1:
+            raise UsageError(f"threshold {self.threshold} is out of range; it must be above 0 and at most 1")
+        if self.floor is not None and not 0 <= self.floor <= self.threshold:
+            raise UsageError(f"floor {self.floor} is out of range; it must be 0 to the threshold {self.threshold}")
+
+    def _check_candidates(self) -> None:
+        if (self.bands is None) != (self.rows is None):
+            raise UsageError("bands and rows go together: give both, or neither to have them solved for the recall")
+        if self.tables < 1:
+            raise UsageError(f"tables={self.tables} must be at least 1")
+        if self.probes < 0:
+            raise UsageError(f"probes={self.probes} must be at least 0")
+        if self.hot_bucket_size < 2:
+            raise UsageError(f"hot_bucket_size={self.hot_bucket_size} must be at least 2")
+        if self.fanout < 1:
+            raise UsageError(f"fanout={self.fanout} must be at least 1")
 
     def banding(self, measure: Measure, documents: int) -> Banding:
-        """The asked bands and rows, or those solved for threshold and recall; signs are banded for a corpus size."""
-        asked = (self.threshold, self.recall, self.bands, self.rows, self.tables, self.probes)
-        return measure.banding(BandingRequest(*asked, documents))
+        """Returns the given bands and rows, or those that reach the recall at the threshold.
 
-    @property
-    def second(self) -> "Then | None":
-        """The second measure, parsed."""
-        return None if self.then is None else Then.parse(self.then)
+        Args:
+            measure: Measure of the run.
+            documents: Number of documents. It matters for signatures of signs only.
+        """
+        request = BandingRequest(
+            threshold=self.threshold,
+            recall=self.recall,
+            bands=self.bands,
+            rows=self.rows,
+            tables=self.tables,
+            probes=self.probes,
+            documents=documents,
+        )
+        return measure.banding(request)
 
-    @property
-    def policy(self) -> KeepPolicy:
-        """The parsed keep expression."""
+    @cached_property
+    def parsed_second_measure(self) -> SecondMeasure | None:
+        """The second measure, or None if there is none."""
+        if self.second_measure is None:
+            return None
+        return SecondMeasure.parse(self.second_measure)
+
+    @cached_property
+    def keep_policy(self) -> KeepPolicy:
+        """The parsed keep policy."""
         return KeepPolicy.parse(self.keep)
 
     @property
     def lowest_similarity(self) -> float:
-        """Floor of components."""
-        return max(0.0, self.threshold - 0.2) if self.floor is None else self.floor
+        """The floor of components."""
+        if self.floor is None:
+            return max(0.0, self.threshold - DEFAULT_FLOOR_DISTANCE)
+        return self.floor
 
     @property
-    def extra_columns(self) -> tuple[str, ...]:
-        """Columns that ride along: of the keep policy, the block, the source, the split."""
-        return ride_along(self.policy, self.block_by, self.source, self.split)
+    def carried_columns(self) -> tuple[str, ...]:
+        """The carried columns: those of the keep policy, the block, the source and the split."""
+        return carried_columns(self.keep_policy, self.block_by, self.source, self.split)
 
     def parameters(self) -> dict[str, Any]:
-        """What decides the result, JSON-able: without Spec, memory and workers."""
-        return {name: value for name, value in asdict(self).items() if name not in ("spec", "memory", "workers")}
+        """Returns the options that decide the result, as the JSON values that run.json holds.
 
-    def with_spec(self, spec: Spec) -> "Settings":
-        """The same request over signatures of another Spec (an existing artefact's Spec wins)."""
+        The Spec is recorded on its own. Memory and workers do not decide the result.
+        """
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in NOT_RECORDED}
+        return {
+            RECORD_KEYS.get(name, name): str(value) if isinstance(value, StrEnum) else value for name, value in values.items()
+        }
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any], spec: Spec, **others: Any) -> "RunOptions":
+        """Returns the options of a recorded run.
+
+        Args:
+            parameters: Dictionary that `parameters` returned.
+            spec: Spec of the run.
+            **others: Options that are not recorded (memory, workers), or that replace a recorded one.
+        """
+        names = {key: name for name, key in RECORD_KEYS.items()}
+        recorded = {names.get(key, key): value for key, value in parameters.items()}
+        return cls(spec=spec, **{**recorded, **others})
+
+    def with_spec(self, spec: Spec) -> "RunOptions":
+        """Returns the same options with another Spec."""
         return replace(self, spec=spec)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.evaluate.scan import Finished, Found, scan_of
 from nearkin.lsh.curve import pass_probability
@@ -144,9 +144,9 @@ def audit(
     Raises:
         UsageError: The run has a second measure.
     """
-    if run.settings.second is not None:
+    if run.settings.second_measure is not None:
         raise UsageError(
-            f"an audit is of one measure; this run has a second one (then={run.settings.then!r})"
+            f"an audit is of one measure; this run has a second one (second_measure={run.settings.second_measure!r})"
         )
     began = time.monotonic()
     clusters = pq.read_table(run.folder / "clusters.parquet")
@@ -263,7 +263,7 @@ def _united(parts: list[Found]) -> Found:
     return Found(a, b, similarity[first])
 
 
-def banding_of(settings: Settings, documents: int, compared_all: bool) -> Banding | None:
+def banding_of(settings: RunOptions, documents: int, compared_all: bool) -> Banding | None:
     """Of a run."""
     return (
         None

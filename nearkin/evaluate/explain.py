@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, Corpus
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.measures.explanation import MISSED, Explanation, Verdict, explain_pair
@@ -20,7 +20,7 @@ def explain(
     a: str,
     b: str,
     *,
-    settings: Settings | None = None,
+    settings: RunOptions | None = None,
     resources: SpecResources = NO_RESOURCES,
     names: tuple[str, str] = ("a", "b"),
     documents: int = 1_000_000,
@@ -43,7 +43,7 @@ def explain(
         >>> str(pair.verdict), pair.similarity, pair.shingles.containment
         ('match', 0.8, (1.0, 0.8))
     """
-    settings = settings or Settings()
+    settings = settings or RunOptions()
     measure = measure_of(settings.spec, resources, settings.distance)
     return explain_pair(
         a,

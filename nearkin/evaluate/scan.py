@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus import Batch, Columns, Corpus, riding
 from nearkin.engine.local.documents import block_hashes
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.evaluate import kernels
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.slot_bands import Banding
@@ -42,7 +42,7 @@ class Finished(NamedTuple):
     folder: Path
     corpus: Corpus
     columns: Columns
-    settings: Settings
+    settings: RunOptions
     resources: SpecResources
     banding: Banding | None
     """None where the run compared every pair."""

@@ -16,7 +16,7 @@ NAMES = {"b": "bands", "r": "rows"}
 KINDS = {
     "bands": int,
     "rows": int,
-    "max_bucket": int,
+    "hot_bucket_size": int,
     "fanout": int,
     "threshold": float,
     "recall": float,
@@ -132,7 +132,7 @@ def compare(live: LocalRun, shadow: LocalRun, golden: Golden | None, listed: int
     only_first, only_second = _without(first, second), _without(second, first)
     common = len(first.pairs) - len(only_first.pairs)
     either = common + len(only_first.pairs) + len(only_second.pairs)
-    higher = max(live.settings.threshold, shadow.settings.threshold)
+    higher = max(live.options.threshold, shadow.options.threshold)
     reached = [
         len(np.flatnonzero(side.meets_threshold(higher)))
         for side in (first, second, only_first, only_second)
@@ -169,7 +169,7 @@ def _side(run: LocalRun, recall: float, golden: Golden | None) -> Side:
             golden, {ids[i]: ids[head] for i, head in enumerate(np.asarray(result.leader).tolist())}
         )
     return Side(
-        run.settings.threshold,
+        run.options.threshold,
         0 if compared_all else run.banding.bands,
         0 if compared_all else run.banding.rows,
         None if compared_all else stages["candidates"]["candidates"],
@@ -206,7 +206,7 @@ def _listed(
 
 def _reasons(run: LocalRun, pairs: ScoredPairs) -> list[str]:
     """Why a run did not find these pairs."""
-    low = ~pairs.meets_threshold(run.settings.threshold)
+    low = ~pairs.meets_threshold(run.options.threshold)
     if run.brute_force:
         return ["below its threshold" if is_low else "not compared" for is_low in low.tolist()]
     banding, per = run.banding, 1 + run.banding.probes
@@ -222,7 +222,7 @@ def _reasons(run: LocalRun, pairs: ScoredPairs) -> list[str]:
         low.tolist(), shared.tolist(), agreeing.tolist(), strict=True
     ):
         if is_low:
-            out.append(f"below its threshold {run.settings.threshold:g}")
+            out.append(f"below its threshold {run.options.threshold:g}")
         elif not is_shared:
             out.append("no band in common")
         elif slots < banding.margin:

@@ -11,7 +11,7 @@ from nearkin.corpus.inputs import skipped_sentences
 from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, boilerplate
 from nearkin.evaluate.labels import most_frequent
 from nearkin.evaluate.overlap import Overlap, overlap
@@ -59,7 +59,7 @@ class Ran(Protocol):
     """A run of any engine, as far as a report speaks of what was asked and recorded."""
 
     @property
-    def settings(self) -> Settings:
+    def options(self) -> RunOptions:
         """The request."""
 
     @property
@@ -95,7 +95,7 @@ class Wanted:
         quoted |= {x for pair in self.next_to_part for x in (pair.a, pair.b)}
         self.ordinals = np.array(sorted(quoted), np.int64)
         self.texts: dict[int, str] = {}
-        self.vectors = run.settings.spec.unit == "vector"
+        self.vectors = run.options.spec.unit == "vector"
         lengths = np.asarray(run.documents().lengths)
         self.sample = TextSample(
             np.flatnonzero(np.asarray(result.kept)), float(lengths.mean()) if len(lengths) else 0.0
@@ -151,7 +151,7 @@ def collect(
         cluster_sizes=_cluster_sizes(result),
         verified=_verified(run),
         estimated=estimated(run),
-        sources=_sources(documents, result, run.settings.source),
+        sources=_sources(documents, result, run.options.source),
         hot_buckets=tuple(hot_bucket(bucket, wanted.texts, run) for bucket in wanted.hottest),
         rejected=tuple(
             ReasonCount(reason, rows)
@@ -160,8 +160,8 @@ def collect(
         clusters=_clusters(documents, result, wanted),
         warnings=(*warnings(run), *empty_column_warnings(run), *skipped_warnings(run.corpus)),
         boilerplate=_boilerplate(run, wanted),
-        overlap=_overlap(run, run.settings.source),
-        leakage=_overlap(run, run.settings.split),
+        overlap=_overlap(run, run.options.source),
+        leakage=_overlap(run, run.options.split),
         what_if=what_if(run),
         borderline=_borderline(documents, wanted),
     )
@@ -170,9 +170,9 @@ def collect(
 def _boilerplate(run: LocalRun, wanted: Wanted) -> Boilerplate | None:
     if wanted.vectors:
         return None
-    source = run.settings.source
+    source = run.options.source
     sources = None if source is None else run.documents().riding[source]
-    return boilerplate(wanted.sample, run.settings.spec, run.resources, sources)
+    return boilerplate(wanted.sample, run.options.spec, run.resources, sources)
 
 
 def _overlap(run: LocalRun, column: str | None) -> Overlap | None:
@@ -201,7 +201,7 @@ def _borderline(documents: Documents, wanted: Wanted) -> tuple[Borderline, ...]:
 
 def parameters(run: Ran) -> Parameters:
     """What was asked for, and what followed from it."""
-    settings, spec = run.settings, run.settings.spec
+    settings, spec = run.options, run.options.spec
     bands, rows = (0, 0) if run.brute_force else (run.banding.bands, run.banding.rows)
     verify = "exact" if run.brute_force else settings.verify
     return Parameters(
@@ -217,7 +217,7 @@ def parameters(run: Ran) -> Parameters:
         settings.keep,
         spec.measure,
         settings.distance,
-        settings.then,
+        settings.second_measure,
         round(run.banding.expected_bucket, 3)
         if isinstance(run.banding, SignBanding) and not run.brute_force
         else None,
@@ -319,14 +319,14 @@ def _clusters(documents: Documents, result: Clustering, wanted: Wanted) -> tuple
 def hot_bucket(bucket: list[int], texts: Mapping[int, str], run: Ran) -> HotBucket:
     """Of (band, members, first member) and the text of the first member."""
     band, members, first = bucket
-    if run.settings.spec.measure not in ("jaccard", "weighted-jaccard"):
+    if run.options.spec.measure not in ("jaccard", "weighted-jaccard"):
         return HotBucket(band, members, ())
     rows = run.banding.rows
     slots = np.arange(band * rows, (band + 1) * rows)
     return HotBucket(
         band,
         members,
-        shingles_of_slots(texts.get(first, ""), slots, run.settings.spec, run.resources),
+        shingles_of_slots(texts.get(first, ""), slots, run.options.spec, run.resources),
     )
 
 
@@ -350,10 +350,10 @@ def shingles_of_slots(
 def warnings(run: Ran) -> list[str]:
     """What the reader of a report should know, in sentences."""
     out = []
-    facts, settings = run.recorded("sketch"), run.settings
+    facts, settings = run.recorded("sketch"), run.options
     if (then := run.recorded("then")) and then["rejected"]:
         out.append(
-            f"{then['rejected']:,} kept documents have no vector to compare by {settings.then}; they stay"
+            f"{then['rejected']:,} kept documents have no vector to compare by {settings.second_measure}; they stay"
         )
     if all_cut := run.recorded("collapse").get("all_cut"):
         out.append(
@@ -375,7 +375,7 @@ def warnings(run: Ran) -> list[str]:
     hot = run.recorded("candidates").get("hot_buckets", 0)
     if settings.distance is not None and hot:
         out.append(
-            f"{hot:,} buckets held more than {settings.max_bucket} documents and were clustered inside themselves, so pairs "
+            f"{hot:,} buckets held more than {settings.hot_bucket_size} documents and were clustered inside themselves, so pairs "
             f"within distance {settings.distance} may be missing; raise --max-bucket for every one of them"
         )
     out += recall_warnings(run)
@@ -401,13 +401,13 @@ def empty_column_warnings(run: LocalRun) -> list[str]:
 def recall_warnings(run: Ran) -> list[str]:
     """Returns a sentence for each reason for which fewer pairs are found than the asked recall says."""
     out: list[str] = []
-    settings = run.settings
+    settings = run.options
     if settings.distance is not None or run.brute_force:
         return out
     if (share := hot_share(run)) >= NOTABLE_HOT_SHARE:
         hot = run.recorded("candidates")["hot_buckets"]
         out.append(
-            f"{hot:,} buckets held more than {settings.max_bucket} documents, which were compared with at most "
+            f"{hot:,} buckets held more than {settings.hot_bucket_size} documents, which were compared with at most "
             f"{settings.fanout} leaders each: {share:.0%} of the pairs that share a bucket. The recall at the threshold "
             f"{settings.threshold:g} is lower than the asked {settings.recall:g}; measure it with "
             "nearkin audit, or raise --max-bucket or the threshold"
@@ -426,7 +426,7 @@ def hot_share(run: Ran) -> float:
         (size, size * (size - 1) // 2 * buckets)
         for size, buckets in run.recorded("candidates").get("bucket_sizes", ())
     ]
-    hot = sum(count for size, count in pairs if size > run.settings.max_bucket)
+    hot = sum(count for size, count in pairs if size > run.options.hot_bucket_size)
     return hot / max(sum(count for _, count in pairs), 1)
 
 

@@ -154,7 +154,7 @@ def _histograms(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _sources(run: SparkRun) -> tuple[SourceCount, ...]:
-    if run.settings.source is None:
+    if run.options.source is None:
         return ()
     named = run.documents.select("doc", f.coalesce("source", f.lit("(none)")).alias("source"))
     table = named.join(run.clusters.select("doc", "kept"), "doc").groupBy("source")

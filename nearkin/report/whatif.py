@@ -27,14 +27,14 @@ class NextToPart(NamedTuple):
 
 def answers_what_if(run: LocalRun) -> bool:
     """Whether a higher threshold is a matter of the stored pairs: not of distances, nor of a second measure."""
-    settings = run.settings
-    return settings.distance is None and settings.then is None and settings.threshold < 1
+    settings = run.options
+    return settings.distance is None and settings.second_measure is None and settings.threshold < 1
 
 
 def thresholds(run: LocalRun) -> list[float]:
     """From the run's threshold to 1, evenly, both included."""
     most = DOCUMENTS // max(len(run.documents()), 1)
-    steps, low = max(LEAST_STEPS, min(STEPS, most)), run.settings.threshold
+    steps, low = max(LEAST_STEPS, min(STEPS, most)), run.options.threshold
     return [round(low + (1 - low) * i / steps, 6) for i in range(steps + 1)]
 
 

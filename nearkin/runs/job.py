@@ -10,7 +10,7 @@ from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.second_measure import vector_columns
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.measures import measure_of
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart, work_folder_of
@@ -43,7 +43,7 @@ class Job:
     inputs: tuple[str, ...]
     out: Path
     columns: Columns
-    settings: Settings
+    settings: RunOptions
     annotate: bool = field(default=False, kw_only=True)
     save_signatures: bool = field(default=False, kw_only=True)
     resume: bool = field(default=False, kw_only=True)
@@ -101,7 +101,7 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
     """
     require_apart(job.out, [*job.inputs, *(file.path for file in corpus.files)])
     corpus.check(job.columns)
-    second_measure = job.settings.second
+    second_measure = job.settings.parsed_second_measure
     if second_measure is not None:
         corpus.check(vector_columns(job.columns, second_measure.column))
     # Creating a sketcher fails if the key or the data that the Spec refers to are missing.

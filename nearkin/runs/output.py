@@ -159,7 +159,7 @@ def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> 
     pairs = result_tables.pair_batches(run)
     result_tables.write_batches(folder / "pairs.parquet", schema, pairs)
     shutil.copyfile(run.work.path / "sketch" / REJECTED, folder / REJECTED)
-    second_measure = run.settings.second
+    second_measure = run.options.parsed_second_measure
     if second_measure is not None:
         path = folder / f"pairs-{second_measure.measure}.parquet"
         result_tables.write_batches(path, result_tables.PAIRS, second_pair_batches(run))
@@ -196,8 +196,8 @@ def write_result(
     stages = run.work.manifest["stages"]
     record = {
         "nearkin": VERSION,
-        "spec": json.loads(run.settings.spec.to_json()),
-        "parameters": run.settings.parameters(),
+        "spec": json.loads(run.options.spec.to_json()),
+        "parameters": run.options.parameters(),
         "counts": statistics(data),
         "stages": stages,
         "metrics": QualityMetrics.from_stages(stages).to_dict(),

@@ -15,7 +15,7 @@ from nearkin.engine.local import result_tables
 from nearkin.engine.local.containment import find_contained, require_containable
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import first_difference
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.report.collect import skipped_warnings
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
@@ -38,7 +38,7 @@ class Relation(StrEnum):
     CONTAINMENT = "containment"
 
 
-def parse_relation(relation: str, settings: Settings, *, expand_exact: bool) -> Relation:
+def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -> Relation:
     """Returns the relation of a name, after checking that the other options are compatible.
 
     Args:

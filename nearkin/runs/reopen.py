@@ -11,7 +11,7 @@ from nearkin.corpus import Columns
 from nearkin.corpus.batches import MAX_DOCUMENT
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, audit, banding_of
 from nearkin.evaluate.explain import add_run_outcome, explain, find_documents
@@ -54,7 +54,7 @@ def open_finished_run(
     if any(name not in record for name in required) or not (folder / CLUSTERS).exists():
         raise UsageError(f"{folder} is not the output of nearkin dedup on files")
     saved = SavedRun(folder, record)
-    settings = Settings(spec=saved.spec, workers=workers, **record["parameters"])
+    settings = RunOptions.from_parameters(record["parameters"], saved.spec, workers=workers)
     extra = tuple(record["columns"]["extra"])
     columns = Columns(**{**record["columns"], "extra": extra, **document_limit_of(record)})
     resources = SpecResources.read(folder, saved.spec, secret)
@@ -196,7 +196,7 @@ def shadow_run(
     labels = None if golden is None else read_golden(golden)
     SavedRun.find((str(folder),))
     run, record = open_finished_run(folder, secret, workers)
-    live = replace(run.settings, then=None)
+    live = replace(run.settings, second_measure=None)
     other = replace(live, **against)
     signatures = (folder / SIGNATURES).resolve()
     variants = [("live", live), ("shadow", other)]

@@ -19,7 +19,7 @@ from nearkin.corpus import Columns, FileCorpus, describe
 from nearkin.corpus.file_names import shown_path, without_password
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.document_frequencies import Counting
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import Tables
@@ -136,7 +136,7 @@ def dedup(
     work: str | None = None,
     on_error: str = "quarantine",
     progress: Progress | None = None,
-    **settings: Any,
+    **options: Any,
 ) -> SparkResult:
     """Finds exact and near duplicates among the rows of a DataFrame, each verified against the document that is kept.
 
@@ -161,7 +161,7 @@ def dedup(
         work: Folder for intermediate tables, path or URL, which driver and workers share; on one machine a temporary one.
         on_error: `quarantine` or `fail`, for rows that are no documents.
         progress: Who is told.
-        **settings: Further fields of `nearkin.engine.options.Settings`: recall, bands, rows, verify, cluster, floor, keep,
+        **options: Further fields of `nearkin.engine.options.RunOptions`: recall, bands, rows, verify, cluster, floor, keep,
             empty, block_by, source … (memory and workers are Spark's to bound).
 
     Raises:
@@ -171,14 +171,14 @@ def dedup(
     named = {name: value for name, value in (("text", text), ("tokens", tokens), ("vector", vector)) if value is not None}
     if len(named) > 1:
         raise UsageError(f"{' and '.join(f'{name}={value!r}' for name, value in named.items())} exclude each other")
-    unknown = sorted(set(settings) - set(Settings.__dataclass_fields__))
+    unknown = sorted(set(options) - set(RunOptions.__dataclass_fields__))
     if unknown:
-        raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(Settings.__dataclass_fields__)}")
+        raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(RunOptions.__dataclass_fields__)}")
     columns = Columns(text=text or (None if named else "text"), tokens=tokens, vector=vector, id=id)
     with told(), ExitStack() as failed:
         columns = _with_dimensions(frame, columns)
-        asked = Settings(spec=resolve_spec(columns, measure, spec), threshold=threshold, distance=distance, **settings)
-        columns = replace(columns, extra=asked.extra_columns).within(asked.memory)
+        asked = RunOptions(spec=resolve_spec(columns, measure, spec), threshold=threshold, distance=distance, **options)
+        columns = replace(columns, extra=asked.carried_columns).within(asked.memory)
         require_supported(asked)
         _require_columns(frame, columns)
         request = Request(columns, asked, SpecResources(key, frequencies, cut), on_error, merge_parts)
@@ -200,9 +200,9 @@ def dedup(
 
 
 def _saved(spark: SparkSession, folder: str, before: DataFrame | None, request: Request) -> Saved:
-    if before is None and request.settings.verify == "exact":
+    if before is None and request.options.verify == "exact":
         raise UsageError(f"give the rows of the documents in {folder} as before=: exact comparison reads some of them again")
-    if request.merge_parts or request.settings.bands is None:
+    if request.merge_parts or request.options.bands is None:
         raise UsageError("against= goes with bands and rows that are given, and not with merge_parts")
     return Saved.open(spark, folder)
 
@@ -232,31 +232,32 @@ def backfill(spark: SparkSession, folder: str, bands: int, rows: int) -> None:
     """
     with told():
         saved = Saved.open(spark, folder)
-        parameters = {**saved.about["parameters"], "bands": bands, "rows": rows}
-        settings = Settings(spec=saved.spec, **parameters)
-        request = Request(Columns(), settings, SpecResources())
-        saved.write_keys(request, settings.banding(request.measure, saved.documents.count()))
+        options = RunOptions.from_parameters(saved.about["parameters"], saved.spec, bands=bands, rows=rows)
+        request = Request(Columns(), options, SpecResources())
+        saved.write_keys(request, options.banding(request.measure, saved.documents.count()))
 
 
 def _with_cut(frame: DataFrame, request: Request, tables: Tables, max_df: float) -> Request:
-    settings, columns = request.settings, request.columns
-    require_valid_cut(max_df, settings.spec)
+    options, columns = request.options, request.columns
+    require_valid_cut(max_df, options.spec)
     size = f.sum(f.length(f.col(quoted(columns.source)))) if columns.text else f.lit(0)
     bytes_of_text = int(frame.agg(size).first()[0] or 0)
     counted = count_over_spark(frame.sparkSession, FrameSource(frame, request).hashes, request, tables, bytes_of_text, max_df)
     cut = select_frequency_cut(counted, max_df)
-    settings = settings.with_spec(replace(settings.spec, cut=cut.fingerprint))
-    return replace(request, settings=settings, resources=replace(request.resources, cut=cut))
+    options = options.with_spec(replace(options.spec, cut=cut.fingerprint))
+    return replace(request, options=options, resources=replace(request.resources, cut=cut))
 
 
-def require_supported(settings: Settings) -> None:
+def require_supported(options: RunOptions) -> None:
     """What only the local engine does is refused before anything begins.
 
     Raises:
         UsageError: It was asked for.
     """
-    if settings.then is not None:
-        raise UsageError(f"then={settings.then!r} is of the local engine; run the second measure over what the first one kept")
+    if options.second_measure is not None:
+        raise UsageError(
+            f"then={options.second_measure!r} is of the local engine; run the second measure over what the first one kept"
+        )
 
 
 def _require_columns(frame: DataFrame, columns: Columns) -> None:
@@ -300,7 +301,7 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
 
     Args:
         master: Spark's.
-        conf: Its settings.
+        conf: Its options.
         merge_parts: Rows of one id are parts of a document.
         job: What to read, and where it goes: paths that every worker sees.
         progress: Who is told.
@@ -367,7 +368,7 @@ def prepare_files(
         assert isinstance(corpus, FileCorpus)
         corpus.check(counting.columns)
         with _session(master, conf) as spark, told(), _tables_in(spark, counting.folder) as tables:
-            request = Request(counting.columns, Settings(spec=counting.spec), counting.resources, on_error)
+            request = Request(counting.columns, RunOptions(spec=counting.spec), counting.resources, on_error)
             source = FileSource(spark, corpus, request)
             size = sum(file.status().size for file in corpus.files)
             return count_over_spark(spark, source.hashes, request, tables, size, share)

@@ -18,7 +18,7 @@ from nearkin.cli import app
 from nearkin.cli.app import guarded
 from nearkin.corpus import Columns
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.progress import Silent
@@ -133,7 +133,7 @@ def test_work_files_of_the_library_are_their_owners_alone(documents: Path, tmp_p
         def stage(self, name: str, total: int | None = None) -> None:
             seen.append(modes(tmp_path)[f"{out}.partial"])
 
-    run_dedup(Job((str(documents),), out, Columns(), Settings(workers=1)), Looking())
+    run_dedup(Job((str(documents),), out, Columns(), RunOptions(workers=1)), Looking())
     assert len(seen) > 2
     assert set(seen) == {0o700}
     assert {mode & 0o077 for path, mode in modes(out).items() if not path.endswith("-output.json")} == {0}

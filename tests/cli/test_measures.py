@@ -119,7 +119,7 @@ WRONG = [
     (["--vector", "text"], "not lists of numbers"),
     (["--vector", "v", "--measure", "jaccard"], "does not go with unit='vector'"),
     (["--distance", "3"], "distance 3 is only for measures simhash and cosine"),
-    (["--measure", "simhash", "--distance", "99"], "distance 99 is outside 0 to 63"),
+    (["--measure", "simhash", "--distance", "99"], "distance 99 is out of range; it must be 0 to 63"),
     (["--measure", "simhash", "--slot-bits", "8"], "slot_bits=8 is not one of 1"),
     (["--slot-bits", "3"], "slot_bits=3"),
     (["--weights", "tfidf"], "is of measure simhash"),

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -145,7 +145,7 @@ def test_compressed_parts_one_after_another(suffix: str, tmp_path: Path) -> None
 def test_a_damaged_file_goes_through_a_whole_run(tmp_path: Path) -> None:
     lines = FORMS["jsonl"].splitlines(keepends=True)
     (tmp_path / "a.jsonl.gz").write_bytes(compressed("gzip", b"".join(lines[:9000]))[:-1])
-    record = run_dedup(Job((str(tmp_path),), tmp_path / "out", Columns(), Settings(bands=10, rows=5)), Silent())
+    record = run_dedup(Job((str(tmp_path),), tmp_path / "out", Columns(), RunOptions(bands=10, rows=5)), Silent())
     counts = record["counts"]
     assert counts["kept"] > 8990
     assert counts["rejected"] == 1

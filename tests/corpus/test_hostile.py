@@ -27,7 +27,7 @@ from nearkin.corpus.formats.parquet_pages import longest_stored_value
 from nearkin.corpus.formats.parquet_values import longest_dictionary_value
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -91,7 +91,7 @@ def test_a_damaged_column_that_is_only_copied_is_an_error_with_the_rows(tmp_path
     data = path.read_bytes()
     path.write_bytes(data.replace(b" 52 tnemucod"[::1], b" 99 tnemucod"))
     with pytest.raises(RunError, match=r"cannot copy rows 20 to 29 of .*a\.parquet: .*drop that column"):
-        run_dedup(Job((str(path),), tmp_path / "out", SMALL, Settings()), Silent())
+        run_dedup(Job((str(path),), tmp_path / "out", SMALL, RunOptions()), Silent())
 
 
 def test_reading_goes_on_behind_a_damaged_row_group(tmp_path: Path) -> None:
@@ -380,9 +380,11 @@ def test_a_run_keeps_the_limit_that_it_began_with(tmp_path: Path) -> None:
     """Also a run over its signatures, with whatever memory: another limit would make documents of rejected rows."""
     table = pa.table({"text": ["a b c d", "x" * 200, "a b c d", "e f g h"]})
     pq.write_table(table, tmp_path / "a.parquet")
-    job = Job((str(tmp_path / "a.parquet"),), tmp_path / "saved", Columns(document_limit=100), Settings(), save_signatures=True)
+    job = Job(
+        (str(tmp_path / "a.parquet"),), tmp_path / "saved", Columns(document_limit=100), RunOptions(), save_signatures=True
+    )
     assert run_dedup(job, Silent())["counts"]["rejected"] == 1
-    again = Job((str(tmp_path / "saved"),), tmp_path / "out", Columns().within(10**12), Settings())
+    again = Job((str(tmp_path / "saved"),), tmp_path / "out", Columns().within(10**12), RunOptions())
     assert run_dedup(again, Silent())["counts"]["kept"] == 2
     assert pq.read_table(tmp_path / "out" / "kept" / "a.parquet")["text"].to_pylist() == ["a b c d", "e f g h"]
     assert audit_run(tmp_path / "saved", Silent()).audit.precision.value == 1
@@ -393,13 +395,13 @@ def test_a_resumed_run_keeps_its_limit(finished: bool, tmp_path: Path) -> None:
     """Whether it was interrupted while it read or behind that."""
     table = pa.table({"text": ["a b c d", "x" * 200]})
     work = WorkFolder.create(tmp_path / "work", {})
-    first = LocalRun(TableCorpus(table), Columns(document_limit=100), Settings(), work, Silent())
+    first = LocalRun(TableCorpus(table), Columns(document_limit=100), RunOptions(), work, Silent())
     if finished:
         first.sketch()
     else:
         assert first._document_limit() == 100
     again = WorkFolder.resume(tmp_path / "work", {})
-    resumed = LocalRun(TableCorpus(table), Columns(document_limit=10**9), Settings(), again, Silent())
+    resumed = LocalRun(TableCorpus(table), Columns(document_limit=10**9), RunOptions(), again, Silent())
     resumed.sketch()
     assert resumed.columns.document_limit == 100
     assert resumed.recorded("sketch")["rejected"] == 1
@@ -429,7 +431,7 @@ def test_every_row_is_kept_removed_or_rejected(texts: list[str | None], name: st
         with pa.ipc.new_file(str(folder / name), table.schema) as writer:
             writer.write_table(table)
     columns = Columns(document_limit=100)
-    record = run_dedup(Job((str(folder / name),), folder / "out", columns, Settings()), Silent())
+    record = run_dedup(Job((str(folder / name),), folder / "out", columns, RunOptions()), Silent())
     counts = record["counts"]
     assert counts["read"] == counts["kept"] + counts["removed"] + counts["rejected"]
     assert counts["read"] == len(texts)

@@ -21,7 +21,7 @@ from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, describe, write_kept
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.inputs import Selection, find_files
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -58,7 +58,7 @@ class At(Silent):
 
 
 def dedup(inputs: list[str], out: Path, progress: Silent | None = None, **other: Any) -> dict[str, Any]:
-    return run_dedup(Job(tuple(inputs), out, Columns(), Settings(workers=1), **other), progress or Silent())
+    return run_dedup(Job(tuple(inputs), out, Columns(), RunOptions(workers=1), **other), progress or Silent())
 
 
 def kept_texts(out: Path) -> list[str]:
@@ -336,7 +336,7 @@ def test_an_input_that_is_replaced_by_another_of_the_same_size_and_time_is_an_er
 def test_pairs_notice_a_change_too(tmp_path: Path) -> None:
     source = tmp_path / "a.jsonl"
     source.write_text(lines(*range(20)))
-    job = Job((str(source),), tmp_path / "pairs.parquet", Columns(), Settings(workers=1))
+    job = Job((str(source),), tmp_path / "pairs.parquet", Columns(), RunOptions(workers=1))
     with pytest.raises(RunError, match="has changed"):
         run_pairs(job, At("sketch", lambda: source.write_text(lines(*range(21)))))
     assert not (tmp_path / "pairs.parquet").exists()

@@ -25,7 +25,7 @@ import nearkin as nk
 from nearkin.corpus import Columns
 from nearkin.corpus.column_values import readable_text
 from nearkin.corpus.validation import as_id
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -146,12 +146,12 @@ def read_table(path: Path) -> pa.Table:
 
 
 def run(path: Path, out: Path, role: str, annotate: bool) -> dict[str, Any]:
-    settings = Settings(threshold=0.8, keep="length desc")
+    settings = RunOptions(threshold=0.8, keep="length desc")
     if role in ("keep", "all"):
-        settings = Settings(keep="value desc, length desc")
+        settings = RunOptions(keep="value desc, length desc")
     options = {name: "value" for name in ("block_by", "source", "split") if role in (name, "all")}
-    settings = Settings(threshold=0.8, keep=settings.keep, **options)
-    columns = Columns(id="value" if role == "id" else None, extra=settings.extra_columns)
+    settings = RunOptions(threshold=0.8, keep=settings.keep, **options)
+    columns = Columns(id="value" if role == "id" else None, extra=settings.carried_columns)
     return run_dedup(Job((str(path),), out, columns, settings, annotate=annotate), Silent())
 
 
@@ -284,7 +284,7 @@ def test_an_id_that_rides_along_does_not_replace_the_ids() -> None:
 def test_files_with_a_column_called_id_and_no_ids(form: str, tmp_path: Path) -> None:
     table = pa.table({"text": TEXTS, "id": ["4", "3", "2", "1"]})
     write_table(table, tmp_path / f"a.{form}")
-    settings = Settings(keep="id asc")
+    settings = RunOptions(keep="id asc")
     job = Job((str(tmp_path),), tmp_path / "out", Columns(extra=("id",)), settings)
     run_dedup(job, Silent())
     clusters = pq.read_table(tmp_path / "out" / "clusters.parquet")
@@ -297,8 +297,10 @@ def test_internal_names_with_tokens_vectors_and_a_second_measure() -> None:
     vectors = [[1.0, 0.0], [1.0, 0.01], [0.0, 1.0], [1.0, 0.0]]
     data = {"words": tokens, "tokens": ["1", "2", "3", "4"], "vector": ["1", "2", "3", "4"], "embedding": vectors}
     plain = {"words": tokens, "a": ["1", "2", "3", "4"], "b": ["1", "2", "3", "4"], "embedding": vectors}
-    found = nk.dedup(data, tokens="words", keep="tokens desc", source="vector", threshold=0.7, then="cosine:embedding:0.99")
-    want = nk.dedup(plain, tokens="words", keep="a desc", source="b", threshold=0.7, then="cosine:embedding:0.99")
+    found = nk.dedup(
+        data, tokens="words", keep="tokens desc", source="vector", threshold=0.7, second_measure="cosine:embedding:0.99"
+    )
+    want = nk.dedup(plain, tokens="words", keep="a desc", source="b", threshold=0.7, second_measure="cosine:embedding:0.99")
     assert found.clusters.to_pylist() == want.clusters.to_pylist()
     by_vector = nk.dedup(data, vector="embedding", keep="vector desc", threshold=0.99)
     assert (
@@ -310,7 +312,7 @@ def test_internal_names_with_tokens_vectors_and_a_second_measure() -> None:
 def test_internal_names_in_a_saved_run(tmp_path: Path) -> None:
     table = pa.table({"body": TEXTS, "text": ["4", "3", "2", "1"], "id": ["a", "b", "c", "d"]})
     write_table(table, tmp_path / "a.parquet")
-    columns, settings = Columns(text="body", extra=("text", "id")), Settings(keep="text asc", source="id")
+    columns, settings = Columns(text="body", extra=("text", "id")), RunOptions(keep="text asc", source="id")
     job = Job((str(tmp_path / "a.parquet"),), tmp_path / "saved", columns, settings, save_signatures=True)
     run_dedup(job, Silent())
     run_dedup(Job((str(tmp_path / "saved"),), tmp_path / "out", columns, settings), Silent())

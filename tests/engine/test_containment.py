@@ -62,7 +62,7 @@ def test_partitions_and_workers_do_not_matter(texts: list[str], monkeypatch: pyt
 
 
 def test_crowded_shingles_are_counted(texts: list[str]) -> None:
-    found = nk.pairs(texts + ["a b c d e f g h " + text for text in texts], relation="containment", max_bucket=2)
+    found = nk.pairs(texts + ["a b c d e f g h " + text for text in texts], relation="containment", hot_bucket_size=2)
     assert found.statistics["containment"]["hot_shingles"] > 0
 
 

@@ -21,7 +21,7 @@ from nearkin.engine.local.documents import portions, take
 from nearkin.engine.local.result_tables import expanded_pair_batches
 from nearkin.engine.local.run import BYTES_PER_WORKER, LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.evaluate.labels import LONGEST_NAME, most_frequent
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.progress import Silent
@@ -271,7 +271,7 @@ def test_expanded_pairs_of_long_ids_come_in_small_batches(tmp_path: Path, monkey
     monkeypatch.setattr("nearkin.engine.local.result_tables.BATCH_BYTES", 30_000)
     first = "some words of a text that is there many times over and over again"
     table = pa.table({"text": [first, f"{first} more"] * 30, "id": [f"{at:02d}" + "i" * 1_000 for at in range(60)]})
-    run = LocalRun(TableCorpus(table), Columns(id="id"), Settings(), WorkFolder.create(tmp_path / "work", {}), Silent())
+    run = LocalRun(TableCorpus(table), Columns(id="id"), RunOptions(), WorkFolder.create(tmp_path / "work", {}), Silent())
     run.to_pairs()
     batches = list(expanded_pair_batches(run))
     pairs = {(row["id_a"][:2], row["id_b"][:2]) for batch in batches for row in batch.to_pylist()}

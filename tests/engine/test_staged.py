@@ -50,7 +50,7 @@ def cosine(a: list[float] | None, b: list[float] | None) -> float:
 @pytest.mark.parametrize("seed", range(6))
 def test_everything_is_removed_for_a_kept_one_that_resembles_it(seed: int) -> None:
     table = table_of(seed)
-    result = nk.dedup(table, id="id", threshold=0.7, then="cosine:v:0.97")
+    result = nk.dedup(table, id="id", threshold=0.7, second_measure="cosine:v:0.97")
     rows = {row["id"]: row for row in table.to_pylist()}
     clusters = {row["id"]: row for row in result.clusters.arrow.to_pylist()}
     assert {kind for row in clusters.values() for kind in [row["kind"]]} >= {"kept", "unique", "near", "vector", "exact"}
@@ -80,7 +80,7 @@ def test_workers_and_the_order_of_rows_do_not_matter() -> None:
     shuffled = table.take(np.random.default_rng(1).permutation(len(table)))
     both = []
     for data, workers in ((table, 1), (shuffled, 2)):
-        found = nk.dedup(data, id="id", threshold=0.7, then="cosine:v:0.97", workers=workers).clusters.arrow
+        found = nk.dedup(data, id="id", threshold=0.7, second_measure="cosine:v:0.97", workers=workers).clusters.arrow
         both.append(found.sort_by("id"))
     assert both[0].equals(both[1])
 
@@ -104,21 +104,21 @@ def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     assert "no column 'missing'" in capfd.readouterr().err
     for wrong in ("cosine:v", "jaccard:v:0.9", "cosine:v:2", "cosine::0.9"):
         assert run([*asked, "--then", wrong, "--out", str(tmp_path / "c")]) == 2
-        assert "is not of the form cosine:COLUMN:0.95" in capfd.readouterr().err
+        assert "is not valid; write it as cosine:COLUMN:THRESHOLD" in capfd.readouterr().err
 
 
 def test_a_second_measure_is_not_elected_again() -> None:
     with pytest.raises(UsageError, match="run it anew"):
-        nk.dedup(table_of(3), id="id", then="cosine:v:0.97").rethreshold(0.9)
+        nk.dedup(table_of(3), id="id", second_measure="cosine:v:0.97").rethreshold(0.9)
 
 
 def test_empty_documents_match_nothing_by_vector_either() -> None:
     data = {"text": ["", "a b c d", "e f g h"], "v": [[1.0, 2.0], [1.0, 2.0], [2.0, 4.0]]}
-    result = nk.dedup(data, then="cosine:v:0.9")
+    result = nk.dedup(data, second_measure="cosine:v:0.9")
     assert result.clusters["kind"].to_pylist() == ["empty", "kept", "vector"]
 
 
 def test_nothing_left_for_the_second_measure() -> None:
     data = {"text": ["a b c d", "a b c d"], "v": [[1.0, 2.0], [1.0, 2.0]]}
-    result = nk.dedup(data, then="cosine:v:0.9")
+    result = nk.dedup(data, second_measure="cosine:v:0.9")
     assert result.kept.sum() == 1

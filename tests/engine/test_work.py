@@ -13,7 +13,7 @@ import pytest
 from nearkin.corpus import Columns
 from nearkin.engine.local import sketching
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -101,7 +101,7 @@ def half_sketched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Job,
     for part in range(4):
         rows = texts[part * 250 : part * 250 + 250]
         pq.write_table(pa.table({"text": [*rows, None]}), tmp_path / "in" / f"{part}.parquet")
-    request: dict[str, Any] = {"columns": Columns(), "settings": Settings(threshold=0.5)}
+    request: dict[str, Any] = {"columns": Columns(), "settings": RunOptions(threshold=0.5)}
     whole = Job((str(tmp_path / "in"),), tmp_path / "whole", **request)
     run_dedup(whole, Silent())
     job = Job((str(tmp_path / "in"),), tmp_path / "out", **request)

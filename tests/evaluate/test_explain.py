@@ -8,7 +8,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.evaluate.explain import explain
 from nearkin.keys import HashKey
@@ -32,7 +32,7 @@ def test_each_verdict_is_reached() -> None:
         "match": explain(BASE, edited(2)),
         "empty": explain(BASE, "..."),
         "not a candidate": explain(BASE, edited(60)),
-        "below the margin": explain(BASE, edited(13), settings=Settings(bands=64, rows=2)),
+        "below the margin": explain(BASE, edited(13), settings=RunOptions(bands=64, rows=2)),
         "below the threshold": explain(BASE, edited(5)),
     }
     assert set(explanations) == set(Verdict)
@@ -45,7 +45,7 @@ def test_figures_follow_from_the_shingles() -> None:
     found = explain(
         "the cat sat on the mat",
         "The cat sat on a mat",
-        settings=Settings(spec=Spec(n=2), threshold=0.4),
+        settings=RunOptions(spec=Spec(n=2), threshold=0.4),
     )
     assert found.shingles.sizes == (5, 5)
     assert found.shingles.shared == 3
@@ -66,25 +66,25 @@ def test_figures_follow_from_the_shingles() -> None:
     "spec", [Spec(slot_bits=2), Spec(measure="simhash", k=128), Spec(measure="weighted-jaccard")]
 )
 def test_every_measure_of_texts_is_explained(spec: Spec) -> None:
-    found = explain(BASE, edited(1), settings=Settings(spec=spec))
+    found = explain(BASE, edited(1), settings=RunOptions(spec=spec))
     assert found.similarity > 0.85
     assert found.verdict == "match"
 
 
 def test_missed_near_duplicate_is_named_as_missed() -> None:
-    found = explain(BASE, edited(2), settings=Settings(bands=1, rows=100))
+    found = explain(BASE, edited(2), settings=RunOptions(bands=1, rows=100))
     assert found.verdict == "not a candidate"
     assert "a near-duplicate that was missed" in found.why
 
 
 def test_vectors_are_not_explained() -> None:
     with pytest.raises(UsageError, match="vectors have no words"):
-        explain("a", "b", settings=Settings(spec=Spec(measure="cosine", unit="vector", n=2)))
+        explain("a", "b", settings=RunOptions(spec=Spec(measure="cosine", unit="vector", n=2)))
 
 
 def test_keyed_spec_is_explained() -> None:
     key, _ = HashKey.generate()
-    settings = Settings(spec=Spec(base_hash="siphash", key_id=key.id))
+    settings = RunOptions(spec=Spec(base_hash="siphash", key_id=key.id))
     assert (
         explain(BASE, edited(1), settings=settings, resources=SpecResources(key)).verdict == "match"
     )

@@ -115,13 +115,13 @@ def test_probing_finds_more_pairs_and_all_of_them_are_true(texts: list[str]) -> 
     a, b = ({(r["id_a"], r["id_b"], r["similarity"]) for r in found.pairs.arrow.to_pylist()} for found in (plain, probed))
     assert a < b <= true
     assert len(b) / len(true) > 1 - (1 - len(a) / len(true)) ** 2
-    again = nk.pairs(texts, probes=9, workers=1, max_bucket=5, **common).pairs.arrow.to_pylist()
+    again = nk.pairs(texts, probes=9, workers=1, hot_bucket_size=5, **common).pairs.arrow.to_pylist()
     assert {(r["id_a"], r["id_b"], r["similarity"]) for r in again} <= true
 
 
 def test_probing_works_with_exact_groups_and_hot_buckets(texts: list[str]) -> None:
     copies = [texts[0]] * 30 + [f"{texts[1]} tail{i}" for i in range(150)] + texts[2:50]
-    result = nk.dedup(copies, threshold=0.8, probes=3, bands=10, rows=6, max_bucket=20)
+    result = nk.dedup(copies, threshold=0.8, probes=3, bands=10, rows=6, hot_bucket_size=20)
     assert result.statistics["removed_exact"] == 29
     assert result.kept.sum() <= 52
 

@@ -123,7 +123,7 @@ def test_distance_with_hot_buckets_gives_warning(texts: list[str]) -> None:
     rng = np.random.default_rng(1)
     documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(6000))]
     for most, said in ((5, True), (100, False)):
-        warnings = nk.dedup(documents, measure="simhash", distance=8, max_bucket=most).report_data.all_warnings
+        warnings = nk.dedup(documents, measure="simhash", distance=8, hot_bucket_size=most).report_data.all_warnings
         assert any("may be missing; raise --max-bucket" in warning for warning in warnings) == said
 
 
@@ -215,7 +215,7 @@ def test_contradictory_settings_are_rejected() -> None:
         nk.dedup(["a"], distance=3)
     with pytest.raises(UsageError, match="contradicts"):
         nk.dedup(["a"], measure="simhash", spec=Spec())
-    with pytest.raises(UsageError, match="distance 64 is outside"):
+    with pytest.raises(UsageError, match="distance 64 is out of range"):
         nk.dedup(["a"], measure="simhash", distance=64)
     with pytest.raises(UsageError, match="chooses its own tables"):
         nk.dedup(["a"], measure="simhash", distance=3, bands=2, rows=3)

@@ -25,7 +25,7 @@ def test_hot_buckets_are_said_to_lower_the_recall() -> None:
     banded = {"threshold": 0.3, "bands": 64, "rows": 1, "spec": spec}
     found = [
         warning
-        for warning in warnings_of(TEXTS, max_bucket=10, **banded)
+        for warning in warnings_of(TEXTS, hot_bucket_size=10, **banded)
         if "buckets held more than 10" in warning
     ]
     assert len(found) == 1
@@ -33,7 +33,7 @@ def test_hot_buckets_are_said_to_lower_the_recall() -> None:
     assert "lower than the asked 0.95" in found[0]
     assert not [
         warning
-        for warning in warnings_of(TEXTS, max_bucket=100, **banded)
+        for warning in warnings_of(TEXTS, hot_bucket_size=100, **banded)
         if "buckets held" in warning
     ]
 

@@ -238,7 +238,7 @@ def test_the_second_measure_of_a_run_uses_the_key() -> None:
     vectors[20:] = vectors[:20]
     data = {"text": [f"text number {i} with own words {i * i}" for i in range(40)], "v": vectors}
     spec = Spec(base_hash="siphash", key_id=KEYS[0].id)
-    result = nk.dedup(data, spec=spec, key=KEYS[0], then="cosine:v:0.99")
+    result = nk.dedup(data, spec=spec, key=KEYS[0], second_measure="cosine:v:0.99")
     assert result.statistics["kept"] == 20
     second = second_run(result._run)
     assert second.settings.spec.scheme == "keyed-hyperplanes"

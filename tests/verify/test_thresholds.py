@@ -9,7 +9,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.engine.banding import Limits
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.measures import measure_of
 
 PERCENTS = range(1, 100)
@@ -100,7 +100,7 @@ def test_contained_documents_at_threshold_are_found(monkeypatch: pytest.MonkeyPa
 def test_documents_at_hamming_distance_are_found(bits: int) -> None:
     spec = nk.Spec(unit="vector", n=3, measure="cosine", k=bits)
     for distance in range(bits):
-        settings = Settings(spec=spec, distance=distance)
+        settings = RunOptions(spec=spec, distance=distance)
         measure = measure_of(spec, distance=distance)
         scored = measure.estimator.estimate(np.zeros(2, np.uint64), np.array([bits - distance, bits - distance - 1]))
         assert scored.meets_threshold(settings.threshold).tolist() == [True, False], (bits, distance)
@@ -127,7 +127,7 @@ def test_estimate_of_signs_at_sixty_degrees_is_one_half() -> None:
 
 def test_members_of_hot_bucket_join_leader_at_threshold() -> None:
     for percent in PERCENTS:
-        settings = Settings(spec=nk.Spec(k=104), threshold=percent / 100, recall=0.01)
+        settings = RunOptions(spec=nk.Spec(k=104), threshold=percent / 100, recall=0.01)
         measure = measure_of(settings.spec)
         joining = Limits.of(measure, settings.banding(measure, 0), settings).join
         assert joining == max(-(-104 * percent // 100), settings.banding(measure, 0).margin)

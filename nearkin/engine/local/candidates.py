@@ -10,7 +10,7 @@ from nearkin.engine.banding import Limits, band_keys
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import PairSpool
 from nearkin.engine.local.work_folder import WorkFolder, map_file
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import BandLayout, split_buckets
 from nearkin.lsh.slot_bands import Banding
@@ -62,9 +62,9 @@ class Banded(NamedTuple):
     limits: Limits
 
     @classmethod
-    def of(cls, measure: Measure, banding: Banding, documents: Documents, settings: Settings) -> "Banded":
+    def of(cls, measure: Measure, banding: Banding, documents: Documents, options: RunOptions) -> "Banded":
         """For a measure's signatures."""
-        return cls(banding, band_layout_of(measure.spec, banding, documents.keys), Limits.of(measure, banding, settings))
+        return cls(banding, band_layout_of(measure.spec, banding, documents.keys), Limits.of(measure, banding, options))
 
 
 def write_band_keys(documents: Documents, blocks: np.ndarray, banded: Banded, work: WorkFolder, workers: int) -> None:
@@ -91,9 +91,9 @@ def write_band_keys(documents: Documents, blocks: np.ndarray, banded: Banded, wo
 class CandidateFinder:
     """Walks the bands in order; the outcome depends on the documents of each bucket alone."""
 
-    def __init__(self, documents: Documents, work: WorkFolder, settings: Settings, active: np.ndarray, banded: Banded) -> None:
+    def __init__(self, documents: Documents, work: WorkFolder, options: RunOptions, active: np.ndarray, banded: Banded) -> None:
         self.documents = documents
-        self.settings = settings
+        self.options = options
         self.banding, self.band_layout, self.limits = banded
         self.per = 1 + self.banding.probes
         self.active = np.repeat(active, self.per) if self.per > 1 else active
@@ -102,8 +102,8 @@ class CandidateFinder:
         self.hot = np.zeros(len(documents), bool)
         entries = len(self.active)
         self.ordinal_bits = max(1, (entries - 1).bit_length())
-        self.counts = CandidateCounts.none(settings.spec.k)
-        room = max(1, settings.memory // 4 // BYTES_PER_KEY)
+        self.counts = CandidateCounts.none(options.spec.k)
+        room = max(1, options.memory // 4 // BYTES_PER_KEY)
         self.part_bits = max(0, (entries - 1) // room).bit_length()
 
     def run(self, spool: PairSpool, progress: Progress) -> CandidateCounts:
@@ -123,11 +123,11 @@ class CandidateFinder:
         self.counts.sizes[1] += len(ordinals) - int(sizes.sum())
         if not len(sizes):
             return
-        hot = sizes > self.settings.max_bucket
+        hot = sizes > self.options.hot_bucket_size
         for pairs, histogram in ordered_map(
             lambda some: self._cold(band, ordinals, *some),
             split_buckets(starts[~hot], ends[~hot], PAIRS_PER_BATCH),
-            self.settings.workers,
+            self.options.workers,
         ):
             self.counts.histogram += histogram
             spool.add(pairs)
@@ -148,7 +148,7 @@ class CandidateFinder:
     def _cold(self, band: int, ordinals: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         sizes = ends - starts
         out = np.empty(int((sizes * (sizes - 1) // 2).sum()), np.uint64)
-        histogram = np.zeros(self.settings.spec.k + 1, np.int64)
+        histogram = np.zeros(self.options.spec.k + 1, np.int64)
         found = kernels.bucket_pairs(
             ordinals,
             starts,
@@ -166,7 +166,7 @@ class CandidateFinder:
     def _hot(self, band: int, members: np.ndarray) -> np.ndarray:
         members = sorted_unique(members) if self.per > 1 else members
         ordered = members[np.argsort(self.rank[members])]
-        leaders, out = np.empty(self.settings.fanout, np.uint64), np.empty(2 * len(members), np.uint64)
+        leaders, out = np.empty(self.options.fanout, np.uint64), np.empty(2 * len(members), np.uint64)
         found, _ = kernels.hot_bucket_pairs(
             ordered, self.documents.signatures, self.band_layout.layout, *self.limits, leaders, 0, self.counts.histogram, out
         )

@@ -11,7 +11,7 @@ from nearkin.cluster.election import leaders
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.verification import Estimates, Payloads
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.packed_pairs import ScoredPairs, pack_pairs
 
 KINDS = ("unique", "kept", "exact", "near", "empty", "vector")
@@ -70,17 +70,17 @@ class Grouped:
         return cls(work.load("order"), work.load("rank"), work.load("representative"), documents.empty)
 
 
-def cluster(scored: ScoredPairs, grouped: Grouped, comparing: Payloads | Estimates, settings: Settings) -> Clustering:
+def cluster(scored: ScoredPairs, grouped: Grouped, comparing: Payloads | Estimates, options: RunOptions) -> Clustering:
     """Leaders or components over representatives, then the exact duplicates behind them."""
-    if settings.cluster == "leaders":
+    if options.cluster == "leaders":
         leader = leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))
         similarity = look_up(scored, leader)
     else:
-        orders, floor = (np.asarray(grouped.order), np.asarray(grouped.rank)), settings.lowest_similarity
-        sharing = partial(comparing.sharing_among, floor=floor, memory=settings.memory)
+        orders, floor = (np.asarray(grouped.order), np.asarray(grouped.rank)), options.lowest_similarity
+        sharing = partial(comparing.sharing_among, floor=floor, memory=options.memory)
         leader = components(scored, *orders, floor, comparing.compare, sharing)
         similarity = compared(leader, comparing.compare)
-    return spread(leader, similarity, grouped, settings.empty)
+    return spread(leader, similarity, grouped, options.empty)
 
 
 def look_up(scored: ScoredPairs, leader: np.ndarray) -> np.ndarray:

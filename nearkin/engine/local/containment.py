@@ -67,7 +67,7 @@ def require_containable(spec: Spec) -> None:
 
 def find_contained(run: LocalRun) -> Contained:
     """The stage: searched and verified, or read back if it is done; exact duplicates by one of them."""
-    require_containable(run.settings.spec)
+    require_containable(run.options.spec)
     folder = run.work.path / "contained"
     if run.work.done("containment") is None:
         with run.work.stage("containment") as facts:
@@ -87,7 +87,7 @@ class _Search:
         run = self.run_
         active = np.flatnonzero(run.active())
         sizes, smallest = self._smallest(active)
-        room = max(1, run.settings.memory // 3 // BYTES_PER_HASH // SMALLEST)
+        room = max(1, run.options.memory // 3 // BYTES_PER_HASH // SMALLEST)
         hot, found = 0, [np.empty((2, 0), np.int64)]
         for start in range(0, len(active), room):
             searched = active[start : start + room]
@@ -112,7 +112,7 @@ class _Search:
             payload = builders.use(lambda tool: tool.build(batch.documents[run.columns.content]))
             return batch, payload.sizes, payload.columns[0]
 
-        for batch, counts, hashes in ordered_map(sets, run.corpus.batches(run.columns), run.settings.workers):
+        for batch, counts, hashes in ordered_map(sets, run.corpus.batches(run.columns), run.options.workers):
             sizes[batch.first : batch.first + len(counts)] = counts
             low, high = np.searchsorted(active, [batch.first, batch.first + len(counts)])
             starts = np.concatenate([[0], np.cumsum(counts)])
@@ -133,7 +133,7 @@ class _Search:
         prefixes = PrefixIndex.of(keys)
         firsts = np.append(np.searchsorted(hashes[order], keys), len(hashes)).astype(np.int64)
         posted = rows[order]
-        crowded = np.diff(firsts) > run.settings.max_bucket
+        crowded = np.diff(firsts) > run.options.hot_bucket_size
         lost = np.bincount(posted[np.repeat(crowded, np.diff(firsts))], minlength=len(searched))
         margins = self._margins(used - lost)
         blocks, inside = np.asarray(run.work.load("blocks")), np.zeros(len(sizes), bool)
@@ -148,15 +148,15 @@ class _Search:
             return found, len(batch.rows)
 
         parts = [np.empty((2, 0), np.int64)]
-        for found, count in ordered_map(hits, run.corpus.batches(run.columns), run.settings.workers):
+        for found, count in ordered_map(hits, run.corpus.batches(run.columns), run.options.workers):
             parts.append(found)
             run.progress.advance(count)
         return np.concatenate(parts, axis=1), int(crowded.sum())
 
     def _margins(self, used: np.ndarray) -> np.ndarray:
         """Hits that a candidate needs, by how many hashes are looked up; never reached where there is none."""
-        settings = self.run_.settings
-        table = [largest_margin(m, settings.threshold, min(settings.recall, MAX_PASS_RATE)) for m in range(SMALLEST + 1)]
+        options = self.run_.options
+        table = [largest_margin(m, options.threshold, min(options.recall, MAX_PASS_RATE)) for m in range(SMALLEST + 1)]
         table[0] = SMALLEST + 1
         return np.maximum(np.array(table, np.int64)[used], 1)
 
@@ -164,12 +164,12 @@ class _Search:
         run = self.run_
         a, b = candidates
         wanted = sorted_unique(np.concatenate([a, b]))
-        where = (run.corpus, run.columns, wanted, run.measure, run.settings.workers, run.work, run.progress)
+        where = (run.corpus, run.columns, wanted, run.measure, run.options.workers, run.work, run.progress)
         payloads = verifying.Payloads.build(*where)
         overlaps = payloads.compare(pack_pairs(a, b))
         place, starts = payloads.stored.place, payloads.stored.starts
         size = np.diff(starts)[place[a]] if len(a) else np.empty(0, np.int64)
         shared, union = overlaps.intersection.astype(np.int64), overlaps.union.astype(np.int64)
-        enough = np.flatnonzero(meets_threshold(shared, size, run.settings.threshold))
+        enough = np.flatnonzero(meets_threshold(shared, size, run.options.threshold))
         order = enough[np.lexsort((b[enough], a[enough]))]
         return Contained(*(column[order] for column in (a, b, shared, size, union)))

@@ -4,18 +4,18 @@ import numpy as np
 
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 
 GROUPS_AT_ONCE = 1 << 24
 
 
-def collapse(documents: Documents, settings: Settings, work: WorkFolder, order: np.ndarray | None = None) -> dict[str, int]:
+def collapse(documents: Documents, options: RunOptions, work: WorkFolder, order: np.ndarray | None = None) -> dict[str, int]:
     """Saves `order` (that of the policy unless one is given), `rank`, `blocks` and `representative`; returns the counts."""
     if order is None:
-        order = settings.policy.order(documents.riding, np.asarray(documents.lengths), documents.id_ranks())
+        order = options.keep_policy.order(documents.riding, np.asarray(documents.lengths), documents.id_ranks())
     rank = np.empty(len(order), np.uint32)
     rank[order] = np.arange(len(order), dtype=np.uint32)
-    blocks = documents.blocks(settings.block_by)
+    blocks = documents.blocks(options.block_by)
     representative = exact_groups(documents, blocks, rank)
     for name, array in (("order", order), ("rank", rank), ("blocks", blocks), ("representative", representative)):
         work.save(name, array)

@@ -15,7 +15,7 @@ from nearkin.engine.local.candidates import Banded, CandidateFinder
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import PairSpool, merge_scored, read_scored
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.runtime.progress import Silent
 
@@ -29,7 +29,7 @@ class HotBuckets:
     Attributes:
         documents: What the sketch stage left.
         work: Band keys, orders and scored pairs are here.
-        settings: The request.
+        options: The request.
         banded: How signatures are banded.
         hot: bool (n,): documents that were in a hot bucket.
         score: Packed pairs to those that count, scored.
@@ -38,7 +38,7 @@ class HotBuckets:
 
     documents: Documents
     work: WorkFolder
-    settings: Settings
+    options: RunOptions
     banded: Banded
     hot: np.ndarray
     score: Callable[[np.ndarray], ScoredPairs]
@@ -64,6 +64,6 @@ class HotBuckets:
     def _round(self, active: np.ndarray) -> bool:
         """Whether new pairs were found among the active documents."""
         spool = PairSpool(self.work.folder("spool"), len(self.documents), self.limit)
-        CandidateFinder(self.documents, self.work, self.settings, active, self.banded).run(spool, Silent())
+        CandidateFinder(self.documents, self.work, self.options, active, self.banded).run(spool, Silent())
         fresh = [self.score(pairs) for pairs in spool.sorted()]
         return merge_scored(self.work.path / "scored", ScoredPairs.concatenate(fresh)) > 0

@@ -84,7 +84,7 @@ def cluster_rows(ids: pa.ChunkedArray, result: Clustering, start: int, end: int)
 
 def pairs_schema(run: LocalRun) -> pa.Schema:
     """Of the pairs table: with the Hamming distance where that is what was asked for."""
-    return PAIRS if run.settings.distance is None else PAIRS.append(pa.field("distance", pa.int32()))
+    return PAIRS if run.options.distance is None else PAIRS.append(pa.field("distance", pa.int32()))
 
 
 def pair_batches(run: LocalRun, rows: int = ROWS) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,7 @@ from nearkin.engine.local.hot_buckets import HotBuckets
 from nearkin.engine.local.pair_files import PairSpool, ScoredWriter, read_scored
 from nearkin.engine.local.repeated_ids import separate_repeated_ids
 from nearkin.engine.local.work_folder import WorkFolder, map_file
-from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, Settings
+from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
 from nearkin.lsh.slot_bands import Banding
@@ -45,7 +45,7 @@ class LocalRun:
     Attributes:
         corpus: Where documents come from; read again to verify.
         columns: What of it is read.
-        settings: The request.
+        options: The request.
         work: Where stages leave their results.
         progress: Who is told.
         resources: What the Spec names but does not hold.
@@ -54,27 +54,27 @@ class LocalRun:
 
     corpus: Corpus
     columns: Columns
-    settings: Settings
+    options: RunOptions
     work: WorkFolder
     progress: Progress
     resources: SpecResources = NO_RESOURCES
     order_of: Callable[[Documents], np.ndarray] | None = None
 
     def __post_init__(self) -> None:
-        self._asked_workers = self.settings.workers
-        most = max(1, self.settings.memory // 2 // BYTES_PER_WORKER)
-        if self.settings.workers > most:
-            self.settings = replace(self.settings, workers=most)
+        self._asked_workers = self.options.workers
+        most = max(1, self.options.memory // 2 // BYTES_PER_WORKER)
+        if self.options.workers > most:
+            self.options = replace(self.options, workers=most)
 
     @cached_property
     def measure(self) -> Measure:
         """How documents are compared."""
-        return measure_of(self.settings.spec, self.resources, self.settings.distance)
+        return measure_of(self.options.spec, self.resources, self.options.distance)
 
     @cached_property
     def banding(self) -> Banding:
         """Bands and rows, for this corpus' size where that matters."""
-        return self.settings.banding(self.measure, (self.work.done("sketch") or {}).get("documents", 0))
+        return self.options.banding(self.measure, (self.work.done("sketch") or {}).get("documents", 0))
 
     def recorded(self, stage: str) -> dict[str, Any]:
         """The facts of a stage that is done; none of another one."""
@@ -88,18 +88,18 @@ class LocalRun:
                 f"this run cannot be banded anew: its keys were {made}, and this asks for {self._key_shape}; give the same "
                 "--bands, --rows and --probes, or sketch the inputs again"
             )
-        return Banded.of(self.measure, self.banding, self.documents(), self.settings)
+        return Banded.of(self.measure, self.banding, self.documents(), self.options)
 
     def _key_builder(self) -> BandKeyBuilder | None:
         # `banding` is cached, and bands of signs depend on the number of documents, which is known
         # only after sketching.
         if not self._keeps_keys:
             return None
-        return key_builder_for(self.banding, truncated=self.settings.spec.truncated)
+        return key_builder_for(self.banding, truncated=self.options.spec.truncated)
 
     @property
     def _keeps_keys(self) -> bool:
-        return keeps_keys(self.settings)
+        return keeps_keys(self.options)
 
     @property
     def _key_shape(self) -> list[int]:
@@ -119,15 +119,15 @@ class LocalRun:
                     self.columns,
                     self.measure,
                     self.work,
-                    self.settings.workers,
+                    self.options.workers,
                     self.progress,
                     self._key_builder(),
                 )
                 repeated = separate_repeated_ids(self.documents(), self.corpus.names) if self.columns.id else 0
                 facts.update(self._sketch_facts(), repeated_ids=repeated, build_latency=latency)
                 facts["document_limit"] = self.columns.document_limit
-                if self.settings.workers < self._asked_workers:
-                    facts["workers_limited"] = [self._asked_workers, self.settings.workers]
+                if self.options.workers < self._asked_workers:
+                    facts["workers_limited"] = [self._asked_workers, self.options.workers]
                 if self._keeps_keys:
                     facts["keyed"] = self._key_shape
 
@@ -146,7 +146,7 @@ class LocalRun:
         if len(documents) > MOST_DOCUMENTS:
             raise RunError(f"{len(documents)} documents are more than one machine's {MOST_DOCUMENTS}; split the corpus")
         sample = np.asarray(documents.signatures[:: max(1, len(documents) // 10_000)])
-        spec = self.settings.spec
+        spec = self.options.spec
         shares = fill_shares(sample) if spec.scheme == "binned" and not spec.truncated else (0.0, 0.0)
         position = sketching.read_checkpoint(self.work.path / "sketch")
         return {
@@ -162,7 +162,7 @@ class LocalRun:
     def documents(self) -> Documents:
         """What the sketch stage left."""
         bands, _, probes = (self.work.done("sketch") or {}).get("keyed", self._key_shape if self._keeps_keys else (0, 0, 0))
-        return Documents(self.work.path / "sketch", self.settings.spec, bands * (1 + probes))
+        return Documents(self.work.path / "sketch", self.options.spec, bands * (1 + probes))
 
     def collapse(self) -> None:
         """Stage 2: keep order, exact duplicates."""
@@ -171,14 +171,14 @@ class LocalRun:
             with self.work.stage("collapse") as facts:
                 documents = self.documents()
                 order = None if self.order_of is None else self.order_of(documents)
-                facts.update(collapse.collapse(documents, self.settings, self.work, order))
+                facts.update(collapse.collapse(documents, self.options, self.work, order))
 
     @property
     def brute_force(self) -> bool:
         """Whether the corpus is small enough to compare everything; asked bands and rows are always honoured."""
         facts = self.work.done("sketch") or {}
         few = facts["documents"] < SMALL_CORPUS and facts["shingles"] <= SMALL_SHINGLES
-        return few and self.settings.bands is None
+        return few and self.options.bands is None
 
     def active(self) -> np.ndarray:
         """bool (n,): representatives with at least one shingle to compare."""
@@ -194,9 +194,9 @@ class LocalRun:
         with self.work.stage("candidates") as facts:
             self.progress.stage("bands", banded.banding.bands)
             blocks = self.work.load("blocks")
-            write_band_keys(documents, blocks, banded, self.work, self.settings.workers)
+            write_band_keys(documents, blocks, banded, self.work, self.options.workers)
             spool = PairSpool(self.work.folder("spool"), len(documents), self._pairs_in_memory)
-            finder = CandidateFinder(documents, self.work, self.settings, self.active(), banded)
+            finder = CandidateFinder(documents, self.work, self.options, self.active(), banded)
             counts = finder.run(spool, self.progress)
             facts.update(_candidate_facts(counts))
             self.work.save("hot", finder.hot)
@@ -220,41 +220,41 @@ class LocalRun:
             self.progress.stage("verify", facts["documents"])
             with ScoredWriter(self.work.folder("scored")) as writer:
                 score = self._first_verification(facts["documents"], writer)
-            recorded.update(brute_force=self.brute_force, threshold=self.settings.threshold)
+            recorded.update(brute_force=self.brute_force, threshold=self.options.threshold)
             if not self.brute_force:
                 recorded.update(compared=len(self.survivors()), passed=writer.pairs)
             if not self.brute_force:
                 hot = np.asarray(self.work.load("hot"))
                 documents, limit = self.documents(), self._pairs_in_memory
-                rounds = HotBuckets(documents, self.work, self.settings, self._banded(), hot, score, limit)
+                rounds = HotBuckets(documents, self.work, self.options, self._banded(), hot, score, limit)
                 recorded["hot_kept"] = rounds.thin()
 
     def _first_verification(self, count: int, writer: ScoredWriter) -> Callable[[np.ndarray], ScoredPairs]:
         """Writes the scored pairs; returns how further ones are scored."""
-        settings = self.settings
+        options = self.options
         if self.brute_force:
             wanted = np.flatnonzero(self.active())
             payloads = self._payloads(wanted)
-            verifying.compare_everything(payloads, wanted, self.work.load("blocks"), settings, writer)
-            return verifying.exactly(payloads, settings)
-        if settings.verify == "exact":
+            verifying.compare_everything(payloads, wanted, self.work.load("blocks"), options, writer)
+            return verifying.exactly(payloads, options)
+        if options.verify == "exact":
             pairs = self.survivors()
             wanted = verifying.documents_of(pairs, count)
             hot = np.flatnonzero(self.work.load("hot") & self.active())
             wanted = sorted_unique(np.concatenate([wanted, hot]))
-            score = verifying.exactly(self._payloads(wanted), settings)
+            score = verifying.exactly(self._payloads(wanted), options)
         else:
-            pairs, score = self.survivors(), verifying.by_estimate(self._estimates(), settings)
-        verifying.verify(pairs, score, settings.workers, writer)
+            pairs, score = self.survivors(), verifying.by_estimate(self._estimates(), options)
+        verifying.verify(pairs, score, options.workers, writer)
         return score
 
     @property
     def _pairs_in_memory(self) -> int:
-        return self.settings.memory // 8 // BYTES_PER_PAIR
+        return self.options.memory // 8 // BYTES_PER_PAIR
 
     def _payloads(self, wanted: np.ndarray) -> verifying.Payloads:
         where = (self.corpus, self.columns, wanted)
-        return verifying.Payloads.build(*where, self.measure, self.settings.workers, self.work, self.progress)
+        return verifying.Payloads.build(*where, self.measure, self.options.workers, self.work, self.progress)
 
     def _estimates(self) -> verifying.Estimates:
         return verifying.Estimates(self.measure, self.documents(), self._banded().band_layout)
@@ -281,8 +281,8 @@ class LocalRun:
         """Scored pairs, sorted, mapped; those of a lower threshold's run that reach this one's."""
         scored = read_scored(self.work.path / "scored")
         facts = self.work.done("verify") or {}
-        if self.settings.threshold > facts["threshold"]:
-            return scored.select(scored.meets_threshold(self.settings.threshold))
+        if self.options.threshold > facts["threshold"]:
+            return scored.select(scored.meets_threshold(self.options.threshold))
         return scored
 
     def cluster(self) -> None:
@@ -296,18 +296,18 @@ class LocalRun:
 
     def elect(self) -> Clustering:
         """Clusters from the scored pairs."""
-        return cluster(self.scored(), Grouped.of(self.documents(), self.work), self.comparing(), self.settings)
+        return cluster(self.scored(), Grouped.of(self.documents(), self.work), self.comparing(), self.options)
 
     def at(self, threshold: float) -> "LocalRun":
         """This run at a higher threshold, to be elected again from its stored pairs."""
-        settings = self.settings
-        distance = None if settings.distance is None else int((1 - threshold) * settings.spec.k + 1e-9)
-        floor = None if settings.floor is None else min(settings.floor, threshold)
-        asked = replace(settings, threshold=threshold, distance=distance, floor=floor)
+        options = self.options
+        distance = None if options.distance is None else int((1 - threshold) * options.spec.k + 1e-9)
+        floor = None if options.floor is None else min(options.floor, threshold)
+        asked = replace(options, threshold=threshold, distance=distance, floor=floor)
         if not self.brute_force and distance is None:
             # bands and rows are those of the run: they would be solved anew for another threshold
             asked = replace(asked, bands=self.banding.bands, rows=self.banding.rows, tables=1)
-        return replace(self, settings=asked)
+        return replace(self, options=asked)
 
     def clustering(self) -> Clustering:
         """What stage 5 left."""

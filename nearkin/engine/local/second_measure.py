@@ -84,7 +84,7 @@ THEN = "then-"
 
 def to_final_clusters(run: LocalRun) -> Clustering:
     """All stages of a run, the second measure's too if one is asked for."""
-    second = run.settings.second
+    second = run.options.parsed_second_measure
     if second is not None:
         run.corpus.check(vector_columns(run.columns, second.column))
     run.to_clusters()
@@ -137,7 +137,7 @@ def _remove(final: Clustering, losers: np.ndarray, winners: np.ndarray, similari
 
 
 def _run_second(run: LocalRun, first: Clustering) -> Second:
-    then = run.settings.second
+    then = run.options.parsed_second_measure
     assert then is not None
     documents = run.documents()
     survivors = np.flatnonzero(np.asarray(first.kept) & (np.asarray(first.kind) != EMPTY))
@@ -148,7 +148,7 @@ def _run_second(run: LocalRun, first: Clustering) -> Second:
     secret = run.resources.secret
     if secret is not None:
         spec = spec.keyed_with(secret)
-    settings = replace(run.settings, **SECOND, spec=spec, threshold=then.threshold)
+    options = replace(run.options, **SECOND_MEASURE_OPTIONS, spec=spec, threshold=then.threshold)
     folder = run.work.path / "then"
     if (folder / MANIFEST).exists():
         work = WorkFolder.resume(folder, {})
@@ -159,15 +159,20 @@ def _run_second(run: LocalRun, first: Clustering) -> Second:
     def order_of(own: Documents) -> np.ndarray:
         return np.argsort(rank[np.searchsorted(places, places_of(own.files, own.rows))], kind="stable").astype(np.uint32)
 
-    second = LocalRun(corpus, columns, settings, work, run.progress, SpecResources(secret), order_of=order_of)
+    second = LocalRun(corpus, columns, options, work, run.progress, SpecResources(secret), order_of=order_of)
     second.to_clusters()
     own = second.documents()
     return Second(second, np.searchsorted(places, places_of(own.files, own.rows)))
 
 
-SECOND: dict[str, Any] = {"then": None, "distance": None, "bands": None, "rows": None, "tables": 1, "probes": 0} | {
-    "cluster": "leaders"
-}
+SECOND_MEASURE_OPTIONS: dict[str, Any] = {
+    "second_measure": None,
+    "distance": None,
+    "bands": None,
+    "rows": None,
+    "tables": 1,
+    "probes": 0,
+} | {"cluster": "leaders"}
 """What of the first measure's request does not concern the second."""
 
 
@@ -188,7 +193,7 @@ def _follow(
         return 0, members
     targets = np.array([winners[b] for b in leader[members].tolist()], np.int64)
     scored = _cosines(run, second, members, targets)
-    near = scored >= second.run.settings.threshold
+    near = scored >= second.run.options.threshold
     _remove(final, members[near], targets[near], scored[near])
     return int(near.sum()), members[~near]
 

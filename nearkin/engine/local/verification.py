@@ -9,7 +9,7 @@ from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import ScoredWriter
 from nearkin.engine.local.work_folder import WorkFolder, map_file
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import BandLayout
 from nearkin.measures import Measure, Payload
@@ -119,12 +119,12 @@ def portions(pairs: np.ndarray) -> Iterator[np.ndarray]:
         yield np.asarray(pairs[start : start + PAIRS_PER_TASK])
 
 
-def exactly(payloads: Payloads, settings: Settings) -> Callable[[np.ndarray], ScoredPairs]:
+def exactly(payloads: Payloads, options: RunOptions) -> Callable[[np.ndarray], ScoredPairs]:
     """Scores pairs by their exact similarity; those below the threshold fall away."""
 
     def score(pairs: np.ndarray) -> ScoredPairs:
         scored = payloads.compare(pairs)
-        return scored.select(scored.meets_threshold(settings.threshold))
+        return scored.select(scored.meets_threshold(options.threshold))
 
     return score
 
@@ -152,12 +152,12 @@ class Estimates:
         return agreeing
 
 
-def by_estimate(estimates: Estimates, settings: Settings) -> Callable[[np.ndarray], ScoredPairs]:
+def by_estimate(estimates: Estimates, options: RunOptions) -> Callable[[np.ndarray], ScoredPairs]:
     """Scores pairs by their estimate; those below the threshold fall away, but for `verify=none`."""
 
     def score(pairs: np.ndarray) -> ScoredPairs:
         scored = estimates.compare(pairs)
-        return scored if settings.verify == "none" else scored.select(scored.meets_threshold(settings.threshold))
+        return scored if options.verify == "none" else scored.select(scored.meets_threshold(options.threshold))
 
     return score
 
@@ -169,11 +169,11 @@ def verify(pairs: np.ndarray, score: Callable[[np.ndarray], ScoredPairs], worker
 
 
 def compare_everything(
-    payloads: Payloads, wanted: np.ndarray, blocks: np.ndarray, settings: Settings, writer: ScoredWriter
+    payloads: Payloads, wanted: np.ndarray, blocks: np.ndarray, options: RunOptions, writer: ScoredWriter
 ) -> None:
     """Small corpora: writes all pairs of the wanted documents (sorted), compared exactly."""
     inside = np.ascontiguousarray(blocks[wanted])
-    memory = settings.memory // MEMORY_SHARE
-    for found in payloads.measure.compare_all(payloads.whole(), inside, settings.threshold, settings.workers, memory):
+    memory = options.memory // MEMORY_SHARE
+    for found in payloads.measure.compare_all(payloads.whole(), inside, options.threshold, options.workers, memory):
         a, b = unpack_pairs(found.pairs)
         writer.add(ScoredPairs(pack_pairs(wanted[a], wanted[b]), found.intersection, found.union))

@@ -47,11 +47,11 @@ class Banded:
     @property
     def limits(self) -> Limits:
         """Of the estimate."""
-        return Limits.of(self.request.measure, self.banding, self.request.settings)
+        return Limits.of(self.request.measure, self.banding, self.request.options)
 
     def keys(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Documents (doc, block, signature, keys) to KEYS."""
-        spec = self.request.settings.spec
+        spec = self.request.options.spec
         measure = self.request.measure
         for batch in batches:
             if not len(batch):
@@ -86,7 +86,7 @@ class Banded:
         keys, docs = keys[order], docs[order]
         starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
         sizes = np.diff(np.append(starts, len(keys)))
-        hot = sizes > self.request.settings.max_bucket
+        hot = sizes > self.request.options.hot_bucket_size
         cold = (sizes > 1) & ~hot
         values, times = np.unique(sizes, return_counts=True)
         facts: dict[str, Any] = {"sizes": list(zip(values.tolist(), times.tolist(), strict=True)), "hot": int(hot.sum())}
@@ -133,8 +133,8 @@ class _HotBuckets:
     """Buckets one after the other, in batches that end anywhere: only leaders are kept between them."""
 
     def __init__(self, banded: Banded) -> None:
-        settings, spec = banded.request.settings, banded.request.settings.spec
-        self._spec, self._fanout, self._limits = spec, settings.fanout, banded.limits
+        options, spec = banded.request.options, banded.request.options.spec
+        self._spec, self._fanout, self._limits = spec, options.fanout, banded.limits
         kind = np.empty((0, banded.banding.bands), np.uint64)
         self._layout = band_layout_of(banded.request.measure.spec, banded.banding, kind).layout
         self._histogram = np.zeros(spec.k + 1, np.int64)

@@ -59,7 +59,7 @@ class Election:
         rank = np.empty(len(order), np.uint32)
         rank[order] = np.arange(len(order), dtype=np.uint32)
         if self.chains:
-            leader = components(scored, order, rank, self.request.settings.lowest_similarity, compare)
+            leader = components(scored, order, rank, self.request.options.lowest_similarity, compare)
             similarity = compared(leader, compare)
         else:
             leader = leaders(scored, order, rank)

@@ -59,7 +59,7 @@ class Merging:
         parts = parts.take(pa.array(np.lexsort((numbers(parts["doc"]), numbers(parts["head"])))))
         heads = numbers(parts["head"])
         starts = np.flatnonzero(np.concatenate([[True], heads[1:] != heads[:-1]]))
-        spec = self.request.settings.spec
+        spec = self.request.options.spec
         slots = unpacked(parts["signature"], spec.signature_type, spec.signature_width)
         first = parts.take(pa.array(starts)).combine_chunks()
         lengths = np.add.reduceat(numbers(parts["length"]), starts)
@@ -74,7 +74,7 @@ class Merging:
         riding = [f"riding{i}" for i in range(len(self.request.riding))]
         columns |= {name: _whole(first[name]) for name in ("id", "block", "source", "split", *riding)}
         if not riding:
-            columns["sort"] = keep_order(self.request.settings.policy, pa.table({}), lengths, columns["id"])
+            columns["sort"] = keep_order(self.request.options.keep_policy, pa.table({}), lengths, columns["id"])
         yield table(self.schema, **columns)
 
 

@@ -41,7 +41,7 @@ class Hashing:
         return self._parts(read_rows(batches, self.request))
 
     def _parts(self, reads: Iterator[Read]) -> Iterator[pa.RecordBatch]:
-        builder = SetBuilder(self.request.resources.shingler(self.request.settings.spec))
+        builder = SetBuilder(self.request.resources.shingler(self.request.options.spec))
         bounds = (np.arange(1, self.parts, dtype=np.uint64) * np.uint64(2**32 // self.parts)) << np.uint64(32)
         for read in reads:
             hashes = np.sort(builder.build(read.documents[self.request.columns.content]).hashes)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from nearkin.engine.local.clustering import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
 from nearkin.engine.local.hot_buckets import MOST_ROUNDS
 from nearkin.engine.local.sketching import latency
-from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, Settings
+from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions
 from nearkin.engine.spark.arrow_columns import numbers
 from nearkin.engine.spark.banding import BUCKETS, HOT, KEYS, Banded
 from nearkin.engine.spark.clustering import ELECTED, Election, connected
@@ -84,9 +84,9 @@ class SparkRun:
         return self.tables.keep(frame, name)
 
     @property
-    def settings(self) -> Settings:
+    def options(self) -> RunOptions:
         """The request."""
-        return self.request.settings
+        return self.request.options
 
     @property
     def resources(self) -> SpecResources:
@@ -136,7 +136,7 @@ class SparkRun:
         if self.before is not None:
             self.before.require(self.request)
             if self.types != self.before.about["types"]:
-                raise UsageError(f"columns of keep={self.settings.keep!r} are of other types than in {self.before.folder}")
+                raise UsageError(f"columns of keep={self.options.keep!r} are of other types than in {self.before.folder}")
             documents = self.before.documents.select(*documents.columns).unionByName(documents)
         return documents if self.request.merge_parts else self._told_apart(documents)
 
@@ -167,7 +167,7 @@ class SparkRun:
         parts, seen = self.tables.counted(rows.select("id", "doc").join(heads.drop("times"), "id"), "parts")
         self.stages["sketch"] = {"repeated_ids": 0, "parts": seen["rows"]}
         self.parts = parts.select("doc", "head")
-        bins = max(1, seen["rows"] * self.request.settings.spec.k * 4 // BIN_BYTES)
+        bins = max(1, seen["rows"] * self.request.options.spec.k * 4 // BIN_BYTES)
         merging = Merging(self.request)
         many = rows.join(parts.select("id", "head").distinct(), "id").withColumn("bin", f.pmod(f.xxhash64("id"), f.lit(bins)))
         merged = many.groupBy("bin").applyInArrow(merging.group(), merging.schema)
@@ -253,12 +253,12 @@ class SparkRun:
         """Whether the corpus is small enough to compare everything; asked bands and rows are always honoured."""
         facts = self.stages["sketch"]
         few = facts["documents"] < SMALL_CORPUS and facts["shingles"] <= SMALL_SHINGLES
-        return few and self.request.settings.bands is None
+        return few and self.request.options.bands is None
 
     @cached_property
     def banding(self) -> Banding:
         """Bands and rows, for this corpus' size where that matters."""
-        return self.request.settings.banding(self.request.measure, self.stages["sketch"]["documents"])
+        return self.request.options.banding(self.request.measure, self.stages["sketch"]["documents"])
 
     @cached_property
     def banded(self) -> Banded:
@@ -291,7 +291,7 @@ class SparkRun:
         buckets = self.keep(keys.groupBy("part").applyInArrow(of_table(self.banded.buckets), BUCKETS), "buckets")
         parts = facts_of(buckets)
         cold = buckets.where(f.col("a").isNotNull()).select("a", "b").distinct()
-        largest = self.request.settings.max_bucket
+        largest = self.request.options.hot_bucket_size
         sizes = (bucket for part in parts for bucket in part["sizes"])
         most = sum(times * size * (size - 1) // 2 for size, times in sizes if size <= largest)
         agreed, seen = self.tables.counted(self._agreed(cold, most), "agreed", pairs=f.count("a"))
@@ -304,7 +304,7 @@ class SparkRun:
             inside = clustered.where(f.col("a").isNotNull()).select("a", "b", "agree")
             pairs, seen = self.tables.counted(pairs.unionByName(inside).dropDuplicates(["a", "b"]), "survivors")
             hot, count = members.select("doc").distinct(), seen["rows"]
-        return Found(pairs, count, hot, candidate_facts(parts, tasks, self.request.settings.spec.k))
+        return Found(pairs, count, hot, candidate_facts(parts, tasks, self.request.options.spec.k))
 
     def _keys(self, active: DataFrame) -> DataFrame:
         """KEYS: of documents that a run before has banded, as it did."""
@@ -321,7 +321,7 @@ class SparkRun:
         )
 
     def _agreed(self, cold: DataFrame, most: int) -> DataFrame:
-        spec = self.request.settings.spec
+        spec = self.request.options.spec
         size = spec.signature_width * np.dtype(spec.signature_type).itemsize
         pairs = binned(cold, most, max(1, BIN_BYTES // (2 * size)))
         documents = needed(pairs).join(self.documents.select("doc", "signature"), "doc")
@@ -334,9 +334,9 @@ class SparkRun:
 
     def verify(self) -> None:
         """Stage 4: scored pairs at or above the threshold."""
-        settings = self.request.settings
+        options = self.request.options
         with self.stage("verify") as facts:
-            facts.update(brute_force=self.brute_force, threshold=settings.threshold)
+            facts.update(brute_force=self.brute_force, threshold=options.threshold)
             if self.brute_force:
                 self._score_all(self._everything())
             else:
@@ -363,7 +363,7 @@ class SparkRun:
         return known.unionByName(self._compared(self.keep(rest, "new-pairs"), count))
 
     def _compared(self, pairs: DataFrame, count: int) -> DataFrame:
-        if self.request.settings.verify != "exact":
+        if self.request.options.verify != "exact":
             return pairs.mapInArrow(of_batches(self.scoring.by_estimate), SCORED)
         in_bins = binned(pairs, count, max(1, BIN_BYTES // (2 * self._payload_bytes)))
         wanted = needed(in_bins)
@@ -373,8 +373,8 @@ class SparkRun:
     @property
     def _payload_bytes(self) -> int:
         """Of a document, on average."""
-        facts, spec = self.stages["sketch"], self.request.settings.spec
-        rows = 1 if spec.unit == "vector" or self.request.settings.distance is not None else facts["shingles"]
+        facts, spec = self.stages["sketch"], self.request.options.spec
+        rows = 1 if spec.unit == "vector" or self.request.options.distance is not None else facts["shingles"]
         each = sum(np.dtype(kind).itemsize * (width or 1) for kind, width in self.request.measure.column_types)
         return max(1, rows * each // max(facts["documents"] if rows > 1 else 1, 1))
 
@@ -422,7 +422,7 @@ class SparkRun:
     @property
     def exact(self) -> bool:
         """Whether similarities are exact ones."""
-        return self.brute_force or self.request.settings.verify == "exact"
+        return self.brute_force or self.request.options.verify == "exact"
 
     def elected(self, chains: bool) -> DataFrame:
         """(doc, leader, similarity) of documents that are removed for another one, exact copies apart."""
@@ -448,7 +448,7 @@ class SparkRun:
     def cluster(self) -> None:
         """Stage 5: the kept document of each document."""
         with self.stage("cluster") as facts:
-            removed = self.elected(self.request.settings.cluster == "components")
+            removed = self.elected(self.request.options.cluster == "components")
             self.removed = self.keep(self._follow(removed), "removed")
             by_kind = {kind: f.count(f.when(f.col("kind") == kind, 1)) for kind in KINDS}
             kept = f.count(f.when(f.col("kept"), 1))
@@ -475,7 +475,7 @@ class SparkRun:
         heads = self.removed.select(f.col("leader").alias("doc")).distinct().withColumn("head", f.lit(True))
         found = self.documents.select("doc", "id", empty.alias("empty"))
         found = found.join(self.removed.drop("leader"), "doc", "left").join(heads, "doc", "left")
-        dropped = f.col("empty") & f.lit(self.request.settings.empty == "drop")
+        dropped = f.col("empty") & f.lit(self.request.options.empty == "drop")
         alone = f.when(f.col("empty"), KINDS[EMPTY]).when(f.col("head"), KINDS[KEPT]).otherwise(KINDS[UNIQUE])
         return found.select(
             "doc",
@@ -520,8 +520,8 @@ class SparkRun:
         if self.brute_force:
             raise UsageError("a small corpus was compared whole, so it has no bands to go on from; ask for bands and rows")
         about = {
-            "spec": json.loads(self.settings.spec.to_json()),
-            "parameters": self.settings.parameters(),
+            "spec": json.loads(self.options.spec.to_json()),
+            "parameters": self.options.parameters(),
             "types": self.types,
         }
         saved = Saved.write(self.spark, folder, about, self.documents, with_verdicts(self.compared, self.scored))
@@ -550,7 +550,7 @@ class SortRows:
         for batch in batches:
             columns = pa.table({name: batch[f"riding{i}"].cast(pa.large_string()) for i, name in enumerate(riding)})
             ids, lengths = batch["id"], numbers(batch["length"])
-            sort = keep_order(self.request.settings.policy, columns, lengths, ids, self.resolved.kinds)
+            sort = keep_order(self.request.options.keep_policy, columns, lengths, ids, self.resolved.kinds)
             arrays = [sort.cast(pa.binary()) if name == "sort" else batch[name] for name in self.names]
             yield pa.record_batch(arrays, list(self.names))
 

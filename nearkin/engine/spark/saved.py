@@ -28,7 +28,7 @@ from nearkin.spec import Spec
 ABOUT, DOCUMENTS, PAIRS = "about", "documents", "pairs"
 ROWS = "band int,key long,doc long"
 """A band key of a document."""
-DECIDING = ("threshold", "distance", "verify", "keep", "block_by", "max_bucket", "fanout")
+DECIDING = ("threshold", "distance", "verify", "keep", "block_by", "hot_bucket_size", "fanout")
 """Parameters under which pairs and orders of one day are those of another."""
 
 
@@ -50,7 +50,7 @@ class KeyRows:
     banding: Banding
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        spec, measure = self.request.settings.spec, self.request.measure
+        spec, measure = self.request.options.spec, self.request.measure
         for batch in batches:
             signatures = unpacked(batch["signature"], spec.signature_type, spec.signature_width)
             salts, docs = unsigned(batch["block"]), numbers(batch["doc"])
@@ -150,8 +150,8 @@ class Saved:
         Raises:
             IncompatibleError: It was not.
         """
-        self.spec.require(request.settings.spec, self.folder)
-        mine = request.settings.parameters()
+        self.spec.require(request.options.spec, self.folder)
+        mine = request.options.parameters()
         for name in DECIDING:
             if self.about["parameters"][name] != mine[name]:
                 raise IncompatibleError(
@@ -166,7 +166,7 @@ def require_saved_keys(request: Request) -> None:
     Raises:
         UsageError: They were made while sketching.
     """
-    if request.settings.spec.truncated or request.settings.probes:
+    if request.options.spec.truncated or request.options.probes:
         raise UsageError("band keys of truncated slots and of probes do not follow from signatures: save whole slots, unprobed")
 
 

@@ -31,7 +31,7 @@ FAILED = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 SHOWN = 400
 
 
-def parse_conf(settings: list[str]) -> dict[str, str]:
+def parse_conf(options: list[str]) -> dict[str, str]:
     """From the command line's form.
 
     Examples:
@@ -39,7 +39,7 @@ def parse_conf(settings: list[str]) -> dict[str, str]:
         {'spark.driver.memory': '2g'}
     """
     out = {}
-    for setting in settings:
+    for setting in options:
         name, equals, value = setting.partition("=")
         if not equals or not name.startswith("spark."):
             raise UsageError(f"conf {setting!r} is not of the form spark.NAME=VALUE")
@@ -52,7 +52,7 @@ def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
 
     Args:
         master: As `local[4]`, `spark://host:7077`, `yarn`, `k8s://…`; by default all cores of this machine.
-        conf: Spark's settings.
+        conf: Spark's options.
 
     Raises:
         RunError: Java is missing, or the master is out of reach.

@@ -23,7 +23,7 @@ from nearkin.corpus.validation import check_rows
 from nearkin.engine.local.documents import block_hashes
 from nearkin.engine.local.repeated_ids import id_hashes
 from nearkin.engine.local.sketching import text_lengths
-from nearkin.engine.options import SMALL_CORPUS, Settings
+from nearkin.engine.options import SMALL_CORPUS, RunOptions
 from nearkin.engine.spark.arrow_columns import packed, signed, table
 from nearkin.engine.spark.keep_order import keep_order, unfit_types
 from nearkin.errors import NearkinError, RunError
@@ -53,7 +53,7 @@ class Request:
     """What tasks are told: small, and the same for all of them."""
 
     columns: Columns
-    settings: Settings
+    options: RunOptions
     resources: SpecResources
     on_error: str = "quarantine"
     merge_parts: bool = False
@@ -61,18 +61,18 @@ class Request:
     @property
     def measure(self) -> Measure:
         """How documents are compared."""
-        return measure_of(self.settings.spec, self.resources, self.settings.distance)
+        return measure_of(self.options.spec, self.resources, self.options.distance)
 
     def sketcher(self) -> DocumentSketcher:
         """With the key builder where keys do not follow from what is kept."""
         measure = self.measure
-        banding = self.settings.banding(measure, SMALL_CORPUS)
-        return measure.sketcher(key_builder_for(banding, truncated=self.settings.spec.truncated))
+        banding = self.options.banding(measure, SMALL_CORPUS)
+        return measure.sketcher(key_builder_for(banding, truncated=self.options.spec.truncated))
 
     @property
     def riding(self) -> tuple[str, ...]:
         """Columns of the keep policy."""
-        return self.settings.policy.columns
+        return self.options.keep_policy.columns
 
     @property
     def schema(self) -> str:
@@ -139,15 +139,15 @@ class Sketching:
         if sketches.keys is not None:
             columns["keys"] = packed(sketches.keys)
         for name in ("source", "split"):
-            if (column := getattr(request.settings, name)) is not None:
+            if (column := getattr(request.options, name)) is not None:
                 columns[name] = read.documents[riding(column)]
         if not request.riding:
-            columns["sort"] = keep_order(request.settings.policy, pa.table({}), lengths, read.ids)
+            columns["sort"] = keep_order(request.options.keep_policy, pa.table({}), lengths, read.ids)
         columns.update({f"riding{i}": read.documents[riding(name)] for i, name in enumerate(request.riding)})
         return table(request.schema, **columns)
 
     def _blocks(self, documents: pa.RecordBatch) -> np.ndarray:
-        column = self.request.settings.block_by
+        column = self.request.options.block_by
         return np.zeros(len(documents), np.uint64) if column is None else block_hashes(documents[riding(column)])
 
 
@@ -166,7 +166,7 @@ class _Task:
         self._latency.append((round(seconds, 6), len(documents)))
         for name in self._request.riding:
             self._unfit.update((name, kind) for kind in unfit_types(documents[riding(name)]))
-        spec = self._request.settings.spec
+        spec = self._request.options.spec
         if spec.scheme == "binned" and not spec.truncated:
             sample = sketches.signatures[::SAMPLE]
             self._shares += [*(share * len(sample) for share in fill_shares(sample)), len(sample)]
@@ -188,7 +188,7 @@ def _warm(sketcher: DocumentSketcher, request: Request) -> float:
     columns = request.columns
     if columns.vector:
         sample = pa.FixedSizeListArray.from_arrays(
-            pa.array(np.ones(request.settings.spec.n, np.float32)), request.settings.spec.n
+            pa.array(np.ones(request.options.spec.n, np.float32)), request.options.spec.n
         )
     elif columns.tokens:
         sample = pa.array([["a", "b", "c"]], pa.large_list(pa.large_string()))

@@ -59,7 +59,7 @@ class Scoring:
 
     def agreements(self, pairs: np.ndarray, signatures: pa.ChunkedArray) -> np.ndarray:
         """Slots that agree, int64 (m,), of packed pairs of positions in a column of signatures."""
-        spec = self.request.settings.spec
+        spec = self.request.options.spec
         keys = np.empty((0, self.banding.bands), np.uint64)
         values = unpacked(signatures, spec.signature_type, spec.signature_width)
         out = np.empty(len(pairs), np.int64)
@@ -71,7 +71,7 @@ class Scoring:
         a, b = numbers(pairs["a"]), numbers(pairs["b"])
         agreeing = self.agreements(Members(numbers(documents["doc"])).pack(a, b), documents["signature"])
         enough = agreeing >= self.margin
-        histogram = np.bincount(agreeing, minlength=self.request.settings.spec.k + 1)
+        histogram = np.bincount(agreeing, minlength=self.request.options.spec.k + 1)
         facts = table(AGREED, facts=[json.dumps({"histogram": histogram.tolist()})])
         return pa.Table.from_batches([table(AGREED, a=a[enough], b=b[enough], agree=agreeing[enough]), facts])
 
@@ -79,8 +79,8 @@ class Scoring:
         """Pairs (a, b, agree) to SCORED, by what the signatures say."""
         agreeing = numbers(pairs["agree"]).astype(np.int64)
         scored = self.request.measure.estimator.estimate(np.zeros(len(agreeing), np.uint64), agreeing)
-        settings = self.request.settings
-        keep = np.ones(len(agreeing), bool) if settings.verify == "none" else scored.meets_threshold(settings.threshold)
+        options = self.request.options
+        keep = np.ones(len(agreeing), bool) if options.verify == "none" else scored.meets_threshold(options.threshold)
         return _scored(numbers(pairs["a"]), numbers(pairs["b"]), agreeing, scored, keep)
 
     def exactly(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
@@ -89,15 +89,15 @@ class Scoring:
         documents, payload = with_payloads(documents, self.request)
         packed = Members(numbers(documents["doc"])).pack(a, b)
         scored = self.request.measure.compare(packed, as_stored(payload))
-        keep = scored.meets_threshold(self.request.settings.threshold)
+        keep = scored.meets_threshold(self.request.options.threshold)
         return _scored(a, b, numbers(pairs["agree"]), scored, keep)
 
     def everything(self, documents: pa.Table) -> pa.Table:
         """All pairs of a small corpus (doc, block, signature, payload0 …) to SCORED."""
-        settings = self.request.settings
+        options = self.request.options
         documents, payload = with_payloads(documents, self.request)
         docs, blocks = numbers(documents["doc"]), unsigned(documents["block"])
-        found = ScoredPairs.concatenate(list(self.request.measure.compare_all(payload, blocks, settings.threshold, 1)))
+        found = ScoredPairs.concatenate(list(self.request.measure.compare_all(payload, blocks, options.threshold, 1)))
         first, second = unpack_pairs(found.pairs)
         a, b = docs[first], docs[second]
         agreeing = self.agreements(found.pairs, documents["signature"])
@@ -106,7 +106,7 @@ class Scoring:
     @property
     def pairs_schema(self) -> str:
         """Of `named`: with the Hamming distance where that is what was asked for."""
-        distance = "" if self.request.settings.distance is None else ",distance int"
+        distance = "" if self.request.options.distance is None else ",distance int"
         return f"a long,b long,id_a string,id_b string,similarity double,estimate float{distance}"
 
     def named(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

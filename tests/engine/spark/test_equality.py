@@ -16,7 +16,7 @@ BANDED = {"bands": 20, "rows": 5, "threshold": 0.7}
 MEASURES: dict[str, dict[str, Any]] = {
     "jaccard": {"text": "text", **BANDED},
     "everything compared": {"text": "text", "threshold": 0.7},
-    "hot buckets": {"text": "text", "max_bucket": 5, "fanout": 3, "threshold": 0.5, "bands": 30, "rows": 3},
+    "hot buckets": {"text": "text", "hot_bucket_size": 5, "fanout": 3, "threshold": 0.5, "bands": 30, "rows": 3},
     "tokens": {"tokens": "words", **BANDED},
     "characters": {"text": "text", "spec": Spec(unit="chars", n=5), **BANDED},
     "blocks": {"text": "text", "block_by": "package", **BANDED},

@@ -21,7 +21,7 @@ import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
 from nearkin.corpus import Columns
-from nearkin.engine.options import Settings
+from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.materialized import Tables
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import from_task
@@ -171,11 +171,11 @@ class Killing(Request):
 
 def test_killed_tasks(spark: SparkSession, code: pa.Table, frame: DataFrame, tmp_path: Path) -> None:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    settings = Settings(bands=20, rows=5, threshold=0.7, max_bucket=10)
+    settings = RunOptions(bands=20, rows=5, threshold=0.7, hot_bucket_size=10)
     request = Killing(Columns(id="id"), settings, NO_RESOURCES)
     killed = SparkRun(spark, FrameSource(frame.repartition(3), request), request, Silent(), Tables(spark, str(tmp_path / "t")))
     killed.to_clusters()
-    local = nk.dedup(code, id="id", bands=20, rows=5, threshold=0.7, max_bucket=10)
+    local = nk.dedup(code, id="id", bands=20, rows=5, threshold=0.7, hot_bucket_size=10)
     assert rows_of(killed.clusters.drop("doc").toArrow()) == rows_of(local.clusters.arrow)
 
 

@@ -19,7 +19,7 @@ BANDED: dict[str, Any] = {
     "threshold": 0.6,
     "bands": 20,
     "rows": 4,
-    "max_bucket": 10,
+    "hot_bucket_size": 10,
     "keep": "score desc, length asc",
 }
 

@@ -40,7 +40,7 @@ def test_parts_are_the_whole(spark: SparkSession, code: pa.Table, tmp_path: Path
     spec, some = Spec(n=1), code.slice(0, 300)
     asked: dict[str, Any] = {"tokens": "words", "spec": spec, "threshold": 0.7}
     if full:
-        asked |= {"bands": 20, "rows": 5, "max_bucket": 10**6}
+        asked |= {"bands": 20, "rows": 5, "hot_bucket_size": 10**6}
     whole = nk.dedup(some, id="id", **asked)
     path = tmp_path / "parts.parquet"
     pq.write_table(in_parts(some), path)
