@@ -117,7 +117,7 @@ def test_wrong_usage(spark: SparkSession, mixed: Path, tmp_path: Path, capfd: py
         (["--engine", "hadoop"], "engine='hadoop' is not one of local, spark"),
         (["--master", "local[2]"], "--master local[2] is of --engine spark"),
         (["--engine", "spark", "--conf", "memory=2g"], "conf 'memory=2g' is not of the form spark.NAME=VALUE"),
-        (["--engine", "spark", "--then", "cosine:v:0.9"], "is of the local engine"),
+        (["--engine", "spark", "--then", "cosine:v:0.9"], "needs the local engine"),
         (["--engine", "spark", "--text", "missing"], "no column 'missing'"),
         (["--engine", "spark", "--save-signatures"], "save_signatures is of the local engine"),
     ):
