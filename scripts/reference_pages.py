@@ -163,7 +163,10 @@ def describe_operation(path: str, method: str, operation: dict[str, Any]) -> str
     for code, content in answers.items():
         forms += [(code, media, one.get("schema", {})) for media, one in content.items()] or [(code, "", {})]
     if forms:
-        rows = [(kind, f"`{media}`" if media else "no body", schema_type(schema)) for kind, media, schema in forms]
+        rows = [
+            (kind, f"`{media}`" if media else "no body", schema_type(schema, name_description=True))
+            for kind, media, schema in forms
+        ]
         parts.append(table(("body of", "content type", "form"), rows))
     return "\n\n".join(part for part in parts if part.strip("."))
 
@@ -179,8 +182,13 @@ def describe_schema(name: str, schema: dict[str, Any]) -> str:
     return f"### {name}\n\n{schema.get('description', '')}\n\n{members}"
 
 
-def schema_type(schema: dict[str, Any]) -> str:
-    """Returns the type of a JSON schema in words."""
+def schema_type(schema: dict[str, Any], name_description: bool = False) -> str:
+    """Returns the type of a JSON schema in words.
+
+    Args:
+        schema: The schema.
+        name_description: Whether the description of a plain type follows it.
+    """
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -192,8 +200,9 @@ def schema_type(schema: dict[str, Any]) -> str:
         return f"`{schema['const']}`"
     if schema.get("type") == "array":
         return f"array of {schema_type(schema.get('items', {}))}"
-    described = f": {schema['description']}" if "description" in schema and schema.get("format") == "binary" else ""
-    return str(schema.get("format", schema.get("type", "any value"))) + described
+    kind = str(schema.get("format", schema.get("type", "any value")))
+    described = schema.get("description", "") if name_description else ""
+    return f"{kind}: {described}" if described else kind
 
 
 # -- errors and exit codes
@@ -212,8 +221,8 @@ def error_classes() -> str:
 
 def metrics_table() -> str:
     """Returns a table of the metrics of a server."""
-    rows = [(f"`{one.name}`", one.kind, one.unit, one.description) for one in declared_metrics()]
-    return table(("metric", "type", "unit", "meaning"), rows)
+    rows = [(f"`{one.name}`", one.kind, one.description) for one in declared_metrics()]
+    return table(("metric", "type", "meaning"), rows)
 
 
 # -- Python
@@ -249,9 +258,8 @@ def python_pages() -> str:
     groups: dict[str, list[str]] = {heading: [] for heading in GROUPS.values()}
     for name in nearkin.__all__:
         value = getattr(nearkin, name)
-        if inspect.ismodule(value) or name.startswith("__"):
-            continue
-        groups.setdefault(group_of(value), []).append(document_object(f"{value.__module__}.{value.__qualname__}", value))
+        if not inspect.ismodule(value) and not name.startswith("__"):
+            groups.setdefault(group_of(value), []).append(document_object(name, value))
     parts = []
     for heading, entries in groups.items():
         if entries:
@@ -259,12 +267,17 @@ def python_pages() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def document_object(path: str, value: object) -> str:
-    """Returns a directive with which autodoc documents a class, an exception or a function."""
+def document_object(name: str, value: object) -> str:
+    """Returns a directive with which autodoc documents a class, an exception or a function.
+
+    Args:
+        name: The name under which users import it from `nearkin`.
+        value: The object.
+    """
     directive = "autofunction"
     if inspect.isclass(value):
         directive = "autoexception" if issubclass(value, BaseException) else "autoclass"
-    return f"```{{eval-rst}}\n.. {directive}:: {path}\n```"
+    return f"```{{eval-rst}}\n.. {directive}:: nearkin.{name}\n```"
 
 
 PARTS: dict[str, Callable[[], str]] = {

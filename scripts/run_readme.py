@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 BLOCK = re.compile(
@@ -213,9 +212,16 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the output into the pages")
     parser.add_argument("paths", nargs="+", help="Markdown files and folders")
     request = parser.parse_args()
+    failed = 0
     with ProcessPoolExecutor(2, max_tasks_per_child=1) as pool:
-        for message in pool.map(partial(run_file, request.write), find_pages(request.paths)):
-            print(message, flush=True)
+        for future in [pool.submit(run_file, request.write, page) for page in find_pages(request.paths)]:
+            try:
+                print(future.result(), flush=True)
+            except SystemExit as error:
+                print(error, flush=True)
+                failed += 1
+    if failed:
+        raise SystemExit(f"{failed} pages failed")
 
 
 if __name__ == "__main__":

@@ -16,13 +16,11 @@ class DeclaredMetric(NamedTuple):
     Attributes:
         name: The name with the suffixes of its unit and kind.
         kind: `counter`, `histogram` or `gauge`.
-        unit: The unit in words; empty for numbers.
         description: The description that the code gives.
     """
 
     name: str
     kind: str
-    unit: str
     description: str
 
 
@@ -38,7 +36,7 @@ class RecordingMeter:
 
     def _note(self, kind: str, name: str, unit: str, description: str) -> None:
         suffix = {"s": "_seconds"}.get(unit, "") + ("_total" if kind == "counter" else "")
-        self.declared.append(DeclaredMetric(name + suffix, kind, {"s": "seconds"}.get(unit, unit), description))
+        self.declared.append(DeclaredMetric(name + suffix, kind, description))
 
     def create_counter(self, name: str, unit: str = "", description: str = "") -> None:
         """Notes a counter."""

@@ -43,8 +43,9 @@ def server_settings() -> str:
     for name, field in ServerSettings.model_fields.items():
         flag = f"--{name.replace('_', '-')}"
         both = f"`{flag}`, `--no-{flag[2:]}`" if field.annotation is bool else f"`{flag}`"
-        rows.append((both, f"`{PREFIX}{name.upper()}`", default_of(field.default), str(field.description)))
-    return table(("flag", "variable", "default", "what it is"), rows)
+        names = f"{both} `{PREFIX}{name.upper()}`"
+        rows.append((names, default_of(field.default), str(field.description)))
+    return table(("flag and variable", "default", "meaning"), rows)
 
 
 def index_settings() -> str:

@@ -1,1 +1,0 @@
-"""Clustering of scored pairs, and the policies that decide which document is kept."""

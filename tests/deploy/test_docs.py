@@ -75,7 +75,7 @@ def test_every_public_name_is_described(reference: Path) -> None:
     for name in nk.__all__:
         value = getattr(nk, name)
         if not name.startswith("__") and not inspect.ismodule(value):
-            assert f"{value.__module__}.{value.__qualname__}\n" in page, name
+            assert f":: nearkin.{name}\n" in page, name
 
 
 def test_every_route_is_described(tmp_path: Path) -> None:

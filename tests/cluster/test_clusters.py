@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearkin.cluster.components import components
-from nearkin.cluster.election import leaders
+from nearkin.cluster.clusters import components, leaders
 from nearkin.engine.local.verification import Payloads
 from nearkin.measures import measure_of
 from nearkin.measures.base import as_stored
@@ -26,8 +25,25 @@ def scored_of(found: dict[tuple[int, int], int]) -> ScoredPairs:
 
 
 @settings(deadline=None)
+@given(edges, st.permutations(range(15)))
+def test_leaders_against_the_definition(found: dict[tuple[int, int], int], order: list[int]) -> None:
+    similarity = {**found, **{(b, a): s for (a, b), s in found.items()}}
+    want = {}
+    kept: list[int] = []
+    for d in order:
+        choices = [(similarity[d, e], -kept.index(e), e) for e in kept if (d, e) in similarity]
+        want[d] = max(choices)[2] if choices else d
+        if not choices:
+            kept.append(d)
+    rank = np.empty(15, np.uint32)
+    rank[order] = np.arange(15)
+    got = leaders(scored_of(found), np.array(order, np.uint32), rank)
+    assert dict(enumerate(got.tolist())) == want
+
+
+@settings(deadline=None)
 @given(edges, st.permutations(range(15)), st.sampled_from([0.0, 0.5, 0.7, 0.9]))
-def test_components_are_split_at_floor(found: dict[tuple[int, int], int], order: list[int], floor: float) -> None:
+def test_components_keep_the_floor_and_split(found: dict[tuple[int, int], int], order: list[int], floor: float) -> None:
     rank = np.empty(15, np.uint32)
     rank[order] = np.arange(15)
 
@@ -63,13 +79,13 @@ def _forest_edges(found: dict[tuple[int, int], int]) -> int:
     return concatenate_payloads
 
 
-def test_packed_pairs_round_trip() -> None:
+def test_pack_round_trip() -> None:
     a, b = unpack_pairs(pack_pairs(np.array([5, 1]), np.array([2, 7])))
     assert (a.tolist(), b.tolist()) == ([2, 1], [5, 7])
 
 
 @pytest.mark.parametrize("cluster", ["leaders", "components"])
-def test_corpus_without_pairs_has_no_clusters(cluster: str) -> None:
+def test_no_pairs_no_clusters(cluster: str) -> None:
     none, order = ScoredPairs.concatenate([]), np.arange(3, dtype=np.uint32)
     got = leaders(none, order, order) if cluster == "leaders" else components(none, order, order, 0.6, lambda pairs: none)
     assert got.tolist() == [0, 1, 2]
@@ -78,7 +94,7 @@ def test_corpus_without_pairs_has_no_clusters(cluster: str) -> None:
 def rounds_over_all(
     scored: ScoredPairs, order: np.ndarray, rank: np.ndarray, floor: float, compare: Callable[[np.ndarray], ScoredPairs]
 ) -> list[int]:
-    """Computes components by their definition: settles the first document of each, then the rest again."""
+    """Components as they are defined: settle what resembles the first document of each, and start again with the rest."""
     alive = {(int(rank[a]), int(rank[b])) for a, b in zip(*map(np.ndarray.tolist, unpack_pairs(scored.pairs)), strict=True)}
     leader = list(range(len(order)))
     while alive:
@@ -107,7 +123,7 @@ def groups(pairs: set[tuple[int, int]]) -> list[set[int]]:
 
 
 def by_values(values: np.ndarray, reach: float) -> Callable[[np.ndarray], ScoredPairs]:
-    """Compares points on a line. The similarity falls with their distance, to 0 at `reach`."""
+    """Documents are points on a line; similarity falls with their distance, to 0 at `reach`."""
 
     def compare(pairs: np.ndarray) -> ScoredPairs:
         a, b = unpack_pairs(pairs)
@@ -126,8 +142,10 @@ def all_pairs_of(values: np.ndarray, compare: Callable[[np.ndarray], ScoredPairs
 @pytest.mark.parametrize("rounds", [0, 1, 8])
 @pytest.mark.parametrize("shape", ["chain", "shuffled chain", "ring", "clumps", "random"])
 @pytest.mark.parametrize("seed", range(4))
-def test_long_chains_give_same_result_as_rounds(rounds: int, shape: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearkin.cluster.components.MAX_ROUNDS", rounds)
+def test_long_chains_settle_as_rounds_over_all_would(
+    rounds: int, shape: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.cluster.clusters.ROUNDS", rounds)
     n, rng = 120, np.random.default_rng(seed)
     values = np.arange(n) + rng.uniform(0, 0.9, n)
     if shape in ("clumps", "random"):
@@ -142,17 +160,17 @@ def test_long_chains_give_same_result_as_rounds(rounds: int, shape: str, seed: i
         scored = ScoredPairs.concatenate([closing, scored])
         scored = scored.select(np.argsort(scored.pairs))
 
-    def index_for(ordinals: np.ndarray) -> Callable[[int], np.ndarray]:
+    def sharing_among(ordinals: np.ndarray) -> Callable[[int], np.ndarray]:
         return lambda document: np.flatnonzero(np.abs(values[ordinals] - values[ordinals[document]]) <= 5)
 
     for floor in (0.5, 0.7):
         want = rounds_over_all(scored, order, rank, floor, compare)
         assert components(scored, order, rank, floor, compare).tolist() == want
-        assert components(scored, order, rank, floor, compare, index_for).tolist() == want
+        assert components(scored, order, rank, floor, compare, sharing_among).tolist() == want
 
 
-def test_cost_of_chain_is_linear_in_its_length() -> None:
-    """Counts comparisons and visited documents, which must not grow with the square of the length."""
+def test_a_chain_costs_as_much_as_it_is_long() -> None:
+    """Comparisons and documents looked at grow with the length, not with its square."""
     counted = []
     for n in (2_000, 4_000):
         values, order = np.arange(n) + 0.0, np.arange(n, dtype=np.uint32)
@@ -164,12 +182,12 @@ def test_cost_of_chain_is_linear_in_its_length() -> None:
             compared += len(pairs)
             return compare(pairs)
 
-        def index_for(ordinals: np.ndarray, values: np.ndarray = values) -> Callable[[int], np.ndarray]:
+        def sharing_among(ordinals: np.ndarray, values: np.ndarray = values) -> Callable[[int], np.ndarray]:
             return lambda document: np.flatnonzero(np.abs(values[ordinals] - values[ordinals[document]]) <= 5)
 
         a = np.arange(n - 1)
         scored = compare(pack_pairs(a, a + 1))
-        leader = components(scored, order, order, 0.5, count, index_for)
+        leader = components(scored, order, order, 0.5, count, sharing_among)
         assert len(set(leader.tolist())) == -(-n // 6)
         counted.append(compared)
     # the first rounds are over all: so many comparisons of each document; the rest is linear
@@ -178,8 +196,8 @@ def test_cost_of_chain_is_linear_in_its_length() -> None:
 
 @pytest.mark.parametrize("measure", ["jaccard", "weighted-jaccard", "simhash"])
 @pytest.mark.parametrize("floor", [0.3, 0.6, 0.9])
-def test_documents_at_floor_share_rare_shingle(measure: str, floor: float) -> None:
-    """Checks that every pair at or above the floor is found by the index."""
+def test_documents_at_the_floor_share_a_rare_shingle(measure: str, floor: float) -> None:
+    """Every pair at or above the floor is among those that are asked about."""
     rng = np.random.default_rng(5)
     words = rng.integers(0, 60, (10, 30)).repeat(9, axis=0)
     changed = rng.random(words.shape) < rng.uniform(0, 0.3, (90, 1))
@@ -196,20 +214,3 @@ def test_documents_at_floor_share_rare_shingle(measure: str, floor: float) -> No
     for a, b in zip(*map(np.ndarray.tolist, unpack_pairs(scored.pairs)), strict=True):
         assert b in reached[a]
         assert a in reached[b]
-
-
-@settings(deadline=None)
-@given(edges, st.permutations(range(15)))
-def test_leaders_match_definition(found: dict[tuple[int, int], int], order: list[int]) -> None:
-    similarity = {**found, **{(b, a): s for (a, b), s in found.items()}}
-    want = {}
-    kept: list[int] = []
-    for d in order:
-        choices = [(similarity[d, e], -kept.index(e), e) for e in kept if (d, e) in similarity]
-        want[d] = max(choices)[2] if choices else d
-        if not choices:
-            kept.append(d)
-    rank = np.empty(15, np.uint32)
-    rank[order] = np.arange(15)
-    got = leaders(scored_of(found), np.array(order, np.uint32), rank)
-    assert dict(enumerate(got.tolist())) == want
