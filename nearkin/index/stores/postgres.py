@@ -1,4 +1,7 @@
-"""`postgresql://user@host/db?schema=name`: set-based statements, a connection pool, one transaction a step."""
+"""The store behind `postgresql://user@host/db?schema=name`.
+
+Each step is one transaction of statements over sets of rows. Connections come from a pool.
+"""
 
 import json
 import math
@@ -26,11 +29,13 @@ from nearkin.index.stores.addresses import without_password
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 
 SCHEMA = 3
+"""The version of the tables."""
 CONNECTIONS = 8
+"""The maximum number of connections."""
 TIMEOUT = 30.0
-AT_ONCE = 1000
+"""The maximum time to wait for a connection, in seconds."""
 HEADS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, ''::bytea, NULL::text, ''::bytea"
-"""COLUMNS of an entry without its content."""
+"""The columns of an entry without its content."""
 COLUMNS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload"
 TYPES = (
     "int8",
@@ -66,9 +71,11 @@ CREATE SEQUENCE {s}.evicted MINVALUE 0 START 0;
 INSERT INTO {s}.meta VALUES ('schema', '1');
 """
 LOST = ("08", "57")
-"""Classes of errors of a connection that ends: a broken connection, and a server that shuts down."""
-STATUS_SECONDS, STATUS_PAUSE = 10.0, 0.05
-"""Seconds in which a transaction whose answer was lost must have ended, and between looks."""
+"""The error classes of a broken connection, and of a server that shuts down."""
+STATUS_SECONDS = 10.0
+"""The maximum time to wait for the end of a transaction whose answer was lost, in seconds."""
+STATUS_PAUSE = 0.05
+"""The interval between two checks of such a transaction, in seconds."""
 TO_SECOND = """
 CREATE INDEX entries_by_scope ON {s}.entries (scope, ref);
 CREATE INDEX entries_members ON {s}.entries (scope, leader, ref) WHERE leader <> id;
@@ -84,9 +91,11 @@ INSERT INTO {s}.tallies SELECT count(*), count(*) FILTER (WHERE leader = id), (S
   FROM {s}.entries;
 UPDATE {s}.meta SET value = '2' WHERE name = 'schema';
 """
-"""The statements that convert schema 1. They add listings and sweeps by keyed ranges, log lines by transaction, and counts.
+"""The statements that convert schema 1.
 
-Each step adds a row of tallies, so that no two steps wait for each other's; `counts` folds them into one.
+They add indexes for listings and sweeps, the transaction of each log line, and counts. Each step
+adds a row of tallies, so that steps do not wait for each other. The rows are added up from time to
+time.
 """
 TO_THIRD = """
 ALTER TABLE {s}.entries RENAME TO documents;
@@ -94,22 +103,32 @@ ALTER TABLE {s}.postings RENAME TO buckets;
 UPDATE {s}.meta SET name = 'place' WHERE name = 'move';
 UPDATE {s}.meta SET value = '3' WHERE name = 'schema';
 """
-"""The statements that convert schema 2. They stop processes of older versions, whose steps would leave out what later schemas
-keep: what such processes read and write in each step has other names."""
-FOLDED_AFTER = 1000
-"""Steps of this process after which tallies are folded."""
+"""The statements that convert schema 2.
+
+They rename the tables that each step uses. This stops processes of older versions, whose steps
+would leave out what later schemas record.
+"""
+MERGED_AFTER = 1000
+"""The number of steps of this process after which the tallies are added up."""
 RESOLVED_TO = "scope = %(scope)s AND leader = %(leader)s AND leader <> id"
 LOCK = 0x6E6B
-"""Of the advisory lock under which a schema is made."""
+"""The advisory lock under which the schema is created."""
 
 
 class PostgresStore:
-    """An index in PostgreSQL.
+    """A store in PostgreSQL.
 
     Args:
-        url: URL of the database, with `?schema=` for the schema (`nearkin` by default) beside libpq's own options.
-            `connect_timeout` also bounds how long opening the store waits for the first connection (at least 30 s).
-        most: Postings of a bucket.
+        url: URL of the database, with the options of libpq, and `?schema=` for the schema
+            (`nearkin` by default). `connect_timeout` also bounds the wait for the first connection,
+            which is at least 30 seconds.
+        most: Maximum number of postings of a bucket.
+
+    Raises:
+        MissingExtraError: If psycopg is not installed.
+        UsageError: If the name of the schema is not a plain identifier.
+        IncompatibleError: If a later version of nearkin wrote the index.
+        StoreError: If the database cannot be reached.
     """
 
     def __init__(self, url: str, most: int) -> None:
@@ -122,52 +141,54 @@ class PostgresStore:
         options = dict(parse_qsl(parts.query))
         self._s = options.pop("schema", "nearkin")
         if not self._s.isidentifier():
-            raise UsageError(f"schema={self._s!r} is no plain name")
+            raise UsageError(f"invalid schema={self._s!r}; use letters, digits and underscores, not a digit first")
         self._applied = 0
-        self._most, self._url = most, urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-        self._lasting_url = without_password(url)
-        self._psycopg, self._pool_errors = psycopg, (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed)
+        self._most = most
+        self._url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        self._recorded_url = without_password(url)
+        self._psycopg = psycopg
+        self._pool_errors = (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed)
         self._pool: Any = psycopg_pool.ConnectionPool(
             urlunsplit(parts._replace(query=urlencode(options))),
             min_size=1,
             max_size=CONNECTIONS,
             timeout=TIMEOUT,
             open=False,
-            # a plan kept from when the tables were empty is the wrong one
+            # a prepared plan would be the one of empty tables
             kwargs={"prepare_threshold": None},
             configure=_configure,
         )
-        with self._failing():
-            # the first connection may take longer than a later one is waited for: the URL says how long
+        with self._database_errors():
+            # the first connection may take longer than later ones; the URL says how long
             self._pool.open(wait=True, timeout=max(TIMEOUT, float(options.get("connect_timeout", 0))))
-            self._make()
+            self._create_schema()
 
     @property
     def url(self) -> str:
-        """Where it is, without a password."""
+        """The address of the database, without a password."""
         return self._url
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _database_errors(self) -> Iterator[None]:
+        """Turns errors of psycopg into RacedError and StoreError."""
         errors = self._psycopg.errors
         try:
             yield
         except (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation) as error:
-            # the primary message alone: the detail of a violation names the id
+            # only the primary message, because the detail of a violation contains the id
             raise RacedError(f"{self._url}: {error.diag.message_primary or type(error).__name__}") from error
         except (self._psycopg.Error, *self._pool_errors) as error:
-            about = self._about(error)
-            raise StoreError(f"{self._url}: {about}; nothing was written by this step, and it may be tried again") from error
+            raise StoreError(f"{self._url}: {self._message(error)}; nothing was written; the call may be repeated") from error
 
-    def _about(self, error: BaseException) -> str:
-        """Says what an error is about, without the details, which may name ids."""
+    def _message(self, error: BaseException) -> str:
+        """Returns the message of an error without its details, which may contain ids."""
         diagnosed: str | None = error.diag.message_primary if isinstance(error, self._psycopg.Error) else None
         return diagnosed or " ".join(str(error).split()) or type(error).__name__
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
-        """A cursor for one statement."""
-        with self._failing(), self._pool.connection() as connection:
+        """Yields a cursor for one statement."""
+        with self._database_errors(), self._pool.connection() as connection:
             connection.autocommit = True
             try:
                 with connection.cursor(binary=True) as cursor:
@@ -183,7 +204,7 @@ class PostgresStore:
             OutcomeUnknownError: If the connection was lost while the transaction was committed.
         """
         committing = False
-        with self._failing():
+        with self._database_errors():
             try:
                 with (
                     self._pool.connection() as connection,
@@ -195,36 +216,39 @@ class PostgresStore:
             except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
                 if committing and (error.sqlstate is None or error.sqlstate[:2] in LOST):
                     raise OutcomeUnknownError(
-                        f"{self._url}: {self._about(error)}; the answer to the commit was lost, so the step may have been "
-                        "done; the call may be repeated safely"
+                        f"{self._url}: {self._message(error)}; the answer to the commit was lost, so that the "
+                        "outcome is unknown; the call may be repeated safely"
                     ) from error
                 raise
 
-    def _make(self) -> None:
+    def _create_schema(self) -> None:
         with self._transaction() as run:
             run.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             if run.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{self._s}.meta",)).fetchone()[0]:
                 version = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'schema'").fetchone()[0]
                 if version > SCHEMA:
-                    raise IncompatibleError(f"{self._url} has schema {version}, this nearkin knows {SCHEMA}: upgrade nearkin")
+                    raise IncompatibleError(
+                        f"{self._url} has schema {version}, and this version of nearkin supports {SCHEMA}; upgrade nearkin"
+                    )
             else:
                 version = 1
                 self._run_all(run, CREATE)
             for script in (TO_SECOND, TO_THIRD)[version - 1 :]:
                 self._run_all(run, script)
-            self._state(run)
+            self._write_state_rows(run)
 
     def _run_all(self, run: Any, script: str) -> None:
         for statement in script.format(s=self._s).split(";"):
             if statement.strip():
                 run.execute(statement)
 
-    def _state(self, run: Any) -> None:
-        """Writes rows that steps look at or count up.
+    def _write_state_rows(self, run: Any) -> None:
+        """Writes the rows that steps read or count up.
 
-        Processes of older versions look at the row `move` instead. They go where it says, and cannot open what is there.
+        Processes of older versions read the row `move` instead. They follow its address, and cannot
+        open the index there.
         """
-        stopped = Move(STOPPED, MOVED, (self._lasting_url,))
+        stopped = Move(STOPPED, MOVED, (self._recorded_url,))
         query = (
             f"INSERT INTO {self._s}.meta VALUES ('place', %s::jsonb), ('move', %s::jsonb), ('generation', '0') "
             "ON CONFLICT DO NOTHING"
@@ -256,7 +280,7 @@ class PostgresStore:
         query = f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'place' AND (value->>0)::bigint < %s"
         with self._transaction() as run:
             if not run.execute(query, (json.dumps(move), move.epoch)).rowcount:
-                raise RacedError(f"{self._url} is in epoch {move.epoch} already, or beyond it")
+                raise RacedError(f"{self._url} has reached epoch {move.epoch} already")
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         with self._reading() as run:
@@ -271,15 +295,16 @@ class PostgresStore:
         return [found.get(ref) for ref in refs]
 
     def postings(self, keys: np.ndarray) -> Postings:
-        asked = keys.view(np.int64)
+        signed = keys.view(np.int64)
         with self._reading() as run:
             query = f"SELECT key, word FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])"
-            rows = run.execute(query, (_array(asked.tolist()),)).fetchall()
+            rows = run.execute(query, (_array(signed.tolist()),)).fetchall()
         if not rows:
             return Postings(np.empty(0, np.int64), np.zeros(len(keys) + 1, np.int64))
         found = np.array(rows, np.int64)
         found = found[np.lexsort((found[:, 1], found[:, 0]))]
-        starts, ends = np.searchsorted(found[:, 0], asked, "left"), np.searchsorted(found[:, 0], asked, "right")
+        starts = np.searchsorted(found[:, 0], signed, "left")
+        ends = np.searchsorted(found[:, 0], signed, "right")
         offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
         places = np.repeat(starts - offsets[:-1], ends - starts) + np.arange(offsets[-1])
         return Postings(found[places, 1], offsets)
@@ -304,13 +329,20 @@ class PostgresStore:
             if not self._committed(transaction):
                 raise
         self._applied += 1
-        if self._applied % FOLDED_AFTER == 0:
+        if self._applied % MERGED_AFTER == 0:
             with self._transaction() as run:
-                self._fold(run)
+                self._merge_tallies(run)
         return numbers
 
     def _tally(self, run: Any, changes: Changes, leaders: dict[int, str], postings: int) -> None:
-        """Adds what a step changes of the counts; `leaders` are those of present documents before it."""
+        """Adds a row with the changes of the counts.
+
+        Args:
+            run: Cursor of the transaction.
+            changes: The step.
+            leaders: The leader of each present document before the step, by number.
+            postings: The change of the number of postings.
+        """
         gained = sum(entry.is_leader for entry, _ in changes.new)
         last = {entry.ref: entry for entry in changes.changed}
         gained += sum(entry.is_leader - (leaders[entry.ref] == entry.id) for entry in last.values())
@@ -319,15 +351,18 @@ class PostgresStore:
         if any(tally):
             run.execute(f"INSERT INTO {self._s}.tallies VALUES (%s, %s, %s)", tally)
 
-    def _fold(self, run: Any) -> None:
-        """Makes one row of the tallies; of two processes at once, the second finds nothing to fold."""
+    def _merge_tallies(self, run: Any) -> None:
+        """Adds up the tallies. If two processes do so at once, the second finds no rows."""
         rows = run.execute(f"DELETE FROM {self._s}.tallies RETURNING records, leaders, postings").fetchall()
         if rows:
             total = [sum(column) for column in zip(*rows, strict=True)]
             run.execute(f"INSERT INTO {self._s}.tallies VALUES (%s, %s, %s)", total)
 
     def _trim_log(self, run: Any) -> None:
-        """Drops the oldest lines of the log, a portion at most, and never while the index is copied."""
+        """Deletes the oldest lines of the change log, at most one portion.
+
+        Nothing is deleted while the index is copied.
+        """
         bounds = f"SELECT min(number), max(number) FROM {self._s}.events"
         first, last = run.execute(bounds).fetchone()
         if last - first < LOG_KEPT + LOG_PORTION:
@@ -340,11 +375,14 @@ class PostgresStore:
     def _committed(self, transaction: int | None) -> bool:
         """Asks the server whether a transaction was committed whose answer was lost.
 
+        Args:
+            transaction: Number of the transaction.
+
         Returns:
-            True if it was; False if the server does not know it any more.
+            True if it was committed, False if the server does not remember it.
 
         Raises:
-            StoreError: If it was not.
+            StoreError: If it was rolled back.
             OutcomeUnknownError: If the server cannot be asked, or the transaction does not end.
         """
         until = time.monotonic() + STATUS_SECONDS
@@ -354,44 +392,47 @@ class PostgresStore:
                 with self._reading() as run:
                     status = run.execute("SELECT txid_status(%s::bigint)", (transaction,)).fetchone()[0]
             except StoreError as error:
-                # another connection of the pool may be broken, too, and a server that restarts is back in a moment
+                # other connections of the pool may be broken, too, and a server may be restarting
                 if time.monotonic() > until:
                     raise OutcomeUnknownError(
-                        f"{self._url}: the answer to a commit was lost, and the server cannot be asked for it, so the step may "
-                        "have been done; the call may be repeated safely"
+                        f"{self._url}: the answer to a commit was lost, and the server cannot be asked for the outcome, "
+                        "which is unknown; the call may be repeated safely"
                     ) from error
             if time.monotonic() > until:
                 break
             if status in (None, "in progress"):
                 time.sleep(STATUS_PAUSE)
         if status == "aborted":
-            raise StoreError(
-                f"{self._url}: the connection was lost; nothing was written by this step, and it may be tried again"
-            )
+            raise StoreError(f"{self._url}: the connection was lost; nothing was written; the call may be repeated")
         return bool(status == "committed")
 
     def _apply(self, run: Any, changes: Changes) -> list[int]:
+        """Checks the conditions of a step and writes it."""
         leaders = self._check(run, changes)
-        left = self._leave(run, changes)
+        removed = self._delete(run, changes)
         self._change(run, changes.changed)
         numbers = self._insert(run, changes)
         entering = [(entry._replace(ref=number), keys) for (entry, keys), number in zip(changes.new, numbers, strict=True)]
         pairs = [(entry.posting, keys) for entry, keys in (*entering, *changes.posted) if keys is not None]
-        entered = self._enter(run, [*pairs, *changes.postings_added], changes.may_overflow)
-        self._tally(run, changes, leaders, entered - left)
+        added = self._insert_postings(run, [*pairs, *changes.postings_added], changes.may_overflow)
+        self._tally(run, changes, leaders, added - removed)
         if changes.events:
             query = f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, %s, %s, %s)"
             run.executemany(query, [tuple(event) for event in changes.events])
             self._trim_log(run)
         if changes.invalidates_caches:
-            # the last statement: who waits for this row holds up nobody whom its holder waits for
+            # the last statement, so that a step that waits for this row causes no deadlock
             run.execute(f"UPDATE {self._s}.meta SET value = to_jsonb(value::bigint + 1) WHERE name = 'generation'")
         return numbers
 
     def _fence(self, run: Any, changes: Changes) -> int:
-        """Refuses a step of another epoch, and returns the number of the transaction.
+        """Refuses a step of another epoch.
 
-        The row is locked until the step ends: the state of a move is not written while steps of the one before go on.
+        The row is locked until the step ends, so that the state of a migration is not written while
+        steps of the previous epoch are running.
+
+        Returns:
+            The number of the transaction.
         """
         number: int
         if changes.epoch is None:
@@ -404,9 +445,10 @@ class PostgresStore:
         return number
 
     def _check(self, run: Any, changes: Changes) -> dict[int, str]:
-        """Returns the leaders of the documents that must be there, by number.
+        """Checks the conditions of a step, and locks its rows in the order of their numbers.
 
-        Rows are locked in the order of their numbers, so that two steps do not wait for each other.
+        Returns:
+            The leaders of the present documents, by number.
         """
         there = {entry.ref: entry.id for entry in changes.present}
         leaders: dict[int, str] = {}
@@ -414,13 +456,13 @@ class PostgresStore:
             query = f"SELECT ref, id, leader FROM {self._s}.documents WHERE ref = ANY(%s::bigint[]) ORDER BY ref FOR UPDATE"
             rows = run.execute(query, (_array(sorted(there)),)).fetchall()
             if {ref: name for ref, name, _ in rows} != there:
-                raise RacedError("a document is not there any more")
+                raise RacedError("a document was deleted by another process")
             leaders = {ref: leader for ref, _, leader in rows}
         if any(leaders.get(entry.ref) != entry.leader for entry in changes.expected):
-            raise RacedError("a document has been resolved to another one meanwhile")
+            raise RacedError("a document was resolved to another representative by another process")
         for standing in changes.leader_snapshots:
-            # a statement of its own, that sees what was committed until its document's row was locked by the one above; who is
-            # resolved to that document meanwhile needs it, and waits for the row
+            # A statement of its own sees what was committed until the statement above locked the
+            # row. A step that resolves a document to this one needs the row, and waits for it.
             query = f"SELECT ref FROM {self._s}.documents WHERE scope = %s AND leader = %s AND leader <> id LIMIT %s"
             found = run.execute(query, (standing.entry.scope, standing.entry.id, len(standing.members) + 1)).fetchall()
             standing.require_unchanged(leaders.get(standing.entry.ref), (ref for (ref,) in found))
@@ -428,21 +470,21 @@ class PostgresStore:
         if needed:
             query = f"SELECT ref FROM {self._s}.documents WHERE ref = ANY(%s::bigint[]) AND leader = id ORDER BY ref FOR SHARE"
             if len(run.execute(query, (_array(needed),)).fetchall()) < len(needed):
-                raise RacedError("a representative is not there any more")
+                raise RacedError("a representative was deleted by another process")
         return leaders
 
-    def _leave(self, run: Any, changes: Changes) -> int:
-        """Returns the number of postings that went."""
-        left = 0
+    def _delete(self, run: Any, changes: Changes) -> int:
+        """Deletes postings and documents, and returns the number of deleted postings."""
+        removed = 0
         again = [(entry, keys) for entry, keys in changes.posted if keys is not None]
         leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted, *again) if keys is not None]
         for ref, keys in (*leaving, *changes.postings_removed):
             query = f"DELETE FROM {self._s}.buckets WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
-            left += run.execute(query, (_array(keys.view(np.int64).tolist()), ref)).rowcount
+            removed += run.execute(query, (_array(keys.view(np.int64).tolist()), ref)).rowcount
         if changes.dropped:
             refs = [entry.ref for entry, _ in changes.dropped]
             run.execute(f"DELETE FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])", (_array(refs),))
-        return left
+        return removed
 
     def _change(self, run: Any, entries: list[Entry]) -> None:
         if not entries:
@@ -466,8 +508,12 @@ class PostgresStore:
                 copy.write_row(row)
         return numbers
 
-    def _enter(self, run: Any, pairs: list[tuple[int, np.ndarray]], crowded: bool) -> int:
-        """Returns the number of postings that came, less those that had to go for them."""
+    def _insert_postings(self, run: Any, pairs: list[tuple[int, np.ndarray]], may_overflow: bool) -> int:
+        """Inserts postings.
+
+        Returns:
+            The number of inserted postings, less the number of evicted ones.
+        """
         if not pairs:
             return 0
         keys = np.concatenate([keys for _, keys in pairs]).view(np.int64)
@@ -475,8 +521,8 @@ class PostgresStore:
         order = np.lexsort((words, keys))
         with run.copy(f"COPY {self._s}.buckets FROM STDIN (FORMAT BINARY)") as copy:
             copy.write(_binary(keys[order], words[order]))
-        if crowded:
-            # buckets are in the order of their documents' numbers: the oldest go
+        if may_overflow:
+            # the oldest postings are those with the lowest numbers
             query = f"""DELETE FROM {self._s}.buckets p USING (
                 SELECT key, word FROM (SELECT key, word, row_number() OVER (PARTITION BY key ORDER BY word DESC) AS place
                   FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])) AS ranked WHERE place > %s) AS over
@@ -488,6 +534,7 @@ class PostgresStore:
         return len(keys)
 
     def _portion(self, query: str, values: dict[str, Any]) -> list[Any]:
+        """Returns the rows of one statement."""
         with self._reading() as run:
             rows: list[Any] = run.execute(query, values).fetchall()
             return rows
@@ -570,7 +617,10 @@ class PostgresStore:
             return bool(run.execute(query, values).rowcount)
 
     def log_end(self) -> int:
-        """Returns the oldest transaction that may still write: those before it have written all their lines."""
+        """Returns the oldest transaction that may still write.
+
+        Older ones have written all their lines.
+        """
         return int(self._portion("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})[0][0])
 
     def events(self, after: int | None = None) -> Iterator[Event]:
@@ -581,7 +631,8 @@ class PostgresStore:
         values = {"step": after or 0, "number": -1}
         while rows := self._portion(query, values):
             values["step"], values["number"] = rows[-1][-2:]
-            yield from (Event(*row[:-2]) for row in rows)
+            for kind, scope, name, into, at, _, _ in rows:
+                yield Event(kind=kind, scope=scope, id=name, into=into, at=at)
 
     def counts(self) -> dict[str, int]:
         s = self._s
@@ -589,8 +640,8 @@ class PostgresStore:
             sums = "coalesce(sum(records), 0)::bigint, coalesce(sum(leaders), 0)::bigint, coalesce(sum(postings), 0)::bigint"
             kept = f"SELECT count(*), {sums} FROM {s}.tallies"
             rows, records, leaders, postings = run.execute(kept).fetchone()
-            if rows > FOLDED_AFTER:
-                self._fold(run)
+            if rows > MERGED_AFTER:
+                self._merge_tallies(run)
             last, called = run.execute(f"SELECT last_value, is_called FROM {s}.evicted").fetchone()
             size = f"SELECT pg_total_relation_size('{s}.documents') + pg_total_relation_size('{s}.buckets')"
             (used,) = run.execute(size).fetchone()
@@ -604,38 +655,56 @@ class PostgresStore:
                 run.execute("SELECT current_setting(%s)", (name,)).fetchone()[0] for name in ("fsync", "synchronous_commit")
             ]
         if found[0] == "off":
-            return "fsync is off: survives a killed server, and a power cut may damage the database"
+            return "fsync is off: survives the end of the server process, but a power cut may damage the database"
         if found[1] == "off":
-            return "synchronous_commit is off: a killed server loses what was acknowledged last"
-        return "written to the disk before it is acknowledged: survives a power cut"
+            return "synchronous_commit is off: a killed server loses the last acknowledged steps"
+        return "synced before it is acknowledged: survives a power cut"
 
     def close(self) -> None:
         self._pool.close()
 
 
 def _configure(connection: Any) -> None:
-    """Every look-up goes by an index; statistics of a table that grows by thousands a second are always old."""
+    """Makes every query use an index, because statistics of a fast-growing table are outdated."""
     connection.execute("SET enable_seqscan = off")
     connection.execute("SET enable_bitmapscan = off")
     connection.commit()
 
 
 def _array(numbers: Sequence[int]) -> str:
-    """As PostgreSQL writes an array; thousands of numbers one by one are what the driver is slow at."""
+    """Returns numbers as an array literal, which the driver sends faster than many parameters."""
     return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _binary(keys: np.ndarray, words: np.ndarray) -> bytes:
-    """Rows of two bigints in the binary form of COPY."""
+    """Returns rows of two bigints in the binary form of COPY."""
     rows = np.empty(len(keys), [("fields", ">i2"), ("a", ">i4"), ("key", ">i8"), ("b", ">i4"), ("word", ">i8")])
-    rows["fields"], rows["a"], rows["b"], rows["key"], rows["word"] = 2, 8, 8, keys, words
+    rows["fields"] = 2
+    rows["a"] = 8
+    rows["b"] = 8
+    rows["key"] = keys
+    rows["word"] = words
     return b"PGCOPY\n\xff\r\n\0" + bytes(8) + rows.tobytes() + b"\xff\xff"
 
 
 def _row(entry: Entry) -> tuple[Any, ...]:
-    about = (entry.ref, entry.scope, entry.id, entry.digest, entry.leader, entry.cluster, entry.similarity, entry.size)
-    text = None if entry.text is None else escaped(entry.text)
-    return (*about, entry.created, entry.seen, entry.posted, entry.signature, text, entry.payload)
+    """Returns the row of an entry, in the order of COLUMNS."""
+    return (
+        entry.ref,
+        entry.scope,
+        entry.id,
+        entry.digest,
+        entry.leader,
+        entry.cluster,
+        entry.similarity,
+        entry.size,
+        entry.created,
+        entry.seen,
+        entry.posted,
+        entry.signature,
+        None if entry.text is None else escape_text(entry.text),
+        entry.payload,
+    )
 
 
 def _by_id(row: tuple[Any, ...]) -> tuple[str, str]:
@@ -643,23 +712,53 @@ def _by_id(row: tuple[Any, ...]) -> tuple[str, str]:
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    ref, scope, name, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload = row
-    about = (scope, name, ref, bytes(digest), leader, cluster, similarity, size, created, seen, posted)
-    return Entry(*about, bytes(signature), None if text is None else unescaped(text), bytes(payload))
+    """Returns the entry of a row with COLUMNS or HEADS."""
+    (
+        ref,
+        scope,
+        name,
+        digest,
+        leader,
+        cluster,
+        similarity,
+        size,
+        created,
+        seen,
+        posted,
+        signature,
+        text,
+        payload,
+    ) = row
+    return Entry(
+        scope=scope,
+        id=name,
+        ref=ref,
+        digest=bytes(digest),
+        leader=leader,
+        cluster=cluster,
+        similarity=similarity,
+        size=size,
+        created=created,
+        seen=seen,
+        posted=posted,
+        signature=bytes(signature),
+        text=None if text is None else unescape_text(text),
+        payload=bytes(payload),
+    )
 
 
-def escaped(text: str) -> str:
-    r"""A text as PostgreSQL can hold it, which U+0000 is not: with U+001A before a letter, for that one and for itself.
+def escape_text(text: str) -> str:
+    r"""Escapes U+0000, which PostgreSQL cannot store, and the escape character U+001A.
 
     Examples:
-        >>> [escaped(text) for text in ("plain", "a\0b", "a\x1ab")]
+        >>> [escape_text(text) for text in ("plain", "a\0b", "a\x1ab")]
         ['plain', 'a\x1a0b', 'a\x1aSb']
-        >>> unescaped(escaped("a\0b\x1a0\x1aS")) == "a\0b\x1a0\x1aS"
+        >>> unescape_text(escape_text("a\0b\x1a0\x1aS")) == "a\0b\x1a0\x1aS"
         True
     """
     return text.replace("\x1a", "\x1aS").replace("\0", "\x1a0")
 
 
-def unescaped(text: str) -> str:
-    """Back."""
+def unescape_text(text: str) -> str:
+    """Returns the text that `escape_text` escaped."""
     return text.replace("\x1a0", "\0").replace("\x1aS", "\x1a")
