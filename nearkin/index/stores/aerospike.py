@@ -1,36 +1,52 @@
-"""`aerospike://host:port/namespace?set=name`: buckets in map CDTs, batches of operations, and steps that are atomic by a plan.
+"""The store behind `aerospike://host:port/namespace?set=name`, for Aerospike 6 or newer.
 
-Aerospike writes one record atomically, and no more (transactions over several need a strongly consistent namespace of server 8;
-this store does without). So a step of an index is made atomic like this:
+Buckets are maps in records (map CDTs). Reads and writes are batches of operations. Aerospike writes
+one record atomically. Transactions over several records need a strongly consistent namespace of
+server 8, and this store does without them. A step of an index becomes atomic by a plan:
 
-1. A *plan* is written, in state pending: which documents the step changes, which postings come and go, and under which epoch
-   of a move. That is looked at when the plan is there, and a move refuses the plans of other epochs: `aerospike_moves` says why
-   no step is committed after a move that it does not know of.
-2. Each of its documents is locked: beside what it is now, its record gets what it is to be and the number of the step. The
-   generation must be the one that was read, or the record must be new; else somebody else was faster.
-3. Postings go in (nobody sees those of a document that is not there), and number → document records.
-4. What the step relies on is looked at *now*, behind its locks: needed representatives stand and nobody is removing them;
-   nobody has joined a representative that goes. Of two steps in each other's way at least one sees the other, for each locks
-   first and looks then.
-5. One write turns the plan from pending to committed: from here on readers see all of it. Before it they see nothing, for a
-   reader of a locked document asks for the state of its plan.
-6. The generation rises, postings go out, the log is written, documents are unlocked as they are to be, the plan is deleted.
+1. The step writes a *plan* in the state pending. It names the documents that the step changes, the
+   postings that it adds and removes, and the epoch of the migration state. The epoch is read after
+   the plan was written, and a migration refuses the plans of other epochs; `aerospike_moves`
+   explains why no step of an old epoch is committed after a migration.
+2. It locks its documents: the record of a document keeps the present version, and gets the new
+    version
+   and the number of the step. The generation of the record must be the one that was read, or the
+   record must be new. Otherwise another process was faster.
+3. It writes the postings, which nobody sees before the document, and the records that lead from
+    numbers
+   to documents.
+4. It checks its conditions while it holds its locks: the required representatives exist and no step
+   removes them, and no document was resolved to a representative that it removes. If two steps
+   conflict, at least one of them sees the other, because each locks first and reads afterwards.
+5. One write changes the state of the plan from pending to committed. From then on readers see the
+    whole
+   step. Before, they see nothing of it, because a reader of a locked document reads the state of
+   the plan.
+6. The generation rises, postings are deleted, the change log is written, the documents are unlocked
+    with
+   their new versions, and the plan is deleted.
 
-A step that fails before 5 is taken back: its postings leave, its documents are unlocked as they were. Whatever was cut off is
-ended by the next process that changes one of its documents, opens the store or counts it, once the plan has not changed for 20
-seconds of the *server's* clock (`SinceUpdateTime`), so no clocks are compared; a step that was thought dead cannot commit any
-more, for its plan has another generation. What is done twice is as if it were done once. Only a step that changes the same
-document waits for another. Documents of one step become visible together, but two look-ups are two, as everywhere.
+A step that fails before its commit is undone: its postings are deleted, and its documents are
+unlocked with their old versions. An interrupted step is completed or undone by the next process
+that changes one of its documents, opens the store or counts it, after the plan has not changed for
+20 seconds of the *server's* clock (`SinceUpdateTime`); clocks of processes are not compared. A step
+that was considered dead cannot commit any more, because its plan has another generation. Every
+action may be executed twice. A step waits only for steps that change the same document. The
+documents of one step become visible together, but two reads may see different states, as in every
+store.
 
-*Native time to live* is a safety net for an index that nobody looks after, and no substitute for `expire`, which goes by the
-index' clock, keeps what others are resolved to, and counts. The server drops records unseen and uncounted: a representative
-four `record_ttl` after it was last written, another document two after (so it never outlives what it is resolved to), and a
-group of buckets four `bucket_ttl` after a document in it was written. A hit writes the document and renews the groups of its
-buckets. Where neither is set, records never expire, whatever the namespace's default is. A namespace takes times to live if its
-`nsup-period` is above 0. The header, the counter and the log stay.
+The *native time to live* protects an index that no process maintains. It does not replace `expire`,
+which uses the clock of the index, keeps documents that others are resolved to, and counts. The
+server deletes records without a trace: a representative after four times `record_ttl` without a
+write, any other document after two times `record_ttl` (so that it never outlives its
+representative), and a group of buckets after four times `bucket_ttl` without a write. A match
+writes the document and renews the groups of its buckets. If neither setting is given, records never
+expire, whatever the default of the namespace is. A namespace accepts times to live if its
+`nsup-period` is above 0. The header, the counter and the change log never expire.
 
-Buckets hold at most 20,000 postings, and a larger `bucket_capacity` is refused: of a bucket at most `max_candidates` documents
-are compared, so splitting one over several records would only make it slower to read.
+A bucket holds at most 20,000 postings, and a larger `bucket_capacity` is refused. At most
+`max_candidates` documents of a bucket are compared, so a bucket in several records would only be
+slower.
 """
 
 import json
@@ -50,12 +66,12 @@ from nearkin.index.stores.aerospike_records import EXISTS, FILTERED, GENERATION,
 from nearkin.index.stores.aerospike_steps import (
     DOCUMENTS,
     EVENTS,
-    NO_RESOURCES,
+    NO_DOCUMENT,
     REFS,
     STEPS,
     WAIT,
     BusyError,
-    Held,
+    LockedRecord,
     Plan,
     Steps,
     Version,
@@ -64,27 +80,34 @@ from nearkin.index.stores.aerospike_steps import (
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry
 
 POSTING_SHARE = 52
-"""Bytes of a record's limit for each posting that a bucket may hold: 20,000 in a record of 1 MiB."""
+"""The size of a posting in a record, in bytes: a record of 1 MiB holds 20,000 postings."""
 DOCUMENT_SHARE = 0.457
-"""Share of a record's limit that a document may take: while it is changed, its record holds it twice."""
+"""The share of the record size that a document may take. A locked record holds two versions."""
 AT_ONCE = 1000
+"""The number of documents that are read at once."""
 SCOPES = "scopes"
-"""Records of the names of scopes; they stay when a scope has no documents any more."""
+"""The set of the names of scopes. They stay when a scope has no documents any more."""
 MOST_KNOWN_SCOPES = 100_000
-"""Scopes that a process remembers to have written down."""
-LEADER_LIVES, MEMBER_LIVES = 4, 2
-"""Times to live after which the server drops what `expire` did not."""
+"""The maximum number of scopes that a process remembers as recorded."""
+LEADER_LIVES = 4
+MEMBER_LIVES = 2
+"""The multiples of a time to live after which the server deletes a record."""
 
 
 class AerospikeStore:
-    """An index in Aerospike 6 or newer.
+    """A store in an Aerospike namespace.
 
     Args:
-        records: Of the namespace.
-        most: Postings of a bucket.
-        expected: Postings that there will be, about: into how many groups they are dealt out.
-        record_ttl: Seconds that a document is kept after it was last seen; None for ever.
-        bucket_ttl: Seconds that a posting is kept after it was last used; None for ever.
+        records: Access to the records of the namespace.
+        most: Maximum number of postings of a bucket.
+        expected: Expected number of postings, which decides the number of groups.
+        record_ttl: Time to live of a document after it was last seen, in seconds; None for no
+            limit.
+        bucket_ttl: Time to live of a posting after it was last used, in seconds; None for no limit.
+
+    Raises:
+        UsageError: If a bucket is larger than a record, or the namespace refuses times to live.
+        StoreError: If the cluster cannot be reached.
     """
 
     def __init__(
@@ -92,9 +115,7 @@ class AerospikeStore:
     ) -> None:
         largest = records.namespace.record_size // POSTING_SHARE
         if most > largest:
-            raise UsageError(
-                f"bucket_capacity={most:,} is more than a record of {records.url} has room for; give at most {largest:,}"
-            )
+            raise UsageError(f"bucket_capacity={most:,} is larger than a record of {records.url}; the maximum is {largest:,}")
         if record_ttl is not None or bucket_ttl is not None:
             records.namespace.require_expiry()
         self._most_bytes = int(DOCUMENT_SHARE * records.namespace.record_size)
@@ -106,7 +127,7 @@ class AerospikeStore:
         bits = self._agreed("bits", bits_for(expected))
         self._buckets = Buckets(records, bits, most, records.life(grouped and LEADER_LIVES * grouped))
         self._moves = Moves(records)
-        self._steps = Steps(records, self._buckets, self._moves, (records.life(lives[0]), records.life(lives[1])), _stands)
+        self._steps = Steps(records, self._buckets, self._moves, (records.life(lives[0]), records.life(lives[1])), _has_posting)
         self._known_scopes: set[str] = set()
         for bin_ in ("l", "nl", "z"):
             records.index(DOCUMENTS, bin_)
@@ -114,15 +135,15 @@ class AerospikeStore:
 
     @property
     def url(self) -> str:
-        """Where it is, without a password."""
+        """The address of the namespace, without a password."""
         return self._records.url
 
     def _agreed(self, name: str, value: Any) -> Any:
-        """KeyedEntry down if nobody did before; what is written down."""
+        """Writes a value unless one is stored, and returns the stored value."""
         self._records.run([self._records.creation(META, name, self._records.put({"v": value}), self._never)], (EXISTS,))
         found = self._records.read(META, [name])[0]
         if found is None:
-            raise StoreError(f"{self.url}: what was written a moment ago is not there; try again")
+            raise StoreError(f"{self.url}: a record that was just written is missing; repeat the call")
         return found.bins["v"]
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
@@ -141,8 +162,6 @@ class AerospikeStore:
     def redirect(self, move: Move) -> None:
         self._moves.redirect(move, self._steps.refuse)
 
-    # -- reading
-
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         fields = [_field(scope, name) for name in ids]
         seen = self._steps.visible(fields)
@@ -151,7 +170,7 @@ class AerospikeStore:
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         pointers = self._records.read(REFS, list(refs))
         fields = ["" if found is None else found.bins["f"] for found in pointers]
-        seen = {"": NO_RESOURCES, **self._steps.visible([name for name in fields if name])}
+        seen = {"": NO_DOCUMENT, **self._steps.visible([name for name in fields if name])}
         versions = [seen[name] for name in fields]
         return [_entry(version) if version.ref == ref else None for ref, version in zip(refs, versions, strict=True)]
 
@@ -169,7 +188,10 @@ class AerospikeStore:
         return len(self._members(scope, leader))
 
     def _members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        """Returns members by number. Of more than AT_ONCE, no more records than a limit needs are read, whichever they are."""
+        """Returns members in the order of their numbers.
+
+        With a limit, reading stops after the first batch that reaches it, whichever members it has.
+        """
         fields = list(dict.fromkeys(self._joined(scope, leader)))
         found: list[Entry] = []
         for start in range(0, len(fields), AT_ONCE):
@@ -181,9 +203,9 @@ class AerospikeStore:
         return sorted(found, key=lambda entry: entry.ref)
 
     def _joined(self, scope: str, leader: str) -> list[str]:
-        """Documents that are resolved to a representative, or are about to be or not to be."""
+        """Returns the records of documents that are resolved to a representative, now or by a step."""
         number = _number(scope, leader)
-        # those that are about to be come first: by the second look they may have become so
+        # new versions are read first, because they may become present versions between the reads
         return [bins["f"] for bin_ in ("nl", "l") for bins in self._records.where(DOCUMENTS, bin_, number, "f")]
 
     def scopes(self) -> Iterator[str]:
@@ -192,7 +214,7 @@ class AerospikeStore:
                 yield bins["n"]
 
     def _note_scopes(self, scopes: set[str]) -> None:
-        """Writes down scopes that this process has not seen yet, before their first document is there."""
+        """Records scopes that this process has not seen yet, before their first document is written."""
         new = sorted(scopes - self._known_scopes)
         creations = (
             self._records.creation(SCOPES, _field(scope, ""), self._records.put({"n": scope}), self._never) for scope in new
@@ -219,7 +241,7 @@ class AerospikeStore:
         yield from sorted(found, key=lambda entry: (entry.seen, entry.ref))
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
-        # a step is a plan that any process ends, so it leaves no strays
+        # every plan is completed or undone, so there are no stray postings
         return PostingPortion(np.empty(0, np.uint64), np.empty(0, np.int64), None)
 
     def times(self) -> list[float]:
@@ -242,14 +264,14 @@ class AerospikeStore:
         return answer.code == 0
 
     def log_end(self) -> None:
-        """The log is read as a whole."""
+        """Returns None, because the log is always read as a whole."""
 
     def events(self, after: None = None) -> Iterator[Event]:
         self._steps.repair()
-        # those of steps that are just being completed first: by the second look they may be in the log
+        # lines of plans are read first, because they may be written to the log between the reads
         found = [*self._steps.promised(), *self._records.scan(EVENTS, "o", "i", "j")]
         lines = {(bins["o"], bins["i"]): bins["j"] for bins in found}
-        yield from (Event(*json.loads(lines[place])) for place in sorted(lines))
+        yield from (Event._make(json.loads(lines[place])) for place in sorted(lines))
 
     def counts(self) -> dict[str, int]:
         self._steps.repair()
@@ -258,8 +280,6 @@ class AerospikeStore:
         used = sum(self._records.used(kind) for kind in (DOCUMENTS, REFS, KIND, STEPS, EVENTS))
         counted = {"records": len(there), "leaders": sum(not bins.get("l") for bins in there)}
         return {**counted, **self._buckets.counts(), "bytes": used}
-
-    # -- writing
 
     def reserve(self, count: int) -> list[int]:
         if not count:
@@ -282,7 +302,10 @@ class AerospikeStore:
                 attempt += 1
 
     def _try(self, changes: Changes) -> list[int]:
-        """With numbers of its own each time: somebody may still be busy taking back what the last try left."""
+        """Tries a step once.
+
+        Each attempt has new numbers, because a previous one may still be undone.
+        """
         *fresh, step = self.reserve(sum(not entry.ref for entry, _ in changes.new) + 1)
         rest = iter(fresh)
         numbers = [entry.ref or next(rest) for entry, _ in changes.new]
@@ -291,37 +314,38 @@ class AerospikeStore:
         held = self._steps.free([_field(entry.scope, entry.id) for entry in touched])
         self._check(changes, held)
         plan = self._planned(changes, numbers, held)
-        self._steps.run(step, plan, lambda: self._make_sure(changes, plan))
+        self._steps.run(step, plan, lambda: self._check_conditions(changes, plan))
         return numbers
 
-    def _check(self, changes: Changes, held: dict[str, Held]) -> None:
+    def _check(self, changes: Changes, held: dict[str, LockedRecord]) -> None:
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
         for entry, _ in changes.new:
             if held[_field(entry.scope, entry.id)].now.ref and (entry.scope, entry.id) not in going:
-                raise RacedError("a document is there already")
+                raise RacedError("a document with this id exists already")
         for entry in changes.expected:
             if held[_field(entry.scope, entry.id)].now.leader != _number(entry.scope, entry.leader):
-                raise RacedError("a document has been resolved to another one meanwhile")
+                raise RacedError("a document was resolved to another representative by another process")
         for entry in changes.present:
             if held[_field(entry.scope, entry.id)].now.ref != entry.ref:
-                raise RacedError("a document is not there any more")
+                raise RacedError("a document was deleted by another process")
 
-    def _planned(self, changes: Changes, numbers: list[int], held: dict[str, Held]) -> Plan:
-        """What every record is to be; postings only by what they change."""
+    def _planned(self, changes: Changes, numbers: list[int], held: dict[str, LockedRecord]) -> Plan:
+        """Returns the plan of a step."""
         plan = Plan(held=held)
         for entry in (*changes.present, *(entry for entry, _ in changes.new)):
             plan.zones[_field(entry.scope, entry.id)] = _zone(entry.scope)
-        # in this order: a document that goes may come again, one that changes may change its buckets, too
+        # the order matters: a dropped id may be new again, and a changed document may move its
+        # postings
         for entry in changes.present:
             plan.documents[_field(entry.scope, entry.id)] = held[_field(entry.scope, entry.id)].now
         for entry, _ in changes.dropped:
-            plan.documents[_field(entry.scope, entry.id)] = NO_RESOURCES
+            plan.documents[_field(entry.scope, entry.id)] = NO_DOCUMENT
             plan.gone.append(entry.ref)
         for entry in changes.changed:
             self._keep(plan, entry, None)
         for entry, keys in (*changes.dropped, *changes.unposted):
             if keys is not None:
-                plan.leaving.append(Span(keys, *_words_of(entry.ref)))
+                plan.leaving.append(_span_of(keys, entry.ref))
         for (entry, keys), number in zip(changes.new, numbers, strict=True):
             stored = entry._replace(ref=number)
             self._keep(plan, stored, keys)
@@ -342,12 +366,15 @@ class AerospikeStore:
         return plan
 
     def _keep(self, plan: Plan, entry: Entry, keys: np.ndarray | None) -> None:
-        """A document as it is to be; one that stays where it stands keeps its keys, whose groups are renewed."""
+        """Adds the new version of a document to a plan.
+
+        A document that keeps its postings keeps its band keys, and their groups are renewed.
+        """
         packed, name = pack_entry(entry), _field(entry.scope, entry.id)
         if len(packed) > self._most_bytes:
             raise UsageError(
-                f"the document {entry.id[:60]!r} takes {len(packed):,} bytes, more than the {self._most_bytes:,} that a record "
-                f"of {self.url} has room for; lower max_document, or keep no texts (store_text=False)"
+                f"the document {entry.id[:60]!r} has {len(packed):,} bytes, and a record of {self.url} holds "
+                f"{self._most_bytes:,}; lower max_document, or store no texts (store_text=False)"
             )
         known = b""
         if self._keeps_keys and entry.posted:
@@ -359,23 +386,24 @@ class AerospikeStore:
         leader = 0 if entry.is_leader else _number(entry.scope, entry.leader)
         plan.documents[name] = Version(entry.ref, packed, leader, known)
 
-    def _make_sure(self, changes: Changes, plan: Plan) -> None:
-        """What a step relies on, looked at behind its locks."""
+    def _check_conditions(self, changes: Changes, plan: Plan) -> None:
+        """Checks the conditions of a step while it holds its locks."""
         needed = {_field(entry.scope, entry.id): entry for entry in changes.required_leaders}
         held = self._steps.held(list(needed))
         seen = self._steps.visible([name for name in needed if name not in plan.documents])
         for name, entry in needed.items():
             now = plan.held[name].now if name in plan.documents else seen[name]
             if now.ref != entry.ref or now.leader:
-                raise RacedError("a representative is not there any more")
+                raise RacedError("a representative was deleted by another process")
             then = held[name].then
             if name not in plan.documents and held[name].step and (then.ref != entry.ref or then.leader):
                 self._steps.free([name])
-                raise BusyError("another step removes a representative; try again")
+                raise BusyError("another step removes a representative; repeat the call")
         for standing in changes.leader_snapshots:
-            self._make_sure_it_stands(standing, plan)
+            self._check_members(standing, plan)
 
-    def _make_sure_it_stands(self, standing: LeaderSnapshot, plan: Plan) -> None:
+    def _check_members(self, standing: LeaderSnapshot, plan: Plan) -> None:
+        """Checks that the members of a representative are the ones that were read."""
         entry = standing.entry
         number, joined = _number(entry.scope, entry.id), self._joined(entry.scope, entry.id)
         held = self._steps.held([name for name in joined if name not in plan.documents])
@@ -384,10 +412,10 @@ class AerospikeStore:
         standing.require_unchanged(
             now and now.leader, (version.ref for version in seen if version.ref and version.leader == number)
         )
-        joining = [name for name, one in held.items() if one.step and one.then.leader == number]
+        joining = [name for name, record in held.items() if record.step and record.then.leader == number]
         if joining:
             self._steps.free(joining)
-            raise BusyError("another document is being resolved to a representative that is removed; try again")
+            raise BusyError("a document is being resolved to a representative that this step removes; repeat the call")
 
     @property
     def durability(self) -> str:
@@ -398,44 +426,52 @@ class AerospikeStore:
 
 
 def _field(scope: str, name: str) -> str:
-    """The key of a document's record."""
+    """Returns the key of the record of a document."""
     return id_key(scope, name).hex()
 
 
 def _number(scope: str, leader: str) -> int:
-    """Stands for a representative's id where an index of numbers is asked for it; never 0."""
+    """Returns a number that stands for a representative in a secondary index; never 0."""
     return int.from_bytes(id_key(scope, leader)[:8], "little") >> 1 | 1
 
 
 def _zone(scope: str) -> int:
-    """Returns a number that stands for a scope where an index of numbers is asked for it; never 0."""
+    """Returns a number that stands for a scope in a secondary index; never 0."""
     return _number(scope, "")
 
 
 def _entry(version: Version) -> Entry | None:
+    """Returns the entry of a version; None if it holds no document."""
     return unpack_entry(version.ref, version.packed) if version.ref else None
 
 
-def _stands(version: Version, word: int) -> bool:
+def _has_posting(version: Version, word: int) -> bool:
+    """Returns whether a document has a posting of this form."""
     entry = _entry(version)
     return entry is not None and entry.posted and entry.posting == word
 
 
-def _words_of(ref: int) -> tuple[int, int]:
-    """Whatever a document stands in buckets as: from, to before."""
+def _posting_range(ref: int) -> tuple[int, int]:
+    """Returns the range of the possible postings of a document: the first, and the one behind the last."""
     return ref << REF_SHIFT, (ref + 1) << REF_SHIFT
 
 
+def _span_of(keys: np.ndarray, ref: int) -> Span:
+    """Returns all possible postings of a document in the buckets of keys."""
+    low, high = _posting_range(ref)
+    return Span(keys, low, high)
+
+
 def _others(keys: np.ndarray, word: int) -> list[Span]:
-    """What else a document may stand in buckets as."""
-    low, high = _words_of(word >> REF_SHIFT)
+    """Returns the other possible postings of a document."""
+    low, high = _posting_range(word >> REF_SHIFT)
     return [Span(keys, low, word), Span(keys, word + 1, high)]
 
 
 def _leaving(ref: int, keys: np.ndarray, entering: list[tuple[int, np.ndarray]]) -> list[Span]:
-    """A document leaves, but for what it enters as by the same step."""
+    """Returns the postings of a document that a step removes, without those that it adds."""
     for word, come in entering:
         if word >> REF_SHIFT == ref:
             stays = np.isin(keys, come)
-            return [Span(keys[~stays], *_words_of(ref)), *_others(keys[stays], word)]
-    return [Span(keys, *_words_of(ref))]
+            return [_span_of(keys[~stays], ref), *_others(keys[stays], word)]
+    return [_span_of(keys, ref)]

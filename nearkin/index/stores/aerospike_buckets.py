@@ -1,13 +1,15 @@
-"""Buckets in map CDTs of Aerospike.
+"""Buckets in maps of Aerospike records (map CDTs).
 
-A record of its own for each bucket would cost 64 bytes of the server's index for eight of content, so a record holds a *group*
-of them: keys with the same top bits. Its map `m`, ordered by key, has a posting per key: the bucket's key and the posting's
-word, 8 bytes each, big-endian, so that a bucket is a range, oldest document first, and putting or removing a posting twice is
-the same as once. `g` counts what was evicted from it. The size of a map is not written beside it: `counts` asks the server for
-it, because keeping it would cost the client as much time for each write as the posting itself.
+A record for each bucket would need 64 bytes of the server's index for eight bytes of content.
+Therefore a record holds a *group* of buckets, whose keys have the same top bits. Its map `m` is
+ordered by key. A key of the map is a posting: the band key and the posting, 8 bytes each,
+big-endian. A bucket is a range of the map, oldest document first, and a posting that is written or
+deleted twice has the same effect as once. The bin `g` counts evicted postings. The size of the map
+is not stored; `counts` asks the server for it, because storing it would take the client as much
+time as the posting.
 
-An upsert of 1,000 documents reads and writes about 40,000 groups, so what is done for each of them decides how fast batches
-are. Everything that operations have in common is made once, and keys are packed as arrays.
+An upsert of 1,000 documents reads and writes about 40,000 groups, so the work for a group decides
+the speed of batches. Common parts of operations are created once, and keys are packed as arrays.
 """
 
 import struct
@@ -23,18 +25,26 @@ from nearkin.index.stores.aerospike_records import GENERATION, NOT_FOUND, Record
 KIND = "buckets"
 POSTING = struct.Struct(">QQ")
 WIDTH = POSTING.size
+"""The size of a packed posting, in bytes."""
 GROUP = 16
-"""Postings of a record, about, at the expected size of the index."""
-LEAST_BITS, MOST_BITS = 16, 32
-"""Even an index expected to be tiny gets 65,536 groups, which take two thousand million postings before they are full."""
+"""The approximate number of postings of a group at the expected size of the index."""
+MIN_BITS = 16
+MAX_BITS = 32
+"""The limits of the number of bits that select a group.
+
+At least 65,536 groups are used, which hold two billion postings.
+"""
 ROOM = 30_000
-"""Postings of a group, at most."""
+"""The maximum number of postings of a group."""
 POSTING_COST = 35
-"""Bytes of a record's limit for each posting of a full group: two thirds of them, the rest is for what one batch may bring."""
+"""The size of a posting of a full group, in bytes.
+
+It is larger than the real size, so that a third of a record remains free for the next batch.
+"""
 
 
 class Span(NamedTuple):
-    """Words from `low` to before `high` in the buckets of keys, uint64 (m,)."""
+    """The postings from `low` to before `high` in the buckets of keys, uint64 of shape (m,)."""
 
     keys: np.ndarray
     low: int
@@ -42,24 +52,28 @@ class Span(NamedTuple):
 
 
 class Buckets:
-    """Postings by key.
+    """The buckets of a store.
 
     Args:
-        records: Of the store.
-        bits: Of a key, that name its group.
-        most: Postings of a bucket.
-        ttl: Of a group, as records carry it.
+        records: Records of the store.
+        bits: Number of bits of a band key that select its group.
+        most: Maximum number of postings of a bucket.
+        ttl: Time to live of a group, as `Records.life` returns it.
     """
 
     def __init__(self, records: Records, bits: int, most: int, ttl: int) -> None:
-        self._records, self._bits, self._most, self._ttl = records, bits, most, ttl
+        self._records = records
+        self._bits = bits
+        self._most = most
+        self._ttl = ttl
         self._room = min(ROOM, records.namespace.record_size // POSTING_COST)
-        self._api, self._maps = records.library.aerospike, records.library.maps
+        self._api = records.library.aerospike
+        self._maps = records.library.maps
         ordered = {"map_order": self._api.MAP_KEY_ORDERED}
         self._putting: dict[str, Any] = self._maps.map_put_items("m", {}, ordered)
-        """An operation that puts postings, without these."""
+        """An operation that writes postings, to which the postings are added."""
         self._reading: dict[str, Any] = self._maps.map_get_by_key_range("m", b"", b"", self._api.MAP_RETURN_KEY)
-        """An operation that reads a range of postings, without its ends."""
+        """An operation that reads a range of postings, to which the limits are added."""
         self._counting = [self._maps.map_size("m"), records.library.operations.read("g")]
 
     def _groups(self, keys: np.ndarray) -> list[int]:
@@ -68,7 +82,7 @@ class Buckets:
         return groups
 
     def look_up(self, keys: np.ndarray) -> Postings:
-        """As `Store.postings`: one range of one record for each key."""
+        """Returns the buckets of band keys, as `PostingStore.postings` does."""
         reads = self._records.readings(KIND, zip(self._groups(keys), self._ranges(keys), strict=True))
         packed: list[bytes] = []
         ends = [0]
@@ -87,7 +101,14 @@ class Buckets:
             yield [{**self._reading, "key": low, "range": high}]
 
     def put(self, postings: Iterable[tuple[int, np.ndarray]]) -> list[int]:
-        """(word, keys): into buckets; returns the groups in which one may be too full by now."""
+        """Writes postings.
+
+        Args:
+            postings: Pairs of a posting and its band keys.
+
+        Returns:
+            The groups that may have too many postings.
+        """
         given = list(postings)
         if not given:
             return []
@@ -106,7 +127,7 @@ class Buckets:
         return [group for group, answer in zip(groups, answers, strict=True) if answer.bins["m"] > limit]
 
     def remove(self, spans: Iterable[Span]) -> None:
-        """Postings out of buckets; those that are not there are none."""
+        """Deletes postings. Postings that do not exist are ignored."""
         groups: dict[int, list[Any]] = defaultdict(list)
         for keys, low, high in spans:
             for key in keys.tolist():
@@ -117,11 +138,14 @@ class Buckets:
         self._records.run(writes, (NOT_FOUND,))
 
     def trim(self, groups: list[int]) -> None:
-        """The oldest postings leave buckets that are too full, counted; what changed meanwhile is left to its next put."""
+        """Evicts and counts the oldest postings of full buckets.
+
+        A group that another process has changed is left to the next write.
+        """
         found = self._records.read(KIND, groups)
         writes = []
         for group, held in zip(groups, found, strict=True):
-            over = self._over([POSTING.unpack(posting) for posting in held.bins["m"]]) if held is not None else []
+            over = self._excess([POSTING.unpack(posting) for posting in held.bins["m"]]) if held is not None else []
             if held is not None and over:
                 operations = [
                     self._maps.map_remove_by_key_list("m", over, self._api.MAP_RETURN_NONE),
@@ -130,8 +154,12 @@ class Buckets:
                 writes.append(self._records.exchange(KIND, group, operations, self._ttl, held.generation))
         self._records.run(writes, (NOT_FOUND, GENERATION))
 
-    def _over(self, postings: list[tuple[int, int]]) -> list[bytes]:
-        """What a group holds too many: beyond what a bucket takes, then of the largest for the sake of the record."""
+    def _excess(self, postings: list[tuple[int, int]]) -> list[bytes]:
+        """Returns the postings of a group that must be evicted.
+
+        These are the ones beyond the capacity of their bucket, then the ones of the largest
+        buckets, until the group fits into its record.
+        """
         buckets: dict[int, list[int]] = defaultdict(list)
         for key, word in sorted(postings):
             buckets[key].append(word)
@@ -140,12 +168,12 @@ class Buckets:
             most //= 2
         over = [(word, key) for key, words in buckets.items() for word in words[: max(len(words) - most, 0)]]
         kept = [(word, key) for key, words in buckets.items() for word in words[max(len(words) - most, 0) :]]
-        # more buckets than the group has room for: those of the oldest documents go
+        # if there are too many buckets, the postings of the oldest documents are evicted
         over += sorted(kept)[: max(len(kept) - self._room, 0)]
         return [POSTING.pack(key, word) for word, key in over]
 
     def counts(self) -> dict[str, int]:
-        """Returns how many postings there are, and how many were evicted."""
+        """Returns the numbers of postings and of evicted postings."""
         postings = 0
         evicted = 0
         reads = self._records.readings_of(self._records.keys(KIND), self._counting)
@@ -157,8 +185,8 @@ class Buckets:
 
 
 def bits_for(expected: int) -> int:
-    """Bits of a group's number, for so many postings."""
-    return min(max((expected // GROUP).bit_length(), LEAST_BITS), MOST_BITS)
+    """Returns the number of bits that select a group, for an expected number of postings."""
+    return min(max((expected // GROUP).bit_length(), MIN_BITS), MAX_BITS)
 
 
 def _range(key: int, low: int, high: int) -> tuple[bytes, bytes]:
@@ -166,7 +194,7 @@ def _range(key: int, low: int, high: int) -> tuple[bytes, bytes]:
 
 
 def _packed(keys: np.ndarray, words: np.ndarray | int) -> list[bytes]:
-    """Returns postings as `POSTING` packs them: each key, uint64 (n,), with its word."""
+    """Returns packed postings: each band key, uint64 of shape (n,), with its posting."""
     pairs = np.empty((len(keys), 2), ">u8")
     pairs[:, 0] = keys
     pairs[:, 1] = words

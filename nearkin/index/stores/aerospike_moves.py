@@ -1,11 +1,13 @@
-"""The state of a move in Aerospike, and what keeps steps of an earlier epoch from being committed after it.
+"""The migration state in Aerospike, and the protection against late steps of an old epoch.
 
-The move is one record and the plan of a step another, so the epoch cannot be a condition of the write that commits a step.
-Instead each of the two writes first and looks then, so that at least one sees the other. A step writes its plan, with the
-epoch, and only then looks at the move. A new state of the move is first *announced* beside the one that holds; then every plan
-of another epoch that is pending is refused, which changes its generation, so that the one write that would commit it fails;
-then the announced state comes to hold. A plan that was written too late to be found there finds the announcement. Whoever asks
-for the state while it is announced does the rest, so that a process that dies in between holds nobody up.
+The migration state is one record and the plan of a step is another. Therefore the epoch cannot be a
+condition of the write that commits a step. Instead, both sides write first and read afterwards, so
+that at least one of them sees the other. A step writes its plan with its epoch, and then reads the
+migration state. A new migration state is first *announced* beside the present one. Then all pending
+plans of other epochs are refused: this changes their generation, so that the write that would
+commit them fails. Then the announced state becomes the present one. A plan that was written too
+late to be refused finds the announcement. A process that reads an announced state completes these
+actions, so that no process waits for one that died.
 """
 
 import json
@@ -16,18 +18,23 @@ from nearkin.errors import MovedError, RacedError
 from nearkin.index.migration.state import Move, StoreState
 from nearkin.index.stores.aerospike_records import EXISTS, GENERATION, NOT_FOUND, Found, Records
 
-META, MOVE, GENERATIONS = "meta", "move", "generation"
+META = "meta"
+MOVE = "move"
+GENERATIONS = "generation"
 FINISHED = "finished"
-"""Name of the record that says below which number every step has ended: `v`, and `n` while it is being raised."""
+"""The record of the number below which all steps have ended: `v`, and `n` while it is announced."""
 Refuse = Callable[[int], None]
-"""Refuses every step that is under way and was made under another epoch than this."""
+"""A function that refuses all running steps of other epochs than the given one."""
 
 
 class Moves:
-    """The record of a move: `v` the state that holds, `n` the one that is announced; and the generation, `v` of another one.
+    """The migration state of a store, and its generation.
+
+    The record of the migration has the present state in the bin `v`, and an announced one in `n`.
+    The generation is the bin `v` of another record.
 
     Args:
-        records: Of the store.
+        records: Records of the store.
     """
 
     def __init__(self, records: Records) -> None:
@@ -35,7 +42,7 @@ class Moves:
         self._never = records.life(None)
 
     def state(self, refuse: Refuse) -> StoreState:
-        """As `Store.news`; what is announced comes to hold first."""
+        """Returns the state of the index, after an announced state became the present one."""
         while True:
             held, counted = self._records.read(META, [MOVE, GENERATIONS])
             if held is None or "n" not in held.bins:
@@ -43,21 +50,21 @@ class Moves:
             self._enforce(held, refuse)
 
     def redirect(self, move: Move, refuse: Refuse) -> None:
-        """As `Store.redirect`."""
+        """Writes the state of a migration, as `StateStore.redirect` does."""
         while True:
             (held,) = self._records.read(META, [MOVE])
             now = _announced(held) or _move(held)
             if move.epoch <= now.epoch:
-                raise RacedError(f"{self._records.url} is in epoch {now.epoch} already, or beyond it")
+                raise RacedError(f"{self._records.url} has reached epoch {now.epoch} already")
             if held is not None and "n" in held.bins:
                 self._enforce(held, refuse)
             elif self._announce(held, move):
-                # whoever else saw it may have done it by now
+                # another process that saw the announcement may have completed it already
                 self.state(refuse)
                 return
 
     def _announce(self, held: Found | None, move: Move) -> bool:
-        """Unless somebody else was faster."""
+        """Announces a state. Returns False if another process was faster."""
         operations = self._records.put({"v": json.dumps(_move(held)), "n": json.dumps(move)})
         if held is None:
             write = self._records.creation(META, MOVE, operations, self._never)
@@ -74,15 +81,16 @@ class Moves:
         self._records.run([settled], (GENERATION, NOT_FOUND))
 
     def look(self, epoch: int | None, step: int) -> None:
-        """Checks whether a step may go on; to be called when its plan is written.
+        """Checks whether a step may continue. It must be called after its plan was written.
 
         Args:
-            epoch: Epoch that the step was made under; None for any.
+            epoch: Epoch under which the step was made; None for any.
             step: Number of the step.
 
         Raises:
             MovedError: If the store is in another epoch.
-            RacedError: If the step took so long to begin that its number counts as finished; it needs a new one.
+            RacedError: If the step took so long to begin that its number counts as finished; it
+                needs a new one.
         """
         names = [MOVE, FINISHED] if epoch is not None else [FINISHED]
         if self._records.keeps_deletions:
@@ -91,10 +99,10 @@ class Moves:
         if epoch is not None and (_announced(found[MOVE]) is not None or _move(found[MOVE]).epoch != epoch):
             raise MovedError(f"{self._records.url} is being moved")
         if (finished := found.get(FINISHED)) is not None and step < max(finished.bins.values()):
-            raise RacedError(f"{self._records.url}: the step took too long to begin; try again")
+            raise RacedError(f"{self._records.url}: the step took too long to begin; repeat the call")
 
     def count(self) -> Any:
-        """A write that raises the generation."""
+        """Returns a write that raises the generation."""
         adding = [self._records.library.operations.increment("v", 1)]
         return self._records.change(META, GENERATIONS, adding, self._never)
 

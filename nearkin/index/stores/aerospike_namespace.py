@@ -1,8 +1,9 @@
-"""The guarantees of an Aerospike namespace, on which the steps of the store depend; read from the server at the opening.
+"""The properties of an Aerospike namespace on which the store depends.
 
-The editions differ in what a deletion is. The Community Edition deletes a record from its index in memory only: if the
-namespace keeps its data on a device or in a file, a cold start reads the device and brings deleted records back. The Enterprise
-Edition has durable deletes, which leave a tombstone on the device.
+They are read from the server when the store is opened. The editions differ in their deletions. The
+Community Edition deletes a record from its index in memory only. If the namespace keeps its data on
+a device or in a file, a cold start restores deleted records from there. The Enterprise Edition has
+durable deletes, which write a tombstone to the device.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 from nearkin.errors import StoreError, UsageError
 
 RECORD_LIMIT = 1 << 20
-"""Bytes of the largest record that the store makes, on servers that take larger ones, too."""
+"""The size of the largest record that the store writes, in bytes."""
 SMALLEST_RECORD = 64 << 10
+"""The smallest record size with which the store works, in bytes."""
 FLUSH_SECONDS = 1.0
-"""Default of `flush-max-ms`."""
+"""The default of `flush-max-ms`, in seconds."""
 RECORD_SIZES = ("max-record-size", "storage-engine.max-record-size", "storage-engine.write-block-size")
 BACKED = ("storage-engine.file", "storage-engine.device", "storage-engine.file[0]", "storage-engine.device[0]")
 
@@ -58,8 +60,8 @@ class Namespace:
         """
         described = ask(f"namespace/{name}")
         if "storage-engine" not in described and "objects" not in described:
-            raise StoreError(f"the server has no namespace {name!r}; name one of its configuration in the URL")
-        # servers before 7.2 name the namespace by id; both forms are asked, and the one that is unknown answers no fields
+            raise StoreError(f"the server has no namespace {name!r}; use one of its configuration in the URL")
+        # servers before 7.2 use `id`, later ones `namespace`; an unknown form returns no fields
         facts = {
             **ask(f"get-config:context=namespace;id={name}"),
             **ask(f"get-config:context=namespace;namespace={name}"),
@@ -97,7 +99,7 @@ class Namespace:
         if requested == "true" and self.community:
             raise UsageError(
                 f"durable_delete=true: the server of the namespace {self.name} is the Community Edition, which has no durable "
-                "deletes; leave the option out"
+                "deletes; remove the option"
             )
         if requested == "auto":
             return self.persistent and not self.community
@@ -116,12 +118,12 @@ class Namespace:
 
     @property
     def durability(self) -> str:
-        """Returns in words what an acknowledged write survives."""
+        """The failures that an acknowledged write survives, in words."""
         if not self.persistent:
             return "kept in the server's memory: a restart of the server loses the index"
         if self.commits:
-            return "written to the device before it is acknowledged"
+            return "written to the device before it is acknowledged: survives a power cut"
         return (
-            f"written to the device within {self.flush_seconds:g} s: a killed server or a power cut loses what was "
-            "acknowledged since; a clean restart loses nothing"
+            f"written to the device within {self.flush_seconds:g} s: a killed server or a power cut loses later "
+            "acknowledged steps; a clean restart loses nothing"
         )

@@ -1,4 +1,4 @@
-"""Records of Aerospike through the official client: batches of reads and writes, one query, and its errors as ours."""
+"""Access to Aerospike records through the official client, with its errors turned into ours."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,27 +10,41 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from nearkin.errors import MissingExtraError, StoreError, UsageError
 from nearkin.index.stores.aerospike_namespace import Namespace
 
-NOT_FOUND, GENERATION, EXISTS, FILTERED = 2, 3, 5, 27
-"""Codes of single records that a caller may expect."""
-UNAVAILABLE, TOO_BIG = 11, 13
-"""Codes of a partition that no node owns at the moment (the cluster migrates), and of a record that is too large."""
+NOT_FOUND = 2
+GENERATION = 3
+EXISTS = 5
+FILTERED = 27
+"""Result codes of single records that a caller may expect."""
+UNAVAILABLE = 11
+"""The result code of a partition that no node owns, while the cluster migrates."""
+TOO_BIG = 13
+"""The result code of a record that is too large."""
 SOME_FAILED = -16
-"""Code of a batch some of whose records have another code than success."""
-PORT, TIMEOUT, CONNECTING = 3000, 30.0, 5.0
-SCAN_TRIES, SCAN_PAUSE = 6, 0.25
-"""Attempts of a query while partitions change their owner, and seconds before the second one; the pause doubles."""
+"""The result code of a batch in which some records failed."""
+PORT = 3000
+TIMEOUT = 30.0
+"""The maximum time of a call, in seconds."""
+CONNECTING = 5.0
+"""The maximum time to connect, in seconds."""
+SCAN_TRIES = 6
+"""The number of attempts of a query while partitions change their owner."""
+SCAN_PAUSE = 0.25
+"""The pause before the second attempt, in seconds. It doubles with each attempt."""
 AT_ONCE = 250
-"""Records of a batch. The client makes about eight objects for each record, which live until the batch is done. In larger
-batches Python's garbage collector goes over them, and over everything else in the process, again and again: with 2,000
-records that took half of the client's time."""
+"""The number of records in a batch.
+
+The client creates about eight objects for each record, which live until the batch is complete. In
+larger batches, Python's garbage collector visits them, and all other objects of the process,
+repeatedly. With 2,000 records this took half of the client's time.
+"""
 SERVER_EPOCH = 1_262_304_000.0
-"""The start of 2010, from which servers count seconds."""
+"""The start of 2010, from which servers count, in seconds since 1970."""
 LONGEST_LIFE = 10 * 365 * 86400
-"""Seconds: what a server takes for a time to live, at most."""
+"""The longest time to live that a server accepts, in seconds."""
 
 
 class Library(NamedTuple):
-    """The modules of the client; it is an extra."""
+    """The modules of the client, which is an optional dependency."""
 
     aerospike: Any
     errors: Any
@@ -42,7 +56,11 @@ class Library(NamedTuple):
 
     @classmethod
     def load(cls) -> Self:
-        """Raises MissingExtraError where it is not installed."""
+        """Imports the client.
+
+        Raises:
+            MissingExtraError: If it is not installed.
+        """
         try:
             import aerospike
             from aerospike import exception, predicates
@@ -62,14 +80,15 @@ class Found(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of one write of a batch."""
+    """The result of one write of a batch."""
 
     code: int
     bins: dict[str, Any]
 
 
 class Records:
-    """Sets of one namespace; a record is named by its kind (the set) and a key, text or number.
+    """The sets of one namespace. A record has a kind (its set) and a key, which is a string or a
+    number.
 
     Args:
         client: A connected client of the library.
@@ -93,41 +112,47 @@ class Records:
         self._durable = durable
         api, milliseconds = library.aerospike, int(1000 * TIMEOUT)
         times = {"total_timeout": milliseconds, "socket_timeout": milliseconds}
-        # what one process has written another one must see: from the master, and in order where the namespace keeps order
+        # reads go to the master, so that a process sees what another one has written
         self._reading = {
             **times,
             "max_retries": 2,
             "replica": api.POLICY_REPLICA_MASTER,
         }
         if namespace.strong:
-            # other namespaces refuse the mode
+            # other namespaces refuse this mode
             self._reading["read_mode_sc"] = api.POLICY_READ_MODE_SC_LINEARIZE
-        # a write that is sent twice would find its own generation changed
+        # a write that is sent twice would conflict with itself
         self._writing = {**times, "max_retries": 0}
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """Connects.
+        """Connects to a cluster.
+
+        Args:
+            url: `aerospike://host:port/namespace`, with the options `set` and `durable_delete`.
+
+        Returns:
+            The records of the namespace.
 
         Raises:
-            UsageError: The URL has no host or namespace, or an unknown option.
-            StoreError: Nothing answers there.
+            UsageError: If the URL has no host or namespace, or an unknown option.
+            StoreError: If the cluster cannot be reached.
         """
         library = Library.load()
         parts = urlsplit(url)
         namespace = parts.path.strip("/")
         place = f"aerospike://{parts.netloc.rpartition('@')[2]}/{namespace}"
         if not parts.hostname or not namespace or "/" in namespace:
-            raise UsageError(f"{place} names no namespace: aerospike://host:port/namespace")
+            raise UsageError(f"{place} has no namespace; write aerospike://host:port/namespace")
         options = parse_qs(parts.query)
         if unknown := sorted(set(options) - {"set", "durable_delete"}):
-            raise UsageError(f"{place} has the unknown option {unknown[0]!r}; there are set and durable_delete")
+            raise UsageError(f"unknown option {unknown[0]!r} of {place}; valid options are set and durable_delete")
         prefix = options.get("set", ["nearkin"])[0]
         durable = options.get("durable_delete", ["auto"])[0]
         if not prefix.isidentifier() or len(prefix) > 40:
-            raise UsageError(f"set={prefix!r} is no plain name of at most 40 letters")
+            raise UsageError(f"invalid set={prefix!r}; use at most 40 letters, digits and underscores, not a digit first")
         if durable not in ("auto", "true", "false"):
-            raise UsageError(f"durable_delete={durable!r} is not one of auto, true, false")
+            raise UsageError(f"unknown durable_delete={durable!r}; valid values are auto, true and false")
         shown = f"{place}?set={prefix}"
         known = {"user": parts.username, "password": parts.password}
         config = {
@@ -135,7 +160,7 @@ class Records:
             "connect_timeout": int(1000 * CONNECTING),
             **{name: unquote(value) for name, value in known.items() if value is not None},
         }
-        with _failing(library, shown):
+        with _client_errors(library, shown):
             client = library.aerospike.client(config)
             try:
                 edition = _answers(client, "edition")
@@ -147,30 +172,41 @@ class Records:
                 client.close()
                 raise
 
-    def _failing(self) -> AbstractContextManager[None]:
-        return _failing(self.library, self.url)
+    def _converted_errors(self) -> AbstractContextManager[None]:
+        return _client_errors(self.library, self.url)
 
     def key(self, kind: str, name: str | int) -> tuple[str, str, str | int]:
-        """As the client names a record."""
+        """Returns the key of a record in the form of the client."""
         return self.namespace.name, f"{self._prefix}_{kind}", name
 
     def life(self, seconds: float | None) -> int:
-        """A time to live as a record carries it: never the namespace's default, which would drop what should stay."""
+        """Returns a time to live in the form of the client.
+
+        The default of the namespace is never used.
+        """
         if seconds is None:
             return int(self.library.aerospike.TTL_NEVER_EXPIRE)
         return min(max(int(seconds), 1), LONGEST_LIFE)
 
     def put(self, bins: dict[str, Any]) -> list[dict[str, Any]]:
-        """Operations that write bins."""
+        """Returns operations that write bins."""
         return [self.library.operations.write(name, value) for name, value in bins.items()]
 
     def creation(self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int) -> Any:
-        """A write of a record that must not be there."""
+        """Returns a write that creates a record, and fails if it exists."""
         policy = {"exists": self.library.aerospike.POLICY_EXISTS_CREATE, "ttl": ttl}
         return self.library.batch.Write(self.key(kind, name), operations, policy=policy)
 
     def change(self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int, there: bool = False) -> Any:
-        """A write of a record, whatever it is; only of one that is there if it must be."""
+        """Returns a write that changes a record.
+
+        Args:
+            kind: Kind of the record.
+            name: Key of the record.
+            operations: Operations on its bins.
+            ttl: Time to live, as `life` returns it.
+            there: Whether the record must exist.
+        """
         policy = {"ttl": ttl}
         if there:
             policy["exists"] = self.library.aerospike.POLICY_EXISTS_UPDATE
@@ -179,7 +215,10 @@ class Records:
     def changes(
         self, kind: str, operations: Iterable[tuple[str | int, list[dict[str, Any]]]], ttl: int, there: bool = False
     ) -> Iterator[Any]:
-        """Yields writes as `change` makes them, of (key, operations), for large batches: they share one policy."""
+        """Yields the writes that `change` returns for pairs of a key and operations.
+
+        The writes share one policy object, which makes large batches faster.
+        """
         policy = {"ttl": ttl}
         if there:
             policy["exists"] = self.library.aerospike.POLICY_EXISTS_UPDATE
@@ -189,7 +228,7 @@ class Records:
             yield write((namespace, named, name), made, None, policy)
 
     def readings(self, kind: str, operations: Iterable[tuple[str | int, list[dict[str, Any]]]]) -> Iterator[Any]:
-        """Yields a read for each (key, operations)."""
+        """Yields a read for each pair of a key and operations."""
         namespace, named, _ = self.key(kind, 0)
         read = self.library.batch.Read
         for name, made in operations:
@@ -203,110 +242,121 @@ class Records:
     def exchange(
         self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int, generation: int, **more: Any
     ) -> Any:
-        """A write of a record that is as it was read."""
+        """Returns a write that changes a record, and fails if its generation is another one."""
         api = self.library.aerospike
         policy = {"gen": api.POLICY_GEN_EQ, "exists": api.POLICY_EXISTS_UPDATE, "ttl": ttl, **more}
         return self.library.batch.Write(self.key(kind, name), operations, meta={"gen": generation}, policy=policy)
 
     def replacement(self, kind: str, name: str | int, bins: dict[str, Any], ttl: int, generation: int) -> Any:
-        """As `exchange`, of all bins; those that are not named go."""
+        """Returns a write that replaces all bins, and fails if the generation is another one."""
         replaces = self.library.aerospike.POLICY_EXISTS_REPLACE
         return self.exchange(kind, name, self.put(bins), ttl, generation, exists=replaces)
 
     def overwriting(self, kind: str, name: str | int, bins: dict[str, Any], ttl: int) -> Any:
-        """Returns a write of all bins of a record that exists, whatever it is; other bins are deleted."""
+        """Returns a write that replaces all bins of an existing record of any generation."""
         policy = {"exists": self.library.aerospike.POLICY_EXISTS_REPLACE, "ttl": ttl}
         return self.library.batch.Write(self.key(kind, name), self.put(bins), policy=policy)
 
     def removal(self, kind: str, name: str | int, generation: int | None = None) -> Any:
-        """Of a record, or only of one that is as it was read."""
+        """Returns the deletion of a record, or only of a record with the given generation."""
         policy: dict[str, Any] = {"durable_delete": self._durable}
         if generation is not None:
             policy |= {"gen": self.library.aerospike.POLICY_GEN_EQ, "generation": generation}
         return self.library.batch.Remove(self.key(kind, name), policy=policy)
 
     def run(self, writes: Iterable[Any], expected: Sequence[int] = ()) -> list[Answer]:
-        """Batches of writes; each record's is atomic, the batch is not.
+        """Executes writes in batches. Each write is atomic, a batch is not.
 
         Args:
-            writes: Made by the methods above.
-            expected: Codes beside success that are an answer, no failure.
+            writes: Writes, as the methods above return them.
+            expected: Result codes that are not failures.
+
+        Returns:
+            The answers in the order of the writes.
+
+        Raises:
+            StoreError: If a write failed with another code.
+            UsageError: If a record is too large.
         """
         return list(self.each(writes, expected))
 
     def each(self, writes: Iterable[Any], expected: Sequence[int] = ()) -> Iterator[Answer]:
-        """As `run`, one answer after the other: the next batch is written when those of the one before were taken."""
+        """Yields the answers of `run`.
+
+        The next batch is written after the previous answers were taken.
+        """
         for batch in self._batches(writes, self._writing):
             for record in batch:
                 if record.result:
-                    self._judge(record, expected)
+                    self._check_record(record, expected)
                 yield Answer(record.result, record.record[2] if record.record else {})
 
     def pick(self, reads: Iterable[Any]) -> Iterator[dict[str, Any] | None]:
-        """Yields what the operations of each read find; None if there is no record."""
+        """Yields the bins that each read returns; None if there is no record."""
         for batch in self._batches(reads, self._reading):
             for record in batch:
                 if record.result:
-                    self._judge(record, (NOT_FOUND,))
+                    self._check_record(record, (NOT_FOUND,))
                     yield None
                 else:
                     yield record.record[2]
 
     def _batches(self, made: Iterable[Any], policy: dict[str, Any]) -> Iterator[list[Any]]:
         rest = iter(made)
-        while some := list(islice(rest, AT_ONCE)):
-            with self._failing():
-                done = self._client.batch_write(self.library.batch.BatchRecords(some), policy)
-            self._judge_batch(done)
+        while batch := list(islice(rest, AT_ONCE)):
+            with self._converted_errors():
+                done = self._client.batch_write(self.library.batch.BatchRecords(batch), policy)
+            self._check_batch(done)
             yield done.batch_records
 
     def read(self, kind: str, names: Sequence[str | int]) -> list[Found | None]:
-        """Records with all their bins."""
+        """Returns records with all their bins; None if there is no record."""
         found: list[Found | None] = []
         for start in range(0, len(names), AT_ONCE):
             keys = [self.key(kind, name) for name in names[start : start + AT_ONCE]]
-            with self._failing():
+            with self._converted_errors():
                 batch = self._client.batch_read(keys, policy=self._reading)
-            self._judge_batch(batch)
+            self._check_batch(batch)
             for record in batch.batch_records:
-                self._judge(record, (NOT_FOUND,))
+                self._check_record(record, (NOT_FOUND,))
                 found.append(Found(record.record[1]["gen"], record.record[2]) if record.result == 0 else None)
         return found
 
-    def _judge_batch(self, batch: Any) -> None:
-        """A batch that was lost raises nothing in the client, and its records look as if they had succeeded."""
+    def _check_batch(self, batch: Any) -> None:
+        """Raises StoreError if a batch was lost. The client reports its records as successful."""
         if batch.result not in (0, SOME_FAILED):
-            raise _failed(self.url, f"a batch failed: {_named(self.library, batch.result)}")
+            raise _failed(self.url, f"a batch failed: {_code_name(self.library, batch.result)}")
 
-    def _judge(self, record: Any, expected: Sequence[int]) -> None:
+    def _check_record(self, record: Any, expected: Sequence[int]) -> None:
         if record.result != 0 and record.result not in expected:
             if record.result == TOO_BIG:
                 raise UsageError(
-                    f"{self.url}: a record of {record.key[1]} is larger than the {self.namespace.record_size:,} bytes that the "
-                    "namespace takes; lower max_document or bucket_capacity, or keep no texts (store_text=False)"
+                    f"{self.url}: a record of {record.key[1]} is larger than {self.namespace.record_size:,} bytes, the "
+                    "limit of the namespace; lower max_document or bucket_capacity, or store no texts "
+                    "(store_text=False)"
                 )
-            about = record.message or f"a record of {record.key[1]} was refused"
-            raise _failed(self.url, f"{about}: {_named(self.library, record.result)}")
+            reason = record.message or f"a record of {record.key[1]} was refused"
+            raise _failed(self.url, f"{reason}: {_code_name(self.library, record.result)}")
 
     def scan(self, kind: str, *bins: str) -> list[dict[str, Any]]:
-        """Returns bins of every record of a kind, in no order."""
+        """Returns bins of all records of a kind, in no particular order."""
         return self._queried(kind, bins, None, {})
 
     def keys(self, kind: str) -> list[Any]:
-        """Returns the keys of all records of a kind, as the client names them."""
+        """Returns the keys of all records of a kind, in the form of the client."""
         return [key for key, *_ in self._results(kind, (), None, {}, {"nobins": True})]
 
     def scan_older(self, kind: str, seconds: float, *bins: str) -> list[dict[str, Any]]:
-        """Returns bins of the records of a kind that were not written for so long, by the server's clock."""
+        """Returns bins of the records of a kind that were not written for some seconds of the server."""
         return self._queried(kind, bins, None, {"expressions": self.older(seconds)})
 
     def older(self, seconds: float) -> Any:
-        """Returns a filter for records that were not written for so long, by the server's clock."""
+        """Returns a filter for records that were not written for some seconds of the server."""
         expressions = self.library.expressions
         return expressions.GE(expressions.SinceUpdateTime(), int(1000 * seconds)).compile()
 
     def where(self, kind: str, bin_: str, value: int, *bins: str) -> list[dict[str, Any]]:
-        """Bins of the records of a kind that hold a number in an indexed bin."""
+        """Returns bins of the records of a kind that hold a number in an indexed bin."""
         return self._queried(kind, bins, self.library.predicates.equals(bin_, value), {})
 
     def has(self, kind: str, bin_: str, value: int) -> bool:
@@ -321,7 +371,7 @@ class Records:
     def _results(
         self, kind: str, bins: Sequence[str], predicate: Any, policy: dict[str, Any], options: dict[str, Any], most: int = 0
     ) -> list[Any]:
-        with self._failing():
+        with self._converted_errors():
             for attempt in count():
                 query = self._client.query(*self.key(kind, 0)[:2])
                 if bins:
@@ -340,11 +390,11 @@ class Records:
         raise AssertionError("unreachable")
 
     def index(self, kind: str, bin_: str) -> None:
-        """Makes a secondary index over a bin of numbers, unless it exists."""
+        """Creates a secondary index over a bin of numbers, unless it exists."""
         namespace, named, _ = self.key(kind, 0)
         name = f"{named}_{bin_}"
-        with self._failing():
-            # the client polls for seconds for an index that exists already, so look first
+        with self._converted_errors():
+            # the client polls for seconds if the index exists, so this is checked first
             if all(f"indexname={name}:" in f"{text}:" for text in _answers(self._client, f"sindex-list:namespace={namespace}")):
                 return
             try:
@@ -354,60 +404,61 @@ class Records:
                 return
             except self.library.errors.IndexNameMaxCount as error:
                 raise UsageError(
-                    f"the namespace {namespace} has as many secondary indexes as it may have, and {self.url} needs three; "
-                    "delete those of indexes that are not used any more (asadm: manage sindex delete), or use another namespace"
+                    f"the namespace {namespace} has reached its limit of secondary indexes, and {self.url} needs three; "
+                    "delete unused ones (asadm: manage sindex delete), or use another namespace"
                 ) from error
 
     def used(self, kind: str) -> int:
-        """Bytes of a kind, as the nodes count them, replicas included."""
+        """Returns the size of the records of a kind on all nodes, replicas included, in bytes."""
         namespace, named, _ = self.key(kind, 0)
-        with self._failing():
+        with self._converted_errors():
             answers = _answers(self._client, f"sets/{namespace}/{named}")
         total = 0
         for text in answers:
             fields = _fields([text.replace(":", ";")])
-            # servers before 7 count memory and device apart
+            # servers before 7 count memory and device separately
             names = ("data_used_bytes",) if "data_used_bytes" in fields else ("memory_data_bytes", "device_data_bytes")
             total += sum(int(fields.get(name, 0)) for name in names)
         return total
 
     def times(self) -> list[float]:
         """Returns the time of each node, in seconds since 1970."""
-        with self._failing():
+        with self._converted_errors():
             answers = _answers(self._client, f"namespace/{self.namespace.name}")
         return [SERVER_EPOCH + float(fields["current_time"]) for fields in (_fields([text]) for text in answers) if fields]
 
     def close(self) -> None:
-        """The connection."""
+        """Closes the connection."""
         self._client.close()
 
 
 def _answers(client: Any, command: str) -> list[str]:
-    """Returns what the nodes answer to an info command, without the command."""
+    """Returns the answers of all nodes to an info command, without the command."""
     answers = client.info_all(command).values()
     return [(text or "").removeprefix(command).strip() for _, text in answers]
 
 
 def _fields(answers: list[str]) -> dict[str, str]:
-    """Returns the fields name=value; of the first node's answer."""
+    """Returns the fields `name=value` of the first answer."""
     parts = answers[0].split(";") if answers else []
     return dict(part.split("=", 1) for part in parts if "=" in part)
 
 
 @contextmanager
-def _failing(library: Library, url: str) -> Iterator[None]:
-    """The client's errors as StoreError."""
+def _client_errors(library: Library, url: str) -> Iterator[None]:
+    """Turns errors of the client into StoreError."""
     try:
         yield
     except library.errors.AerospikeError as error:
-        raise _failed(url, f"{error.msg or 'refused'}: {_named(library, error.code)}") from error
+        raise _failed(url, f"{error.msg or 'refused'}: {_code_name(library, error.code)}") from error
 
 
-def _named(library: Library, code: int) -> str:
-    """A code and what the client calls it."""
-    names = (name for name, one in vars(library.errors).items() if getattr(one, "code", None) == code)
+def _code_name(library: Library, code: int) -> str:
+    """Returns a result code with the name that the client gives it."""
+    errors = vars(library.errors).items()
+    names = (name for name, error in errors if getattr(error, "code", None) == code)
     return f"{next(names, 'error')} (code {code})"
 
 
-def _failed(url: str, about: str) -> StoreError:
-    return StoreError(f"{url}: {about}; nothing was written by this step, and it may be tried again")
+def _failed(url: str, reason: str) -> StoreError:
+    return StoreError(f"{url}: {reason}; nothing was written; the call may be repeated")

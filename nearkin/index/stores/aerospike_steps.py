@@ -1,4 +1,4 @@
-"""Steps over many records of Aerospike, each of which alone is atomic: the protocol is described in `aerospike`."""
+"""Steps over several Aerospike records, by the protocol that `aerospike` describes."""
 
 import random
 import time
@@ -13,90 +13,105 @@ from nearkin.index.stores.aerospike_buckets import Buckets, Span
 from nearkin.index.stores.aerospike_moves import FINISHED, META, Moves
 from nearkin.index.stores.aerospike_records import EXISTS, FILTERED, GENERATION, NOT_FOUND, Records
 
-DOCUMENTS, REFS, STEPS, EVENTS = "documents", "refs", "steps", "events"
-PENDING, COMMITTED, ABORTED, DONE, VANISHED = 1, 2, 3, 4, 5
-"""States of a plan. VANISHED is never written: another process has ended the step and deleted its plan.
+DOCUMENTS = "documents"
+REFS = "refs"
+STEPS = "steps"
+EVENTS = "events"
+"""The sets of the store."""
+PENDING = 1
+COMMITTED = 2
+ABORTED = 3
+DONE = 4
+VANISHED = 5
+"""The states of a plan.
 
-One that is done says in `d` how it ended, where the server would bring a deleted plan back."""
+VANISHED is never written: another process has ended the step and deleted its plan. A plan that is
+done is kept if the server would restore a deleted one; its bin `d` says how the step ended.
+"""
 LEASE = 20.0
-"""Seconds of the server's clock without a sign of life after which a step is taken over."""
+"""The time without a write after which another process ends a step, in seconds of the server."""
 WAIT = 60.0
-"""Seconds that a step waits for others in its way."""
+"""The maximum time that a step waits for conflicting steps, in seconds."""
 PART = 0.38
-"""Share of a record's limit that a part of a plan fills."""
+"""The share of the record size that a part of a plan takes."""
 PURGED = 500
-"""Steps of this process after which plans that are done are deleted."""
+"""The number of steps of this process after which finished plans are deleted."""
 ROUNDS = 50
+"""The maximum number of attempts to read a document that changes."""
 
 
 Parts = list[list[list[Any]]]
-"""A plan in pieces."""
+"""The items of a plan, in parts."""
 
 
 class BusyError(RacedError):
-    """Another step holds a document; it will be done soon, or taken over."""
+    """A conflict with a step that holds a document."""
 
 
 class Version(NamedTuple):
-    """A document as it is, or is to be."""
+    """A version of a document: the present one, or the one that a step writes."""
 
     ref: int
-    """0 where there is none."""
+    """The number of the document; 0 if the record holds no document."""
     packed: bytes
     leader: int
-    """Number that stands for the representative's id; 0 for a representative."""
+    """The number that stands for the representative's id; 0 for a representative."""
     keys: bytes
-    """Of its postings, where their groups have a time to live that a hit renews."""
+    """The band keys of its postings, if their groups have a time to live that a match renews."""
 
     def bins(self, prefix: str = "") -> dict[str, Any]:
-        """As a record has it; bins without a value are left out."""
+        """Returns the bins of the version; bins without a value are left out."""
         named = {"r": self.ref, "e": self.packed, "l": self.leader, "k": self.keys}
         return {prefix + name: value for name, value in named.items() if value or name == "r"}
 
     @classmethod
     def of(cls, bins: dict[str, Any], prefix: str = "") -> "Version":
-        """Back."""
-        packed, keys = bytes(bins.get(prefix + "e", b"")), bytes(bins.get(prefix + "k", b""))
-        return cls(bins.get(prefix + "r", 0), packed, bins.get(prefix + "l", 0), keys)
+        """Returns the version in the bins of a record."""
+        return cls(
+            ref=bins.get(prefix + "r", 0),
+            packed=bytes(bins.get(prefix + "e", b"")),
+            leader=bins.get(prefix + "l", 0),
+            keys=bytes(bins.get(prefix + "k", b"")),
+        )
 
 
-class Held(NamedTuple):
-    """A document's record: as it is, and as a step that holds it would have it."""
+class LockedRecord(NamedTuple):
+    """The record of a document: the present version, and the one of the step that locks it."""
 
     generation: int
-    """0 where there is no record."""
+    """The generation of the record; 0 if there is no record."""
     step: int
     now: Version
     then: Version
     zone: int = 0
-    """Number that stands for the scope; 0 if the record holds no document."""
+    """The number that stands for the scope; 0 if the record holds no document."""
 
 
-NO_RESOURCES = Version(0, b"", 0, b"")
-ABSENT = Held(0, 0, NO_RESOURCES, NO_RESOURCES)
+NO_DOCUMENT = Version(0, b"", 0, b"")
+ABSENT = LockedRecord(0, 0, NO_DOCUMENT, NO_DOCUMENT)
 
 
 @dataclass
 class Plan:
-    """The changes that a step makes.
+    """The changes of a step.
 
     Attributes:
-        documents: By field: as each is to be.
-        held: The same, as they were read.
-        zones: By field: the number that stands for the document's scope.
-        entering: (word, keys, field of the document or "") of postings.
-        leaving: Postings that go.
-        numbered: (number, field) of documents that are new or renewed.
-        fresh: Numbers among these that are new.
-        gone: Numbers of documents that go.
-        events: As JSON.
-        renewed: (word, keys) of postings that are there, whose groups get their whole time to live again.
+        documents: The new version of each document, by the key of its record.
+        held: The records of the same documents, as they were read.
+        zones: The number that stands for the scope of each document, by the key of its record.
+        entering: Added postings, as (posting, band keys, key of the document's record or "").
+        leaving: Removed postings.
+        numbered: New and renewed documents, as (number, key of the record).
+        fresh: Numbers of new documents.
+        gone: Numbers of deleted documents.
+        events: Lines of the change log, as JSON.
+        renewed: Present postings whose groups are renewed, as (posting, band keys).
         resolves: Whether the generation rises.
-        epoch: That the step was made under; None for any.
+        epoch: Epoch under which the step was made; None for any.
     """
 
     documents: dict[str, Version] = field(default_factory=dict)
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, LockedRecord] = field(default_factory=dict)
     zones: dict[str, int] = field(default_factory=dict)
     entering: list[tuple[int, np.ndarray, str]] = field(default_factory=list)
     leaving: list[Span] = field(default_factory=list)
@@ -109,7 +124,7 @@ class Plan:
     epoch: int | None = None
 
     def items(self) -> Iterable[list[Any]]:
-        """What another process needs to complete the step or to take it back."""
+        """Yields what another process needs to complete or to undo the step."""
         yield from (["document", name] for name in self.documents)
         yield from (["enter", word, keys.astype("<u8").tobytes(), name] for word, keys, name in self.entering)
         yield from (["leave", low, high, keys.astype("<u8").tobytes()] for keys, low, high in self.leaving)
@@ -119,7 +134,7 @@ class Plan:
         yield from (["resolves"] for _ in range(self.resolves))
 
     def parts(self, most: int) -> Parts:
-        """Returns the items in pieces of at most so many bytes, about; at least one piece."""
+        """Returns the items in parts of about `most` bytes; at least one part."""
         parts: Parts = [[]]
         size = 0
         for item in self.items():
@@ -133,14 +148,14 @@ class Plan:
 
 
 class Steps:
-    """Runs steps, takes over those that were cut off, and reads documents as the steps' states have them.
+    """The steps of a store. It runs them, ends interrupted ones, and reads documents.
 
     Args:
-        records: Of the store.
-        buckets: Of the store.
-        moves: Of the store.
-        lives: (of a representative's record, of another document's), as records carry it.
-        stands: Whether a document stands in buckets as this word.
+        records: Records of the store.
+        buckets: Buckets of the store.
+        moves: Migration state of the store.
+        lives: Times to live of a representative and of another document, as `Records.life` returns.
+        stands: Returns whether a document has a posting.
     """
 
     def __init__(
@@ -151,71 +166,82 @@ class Steps:
         lives: tuple[int, int],
         stands: Callable[[Version, int], bool],
     ) -> None:
-        self._records, self._buckets, self._moves, self._lives, self._stands = records, buckets, moves, lives, stands
+        self._records = records
+        self._buckets = buckets
+        self._moves = moves
+        self._lives = lives
+        self._stands = stands
         self._never = records.life(None)
         self._left: set[int] = set()
-        """Steps of this process that it could not end."""
+        """The steps of this process that it could not end."""
         self._part_bytes = int(PART * records.namespace.record_size)
         self._flushed = max(LEASE, 2 * records.namespace.flush_seconds)
         self._until_purge = PURGED
 
-    # -- reading
-
-    def held(self, fields: Sequence[str]) -> dict[str, Held]:
-        """Documents' records."""
+    def held(self, fields: Sequence[str]) -> dict[str, LockedRecord]:
+        """Returns the records of documents by their keys."""
         names = list(dict.fromkeys(fields))
         return {name: _held(found) for name, found in zip(names, self._records.read(DOCUMENTS, names), strict=True)}
 
     def visible(self, fields: Sequence[str]) -> dict[str, Version]:
-        """Documents as they are now: of one that a step holds, the step's state says which version that is."""
+        """Returns the present versions of documents.
+
+        The state of a step decides which version of a locked document is the present one.
+        """
         seen: dict[str, Version] = {}
         lost: set[tuple[str, int]] = set()
         asked = list(dict.fromkeys(fields))
         for _ in range(ROUNDS):
             held = self.held(asked)
-            states = self._states({one.step for one in held.values() if one.step})
+            states = self._states({record.step for record in held.values() if record.step})
             asked = []
-            for name, one in held.items():
-                if one.step and states[one.step] is None and (name, one.step) not in lost:
-                    # ended between the two looks: the next one finds the document settled
-                    lost.add((name, one.step))
+            for name, record in held.items():
+                if record.step and states[record.step] is None and (name, record.step) not in lost:
+                    # the step ended between the two reads; the next read finds the document
+                    # unlocked
+                    lost.add((name, record.step))
                     asked.append(name)
                 else:
-                    seen[name] = one.then if one.step and states[one.step] == COMMITTED else one.now
+                    seen[name] = record.then if record.step and states[record.step] == COMMITTED else record.now
             if not asked:
                 return seen
-        raise StoreError(f"{self._records.url}: a document changes faster than it can be read; try again")
+        raise StoreError(f"{self._records.url}: a document changes faster than it can be read; repeat the call")
 
     def _states(self, steps: Iterable[int]) -> dict[int, int | None]:
         names = sorted(steps)
         found = self._records.read(STEPS, names) if names else []
-        return {name: None if one is None else _state(one.bins) for name, one in zip(names, found, strict=True)}
+        return {name: None if plan is None else _state(plan.bins) for name, plan in zip(names, found, strict=True)}
 
-    def free(self, fields: Sequence[str]) -> dict[str, Held]:
-        """Documents' records that no step holds; those that were cut off are ended.
+    def free(self, fields: Sequence[str]) -> dict[str, LockedRecord]:
+        """Returns the records of documents after interrupted steps that lock them were ended.
 
         Raises:
-            BusyError: A step that is under way holds one.
+            BusyError: If a running step locks one of them.
         """
         held = self.held(fields)
-        for step in {one.step for one in held.values() if one.step}:
+        for step in {record.step for record in held.values() if record.step}:
             state = self.end(step, step in self._left)
             if not state:
-                raise BusyError(f"{self._records.url}: a document is being changed by another step; try again")
-            # a lock that came after its step had been taken back, or whose release a killed server lost
-            locked = [name for name, one in held.items() if one.step == step]
+                raise BusyError(f"{self._records.url}: a document is being changed by another step; repeat the call")
+            # a lock that was written after its step was undone, or whose release a server lost
+            locked = [name for name, record in held.items() if record.step == step]
             self._settle(step, locked, committed=state == COMMITTED)
-        return self.held(fields) if any(one.step for one in held.values()) else held
-
-    # -- running
+        return self.held(fields) if any(record.step for record in held.values()) else held
 
     def run(self, step: int, plan: Plan, sure: Callable[[], None]) -> None:
-        """Does a step: everything becomes visible with one write, or nothing does.
+        """Runs a step. Either all of it becomes visible with one write, or nothing.
 
         Args:
-            step: Its number, used by no other.
-            plan: What it does.
-            sure: Raises RacedError if what the step relies on does not hold, now that it holds its documents.
+            step: Number of the step, which must be unique.
+            plan: Changes of the step.
+            sure: Raises RacedError if a condition of the step does not hold. It is called while the
+                step holds its locks.
+
+        Raises:
+            BusyError: If another step holds a document.
+            RacedError: If a condition does not hold.
+            MovedError: If the index is in another epoch.
+            OutcomeUnknownError: If it is unknown whether the step was committed.
         """
         parts = plan.parts(self._part_bytes)
         crowded: list[int] = []
@@ -230,7 +256,8 @@ class Steps:
                 may_be_committed = True
                 self._commit(step)
             else:
-                # postings of documents that are elsewhere have no moment at which they become visible: the plan is the promise
+                # postings without documents are visible at once; the plan makes sure that all are
+                # written
                 may_be_committed = True
                 self._commit(step)
                 crowded = self._enter(plan)
@@ -238,8 +265,8 @@ class Steps:
             state = self._try_to_end(step, parts)
             if may_be_committed and state in (0, VANISHED) and not isinstance(error, RacedError):
                 raise OutcomeUnknownError(
-                    f"{self._records.url}: the answer to the write that commits a step was lost, and whether it was done "
-                    f"cannot be found out ({error}); the call may be repeated safely"
+                    f"{self._records.url}: the answer to the commit of a step was lost, so that the outcome is "
+                    f"unknown ({error}); the call may be repeated safely"
                 ) from error
             if state != COMMITTED:
                 raise
@@ -249,7 +276,7 @@ class Steps:
             self._buckets.trim(crowded)
             self._purge_if_due()
         except StoreError:
-            # the step is done; what is too full, or done, is looked at again with the next one
+            # the step is complete; the next one trims buckets and deletes plans
             return
 
     def _begin(self, step: int, parts: Parts, epoch: int | None) -> None:
@@ -271,16 +298,20 @@ class Steps:
                 writes.append(self._records.creation(DOCUMENTS, name, bins, ttl))
         answers = self._records.run(writes, (EXISTS, GENERATION, NOT_FOUND))
         if any(answer.code for answer in answers):
-            raise BusyError(f"{self._records.url}: a document was changed by another step meanwhile; try again")
+            raise BusyError(f"{self._records.url}: a document was changed by another step; repeat the call")
 
     def _life(self, version: Version) -> int:
         return self._lives[bool(version.leader)]
 
     def _enter(self, plan: Plan) -> list[int]:
-        """What nobody sees before the documents it is of; returns groups that may be too full."""
+        """Writes postings, which are not visible before their documents.
+
+        Returns:
+            The groups that may have too many postings.
+        """
         life, put = self._lives[0], self._records.put
         self._records.run(self._records.change(REFS, ref, put({"f": name}), life) for ref, name in plan.numbered)
-        # a group may have expired while a document in it was alive, so its postings are put again, which renews the group
+        # a group may have expired before its documents, so present postings are written again
         return self._buckets.put([*plan.renewed, *((word, keys) for word, keys, _ in plan.entering)])
 
     def _commit(self, step: int) -> None:
@@ -289,13 +320,13 @@ class Steps:
             [self._records.exchange(STEPS, step, operations, self._never, 1)], (GENERATION, NOT_FOUND)
         )
         if answer.code:
-            why = f"it took longer than {LEASE:g} s, or the index moved"
-            raise BusyError(f"{self._records.url}: the step was taken back by another process: {why}")
-
-    # -- ending
+            raise BusyError(
+                f"{self._records.url}: another process has undone the step, because it took longer than "
+                f"{LEASE:g} s or the index was migrated"
+            )
 
     def _try_to_end(self, step: int, parts: Parts) -> int:
-        """After a failure: takes the step back, unless its last write went through although it was reported lost."""
+        """Undoes a step after a failure, unless it was committed although the answer was lost."""
         try:
             return self.end(step, mine=True, parts=parts)
         except StoreError:
@@ -303,7 +334,7 @@ class Steps:
             return 0
 
     def _try_to_complete(self, step: int, parts: Parts) -> None:
-        """A step that is committed is done, whoever tidies up behind it."""
+        """Completes a committed step. If that fails, the next process completes it."""
         try:
             self._carry_out(step, parts, COMMITTED)
         except StoreError:
@@ -313,12 +344,13 @@ class Steps:
         """Completes a step that is committed, and undoes one that is not.
 
         Args:
-            step: Its number.
-            mine: Of this process; another one's must have shown no sign of life for LEASE.
-            parts: Its plan, where that is known.
+            step: Number of the step.
+            mine: Whether the step is one of this process. The plan of another process must not have
+                been written for LEASE seconds.
+            parts: Plan of the step, if it is known.
 
         Returns:
-            How it ended; 0 if it is under way; VANISHED if nothing is known of it any more.
+            COMMITTED or ABORTED; 0 if the step is running; VANISHED if its plan was deleted.
         """
         while (found := self._records.read(STEPS, [step])[0]) is not None:
             if found.bins["t"] == DONE:
@@ -335,25 +367,30 @@ class Steps:
                 self._carry_out(step, parts or self._parts(step, found.bins), state)
                 return state
         if parts is not None:
-            # taken back by another process, which cannot know what was done after that
+            # another process has undone the step, and does not know what was written afterwards
             self._carry_out(step, parts, ABORTED)
         self._left.discard(step)
         return VANISHED
 
     def _parts(self, step: int, header: dict[str, Any]) -> Parts:
-        """Of a step that was cut off: before the last one was written nothing else was."""
+        """Reads the parts of a plan. A step writes nothing else before all parts are written."""
         others = self._records.read(STEPS, _part_names(step, header["c"]))
         return [header["p"], *(found.bins["p"] if found is not None else [] for found in others)]
 
     def _carry_out(self, step: int, parts: Parts, state: int) -> None:
-        """All of it can be done twice; the documents come last, for nobody else changes them before, and then the plan."""
+        """Completes or undoes a step. Every action may be executed twice.
+
+        Documents are unlocked last, because nobody else changes them before, and then the plan is
+        deleted.
+        """
         items: dict[str, list[list[Any]]] = {}
         for kind, *values in (item for part in parts for item in part):
             items.setdefault(kind, []).append(values)
         fields = [name for (name,) in items.get("document", [])]
         if state == COMMITTED:
             if "resolves" in items:
-                # not before: who heard of it earlier would remember again what is about to become untrue
+                # only after the commit: a process that reads the generation earlier would cache old
+                # data
                 self._records.run([self._moves.count()])
             self._complete(step, items, again=not fields)
         elif fields:
@@ -363,7 +400,7 @@ class Steps:
         self._left.discard(step)
 
     def _finish(self, step: int, parts: int, state: int) -> None:
-        """Deletes a plan, or where the server would bring it back marks it as done, until `purge`."""
+        """Deletes a plan, or marks it as done if the server would restore a deleted one."""
         removals = (self._records.removal(STEPS, name) for name in _part_names(step, parts))
         self._records.run(removals, (NOT_FOUND,))
         if self._records.keeps_deletions:
@@ -395,25 +432,24 @@ class Steps:
         self._records.run((self._records.removal(REFS, ref) for (ref,) in items.get("fresh", [])), (NOT_FOUND,))
 
     def _settle(self, step: int, fields: Sequence[str], committed: bool) -> None:
-        """Documents that a step holds are what they are to be, or what they were."""
+        """Unlocks the documents of a step with their new or their old versions."""
         writes = []
-        for name, one in self.held(fields).items():
-            if one.step != step:
+        for name, record in self.held(fields).items():
+            if record.step != step:
                 continue
-            version = one.then if committed else one.now
+            version = record.then if committed else record.now
             if version.ref:
                 life = self._life(version)
-                bins = {"f": name, "z": one.zone, **version.bins()}
-                writes.append(self._records.replacement(DOCUMENTS, name, bins, life, one.generation))
+                bins = {"f": name, "z": record.zone, **version.bins()}
+                writes.append(self._records.replacement(DOCUMENTS, name, bins, life, record.generation))
             elif not self._records.keeps_deletions:
-                # a deleted record would come back with the document in it; this one says that there is none
+                # the server would restore a deleted record with its document, so an empty one is
+                # written
                 bins = {"f": name, "r": 0}
-                writes.append(self._records.replacement(DOCUMENTS, name, bins, self._never, one.generation))
+                writes.append(self._records.replacement(DOCUMENTS, name, bins, self._never, record.generation))
             else:
-                writes.append(self._records.removal(DOCUMENTS, name, one.generation))
+                writes.append(self._records.removal(DOCUMENTS, name, record.generation))
         self._records.run(writes, (GENERATION, NOT_FOUND))
-
-    # -- plans that are done
 
     def _purge_if_due(self) -> None:
         self._until_purge -= 1
@@ -422,11 +458,12 @@ class Steps:
             self.purge()
 
     def purge(self) -> None:
-        """Deletes the plans that are done, where they had to be kept.
+        """Deletes finished plans that had to be kept.
 
-        A deleted plan comes back when the server starts again, and must not be carried out then. So before plans are deleted, a
-        record says below which number every step has ended. That number is first announced: a step whose plan is written later
-        finds the announcement and takes a new number, and a plan that was written before is found by the second look.
+        A server restores deleted plans when it starts again, and they must not be carried out then.
+        Therefore a record says below which number all steps have ended, before plans are deleted.
+        That number is announced first. A step whose plan is written later finds the announcement
+        and takes a new number, and the second read finds a plan that was written before.
         """
         if self._records.keeps_deletions:
             return
@@ -443,7 +480,7 @@ class Steps:
         return [bins["q"] for bins in self._records.scan(STEPS, "q") if "q" in bins]
 
     def _raise_finished(self, bins: dict[str, int]) -> None:
-        """Writes a number, unless a larger one is there."""
+        """Writes a number, unless a larger one is stored."""
         while True:
             (held,) = self._records.read(META, [FINISHED])
             if held is None:
@@ -457,12 +494,12 @@ class Steps:
                 return
 
     def _finished(self) -> int:
-        """The number below which every step has ended; 0 where plans that are done are deleted at once."""
+        """Returns the number below which all steps have ended; 0 if finished plans are not kept."""
         (held,) = [None] if self._records.keeps_deletions else self._records.read(META, [FINISHED])
         return 0 if held is None else int(held.bins.get("v", 0))
 
     def refuse(self, epoch: int) -> None:
-        """No step that is under way, and was made under another epoch, can commit any more; who runs it takes it back."""
+        """Prevents the commit of running steps of other epochs. Their processes undo them."""
         for bins in self._records.scan(STEPS, "q", "m"):
             if "q" in bins and bins.get("m", epoch) != epoch:
                 self._refuse(bins["q"])
@@ -473,7 +510,7 @@ class Steps:
             self._records.run([claim], (GENERATION, NOT_FOUND))
 
     def promised(self) -> list[dict[str, Any]]:
-        """Lines for the log of steps that are committed and may not have written them yet, as their records will be."""
+        """Returns the log lines of committed steps that may not have written them yet."""
         lines: list[dict[str, Any]] = []
         finished = self._finished()
         for bins in self._records.scan(STEPS, "q", "t", "c", "p"):
@@ -484,7 +521,7 @@ class Steps:
         return lines
 
     def repair(self) -> None:
-        """Ends every step that was cut off, and deletes plans of finished steps that a restart of the server brought back."""
+        """Ends interrupted steps, and deletes finished plans that a restart of the server restored."""
         finished = self._finished()
         ghosts: list[int | str] = []
         for bins in self._records.scan(STEPS, "t", "q", "w", "a"):
@@ -498,15 +535,15 @@ class Steps:
 
 
 def pause(attempt: int) -> None:
-    """Longer with every attempt, and never the same, so that two that are in each other's way do not meet again."""
+    """Waits for a random time that grows with each attempt."""
     time.sleep(random.uniform(0.0, min(0.002 * 2**attempt, 0.5)))
 
 
-def _held(found: Any) -> Held:
+def _held(found: Any) -> LockedRecord:
     if found is None:
         return ABSENT
     step = found.bins.get("s", 0)
-    return Held(found.generation, step, Version.of(found.bins), Version.of(found.bins, "n"), found.bins.get("z", 0))
+    return LockedRecord(found.generation, step, Version.of(found.bins), Version.of(found.bins, "n"), found.bins.get("z", 0))
 
 
 def _state(bins: dict[str, Any]) -> int:
@@ -519,7 +556,7 @@ def _keys(packed: bytes) -> np.ndarray:
 
 
 def _part_names(step: int, parts: int) -> list[str]:
-    """Of the records of a plan after the first, which is in the step's own."""
+    """Returns the keys of the parts of a plan after the first part."""
     return [_part_name(step, at) for at in range(1, parts)]
 
 
