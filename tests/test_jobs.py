@@ -139,7 +139,7 @@ def test_partitions_do_not_change_the_result(
     monkeypatch.setattr(run, "BYTES_PER_PAIR", (512 << 20) // 8 // 50)
     monkeypatch.setattr(collapse, "GROUPS_AT_ONCE", 1000)
     monkeypatch.setattr(verifying, "PAIRS_PER_TASK", 100)
-    monkeypatch.setattr("nearkin.cluster.clusters.PAIRS_PER_ELECTION", 100)
+    monkeypatch.setattr("nearkin.cluster.election.PAIRS_PER_ELECTION", 100)
     monkeypatch.setattr(candidates, "PAIRS_PER_BATCH", 100)
     finished(corpus / "documents", tmp_path / "out", memory=512 << 20)
     same_result(tmp_path / "out", reference)

@@ -1,0 +1,1 @@
+"""Clustering of scored pairs, and the policies that decide which document is kept."""

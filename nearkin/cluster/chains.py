@@ -1,8 +1,9 @@
-"""Components that fall apart again and again, one kept document at a time: long chains.
+"""Clustering of long chains: components that fall apart repeatedly, one kept document at a time.
 
-Each step takes the first remaining document of a component in keep order, settles the members that resemble it, and finds out
-into what the rest falls apart. The parts are searched from the neighbours of what was settled, all searches taking turns, until
-one is left; so a step costs as much as the smaller parts, not as the rest of the chain.
+Each step takes the first remaining document of a component in keep order, settles the members that
+resemble it, and determines the parts into which the rest falls apart. The parts are searched from
+the neighbours of the settled documents. All searches take turns until one is left. So the cost of a
+step depends on the smaller parts, not on the rest of the chain.
 """
 
 from collections.abc import Callable
@@ -13,79 +14,120 @@ import numpy as np
 from nearkin.cluster import kernels
 from nearkin.cluster.kernels import Graph
 
-Near = Callable[[np.ndarray, int], np.ndarray]
-"""(members, kept) to bool (m,): which members are similar enough to stay with the kept one."""
+IsNear = Callable[[np.ndarray, int], np.ndarray]
+"""Returns which members are similar enough to a kept document: (members, kept) to bool (m,)."""
 
 
-class Sharing(Protocol):
-    """Finds the members that may resemble a document at all."""
+class SimilarityIndex(Protocol):
+    """An index that finds the documents that can be similar to a given one."""
 
     def __call__(self, document: int) -> np.ndarray:
-        """Returns every document at or above the floor, int64, and maybe others."""
+        """Returns every document at or above the floor, and possibly others, int64."""
 
 
 def graph_of(a: np.ndarray, b: np.ndarray, documents: int) -> Graph:
-    """Returns the graph of pairs (a, b)."""
-    ends, others = np.concatenate([a, b]).astype(np.int64), np.concatenate([b, a]).astype(np.int64)
+    """Returns the graph of pairs.
+
+    Args:
+        a: One document of each pair, integers (m,).
+        b: The other document of each pair, integers (m,).
+        documents: Number of documents n.
+    """
+    ends = np.concatenate([a, b]).astype(np.int64)
+    others = np.concatenate([b, a]).astype(np.int64)
     order = np.argsort(ends, kind="stable")
-    firsts = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=documents))]).astype(np.int64)
+    degrees = np.bincount(ends, minlength=documents)
+    firsts = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
     return Graph(firsts, others[order])
 
 
-def settle(graph: Graph, near: Near, sharing: Sharing | None = None) -> np.ndarray:
-    """Returns the kept document of each document, int64 (n,), as rounds over whole components would.
+class _Components:
+    """The components of the remaining documents, and the next document to try in each."""
+
+    def __init__(self, documents: int) -> None:
+        self.of_document = np.full(documents, -1, np.int64)
+        self.members: list[np.ndarray] = []
+        self.waiting: list[int] = []
+        self._positions: list[int] = []
+
+    def add(self, members: np.ndarray) -> None:
+        """Adds a component with some members, in ascending order."""
+        number = len(self.members)
+        self.of_document[members] = number
+        self.members.append(members)
+        self.waiting.append(number)
+        self._positions.append(0)
+
+    def next_kept(self, number: int) -> int | None:
+        """Returns the position of the first remaining member, or None if there is none."""
+        members = self.members[number]
+        position = self._positions[number]
+        while position < len(members) and self.of_document[members[position]] != number:
+            position += 1
+        if position == len(members):
+            self.members[number] = members[:0]
+            return None
+        self._positions[number] = position + 1
+        return position
+
+
+def settle_chains(
+    graph: Graph, is_near: IsNear, index: SimilarityIndex | None = None
+) -> np.ndarray:
+    """Returns the kept document of each document, int64 (n,).
+
+    The result is the same as that of rounds over whole components.
 
     Args:
         graph: Documents in keep order, and their pairs.
-        near: Decides which members stay with a kept document.
-        sharing: Finds the members to ask `near` about. Without it, all that are left in the component are asked about, which
-            is quadratic in the length of a chain.
+        is_near: Decides which members stay with a kept document.
+        index: Finds the members that `is_near` is called for. Without it, these are all remaining
+            members of the component, so the time is quadratic in the length of a chain.
     """
     n = len(graph.firsts) - 1
-    leader, component = np.arange(n), np.full(n, -1, np.int64)
-    search = kernels.Search(*(np.empty(n, np.int64) for _ in kernels.Search._fields))
-    search.owner[:] = -1
+    leader = np.arange(n)
+    components = _Components(n)
+    search = kernels.Search(
+        owner=np.full(n, -1, np.int64),
+        parent=np.empty(n, np.int64),
+        open_first=np.empty(n, np.int64),
+        open_last=np.empty(n, np.int64),
+        done_first=np.empty(n, np.int64),
+        done_last=np.empty(n, np.int64),
+        following=np.empty(n, np.int64),
+        found=np.empty(n, np.int64),
+        active=np.empty(n, np.int64),
+    )
     parts = np.empty(n, np.int64)
-    members: list[np.ndarray] = []
-    position: list[int] = []
-    waiting: list[int] = []
-
-    def begin(found: np.ndarray) -> None:
-        component[found] = len(members)
-        waiting.append(len(members))
-        members.append(found)
-        position.append(0)
-
-    for found in whole_components(graph):
-        begin(found)
-    while waiting:
-        number = waiting.pop()
-        own = members[number]
-        at = position[number]
-        while at < len(own) and component[own[at]] != number:
-            at += 1
-        if at == len(own):
-            members[number] = own[:0]
+    for members in whole_components(graph):
+        components.add(members)
+    while components.waiting:
+        number = components.waiting.pop()
+        position = components.next_kept(number)
+        if position is None:
             continue
-        position[number] = at + 1
-        kept = int(own[at])
-        asked = own[at + 1 :] if sharing is None else sharing(kept)
-        asked = asked[(component[asked] == number) & (asked != kept)]
-        settled = asked[near(asked, kept)] if len(asked) else asked
+        members = components.members[number]
+        kept = int(members[position])
+        candidates = members[position + 1 :] if index is None else index(kept)
+        is_member = components.of_document[candidates] == number
+        candidates = candidates[is_member & (candidates != kept)]
+        settled = candidates
+        if len(candidates):
+            settled = candidates[is_near(candidates, kept)]
         leader[settled] = kept
         gone = np.append(settled, kept)
-        component[gone] = -1
-        ends = kernels.split_component(gone, graph, component, number, search, parts)
-        waiting.append(number)
+        components.of_document[gone] = -1
+        ends = kernels.split_component(gone, graph, components.of_document, number, search, parts)
+        components.waiting.append(number)
         first = 0
         for end in ends.tolist():
-            begin(np.sort(parts[first:end]))
+            components.add(np.sort(parts[first:end]))
             first = end
     return leader
 
 
 def whole_components(graph: Graph) -> list[np.ndarray]:
-    """Returns the members of each connected component, ascending."""
+    """Returns the members of each connected component, in ascending order, int64 arrays."""
     n = len(graph.firsts) - 1
     parent = np.arange(n, dtype=np.uint32)
     ends = np.repeat(np.arange(n, dtype=np.uint32), np.diff(graph.firsts))

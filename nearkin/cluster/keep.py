@@ -1,4 +1,4 @@
-"""Keep policies: which document of a cluster stays."""
+"""Keep policies: the order that decides which document of a cluster is kept."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,14 +12,17 @@ from nearkin.errors import UsageError
 
 LENGTH = "length"
 NUMBERS = (pa.int64(), pa.uint64(), pa.float64())
-"""The types by which text that is all numbers may be sorted; the first one that holds every value is taken."""
+"""The types by which a text column of numbers is sorted. The first that fits all values counts."""
 PORTION_BYTES = 8 << 20
-TERM = re.compile(r"\s*(?P<column>[^:,\s]+)\s*(?:(?P<way>asc|desc)|:(?P<values>.+))?\s*", re.IGNORECASE)
+"""The number of bytes of a text column that are converted at once, approximately."""
+TERM = re.compile(
+    r"\s*(?P<column>[^:,\s]+)\s*(?:(?P<direction>asc|desc)|:(?P<values>.+))?\s*", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
 class Term:
-    """One criterion: a column in a direction, or values of a column in order of preference."""
+    """A criterion: a column with a direction, or values of a column in order of preference."""
 
     column: str
     descending: bool = False
@@ -28,68 +31,86 @@ class Term:
 
 @dataclass(frozen=True)
 class KeepPolicy:
-    """Criteria in order; nulls last; ties go to the smaller id (UTF-8 bytes).
+    """A sequence of criteria that orders the documents of a cluster.
+
+    Nulls come last. Of documents that are equal by all criteria, the smaller id comes first
+    (compared as UTF-8 bytes).
+
+    Attributes:
+        terms: Criteria, the most important one first.
 
     Examples:
         >>> policy = KeepPolicy.parse("source:gold>web, quality desc, length desc, date asc")
         >>> policy.columns
         ('source', 'quality', 'date')
-        >>> KeepPolicy.parse("quality downwards")
-        Traceback (most recent call last):
-        ...
-        nearkin.errors.UsageError: keep criterion 'quality downwards' is not of the form COL desc, COL asc or COL:first>second
     """
 
     terms: tuple[Term, ...]
 
     @classmethod
     def parse(cls, text: str) -> "KeepPolicy":
-        """From the command line's form."""
+        """Parses a policy as it is written on the command line.
+
+        Raises:
+            UsageError: If a criterion is not valid.
+        """
         return cls(tuple(_parse_term(part) for part in text.split(",") if part.strip()))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns it reads; `length` (bytes of text) is built in."""
+        """The columns that the policy reads. `length` (the bytes of the text) is built in."""
         return tuple(dict.fromkeys(term.column for term in self.terms if term.column != LENGTH))
 
     def order(self, columns: pa.Table, lengths: np.ndarray, ties: np.ndarray) -> np.ndarray:
-        """Ordinals in keep order, uint32 (n,).
+        """Returns the document numbers in keep order, uint32 (n,).
 
         Args:
-            columns: The policy's columns, one row for each document.
-            lengths: int64 (n,), bytes of text.
-            ties: integer (n,), the rank of each document's id.
+            columns: Columns of the policy, with one row for each document.
+            lengths: Number of bytes of each text, int64 (n,).
+            ties: Rank of the id of each document, integers (n,).
         """
         keys = {f"{i}": key for i, key in enumerate(self.keys(columns, lengths))}
-        ways = [(f"{i}", "descending" if term.descending else "ascending") for i, term in enumerate(self.terms)]
+        directions = [
+            (f"{i}", "descending" if term.descending else "ascending")
+            for i, term in enumerate(self.terms)
+        ]
         table = pa.table({**keys, "ties": pa.array(ties)})
-        order = pc.sort_indices(table, sort_keys=[*ways, ("ties", "ascending")])
+        order = pc.sort_indices(table, sort_keys=[*directions, ("ties", "ascending")])
         return order.to_numpy().astype(np.uint32)
 
     def keys(
-        self, columns: pa.Table, lengths: np.ndarray, kinds: Mapping[str, pa.DataType | None] | None = None
+        self,
+        columns: pa.Table,
+        lengths: np.ndarray,
+        kinds: Mapping[str, pa.DataType | None] | None = None,
     ) -> list[pa.Array | pa.ChunkedArray]:
-        """Returns what documents are sorted by, a column for each criterion.
+        """Returns the sort keys of the documents, one column for each criterion.
 
         Args:
-            columns: The policy's columns, one row for each document.
-            lengths: int64 (n,), bytes of text.
-            kinds: The type by which each text column is sorted, None for its bytes. By default what `number_type` says of the
-                column.
+            columns: Columns of the policy, with one row for each document.
+            lengths: Number of bytes of each text, int64 (n,).
+            kinds: Type by which each text column is sorted; None for its bytes. By default, it is
+                the result of `number_type`.
         """
         return [_sort_key(term, columns, lengths, kinds) for term in self.terms]
 
 
 def _parse_term(text: str) -> Term:
-    found = TERM.fullmatch(text)
-    if found is None:
-        raise UsageError(f"keep criterion {text.strip()!r} is not of the form COL desc, COL asc or COL:first>second")
-    values = tuple(value.strip() for value in (found["values"] or "").split(">") if value.strip())
-    return Term(found["column"], (found["way"] or "asc").lower() == "desc", values)
+    match = TERM.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"invalid keep criterion {text.strip()!r}; write COL, COL asc, COL desc or "
+            "COL:FIRST>SECOND"
+        )
+    values = tuple(value.strip() for value in (match["values"] or "").split(">") if value.strip())
+    return Term(match["column"], (match["direction"] or "asc").lower() == "desc", values)
 
 
 def _sort_key(
-    term: Term, columns: pa.Table, lengths: np.ndarray, kinds: Mapping[str, pa.DataType | None] | None
+    term: Term,
+    columns: pa.Table,
+    lengths: np.ndarray,
+    kinds: Mapping[str, pa.DataType | None] | None,
 ) -> pa.Array | pa.ChunkedArray:
     if term.column == LENGTH and not term.values:
         return pa.array(lengths)
@@ -105,11 +126,17 @@ def _sort_key(
 
 
 def is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    """Returns True if a type is one of text."""
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 def number_type(column: pa.ChunkedArray | pa.Array) -> pa.DataType | None:
-    """Returns the first of NUMBERS that holds every value of a text column; None if some value is not a number.
+    """Returns the first type of NUMBERS that fits every value of a text column.
+
+    Returns:
+        None if a value is not a number.
 
     Examples:
         >>> number_type(pa.array(["10", " 9"])), number_type(pa.array(["10", "n/a"]))
@@ -119,7 +146,7 @@ def number_type(column: pa.ChunkedArray | pa.Array) -> pa.DataType | None:
 
 
 def holds(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool:
-    """Returns whether every value of a text column is a number of a type."""
+    """Returns True if every value of a text column is a number of a type."""
     try:
         for part in _portions(column):
             _numbers_of(part, kind)
@@ -129,7 +156,7 @@ def holds(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool:
 
 
 def as_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray:
-    """Returns a text column as numbers; an empty text, which stands for a missing value in CSV, is null.
+    """Converts a text column to numbers. Empty texts, which are missing values in CSV, become null.
 
     Raises:
         pa.ArrowInvalid: If a value is not a number of that type.
@@ -138,7 +165,10 @@ def as_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Chun
 
 
 def _portions(column: pa.ChunkedArray | pa.Array) -> Iterator[pa.Array]:
-    """Yields slices of a text column that take little memory to convert, also if the column is mapped from a large file."""
+    """Yields slices of a text column that need little memory to be converted.
+
+    The column can be mapped from a large file.
+    """
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         rows = max(1, len(chunk) * PORTION_BYTES // max(chunk.nbytes, 1))
         for start in range(0, len(chunk), rows):

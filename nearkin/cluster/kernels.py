@@ -1,4 +1,4 @@
-"""Clustering kernels: scored pairs to one leader for each document."""
+"""Kernels of clustering: from scored pairs to the leader of each document."""
 
 from typing import NamedTuple
 
@@ -11,20 +11,27 @@ U32 = np.uint32
 
 
 class Graph(NamedTuple):
-    """The pairs among some documents, numbered in keep order."""
+    """A graph of the pairs among some documents, which are numbered in keep order."""
 
     firsts: np.ndarray
-    """int64 (n + 1,): document d has the neighbours firsts[d] to firsts[d + 1]."""
+    """int64 (n + 1,): The neighbours of document d are those from firsts[d] to firsts[d + 1]."""
     neighbours: np.ndarray
-    """int64 (2m,)"""
+    """int64 (2m,): The neighbours of all documents."""
 
 
 @kernel
-def elect_leaders(later: np.ndarray, earlier: np.ndarray, similarity: np.ndarray, leader: np.ndarray, best: np.ndarray) -> None:
-    """Sequential leaders over pairs in rank space, sorted by the later document.
+def elect_leaders(
+    later: np.ndarray,
+    earlier: np.ndarray,
+    similarity: np.ndarray,
+    leader: np.ndarray,
+    best: np.ndarray,
+) -> None:
+    """Elects leaders from pairs of ranks that are sorted by the later document.
 
-    leader[d] == d marks a kept document (so it starts as arange). A document whose earlier neighbours include kept ones joins
-    the most similar of them, ties to the one that ranks first; its own pairs are complete when it is reached.
+    leader[d] == d marks a kept document, so `leader` is initially np.arange. A document with kept
+    documents among its earlier neighbours joins the most similar one; of equally similar ones, it
+    joins the first. All pairs of earlier documents are processed before those of a later one.
     """
     for p in range(later.shape[0]):
         d, e = later[p], earlier[p]
@@ -38,7 +45,7 @@ def elect_leaders(later: np.ndarray, earlier: np.ndarray, similarity: np.ndarray
 
 @kernel
 def find_root(parent: np.ndarray, x: np.uint32) -> np.uint32:
-    """Root of x with path halving."""
+    """Returns the root of x, with path halving."""
     while parent[x] != x:
         parent[x] = parent[parent[x]]
         x = parent[x]
@@ -47,7 +54,7 @@ def find_root(parent: np.ndarray, x: np.uint32) -> np.uint32:
 
 @kernel
 def unite(a: np.ndarray, b: np.ndarray, parent: np.ndarray) -> None:
-    """Union-find over pairs in rank space; the root of a component is its member that ranks first."""
+    """Unites the components of pairs of ranks. The root of a component is its first member."""
     for p in range(a.shape[0]):
         x, y = find_root(parent, a[p]), find_root(parent, b[p])
         if x < y:
@@ -58,35 +65,38 @@ def unite(a: np.ndarray, b: np.ndarray, parent: np.ndarray) -> None:
 
 @kernel
 def flatten(parent: np.ndarray) -> None:
-    """Points every document at its root."""
+    """Replaces the parent of every document by its root."""
     for x in range(parent.shape[0]):
         parent[x] = find_root(parent, U32(x))
 
 
 class Search(NamedTuple):
-    """Room for searches through a graph of n documents, each int64 (n,). A search is named by the document it began at."""
+    """The state of searches through a graph of n documents; all arrays are int64 (n,).
+
+    The number of a search is that of the document where it started.
+    """
 
     owner: np.ndarray
-    """The search that has found a document, −1 for none. Between calls, all are −1."""
+    """The search that has found a document, or −1. Between calls, all elements are −1."""
     parent: np.ndarray
-    """The search that a search has become part of, itself if none."""
+    """The search that a search was merged into, or the search itself."""
     open_first: np.ndarray
-    """The first document that a search has found and not looked at, −1 for none."""
+    """The first document that a search has found but not visited, or −1."""
     open_last: np.ndarray
     done_first: np.ndarray
-    """The first document that a search has looked at, −1 for none."""
+    """The first document that a search has visited, or −1."""
     done_last: np.ndarray
     following: np.ndarray
-    """The next document in the list, open or done, that a document is in, −1 at its end."""
+    """The successor of a document in its list (open or done), or −1 at the end."""
     found: np.ndarray
-    """All documents that have an owner."""
+    """The documents that have an owner."""
     active: np.ndarray
-    """Searches that may not have ended."""
+    """The searches that may not have ended."""
 
 
 @kernel
 def find_search(parent: np.ndarray, s: np.int64) -> np.int64:
-    """The search that a search is part of, with path halving."""
+    """Returns the search that a search was merged into, with path halving."""
     while parent[s] != s:
         parent[s] = parent[parent[s]]
         s = parent[s]
@@ -95,9 +105,14 @@ def find_search(parent: np.ndarray, s: np.int64) -> np.int64:
 
 @kernel
 def append_list(
-    first: np.ndarray, last: np.ndarray, following: np.ndarray, s: np.int64, head: np.int64, tail: np.int64
+    first: np.ndarray,
+    last: np.ndarray,
+    following: np.ndarray,
+    s: np.int64,
+    head: np.int64,
+    tail: np.int64,
 ) -> None:
-    """Appends the list from head to tail to that of search s; head is −1 for an empty one."""
+    """Appends the list from head to tail to the list of search s. An empty list has head −1."""
     if head < 0:
         return
     if first[s] < 0:
@@ -109,7 +124,7 @@ def append_list(
 
 @kernel
 def begin_search(search: Search, d: np.int64) -> None:
-    """A search that has found one document."""
+    """Starts a search that has found one document."""
     search.owner[d] = d
     search.parent[d] = d
     search.following[d] = -1
@@ -118,8 +133,14 @@ def begin_search(search: Search, d: np.int64) -> None:
 
 
 @kernel
-def look_at_next(search: Search, s: np.int64, graph: Graph, component: np.ndarray, number: int, total: int) -> tuple[int, int]:
-    """Looks at the next document of a search; returns how many documents are found now and how many searches it has met."""
+def visit_next(
+    search: Search, s: np.int64, graph: Graph, component: np.ndarray, number: int, total: int
+) -> tuple[int, int]:
+    """Visits the next document of a search.
+
+    Returns:
+        The number of documents that are found now, and the number of searches that were merged.
+    """
     d = search.open_first[s]
     search.open_first[s] = search.following[d]
     search.following[d] = -1
@@ -138,23 +159,43 @@ def look_at_next(search: Search, s: np.int64, graph: Graph, component: np.ndarra
         t = find_search(search.parent, search.owner[e])
         if t != s:
             search.parent[t] = s
-            append_list(search.open_first, search.open_last, search.following, s, search.open_first[t], search.open_last[t])
-            append_list(search.done_first, search.done_last, search.following, s, search.done_first[t], search.done_last[t])
+            append_list(
+                search.open_first,
+                search.open_last,
+                search.following,
+                s,
+                search.open_first[t],
+                search.open_last[t],
+            )
+            append_list(
+                search.done_first,
+                search.done_last,
+                search.following,
+                s,
+                search.done_first[t],
+                search.done_last[t],
+            )
             met += 1
     return total, met
 
 
 @kernel
 def split_component(
-    gone: np.ndarray, graph: Graph, component: np.ndarray, number: int, search: Search, parts: np.ndarray
+    gone: np.ndarray,
+    graph: Graph,
+    component: np.ndarray,
+    number: int,
+    search: Search,
+    parts: np.ndarray,
 ) -> np.ndarray:
-    """Splits the rest of a connected component when some documents are gone, and returns all parts but one.
+    """Splits the rest of a connected component after some documents were removed from it.
 
-    Searches begin at the neighbours of what is gone and look at one document each in turn; those that meet become one. When a
-    single one is left, it is in the part that goes on under the old number, so nobody looks at all of it.
+    Searches start at the neighbours of the removed documents and visit one document each in turn.
+    Searches that meet are merged. When a single search is left, the part that it is in keeps the
+    number of the component. So this part is never visited completely.
 
     Returns:
-        int64: where each part ends in `parts`, which has its members.
+        The end of each other part in `parts`, which contains the members, int64.
     """
     total, alive = 0, 0
     for i in range(gone.shape[0]):
@@ -188,7 +229,7 @@ def split_component(
                 listed -= 1
                 search.active[i] = search.active[listed]
                 continue
-            total, met = look_at_next(search, s, graph, component, number, total)
+            total, met = visit_next(search, s, graph, component, number, total)
             alive -= met
             i += 1
     for i in range(total):

@@ -65,7 +65,7 @@ def test_redis_that_goes_away_and_comes_back(tmp_path: Path) -> None:
     with redis_server(tmp_path, *options) as port:
         index = nk.Index.open(f"redis://127.0.0.1:{port}/0", threshold=0.7)
         index.upsert("a", TEXT, "x")
-    with pytest.raises(StoreError, match="may be tried again"):
+    with pytest.raises(StoreError, match="may be repeated"):
         index.upsert("a", TEXT + " eleven", "y")
     with redis_server(tmp_path, *options) as port:
         again = nk.Index.open(f"redis://127.0.0.1:{port}/0")

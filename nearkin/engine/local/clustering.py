@@ -6,7 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from nearkin.cluster.clusters import components, leaders
+from nearkin.cluster.components import components
+from nearkin.cluster.election import leaders
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.verification import Estimates, Payloads
 from nearkin.engine.local.work_folder import WorkFolder

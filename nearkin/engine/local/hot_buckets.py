@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkin.cluster.clusters import leaders
+from nearkin.cluster.election import leaders
 from nearkin.engine.local.candidates import Banded, CandidateFinder
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import PairSpool, merge_scored, read_scored

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearkin.cluster.clusters import leaders
+from nearkin.cluster.election import leaders
 from nearkin.corpus import Batch, Columns, Corpus, with_dimensions
 from nearkin.engine.local.clustering import EMPTY, EXACT, KEPT, NEAR, UNIQUE, VECTOR, Clustering, Grouped, look_up
 from nearkin.engine.local.documents import Documents

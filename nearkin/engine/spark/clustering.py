@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.cluster.clusters import components, leaders
+from nearkin.cluster.components import components
+from nearkin.cluster.election import leaders
 from nearkin.engine.local.clustering import compared, look_up
 from nearkin.engine.spark.arrow_columns import numbers, table
 from nearkin.engine.spark.sketching import Request

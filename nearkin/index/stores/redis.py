@@ -1,7 +1,8 @@
-"""`redis://host:port/db?prefix=name`: Redis or Valkey. One script is one atomic step; buckets and ids in small hashes.
+"""The store behind `redis://host:port/db?prefix=name`, for Redis and Valkey.
 
-A key of its own for each bucket would cost a hundred bytes of Redis' bookkeeping for eight of content, twenty times a document.
-So buckets are fields of hashes that hold about sixty of them, which Redis keeps as compact lists.
+Each step is one Lua script, which is atomic. A bucket with a key of its own would need about a
+hundred bytes of memory for eight bytes of content, twenty times a document. Therefore buckets and
+ids are fields of hashes with about sixty fields, which Redis stores as compact lists.
 """
 
 import json
@@ -29,259 +30,55 @@ from nearkin.errors import (
 from nearkin.index.changes import Changes, Event
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, content_size
 from nearkin.index.migration.state import STOPPED, Move, StoreState
+from nearkin.index.stores import redis_scripts as scripts
 from nearkin.index.stores.addresses import without_password
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry, unpack_head
 
 GROUP = 64
-"""Fields of a hash, about."""
+"""The approximate number of buckets in a hash."""
 ENTRIES = 64
+"""The number of entries in a hash."""
 WORD = struct.Struct("<q")
 TIMEOUT = 30.0
+"""The maximum time to wait for the server, in seconds."""
 RETRIES = 3
 """The number of times that a command is sent again after its connection was lost."""
 NOTE_SECONDS = 3600
-"""Seconds for which the store remembers the last step of a writer, so that one that is sent twice is done once."""
+"""The time for which the server remembers the last step of a writer, in seconds.
+
+A step that is sent twice is executed once.
+"""
 LAYOUT = 3
-"""The layout of the keys. 2 has sorted sets of members, and of documents by scope and time. 3 keeps the header and the place of
-the index under names that the first version does not know, and tells that version to stop. Older ones are converted."""
+"""The version of the layout of the keys. Older layouts are converted.
+
+Layout 2 added sorted sets of members, and of documents by scope and time. Layout 3 keeps the header
+and the migration state under other names than layout 1, so that processes of the first version
+stop.
+"""
 SORTED_SETS = 2
-CONVERTING, WAIT = 60, 0.05
-"""Seconds after which the conversion of a process that died is taken over, and between two looks at one that is under way."""
-COMMON = """
-local P = ARGV[1]
-local mask = tonumber(ARGV[2])
-local function bucket(key) return P .. 'b:' .. string.sub(key, 1, 2) .. string.char(bit.band(string.byte(key, 3), mask)) end
-"""
-KEEPING = """
-local function words(held)
-  local a, b, c, d = struct.unpack('<HHHH', held, 47)
-  return a, 62 + a + b + c + d
-end
-local function enter(ref, packed)
-  local a = words(packed)
-  local member = string.format('%016d', ref)
-  local scope, seen = string.sub(packed, 63, 62 + a), struct.unpack('<d', packed, 39)
-  redis.call('ZADD', P .. 's:' .. scope, ref, member)
-  redis.call('SADD', P .. 'scopes', scope)
-  redis.call('ZADD', P .. 'seen', seen, member)
-  if string.byte(packed, 2) % 2 == 1 then redis.call('ZADD', P .. 'posted', seen, member)
-  else redis.call('ZREM', P .. 'posted', member) end
-end
-local function leave(ref, packed)
-  local a = words(packed)
-  local member, scope = string.format('%016d', ref), string.sub(packed, 63, 62 + a)
-  redis.call('ZREM', P .. 's:' .. scope, member)
-  if redis.call('EXISTS', P .. 's:' .. scope) == 0 then redis.call('SREM', P .. 'scopes', scope) end
-  redis.call('ZREM', P .. 'seen', member)
-  redis.call('ZREM', P .. 'posted', member)
-end
-"""
-"""Keys that lead to a document beside its id: its scope, and when it was seen. Places are those of packing.HEAD, from 1."""
-HEADS = (
-    COMMON
-    + KEEPING
-    + """
-local out = {}
-for at = 3, #ARGV, 2 do
-  local held = redis.call('HGET', P .. 'e:' .. ARGV[at], ARGV[at + 1])
-  if held then
-    local _, size = words(held)
-    held = string.sub(held, 1, size)
-  end
-  out[#out + 1] = held or ''
-end
-return out
-"""
-)
-DUE = """
-local key, seen, member, most = ARGV[1] .. ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local rank = 0
-if member ~= '' then
-  local mark = member .. '!'
-  redis.call('ZREM', key, mark)
-  redis.call('ZADD', key, seen, mark)
-  rank = redis.call('ZRANK', key, mark)
-  redis.call('ZREM', key, mark)
-end
-return redis.call('ZRANGE', key, rank, rank + most - 1, 'WITHSCORES')
-"""
-"""Documents behind a time and a number, in the order of both; a mark that is set for a moment says where that is."""
-STOP_FIRST_VERSION = """
-local P, urls, header, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-if redis.call('HGET', P .. 'move', 'epoch') == epoch then return end
-local move = redis.call('HGETALL', P .. 'move')
-for at = 1, #move, 2 do redis.call('HSET', P .. 'place', move[at], move[at + 1]) end
-redis.call('DEL', P .. 'move')
-redis.call('HSET', P .. 'move', 'epoch', epoch, 'phase', 'moved', 'urls', urls)
-if redis.call('EXISTS', P .. 'header') == 1 then redis.call('RENAME', P .. 'header', P .. 'made') end
-redis.call('SET', P .. 'header', header)
-redis.call('SET', P .. 'stopped:header', header)
-"""
-"""Processes of the first version find that the index has moved to the prefix `…:stopped`, whether they have it open or are
-started later. What is there has a format that they do not know, which they report. Their steps would leave out what this layout
-keeps."""
-CONVERT = (
-    COMMON
-    + KEEPING
-    + """
-local group = ARGV[3]
-for at = 4, #ARGV, 2 do
-  local held = redis.call('HGET', P .. 'e:' .. group, ARGV[at])
-  if held then
-    local ref = tonumber(group) * 64 + tonumber(ARGV[at])
-    enter(ref, held)
-    if ARGV[at + 1] ~= '' then redis.call('ZADD', P .. 'n:' .. ARGV[at + 1], ref, string.format('%016d', ref)) end
-  end
-end
-"""
-)
-LOOK_UP = (
-    COMMON
-    + """
-local sizes, words, keys = {}, {}, ARGV[3]
-for at = 1, #keys, 8 do
-  local key = string.sub(keys, at, at + 7)
-  local held = redis.call('HGET', bucket(key), key)
-  if held then
-    sizes[#sizes + 1] = struct.pack('<I4', #held / 8)
-    words[#words + 1] = held
-  else
-    sizes[#sizes + 1] = '\\0\\0\\0\\0'
-  end
-end
-return {table.concat(sizes), table.concat(words)}
-"""
-)
-FIND = """
-local out, fields = {}, ARGV[2]
-for at = 1, #fields, 16 do
-  local field = string.sub(fields, at, at + 15)
-  local held = redis.call('HGET', ARGV[1] .. 'i:' .. string.sub(field, 1, 2), field)
-  out[#out + 1] = held and string.sub(held, 1, 8) or '\\0\\0\\0\\0\\0\\0\\0\\0'
-end
-return table.concat(out)
-"""
-APPLY = (
-    COMMON
-    + KEEPING
-    + """
-local most = tonumber(ARGV[3])
-local note, step = P .. 'step:' .. ARGV[4], ARGV[5]
-if redis.call('GET', note) == step then return '' end
-local function cut(held, ref)
-  local rest, gone = {}, 0
-  for at = 1, #held, 8 do
-    if string.sub(held, at + 3, at + 7) == ref then gone = gone + 1 else rest[#rest + 1] = string.sub(held, at, at + 7) end
-  end
-  return table.concat(rest), gone
-end
-local i = 7
-while ARGV[i] ~= 'W' do
-  local op, field = ARGV[i], ARGV[i + 1]
-  if op == 'F' and (redis.call('HGET', P .. 'place', 'epoch') or '0') ~= field then return 'moved' end
-  local held = redis.call('HGET', P .. 'i:' .. string.sub(field, 1, 2), field)
-  if op == 'A' and held then return 'there already' end
-  if op == 'R' and (not held or string.sub(held, 1, 8) ~= ARGV[i + 2]) then return 'not there any more' end
-  if op == 'L' and held ~= ARGV[i + 2] then return 'a representative is not there any more' end
-  if op == 'B' and not redis.call('ZSCORE', P .. 'n:' .. field, ARGV[i + 2]) then return 'resolved to another one meanwhile' end
-  if op == 'S' then
-    local seen, count = {}, 0
-    for ref in string.gmatch(ARGV[i + 2], '%d+') do seen[ref], count = true, count + 1 end
-    local members = redis.call('ZRANGE', P .. 'n:' .. field, 0, count)
-    if #members ~= count then return 'what is resolved to a document has changed meanwhile' end
-    for _, ref in ipairs(members) do
-      if not seen[ref] then return 'what is resolved to a document has changed meanwhile' end
-    end
-  end
-  i = i + 3
-end
-i = i + 1
-while i <= #ARGV do
-  local op, a, b, c = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  if op == 'E' then
-    redis.call('HSET', P .. 'e:' .. a, b, c)
-    enter(tonumber(a) * 64 + tonumber(b), c)
-  elseif op == 'e' then
-    local held = redis.call('HGET', P .. 'e:' .. a, b)
-    if held then leave(tonumber(a) * 64 + tonumber(b), held) end
-    redis.call('HDEL', P .. 'e:' .. a, b)
-  elseif op == 'I' then redis.call('HSET', P .. 'i:' .. string.sub(a, 1, 2), a, b)
-  elseif op == 'i' then redis.call('HDEL', P .. 'i:' .. string.sub(a, 1, 2), a)
-  elseif op == 'D' then redis.call('DEL', note)
-  elseif op == 'M' then redis.call('ZADD', P .. 'n:' .. a, tonumber(b), b)
-  elseif op == 'm' then redis.call('ZREM', P .. 'n:' .. a, b)
-  elseif op == 'G' then
-    local kept = tonumber(b)
-    local phase = redis.call('HGET', P .. 'place', 'phase')
-    local over = redis.call('RPUSH', P .. 'log', a) - kept
-    if over >= tonumber(c) and phase ~= 'copying' and phase ~= 'closing' then
-      over = math.min(over, 2 * tonumber(c))
-      redis.call('LTRIM', P .. 'log', over, -1)
-      redis.call('INCRBY', P .. 'log-dropped', over)
-    end
-  elseif op == 'V' then redis.call('HINCRBY', P .. 'place', 'generation', 1)
-  elseif op == 'C' then redis.call('HINCRBY', P .. 'counts', a, b)
-  elseif op == 'P' or op == 'p' then
-    local ref, delta = string.sub(b, 4, 8), 0
-    for at = 1, #a, 8 do
-      local key = string.sub(a, at, at + 7)
-      local name = bucket(key)
-      local held = redis.call('HGET', name, key) or ''
-      local gone = 0
-      if c == 'again' or op == 'p' then held, gone = cut(held, ref) end
-      delta = delta - gone
-      if op == 'P' then
-        held = held .. b
-        delta = delta + 1
-        if #held > 8 * most then
-          held = string.sub(held, 9)
-          delta = delta - 1
-          redis.call('HINCRBY', P .. 'counts', 'evicted', 1)
-        end
-      end
-      if #held > 0 then redis.call('HSET', name, key, held) elseif gone > 0 then redis.call('HDEL', name, key) end
-    end
-    redis.call('HINCRBY', P .. 'counts', 'postings', delta)
-  end
-  i = i + 4
-end
-redis.call('SET', note, step, 'EX', ARGV[6])
-return ''
-"""
-)
-TAKE_TURN = """
-local held = redis.call('GET', ARGV[1])
-if held and held ~= ARGV[2] then return 0 end
-redis.call('DEL', ARGV[1])
-redis.call('SET', ARGV[1], ARGV[2], 'PX', ARGV[3])
-return 1
-"""
-"""The deletion comes first because a sweep makes room: a script that begins with one is done although the memory is full."""
-LINES = """
-local dropped = tonumber(redis.call('GET', ARGV[1] .. 'log-dropped') or '0')
-local start = math.max(tonumber(ARGV[2]), dropped)
-local lines = redis.call('LRANGE', ARGV[1] .. 'log', start - dropped, start - dropped + tonumber(ARGV[3]) - 1)
-table.insert(lines, 1, start)
-return lines
-"""
-"""Lines of the log by their number since the index was made; the first value is the number of the first line."""
-REDIRECT = """
-if redis.call('HGET', ARGV[1] .. 'place', 'writer') == ARGV[5] then return 1 end
-if tonumber(redis.call('HGET', ARGV[1] .. 'place', 'epoch') or '0') >= tonumber(ARGV[2]) then return 0 end
-redis.call('HSET', ARGV[1] .. 'place', 'epoch', ARGV[2], 'phase', ARGV[3], 'urls', ARGV[4], 'writer', ARGV[5])
-return 1
-"""
+"""The first layout with sorted sets."""
+CONVERTING = 60
+"""The time after which another process continues a conversion that has stopped, in seconds."""
+WAIT = 0.05
+"""The interval between two checks of a conversion by another process, in seconds."""
 
 
 class RedisStore:
-    """An index in Redis.
+    """A store in Redis.
 
     Args:
-        url: Of the server, with `?prefix=` for the keys' names (`nearkin` by default).
-        most: Postings of a bucket.
-        expected: Postings that there will be, about: how many hashes they are dealt out to.
+        url: URL of the server, with the option `?prefix=` for the names of the keys. The default
+            prefix is `nearkin`.
+        most: Maximum number of postings of a bucket.
+        expected: Expected number of postings, which decides the number of hashes.
+
+    Raises:
+        MissingExtraError: If redis-py is not installed.
+        UsageError: If an option is unknown, or if the server may delete keys when it is full.
+        IncompatibleError: If a later version of nearkin wrote the index.
+        StoreError: If the server cannot be reached.
     """
 
     def __init__(self, url: str, most: int, expected: int) -> None:
@@ -294,65 +91,65 @@ class RedisStore:
         parts = urlsplit(url)
         options = parse_qs(parts.query)
         if unknown := sorted(set(options) - {"prefix"}):
-            raise UsageError(f"{_shown(url)} has the unknown option {unknown[0]!r}; there is prefix")
+            raise UsageError(f"unknown option {unknown[0]!r} of {_shown(url)}; the only valid option is prefix")
         self._prefix = f"{options.get('prefix', ['nearkin'])[0]}:".encode()
-        self._url, self._most = _shown(url), most
+        self._url = _shown(url)
+        self._most = most
         self._stopped_url = without_password(url, prefix=self._key("stopped").decode())
         self._errors = redis.exceptions.RedisError
         self._lost = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
         self._writers: deque[bytes] = deque()
-        """Names of writers that have no step under way. A thread takes one for each step, so there are as many as writing
-        threads."""
+        """The names of writers without a running step. A thread takes one name for each step."""
         self._client: Any = redis.Redis.from_url(
             urlunsplit(parts._replace(query="")),
             socket_timeout=TIMEOUT,
             socket_connect_timeout=TIMEOUT,
-            # every command may be sent twice: a step is done once. One that timed out is not sent again, so that a server that
-            # hangs costs TIMEOUT once
+            # Commands may be sent twice, because a step is executed once. A command that timed out
+            # is not sent again, so that a server that hangs costs TIMEOUT once.
             retry=redis.retry.Retry(
                 redis.backoff.ExponentialWithJitterBackoff(base=0.05, cap=1.0),
                 RETRIES,
                 supported_errors=(redis.exceptions.ConnectionError,),
             ),
         )
-        with self._failing():
+        with self._redis_errors():
             require_no_eviction(self._client, self._url)
             bits = max(0, min(8, (expected // GROUP >> 16).bit_length()))
-            asked = str((1 << bits) - 1)
-            self._client.set(self._key("mask"), asked, nx=True)
+            self._client.set(self._key("mask"), str((1 << bits) - 1), nx=True)
             mask: Any = self._client.get(self._key("mask"))
             self._mask: bytes = mask
-            self._look_up = self._client.register_script(LOOK_UP)
-            self._find = self._client.register_script(FIND)
-            self._apply = self._client.register_script(APPLY)
-            self._redirect = self._client.register_script(REDIRECT)
-            self._heads_script = self._client.register_script(HEADS)
-            self._due_script = self._client.register_script(DUE)
-            self._turn_script = self._client.register_script(TAKE_TURN)
-            self._lines_script = self._client.register_script(LINES)
+            self._look_up = self._client.register_script(scripts.READ_BUCKETS)
+            self._find = self._client.register_script(scripts.FIND_IDS)
+            self._apply = self._client.register_script(scripts.APPLY)
+            self._redirect = self._client.register_script(scripts.REDIRECT)
+            self._heads_script = self._client.register_script(scripts.READ_HEADS)
+            self._due_script = self._client.register_script(scripts.READ_DUE)
+            self._turn_script = self._client.register_script(scripts.TAKE_TURN)
+            self._lines_script = self._client.register_script(scripts.READ_LOG)
             self._convert()
 
     @property
     def url(self) -> str:
-        """Where it is, without a password."""
+        """The address of the server, without a password."""
         return self._url
 
     def _key(self, name: str) -> bytes:
         return self._prefix + name.encode()
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _redis_errors(self) -> Iterator[None]:
+        """Turns errors of redis-py into StoreError."""
         try:
             yield
         except self._errors as error:
-            raise StoreError(f"{self._url}: {error}; nothing was written by this step, and it may be tried again") from error
+            raise StoreError(f"{self._url}: {error}; nothing was written; the call may be repeated") from error
 
     def _convert(self) -> None:
-        """Brings an index of an older layout to this one, once, a portion at a time; other processes that open it wait."""
+        """Converts an index of an older layout, in portions. Other processes that open it wait."""
         layout = self._key("layout")
         while (held := int(self._client.get(layout) or 0)) < LAYOUT:
             if self._client.set(self._key("converting"), b"1", nx=True, ex=CONVERTING):
-                # first, so that what is converted stays as it is
+                # before the conversion, so that old processes change nothing after it
                 self._stop_first_version()
                 if held < SORTED_SETS and self._client.exists(self._key("made")):
                     self._convert_all()
@@ -361,14 +158,16 @@ class RedisStore:
             else:
                 time.sleep(WAIT)
         if held > LAYOUT:
-            raise IncompatibleError(f"{self._url} has layout {held}, this nearkin knows {LAYOUT}: upgrade nearkin")
+            raise IncompatibleError(
+                f"{self._url} has layout {held}, and this version of nearkin supports {LAYOUT}; upgrade nearkin"
+            )
 
     def _stop_first_version(self) -> None:
-        stop = self._client.register_script(STOP_FIRST_VERSION)
+        stop = self._client.register_script(scripts.STOP_FIRST_VERSION)
         stop(args=[self._prefix, json.dumps([self._stopped_url]), json.dumps({"format": f"of Redis layout {LAYOUT}"}), STOPPED])
 
     def _convert_all(self) -> None:
-        convert = self._client.register_script(CONVERT)
+        convert = self._client.register_script(scripts.CONVERT_GROUP)
         for group in self._groups():
             self._client.expire(self._key("converting"), CONVERTING)
             fields = sorted(map(int, self._client.hkeys(self._key("e:") + b"%d" % group)))
@@ -387,44 +186,44 @@ class RedisStore:
         return sorted({int(key[start:]) for key in keys})
 
     def _heads(self, refs: Sequence[int]) -> list[Entry]:
-        """Returns the entries that are there, without their content, which does not leave the server."""
+        """Returns the entries that exist, without their content, which is not transferred."""
         places = [part for ref in refs for part in _place(ref)]
-        with self._failing():
+        with self._redis_errors():
             packed = self._heads_script(args=[self._prefix, self._mask, *places]) if refs else []
         return [unpack_head(ref, held) for ref, held in zip(refs, packed, strict=True) if held]
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
-        with self._failing():
+        with self._redis_errors():
             self._client.set(self._key("made"), json.dumps(header, sort_keys=True), nx=True)
             found: Any = self._client.get(self._key("made"))
         header_there: dict[str, Any] = json.loads(found)
         return header_there
 
     def protect(self) -> None:
-        with self._failing():
+        with self._redis_errors():
             self._client.set(self._key("protected"), "1", nx=True)
 
     def is_protected(self) -> bool:
-        with self._failing():
+        with self._redis_errors():
             return self._client.get(self._key("protected")) is not None
 
     def state(self) -> StoreState:
-        with self._failing():
+        with self._redis_errors():
             epoch, phase, urls, generation = self._client.hmget(self._key("place"), "epoch", "phase", "urls", "generation")
         move = Move() if epoch is None else Move(int(epoch), phase.decode(), tuple(json.loads(urls)))
         return StoreState(move, int(generation or 0))
 
     def redirect(self, move: Move) -> None:
         writer = secrets.token_hex(8)
-        with self._failing(), self._answering():
+        with self._redis_errors(), self._lost_answers():
             done = self._redirect(args=[self._prefix, move.epoch, move.phase, json.dumps(move.urls), writer])
         if not done:
-            raise RacedError(f"{self._url} is in epoch {move.epoch} already, or beyond it")
+            raise RacedError(f"{self._url} has reached epoch {move.epoch} already")
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         if not ids:
             return []
-        with self._failing():
+        with self._redis_errors():
             held = self._find(args=[self._prefix, b"".join(id_key(scope, name) for name in ids)])
         refs = np.frombuffer(held, "<i8").tolist()
         there = [ref for ref in refs if ref]
@@ -434,7 +233,7 @@ class RedisStore:
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         if not refs:
             return []
-        with self._failing():
+        with self._redis_errors():
             pipe = self._client.pipeline(transaction=False)
             for ref in refs:
                 pipe.hget(*self._place(ref))
@@ -446,7 +245,7 @@ class RedisStore:
         return self._key("e:") + group, field
 
     def postings(self, keys: np.ndarray) -> Postings:
-        with self._failing():
+        with self._redis_errors():
             sizes, words = self._look_up(args=[self._prefix, self._mask, keys.astype("<u8").tobytes()])
         ends = np.cumsum(np.frombuffer(sizes, "<u4"), dtype=np.int64)
         return Postings(np.frombuffer(words, "<i8"), np.concatenate([[0], ends]))
@@ -454,27 +253,30 @@ class RedisStore:
     def reserve(self, count: int) -> list[int]:
         if not count:
             return []
-        with self._failing():
+        with self._redis_errors():
             last = self._client.incrby(self._key("ref"), count)
         return list(range(last - count + 1, last + 1))
 
     def apply(self, changes: Changes) -> list[int]:
-        with self._failing():
+        with self._redis_errors():
             fresh = iter(self.reserve(sum(not entry.ref for entry, _ in changes.new)))
             numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
             before = self.by_refs([entry.ref for entry in changes.changed])
-            refused = self._once([*self._checks(changes), b"W", *self._steps(changes, numbers, before)])
+            refused = self._run_step([*self._conditions(changes), b"W", *self._steps(changes, numbers, before)])
         if refused == b"moved":
             raise MovedError(f"{self._url} is being moved")
         if refused:
             raise RacedError(refused.decode())
         return numbers
 
-    def _once(self, steps: list[bytes | int]) -> bytes:
-        """Runs a step. The client sends it again if the connection is lost; the script does it once.
+    def _run_step(self, steps: list[bytes | int]) -> bytes:
+        """Runs a step. The client may send it several times; the script executes it once.
+
+        Args:
+            steps: Arguments of the script.
 
         Returns:
-            Why it was refused, or nothing.
+            The reason if the step was refused, else an empty value.
 
         Raises:
             OutcomeUnknownError: If no attempt was answered.
@@ -483,24 +285,26 @@ class RedisStore:
             writer = self._writers.pop()
         except IndexError:
             writer = secrets.token_bytes(8)
-        with self._answering():
+        with self._lost_answers():
             args = [self._prefix, self._mask, self._most, writer, secrets.token_bytes(8), NOTE_SECONDS, *steps]
             refused: bytes = self._apply(args=args)
-        # the name of a writer whose answer was lost is not used again: a late copy of its step must find its own note
+        # A writer whose answer was lost is not used again, because a late copy of its step must be
+        # recognized by its name.
         self._writers.append(writer)
         return refused
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
-        """Raises a lost answer as an error that says that the step may have been done."""
+    def _lost_answers(self) -> Iterator[None]:
+        """Turns a lost connection into OutcomeUnknownError, because the step may have been executed."""
         try:
             yield
         except self._lost as error:
             raise OutcomeUnknownError(
-                f"{self._url}: {error}; the answer was lost, so the step may have been done; the call may be repeated safely"
+                f"{self._url}: {error}; the answer was lost, so that the outcome is unknown; the call may be repeated safely"
             ) from error
 
-    def _checks(self, changes: Changes) -> Iterator[bytes]:
+    def _conditions(self, changes: Changes) -> Iterator[bytes]:
+        """Yields the conditions of a step, three arguments each."""
         if changes.epoch is not None:
             yield from (b"F", b"%d" % changes.epoch, b"")
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
@@ -521,10 +325,10 @@ class RedisStore:
             yield from (b"B", id_key(entry.scope, entry.leader), b"%016d" % entry.ref)
 
     def _steps(self, changes: Changes, numbers: list[int], before: list[Entry | None]) -> Iterator[bytes | int]:
-        """Four arguments a step."""
+        """Yields the writes of a step, four arguments each."""
         counted = {"records": len(changes.new) - len(changes.dropped), "leaders": 0}
         if not (changes.new or changes.postings_added) and (changes.dropped or changes.unposted or changes.postings_removed):
-            # a script that begins with a deletion is done although the server's memory is full: it makes room
+            # Redis runs a script that begins with a deletion even if its memory is full
             yield from (b"D", b"", b"", b"")
         for entry, keys in (*changes.dropped, *changes.unposted):
             if keys is not None:
@@ -543,11 +347,11 @@ class RedisStore:
             if old is not None and old.leader != entry.leader:
                 counted["leaders"] += entry.is_leader - old.is_leader
                 yield from (b"m", id_key(old.scope, old.leader), b"%016d" % old.ref, b"")
-            yield from self._kept(entry)
+            yield from self._entry_writes(entry)
         for (entry, keys), number in zip(changes.new, numbers, strict=True):
             stored = entry._replace(ref=number)
             counted["leaders"] += stored.is_leader
-            yield from self._kept(stored)
+            yield from self._entry_writes(stored)
             if keys is not None:
                 yield from (b"P", keys.astype("<u8").tobytes(), WORD.pack(stored.posting), b"")
         for entry, keys in changes.posted:
@@ -560,7 +364,8 @@ class RedisStore:
         for name, value in counted.items():
             yield from (b"C", name.encode(), value, b"")
 
-    def _kept(self, entry: Entry) -> Iterator[bytes]:
+    def _entry_writes(self, entry: Entry) -> Iterator[bytes]:
+        """Yields the writes that store an entry."""
         yield from (b"E", *_place(entry.ref), pack_entry(entry))
         yield from (b"I", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + (b"L" if entry.is_leader else b"M"), b"")
         if not entry.is_leader:
@@ -577,12 +382,12 @@ class RedisStore:
         return self._refs_behind(self._key("n:") + id_key(scope, leader), after, skip, limit)
 
     def _refs_behind(self, key: bytes, after: int, skip: int, limit: int) -> list[int]:
-        """Returns numbers of a sorted set, ascending; a limit of -1 is none."""
-        with self._failing():
+        """Returns numbers of a sorted set in ascending order. A limit of -1 means no limit."""
+        with self._redis_errors():
             return list(map(int, self._client.zrangebyscore(key, f"({after}", "+inf", start=skip, num=limit)))
 
     def member_count(self, scope: str, leader: str) -> int:
-        with self._failing():
+        with self._redis_errors():
             return int(self._client.zcard(self._key("n:") + id_key(scope, leader)))
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
@@ -593,9 +398,10 @@ class RedisStore:
                 yield from self._heads(refs)
                 continue
             while refs:
-                some, refs = refs[: sizes.size], refs[sizes.size :]
-                entries = [entry for entry in self.by_refs(some) if entry is not None]
-                sizes.read(len(some), content_size(entries))
+                portion = refs[: sizes.size]
+                refs = refs[sizes.size :]
+                entries = [entry for entry in self.by_refs(portion) if entry is not None]
+                sizes.read(len(portion), content_size(entries))
                 yield from entries
 
     def _refs_of_scope(self, scope: str) -> Iterator[list[int]]:
@@ -605,16 +411,16 @@ class RedisStore:
             yield refs
 
     def _all_refs(self) -> Iterator[list[int]]:
-        with self._failing():
+        with self._redis_errors():
             groups = self._groups()
         for group in groups:
-            with self._failing():
+            with self._redis_errors():
                 fields = self._client.hkeys(self._key("e:") + b"%d" % group)
             yield sorted(group * ENTRIES + int(field) for field in fields)
 
     def scopes(self) -> Iterator[str]:
         seen: set[bytes] = set()
-        with self._failing():
+        with self._redis_errors():
             for name in self._client.sscan_iter(self._key("scopes"), count=PORTION):
                 if name not in seen:
                     seen.add(name)
@@ -624,7 +430,7 @@ class RedisStore:
         seen, member = b"", b""
         name = b"posted" if posted else b"seen"
         while True:
-            with self._failing():
+            with self._redis_errors():
                 rows = self._due_script(args=[self._prefix, name, seen, member, PORTION])
             if not rows:
                 return
@@ -635,20 +441,20 @@ class RedisStore:
                 return
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
-        with self._failing():
+        with self._redis_errors():
             cursor, names = self._client.scan(place or 0, match=_literal(self._key("b:")) + b"*", count=max(1, most // GROUP))
             pipe = self._client.pipeline(transaction=False)
             for name in names:
                 pipe.hgetall(name)
             held: dict[bytes, bytes] = {}
-            for some in pipe.execute():
-                held |= some
+            for hash_fields in pipe.execute():
+                held |= hash_fields
         sizes = [len(words) // WORD.size for words in held.values()]
         keys = np.repeat(np.frombuffer(b"".join(held), "<u8"), sizes)
         return PostingPortion(keys, np.frombuffer(b"".join(held.values()), "<i8"), cursor or None)
 
     def times(self) -> list[float]:
-        with self._failing():
+        with self._redis_errors():
             seconds, microseconds = self._client.time()
         return [seconds + microseconds / 1e6]
 
@@ -657,11 +463,11 @@ class RedisStore:
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         milliseconds = max(1, round(seconds * 1000))
-        with self._failing():
+        with self._redis_errors():
             return bool(self._turn_script(args=[self._key(f"turn:{work}"), holder, milliseconds]))
 
     def log_end(self) -> int:
-        with self._failing():
+        with self._redis_errors():
             pipe = self._client.pipeline(transaction=True)
             pipe.get(self._key("log-dropped"))
             pipe.llen(self._key("log"))
@@ -671,16 +477,16 @@ class RedisStore:
     def events(self, after: int | None = None) -> Iterator[Event]:
         last = after or 0
         while True:
-            with self._failing():
+            with self._redis_errors():
                 lines = self._lines_script(args=[self._prefix, last, LOG_PORTION])
             start, *rows = lines
             if not rows:
                 return
             last = int(start) + len(rows)
-            yield from (Event(*json.loads(line)) for line in rows)
+            yield from (Event._make(json.loads(line)) for line in rows)
 
     def counts(self) -> dict[str, int]:
-        with self._failing():
+        with self._redis_errors():
             counted = {name.decode(): int(value) for name, value in self._client.hgetall(self._key("counts")).items()}
             used = int(self._client.info("memory")["used_memory"])
         return {"records": 0, "leaders": 0, "postings": 0, "evicted": 0, **counted, "bytes": used}
@@ -690,7 +496,7 @@ class RedisStore:
         try:
             facts: dict[str, str] = self._client.config_get("appendonly", "appendfsync", "save")
         except self._errors:
-            return "unknown: the server does not tell its configuration (CONFIG GET)"
+            return "unknown: the server does not allow CONFIG GET"
         if facts.get("appendonly") == "yes":
             synced = {"always": "before it is acknowledged", "everysec": "within a second"}
             when = synced.get(facts.get("appendfsync", ""), "when the operating system decides")
@@ -704,7 +510,7 @@ class RedisStore:
 
 
 def _literal(prefix: bytes) -> bytes:
-    """As a pattern that matches nothing else.
+    """Returns a pattern that matches a prefix literally.
 
     Examples:
         >>> print(_literal(b"kin[1]*:").decode())
@@ -714,11 +520,12 @@ def _literal(prefix: bytes) -> bytes:
 
 
 def _place(ref: int) -> tuple[bytes, bytes]:
+    """Returns the hash and the field of an entry."""
     return b"%d" % (ref // ENTRIES), b"%d" % (ref % ENTRIES)
 
 
 def _shown(url: str) -> str:
-    """Without a password."""
+    """Returns a URL without its password and options, for messages."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=host, query=""))
