@@ -23,10 +23,11 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
-from nearkin.report.collect import Wanted, collect, statistics
+from nearkin.report.collect import collect_report, summary_counts
+from nearkin.report.files import read_report
+from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import ReportData
-from nearkin.report.page import render
-from nearkin.report.saved import read_report
+from nearkin.report.page import render_page
 from nearkin.runs.output import write_result
 from nearkin.runs.pairs import find_pairs, parse_relation
 from nearkin.runs.spec_request import count_frequency_cut, resolve_spec
@@ -128,16 +129,18 @@ class DedupResult:
     @property
     def statistics(self) -> dict[str, Any]:
         """Documents read, kept, removed, rejected, …"""
-        return statistics(self.report_data)
+        return summary_counts(self.report_data)
 
     @cached_property
     def report_data(self) -> ReportData:
         """What a report shows."""
-        run, wanted = self._run, Wanted(self._run, self._clustering)
+        run = self._run
+        excerpts = ExcerptCollector(run, self._clustering)
         for batch in run.corpus.batches(run.columns):
-            wanted.observe(batch.first, batch.documents[run.columns.content])
+            excerpts.observe(batch.first, batch.documents[run.columns.content])
         rejected = count_reasons(run.work.path / "sketch" / REJECTED)
-        return collect(run, self._clustering, wanted, rejected, ", ".join(run.corpus.names[:3]) or "documents", 0)
+        view = LocalRunView(run, self._clustering, excerpts, rejected)
+        return collect_report(view, ", ".join(run.corpus.names[:3]) or "documents", peak_memory=0)
 
     def rethreshold(self, threshold: float) -> "DedupResult":
         """The result at a higher threshold: leaders are elected again from the stored pairs, nothing is read.
@@ -406,5 +409,5 @@ def report(source: DedupResult | str | Path, out: str | Path | None = None) -> P
     else:
         data, target = read_report(Path(source)), Path(out or Path(source) / "report.html")
     require_page_output(target, [])
-    target.write_text(render(data), "utf-8")
+    target.write_text(render_page(data), "utf-8")
     return target

@@ -21,7 +21,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.lsh.slot_bands import solve_banding
-from nearkin.report.saved import read_report
+from nearkin.report.files import read_report
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runs.pairs import run_pairs

@@ -49,6 +49,6 @@ def audit(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal import print_audit
+    from nearkin.report.terminal.evaluation import print_audit
 
     print_audit(found.audit, Console())

@@ -191,7 +191,7 @@ def show(summary: dict[str, Any], out: Path, json: bool) -> None:
         return
     from rich.console import Console
 
-    from nearkin.report.saved import read_report
-    from nearkin.report.terminal import print_summary
+    from nearkin.report.files import read_report
+    from nearkin.report.terminal.summary import print_summary
 
     print_summary(read_report(out), Console(stderr=True), out)

@@ -60,7 +60,7 @@ def demo(
 def _show_clusters(out: Path, top: int) -> None:
     from rich.console import Console
 
-    from nearkin.report.saved import read_report
-    from nearkin.report.terminal import print_clusters
+    from nearkin.report.files import read_report
+    from nearkin.report.terminal.clusters import print_clusters
 
     print_clusters(read_report(out), Console(), top)

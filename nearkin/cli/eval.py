@@ -31,27 +31,27 @@ def eval(
         nearkin eval docs.parquet --id id --golden labels.csv --grid "threshold=0.6,0.7,0.8,0.9"
     """
     from nearkin.errors import UsageError
-    from nearkin.evaluate.golden import clusters_of, read_golden, score, settings_of
+    from nearkin.evaluate.golden import parse_grid, read_clusters, read_golden_set, score_clusters
 
     if plot is not None:
         from nearkin.runtime.outputs import require_picture_output
 
         require_picture_output(plot, [*inputs, golden])
-    labels = read_golden(golden)
+    labels = read_golden_set(golden)
     found: list[tuple[dict[str, Any], Any]] = []
     if grid is None:
         if len(inputs) != 1:
             raise UsageError(f"{len(inputs)} inputs without --grid: give the folder of one run")
         o.require_unused(context, ("text", "tokens", "vector", "id_column", "measure"), "without --grid")
-        found.append(({"run": inputs[0]}, score(labels, clusters_of(Path(inputs[0]) / "clusters.parquet"), seed)))
+        found.append(({"run": inputs[0]}, score_clusters(labels, read_clusters(Path(inputs[0]) / "clusters.parquet"), seed)))
     else:
         from nearkin.api import dedup
 
         columns: dict[str, Any] = {"text": text, "tokens": tokens, "vector": vector, "id": id_column, "measure": measure}
-        for settings in settings_of(grid):
+        for settings in parse_grid(grid):
             table = dedup([Path(name) for name in inputs], **columns, **settings).clusters
             clusters = dict(zip(table["id"].to_pylist(), table["cluster"].to_pylist(), strict=True))
-            found.append((settings, score(labels, clusters, seed)))
+            found.append((settings, score_clusters(labels, clusters, seed)))
     if plot is not None:
         from nearkin.report.curves import draw_scores
 
@@ -61,6 +61,6 @@ def eval(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal import scores_table
+    from nearkin.report.terminal.evaluation import scores_table
 
     Console().print(scores_table(found))

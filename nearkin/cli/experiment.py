@@ -35,7 +35,7 @@ def experiment(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal import plain_table
+    from nearkin.report.terminal.tables import text_table
 
     console = Console()
     rows = [
@@ -51,7 +51,7 @@ def experiment(
         for row in found.rows
     ]
     names = ("b × r", "(1/b)^1/r", "precision", "recall", "F1", "candidates", "reduction")
-    console.print(plain_table("100 documents of 80 words, 25 planted pairs, threshold 0.5", names, rows))
+    console.print(text_table("100 documents of 80 words, 25 planted pairs, threshold 0.5", names, rows))
     grown = [
         (
             f"{row.documents:,}",
@@ -63,4 +63,4 @@ def experiment(
         for row in found.growth
     ]
     titles = ("documents", "pairs", "candidates of 20 × 5", "time", "every pair")
-    console.print(plain_table("Growth, a quarter of the documents planted", titles, grown))
+    console.print(text_table("Growth, a quarter of the documents planted", titles, grown))

@@ -78,15 +78,15 @@ def explain(
         names = (short(a), short(b))
         found = explained(text_of(a), text_of(b), settings=settings, resources=SpecResources(secret), names=names)
     if html is not None:
-        from nearkin.report.explained import page
+        from nearkin.report.explanation import render_explanation
 
-        html.write_text(page(found), "utf-8")
+        html.write_text(render_explanation(found), "utf-8")
     if json:
         o.print_json(found.to_dict())
         return
     from rich.console import Console
 
-    from nearkin.report.explained import print_explanation
+    from nearkin.report.explanation import print_explanation
 
     print_explanation(found, Console())
 

@@ -34,19 +34,19 @@ def hashlab(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal import plain_table
+    from nearkin.report.terminal.tables import text_table
 
     console = Console()
     rates = [(row.family, f"{row.words:,.0f}", rate(row.blocks)) for row in lab.throughput]
-    console.print(plain_table("Throughput, one thread", ("family", "words MB/s", "1 KiB blocks MB/s"), rates))
+    console.print(text_table("Throughput, one thread", ("family", "words MB/s", "1 KiB blocks MB/s"), rates))
     found = [
         (row.family, row.scheme, row.sets, f"{row.bias:+.4f} ± {row.bias_error:.4f}", f"{row.variance:.2f}")
         for row in lab.accuracy
     ]
     names = ("family", "scheme", "sets", "bias", "variance / theory")
-    console.print(plain_table("Estimate of Jaccard similarity 1/2, k = 128", names, found))
+    console.print(text_table("Estimate of Jaccard similarity 1/2, k = 128", names, found))
     flips = [(row.family, f"{row.mean:.4f}", f"{row.worst:.3f}") for row in lab.avalanche]
-    console.print(plain_table("Avalanche, 8-byte inputs (0.5 is right)", ("family", "mean flip rate", "worst bias"), flips))
+    console.print(text_table("Avalanche, 8-byte inputs (0.5 is right)", ("family", "mean flip rate", "worst bias"), flips))
 
 
 def rate(value: float | None) -> str:

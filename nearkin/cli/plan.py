@@ -108,7 +108,7 @@ def plan(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal import print_plan
+    from nearkin.report.terminal.planning import print_plan
 
     print_plan(found, Console())
 

@@ -29,7 +29,7 @@ def shadow(
 
         nearkin shadow deduped/ --against "threshold=0.7" --golden labels.csv
     """
-    from nearkin.evaluate.shadow import parse_against
+    from nearkin.evaluate.shadow import parse_shadow_settings
     from nearkin.keys import HashKey
     from nearkin.runs.reopen import shadow_run
 
@@ -37,7 +37,7 @@ def shadow(
     shown = o.progress()
     try:
         found = shadow_run(
-            run, parse_against(against), shown, secret, golden=golden, listed=show, workers=o.workers_or_cores(workers)
+            run, parse_shadow_settings(against), shown, secret, golden=golden, listed=show, workers=o.workers_or_cores(workers)
         )
     finally:
         shown.close()
@@ -46,6 +46,6 @@ def shadow(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal import print_shadow
+    from nearkin.report.terminal.evaluation import print_shadow
 
     print_shadow(found, Console())

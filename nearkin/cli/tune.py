@@ -65,7 +65,7 @@ def tune(
     from rich.console import Console
 
     from nearkin.report.curves import draw_text
-    from nearkin.report.terminal import tuning_table
+    from nearkin.report.terminal.planning import tuning_table
 
     console = Console()
     console.print(tuning_table(found, show))
@@ -100,7 +100,7 @@ def observed(
     from nearkin.corpus.inputs import skipped_sentences
     from nearkin.engine.options import parse_size
     from nearkin.measures import measure_of
-    from nearkin.plan.observe import observe
+    from nearkin.plan.observe import observe_corpus
     from nearkin.runs.spec_request import resolve_spec
     from nearkin.spec import parse_shingle
 
@@ -116,4 +116,4 @@ def observed(
     o.show_warnings(skipped_sentences(corpus.skipped))
     columns = with_dimensions(corpus, columns)
     spec = resolve_spec(columns, measure, **fields)
-    return observe(corpus, columns, measure_of(spec), sample, workers=o.workers_or_cores(None)), spec
+    return observe_corpus(corpus, columns, measure_of(spec), sample, workers=o.workers_or_cores(None)), spec

@@ -1,9 +1,10 @@
-"""A finished run measured on its own corpus: precision of what was removed, recall of what should have been found.
+"""Measures the precision and the recall of a finished run on its own corpus.
 
-Precision: removed documents are compared with the kept one again. Recall: a sample of documents is compared with the whole
-corpus by a prefilter that misses nothing at the threshold. If |A∩B| ≥ t·|A∪B|, B has at least ⌈t·|A|⌉ of A's shingles, so at
-least one of any |A| − ⌈t·|A|⌉ + 1 of them (prefix filtering: Chaudhuri, Ganti, Kaushik, ICDE 2006; Bayardo, Ma, Srikant, WWW
-2007). Intervals are Wilson's (1927), 95 %.
+For the precision, removed documents are compared again with the kept document of their cluster. For the
+recall, a sample of documents is compared with the whole corpus by a prefilter that misses no pair at the
+threshold. If |A∩B| ≥ t·|A∪B|, B contains at least ⌈t·|A|⌉ shingles of A, so it contains at least one of any
+|A| − ⌈t·|A|⌉ + 1 of them (prefix filtering: Chaudhuri, Ganti, Kaushik, ICDE 2006; Bayardo, Ma, Srikant, WWW
+2007). Intervals are 95 % intervals of Wilson (1927).
 """
 
 import math
@@ -18,31 +19,35 @@ import pyarrow.parquet as pq
 
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.evaluate.scan import Finished, Found, scan_of
+from nearkin.evaluate.scan import FinishedRun, SimilarPairs, concatenate_pairs, create_scan
 from nearkin.lsh.curve import pass_probability
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import measure_of
-from nearkin.packed_pairs import pack_pairs, unpack_pairs
+from nearkin.packed_pairs import pack_pairs
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.minhash import splitmix64
 
-QUANTILE = 1.959963984540054
-BIN = 0.05
+NORMAL_QUANTILE = 1.959963984540054
+"""The 97.5 % quantile of the normal distribution."""
+BIN_WIDTH = 0.05
+"""The width of the bins of similarity in which recall is reported."""
+SAMPLED_KINDS = ("unique", "kept", "exact", "near")
+"""The kinds of documents that are sampled. Empty documents have no pairs."""
 
 
 @dataclass(frozen=True)
-class Share:
-    """A share and its Wilson 95 % interval.
+class Proportion:
+    """A proportion and its Wilson 95 % interval.
 
     Attributes:
-        hits: Of …
-        total: … so many.
-        low: Lower end.
-        high: Upper end.
+        hits: Number of counted items with a property.
+        total: Number of counted items.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
 
     Examples:
-        >>> share = Share.of(95, 100)
-        >>> share.value, round(share.low, 3), round(share.high, 3)
+        >>> proportion = Proportion.from_counts(95, 100)
+        >>> proportion.value, round(proportion.low, 3), round(proportion.high, 3)
         (0.95, 0.888, 0.978)
     """
 
@@ -52,66 +57,68 @@ class Share:
     high: float
 
     @classmethod
-    def of(cls, hits: int, total: int) -> "Share":
-        """From counts; nothing is known of none."""
+    def from_counts(cls, hits: int, total: int) -> "Proportion":
+        """Computes a proportion from counts. The interval is [0, 1] if nothing was counted.
+
+        Args:
+            hits: Number of counted items with a property.
+            total: Number of counted items.
+        """
         if total == 0:
             return cls(0, 0, 0.0, 1.0)
-        p, z = hits / total, QUANTILE
-        centre, width = (
-            p + z * z / (2 * total),
-            z * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total)),
-        )
+        p = hits / total
+        z = NORMAL_QUANTILE
+        center = p + z * z / (2 * total)
+        width = z * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))
         scale = 1 + z * z / total
-        return cls(
-            hits,
-            total,
-            max(0.0, min(p, (centre - width) / scale)),
-            min(1.0, max(p, (centre + width) / scale)),
-        )
+        low = max(0.0, min(p, (center - width) / scale))
+        high = min(1.0, max(p, (center + width) / scale))
+        return cls(hits, total, low, high)
 
     @property
     def value(self) -> float:
-        """hits / total; 1 of none."""
+        """The proportion, or 1 if nothing was counted."""
         return self.hits / self.total if self.total else 1.0
 
 
 @dataclass(frozen=True)
-class Bin:
-    """Pairs of similarities in [low, high), the last one closed.
+class RecallBin:
+    """The recall of the pairs with a similarity in [low, high). The last bin includes its upper end.
 
     Attributes:
-        low: Left end.
-        high: Right end.
-        recall: Found among those that there are.
-        predicted: By the S-curve and the margin.
+        low: Lower end of the bin.
+        high: Upper end of the bin.
+        recall: Measured recall.
+        predicted: Recall predicted by the S-curve and the margin.
     """
 
     low: float
     high: float
-    recall: Share
+    recall: Proportion
     predicted: float
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What was measured.
+    """The measured precision and recall of a run.
 
     Attributes:
-        precision: Removed documents that resemble the kept one at least as much as the threshold.
-        recall: Pairs at or above the threshold that the run found.
-        asked: The recall that was asked for, at the threshold.
-        bins: By similarity.
-        sampled: Documents compared with the whole corpus.
-        exact: Pairs among them that are exact duplicates, which are found another way and not counted.
-        seconds: Taken.
-        seed: Of the samples.
-        advice: What to change, or that nothing needs it.
+        precision: Proportion of the removed documents that reach the threshold with the kept one.
+        recall: Proportion of the pairs at or above the threshold that the run found.
+        asked: Requested recall at the threshold.
+        bins: Recall by similarity.
+        sampled: Number of documents that were compared with the whole corpus.
+        exact: Number of pairs of exact duplicates among them. They are found by their content hash
+            and do not count for the recall.
+        seconds: Duration of the audit in seconds.
+        seed: Random seed for sampling.
+        advice: What to change, or a statement that nothing needs to be changed.
     """
 
-    precision: Share
-    recall: Share
+    precision: Proportion
+    recall: Proportion
     asked: float
-    bins: tuple[Bin, ...]
+    bins: tuple[RecallBin, ...]
     sampled: int
     exact: int
     seconds: float
@@ -119,154 +126,186 @@ class Audit:
     advice: str
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Returns the audit as a JSON object."""
         return asdict(self)
 
 
-def audit(
-    run: Finished,
+def measure_run(
+    run: FinishedRun,
     progress: Progress,
+    *,
     sample: int = 1000,
     removed: int = 5000,
     budget: float | None = None,
     seed: int = 1,
 ) -> Audit:
-    """Measures a run.
+    """Measures the precision and the recall of a finished run.
 
     Args:
-        run: Without a second measure.
-        progress: Who is told.
-        sample: Documents compared with the whole corpus.
-        removed: Removed documents compared with the kept one.
-        budget: Seconds after which no further part of the sample is begun.
-        seed: Of the samples.
+        run: The finished run.
+        progress: Receives stage and document-count updates.
+        sample: Number of documents to compare with the whole corpus.
+        removed: Largest number of removed documents to compare with the kept one.
+        budget: Time in seconds after which no further part of the sample is compared. Unlimited by
+            default.
+        seed: Random seed for sampling.
 
     Raises:
-        UsageError: The run has a second measure.
+        UsageError: If the run has a second measure.
     """
     if run.settings.second_measure is not None:
         raise UsageError(
-            f"an audit is of one measure; this run has a second one (second_measure={run.settings.second_measure!r})"
+            f"cannot audit a run with a second measure (second_measure={run.settings.second_measure!r}); run it again "
+            "with one measure"
         )
     began = time.monotonic()
     clusters = pq.read_table(run.folder / "clusters.parquet")
     chosen = sample_by_kind(clusters, sample, seed)
-    scan = scan_of(run, len(clusters), progress)
-    precision = Share.of(*scan.precision(clusters, removed, seed))
-    parts, done = [], 0
-    for start in range(0, len(chosen), scan.at_once):
-        spent = time.monotonic() - began
-        if done and budget is not None and spent * (1 + scan.at_once / done) > budget:
-            break
-        parts.append(scan.similar_to(np.sort(chosen[start : start + scan.at_once])))
-        done += min(scan.at_once, len(chosen) - start)
-    found = _united(parts)
-    same = scan.groups[found.a] == scan.groups[found.b]
-    blocks = scan.blocks[found.a] == scan.blocks[found.b]
-    counted = np.flatnonzero(~same & blocks)
-    hits = scan.known_pairs(clusters["id"])(found.a[counted], found.b[counted])
-    similarity = found.similarity[counted]
-    recall = Share.of(int(hits.sum()), len(hits))
+    scan = create_scan(run, len(clusters), progress)
+    precision = Proportion.from_counts(*scan.measure_precision(clusters, removed, seed))
+    parts = []
+    compared = 0
+    for start in range(0, len(chosen), scan.sample_per_scan):
+        elapsed = time.monotonic() - began
+        if compared and budget is not None:
+            expected = elapsed * (1 + scan.sample_per_scan / compared)
+            if expected > budget:
+                break
+        part = np.sort(chosen[start : start + scan.sample_per_scan])
+        parts.append(scan.find_similar(part))
+        compared += len(part)
+    pairs = _unique_pairs(parts)
+    is_exact = scan.groups[pairs.a] == scan.groups[pairs.b]
+    is_same_block = scan.blocks[pairs.a] == scan.blocks[pairs.b]
+    counted = np.flatnonzero(~is_exact & is_same_block)
+    is_found = scan.verified_pairs(clusters["id"])(pairs.a[counted], pairs.b[counted])
+    recall = Proportion.from_counts(int(is_found.sum()), len(is_found))
     return Audit(
-        precision,
-        recall,
-        run.settings.recall,
-        tuple(bins_of(similarity, hits, run)),
-        done,
-        int(same.sum()),
-        round(time.monotonic() - began, 3),
-        seed,
-        advice(precision, recall, run),
+        precision=precision,
+        recall=recall,
+        asked=run.settings.recall,
+        bins=tuple(recall_by_similarity(pairs.similarity[counted], is_found, run)),
+        sampled=compared,
+        exact=int(is_exact.sum()),
+        seconds=round(time.monotonic() - began, 3),
+        seed=seed,
+        advice=give_advice(precision, recall, run),
     )
 
 
-def advice(precision: Share, recall: Share, run: Finished) -> str:
-    """What the intervals say, in words."""
-    asked = run.settings.recall
-    if (
-        precision.total
-        and precision.high < 1
-        and precision.value < 1
-        and run.settings.verify == "exact"
-    ):
-        return f"{precision.total - precision.hits} removed documents do not reach the threshold: a defect, please report it"
-    if precision.value < 1 and run.settings.verify != "exact":
-        return f"verify={run.settings.verify} removed {1 - precision.value:.1%} wrongly; use --verify exact"
-    if recall.total == 0:
-        return "no pair at the threshold among the sample: sample more, or the corpus has none"
-    if recall.high < asked:
-        more = (
-            "leave out --bands and --rows to have them solved"
-            if run.settings.bands
-            else "raise --recall"
-        )
+def give_advice(precision: Proportion, recall: Proportion, run: FinishedRun) -> str:
+    """Returns what the measured intervals mean for the settings of the run.
+
+    Args:
+        precision: Measured precision.
+        recall: Measured recall.
+        run: The finished run.
+    """
+    settings = run.settings
+    requested = settings.recall
+    has_errors = precision.value < 1
+    if has_errors and settings.verify == "exact" and precision.total and precision.high < 1:
+        wrong = precision.total - precision.hits
         return (
-            f"recall is below the asked {asked}: {more}, or raise --max-bucket if buckets were hot"
+            f"{wrong} removed documents do not reach the threshold; this is a defect of nearkin, "
+            "please report it"
         )
-    return (
-        f"recall is what was asked for ({asked}) or better"
-        if recall.low >= asked
-        else "the interval holds the asked recall"
-    )
+    if has_errors and settings.verify != "exact":
+        return (
+            f"verify={settings.verify} removed {1 - precision.value:.1%} of the documents wrongly; "
+            "use --verify exact"
+        )
+    if recall.total == 0:
+        return (
+            "the sample contains no pair at the threshold: use a larger sample, unless the corpus "
+            "has no near-duplicates"
+        )
+    if recall.high < requested:
+        change = "omit --bands and --rows to have them solved"
+        if not settings.bands:
+            change = "raise --recall"
+        return (
+            f"the recall is below the requested {requested}: {change}, or raise --max-bucket if "
+            "buckets were hot"
+        )
+    if recall.low >= requested:
+        return f"the recall is at least the requested {requested}"
+    return f"the interval of the recall contains the requested {requested}"
 
 
-def bins_of(similarity: np.ndarray, hits: np.ndarray, run: Finished) -> Iterator[Bin]:
-    """Recall by similarity, from the threshold to 1."""
-    low = run.settings.threshold
+def recall_by_similarity(
+    similarity: np.ndarray, is_found: np.ndarray, run: FinishedRun
+) -> Iterator[RecallBin]:
+    """Yields the recall in bins of the similarity, from the threshold to 1.
+
+    Args:
+        similarity: Similarities of the true pairs, float64 (n,).
+        is_found: True for the pairs that the run found, bool (n,).
+        run: The finished run.
+    """
+    threshold = run.settings.threshold
+    low = threshold
     while low < 1 - 1e-9:
-        high = min(1.0, (math.floor(low / BIN + 1e-9) + 1) * BIN)
-        inside_bin = ((similarity >= low) | (low == run.settings.threshold)) & (
-            (similarity < high) | (high >= 1)
-        )
-        chances = [predicted(s, run) for s in similarity[inside_bin].tolist()] or [
-            predicted((low + high) / 2, run)
-        ]
-        recall = Share.of(int(hits[inside_bin].sum()), int(inside_bin.sum()))
-        yield Bin(round(low, 6), round(high, 6), recall, round(float(np.mean(chances)), 6))
+        high = min(1.0, (math.floor(low / BIN_WIDTH + 1e-9) + 1) * BIN_WIDTH)
+        is_above = (similarity >= low) | (low == threshold)
+        is_in_bin = is_above & ((similarity < high) | (high >= 1))
+        similarities = similarity[is_in_bin].tolist() or [(low + high) / 2]
+        predicted = float(np.mean([predict_recall(s, run) for s in similarities]))
+        recall = Proportion.from_counts(int(is_found[is_in_bin].sum()), int(is_in_bin.sum()))
+        yield RecallBin(round(low, 6), round(high, 6), recall, round(predicted, 6))
         low = high
 
 
-def predicted(similarity: float, run: Finished) -> float:
-    """P(candidate) × P(the estimate passes the margin); 1 where all pairs are found."""
+def predict_recall(similarity: float, run: FinishedRun) -> float:
+    """Returns the probability that a run finds a pair: P(candidate) · P(its estimate passes).
+
+    Args:
+        similarity: Similarity of the pair, in [0, 1].
+        run: The finished run. It finds every pair if it compared all of them.
+    """
     banding = run.banding
     if banding is None or run.settings.distance is not None:
         return 1.0
-    collision = float(run.measure.estimator.slot_collision_probability(np.array(similarity)))
-    return banding.candidate_probability(collision) * pass_probability(
-        banding.k, banding.margin, collision
-    )
+    slot_probability = float(run.measure.estimator.slot_collision_probability(np.array(similarity)))
+    candidate = banding.candidate_probability(slot_probability)
+    return candidate * pass_probability(banding.k, banding.margin, slot_probability)
 
 
 def sample_by_kind(clusters: pa.Table, size: int, seed: int) -> np.ndarray:
-    """Ordinals, each kind of document in proportion, in a random order; empty documents have no pairs and are left out."""
+    """Draws documents at random, each kind of document in proportion to its frequency.
+
+    Args:
+        clusters: Clusters table of a run.
+        size: Number of documents to draw.
+        seed: Random seed for sampling.
+
+    Returns:
+        Numbers of the documents in random order, int64 (m,). Empty documents are not drawn.
+    """
     kinds = clusters["kind"].to_numpy(zero_copy_only=False)
     ranks = splitmix64(seed, len(kinds))
-    present = [np.flatnonzero(kinds == kind) for kind in ("unique", "kept", "exact", "near")]
-    total = sum(map(len, present))
-    if total <= size:
-        chosen = np.concatenate(present)
-    else:
-        wanted = [round(size * len(some) / total) for some in present]
-        chosen = np.concatenate(
-            [some[np.argsort(ranks[some])[:n]] for some, n in zip(present, wanted, strict=True)]
-        )
+    groups = [np.flatnonzero(kinds == kind) for kind in SAMPLED_KINDS]
+    total = sum(map(len, groups))
+    if total > size:
+        groups = [
+            group[np.argsort(ranks[group])[: round(size * len(group) / total)]] for group in groups
+        ]
+    chosen = np.concatenate(groups)
     return chosen[np.argsort(ranks[chosen], kind="stable")]
 
 
-def _united(parts: list[Found]) -> Found:
-    pairs = np.concatenate(
-        [np.empty(0, np.uint64), *(pack_pairs(part.a, part.b) for part in parts)]
-    )
-    similarity = np.concatenate([np.empty(0), *(part.similarity for part in parts)])
-    _, first = np.unique(pairs, return_index=True)
-    a, b = unpack_pairs(pairs[first])
-    return Found(a, b, similarity[first])
+def _unique_pairs(parts: list[SimilarPairs]) -> SimilarPairs:
+    """Returns the pairs of all parts, each pair once, in ascending order."""
+    pairs = concatenate_pairs(parts)
+    _, first = np.unique(pack_pairs(pairs.a, pairs.b), return_index=True)
+    return SimilarPairs(pairs.a[first], pairs.b[first], pairs.similarity[first])
 
 
-def banding_of(settings: RunOptions, documents: int, compared_all: bool) -> Banding | None:
-    """Of a run."""
-    return (
-        None
-        if compared_all
-        else settings.banding(measure_of(settings.spec, distance=settings.distance), documents)
-    )
+def solve_run_banding(settings: RunOptions, documents: int) -> Banding:
+    """Returns the bands and rows of a finished run.
+
+    Args:
+        settings: RunOptions of the run.
+        documents: Number of documents of the run.
+    """
+    return settings.banding(measure_of(settings.spec, distance=settings.distance), documents)

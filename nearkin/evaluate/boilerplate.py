@@ -1,4 +1,4 @@
-"""Boilerplate: the shingles that the largest share of the kept documents have, joined to phrases, by source."""
+"""Finds boilerplate: phrases that the largest share of the kept documents have, by source."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,18 +17,29 @@ from nearkin.sketch.sketcher import iterate_streams
 from nearkin.spec import Spec
 from nearkin.verify.jaccard import distinct_sets
 
-SAMPLE, SAMPLE_BYTES = 4000, 3 << 20
-"""Kept documents looked at, and about how much of their text: fewer of longer ones."""
-CHARACTERS = 20_000
-"""Of a document, from its beginning."""
-LEAST_SHARE, LEAST_DOCUMENTS = 0.01, 10
-PHRASES, SOURCES, SHOWN = 20, 3, 300
-ALIKE = 0.8
-"""A shingle continues a phrase if it is in at least this share of the documents that the phrase's most frequent one is in."""
+MAX_SAMPLE = 4000
+"""The largest number of sampled documents."""
+SAMPLE_BYTES = 3 << 20
+"""The approximate size of the sampled texts in bytes. The sample has fewer documents if they are long."""
+SAMPLE_CHARACTERS = 20_000
+"""The number of characters at the beginning of a document that are sampled."""
+MIN_SHARE = 0.01
+"""The smallest share of the sampled documents that contain a boilerplate shingle."""
+MIN_DOCUMENTS = 10
+"""The smallest number of sampled documents that contain a boilerplate shingle."""
+MAX_PHRASES = 20
+"""The largest number of phrases."""
+SOURCES_PER_PHRASE = 3
+"""The number of sources that are listed for a phrase."""
+PHRASE_CHARACTERS = 300
+"""The number of characters of a phrase that are shown."""
+CONTINUATION_SHARE = 0.8
+"""A shingle continues a phrase if at least this share of the documents of the phrase's most frequent
+shingle contain it."""
 
 
 class SourceShare(NamedTuple):
-    """Share of a source's sampled documents."""
+    """The share of the sampled documents of a source that contain a phrase."""
 
     source: str
     share: float
@@ -36,14 +47,14 @@ class SourceShare(NamedTuple):
 
 @dataclass(frozen=True)
 class Phrase:
-    """Shingles that follow one another in many documents.
+    """Consecutive shingles that many documents contain.
 
     Attributes:
-        text: The words, lower-cased, as far as they are shown.
-        shingles: How many.
-        share: Of the sampled documents, those with the most frequent of the shingles.
-        sources: Where it is most frequent.
-        cut: Whether the run left it out.
+        text: Words of the phrase in lower case, shortened.
+        shingles: Number of shingles.
+        share: Share of the sampled documents that contain the most frequent of the shingles.
+        sources: Sources with the largest shares.
+        cut: True if the frequency cut of the run removed these shingles.
     """
 
     text: str
@@ -55,12 +66,12 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Boilerplate:
-    """What kept documents have in common.
+    """The boilerplate of the kept documents.
 
     Attributes:
-        sampled: Kept documents looked at.
-        phrases: The most frequent first.
-        listed: Shingles that the run left out; None without a frequency cut.
+        sampled: Number of sampled kept documents.
+        phrases: Phrases, the most frequent first.
+        listed: Number of shingles that the frequency cut of the run removed, or None without a cut.
     """
 
     sampled: int
@@ -69,176 +80,202 @@ class Boilerplate:
 
 
 class TextSample:
-    """Documents drawn at random, collected while a corpus is read for another purpose.
+    """A random sample of documents, collected while a corpus is read for another purpose."""
 
-    Args:
-        among: int64, ascending: ordinals to draw from.
-        mean: Bytes of a document.
-        seed: Of the draw.
-    """
+    def __init__(self, ordinals: np.ndarray, mean_bytes: float = 0.0, seed: int = 1) -> None:
+        """Draws the documents of the sample.
 
-    def __init__(self, among: np.ndarray, mean: float = 0.0, seed: int = 1) -> None:
-        size = min(SAMPLE, int(SAMPLE_BYTES / max(min(mean, CHARACTERS), 1)))
-        if len(among) > size:
-            ranks = splitmix64(seed, int(among[-1]) + 1)[among]
-            among = np.sort(among[np.argpartition(ranks, size)[:size]])
-        self.ordinals = among
+        Args:
+            ordinals: Numbers of the documents to draw from in ascending order, int64 (n,).
+            mean_bytes: Mean size of a document in bytes.
+            seed: Random seed for sampling.
+        """
+        size = min(MAX_SAMPLE, int(SAMPLE_BYTES / max(min(mean_bytes, SAMPLE_CHARACTERS), 1)))
+        if len(ordinals) > size:
+            ranks = splitmix64(seed, int(ordinals[-1]) + 1)[ordinals]
+            ordinals = np.sort(ordinals[np.argpartition(ranks, size)[:size]])
+        self.ordinals = ordinals
         self._parts: list[pa.Array] = []
 
     def observe(self, first: int, documents: pa.Array) -> None:
-        """Takes the drawn ones of a batch."""
+        """Takes the sampled documents of a batch.
+
+        Args:
+            first: Number of the first document of the batch in the corpus.
+            documents: Texts or lists of tokens of the batch.
+        """
         low, high = np.searchsorted(self.ordinals, [first, first + len(documents)])
-        if high > low:
-            some = documents.take(pa.array(self.ordinals[low:high] - first))
-            lists = pa.types.is_large_list(some.type)
-            self._parts.append(
-                _shortened(some) if lists else pc.utf8_slice_codeunits(some, 0, CHARACTERS)
-            )
+        if high <= low:
+            return
+        sampled = documents.take(pa.array(self.ordinals[low:high] - first))
+        if pa.types.is_large_list(sampled.type):
+            lists = [tokens[: SAMPLE_CHARACTERS // 8] for tokens in sampled.to_pylist()]
+            self._parts.append(pa.array(lists, sampled.type))
+        else:
+            self._parts.append(pc.utf8_slice_codeunits(sampled, 0, SAMPLE_CHARACTERS))
 
     @property
     def documents(self) -> pa.Array:
-        """The texts, or lists of tokens, in the order of the ordinals."""
+        """The sampled texts or lists of tokens, in the order of their ordinals."""
         return pa.concat_arrays(self._parts) if self._parts else pa.array([], pa.large_string())
 
 
-def _shortened(lists: pa.Array) -> pa.Array:
-    return pa.array([tokens[: CHARACTERS // 8] for tokens in lists.to_pylist()], lists.type)
-
-
-def boilerplate(
-    sample: TextSample, spec: Spec, resources: SpecResources, sources: pa.ChunkedArray | None = None
+def find_boilerplate(
+    sample: TextSample,
+    spec: Spec,
+    resources: SpecResources,
+    sources: pa.ChunkedArray | None = None,
 ) -> Boilerplate:
-    """The phrases of a sample.
+    """Finds the phrases that many documents of a sample contain.
 
     Args:
-        sample: After the corpus was read.
-        spec: Of text.
-        resources: What the Spec names but does not hold.
-        sources: (n,) of the corpus: the source of each document.
+        sample: Sample that has observed the whole corpus.
+        spec: Spec with the shingles of texts or tokens.
+        resources: Key, document frequencies and cut shingles that the Spec refers to.
+        sources: Source of each document of the corpus, large_string (n,).
     """
     documents = sample.documents
-    listed = None if resources.cut is None else resources.cut.hashes
+    cut_hashes = None if resources.cut is None else resources.cut.hashes
+    listed = None if cut_hashes is None else len(cut_hashes)
     shingler = resources.shingler(spec)
-    parts = [
-        (stream.hashes.copy(), np.diff(stream.offsets))
-        for _, stream in iterate_streams(shingler, documents)
-    ]
-    if not parts:
-        return Boilerplate(0, (), None if listed is None else len(listed))
-    streams = _Streams.of(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    labels = (
-        None
-        if sources is None
-        else pc.fill_null(
-            take(sources, np.asarray(sample.ordinals)).cast(pa.large_string()), "(none)"
-        )
-    )
+    hashes = []
+    sizes = []
+    for _, stream in iterate_streams(shingler, documents):
+        hashes.append(stream.hashes.copy())
+        sizes.append(np.diff(stream.offsets))
+    if not hashes:
+        return Boilerplate(0, (), listed)
+    streams = _SampleShingles.from_streams(np.concatenate(hashes), np.concatenate(sizes))
+    labels = None
+    if sources is not None:
+        sampled_sources = take(sources, np.asarray(sample.ordinals)).cast(pa.large_string())
+        labels = pc.fill_null(sampled_sources, "(none)")
     phrases = []
-    for run in _runs(streams):
-        inside = streams.documents_with(run.hash)
+    for sequence in _find_sequences(streams):
+        containing = streams.documents_with(sequence.hash)
+        text = _sequence_text(documents, sequence, streams, spec, resources)
         phrases.append(
             Phrase(
-                _text(documents, run, streams, spec, resources)[:SHOWN],
-                run.end - run.start,
-                len(inside) / len(documents),
-                () if labels is None else _shares(labels, inside),
-                listed is not None and bool(np.isin(run.hash, listed)),
+                text=text[:PHRASE_CHARACTERS],
+                shingles=sequence.end - sequence.start,
+                share=len(containing) / len(documents),
+                sources=() if labels is None else _source_shares(labels, containing),
+                cut=cut_hashes is not None and bool(np.isin(sequence.hash, cut_hashes)),
             )
         )
-    return Boilerplate(len(documents), tuple(phrases), None if listed is None else len(listed))
+    return Boilerplate(len(documents), tuple(phrases), listed)
 
 
-class _Run(NamedTuple):
-    """Consecutive shingles of one document."""
+class _ShingleSequence(NamedTuple):
+    """Consecutive shingles of one document, as positions in the shingles of the sample."""
 
     hash: np.uint64
+    """The hash of the most frequent shingle."""
     document: int
     start: int
     end: int
 
 
-class _Streams(NamedTuple):
-    """Shingles of the sample in order of the text, and each document's distinct ones."""
+class _SampleShingles(NamedTuple):
+    """The shingles of the sample."""
 
     hashes: np.ndarray
+    """The shingles of all documents in the order of their texts, uint64."""
     offsets: np.ndarray
+    """The position of each document in `hashes`, int64 (documents + 1,)."""
     distinct: np.ndarray
+    """The distinct shingles of each document, uint64."""
     owners: np.ndarray
+    """The document of each of the distinct shingles, int64."""
 
     @classmethod
-    def of(cls, hashes: np.ndarray, sizes: np.ndarray) -> "_Streams":
+    def from_streams(cls, hashes: np.ndarray, sizes: np.ndarray) -> "_SampleShingles":
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         sets = distinct_sets(hashes, offsets)
-        return cls(hashes, offsets, sets.hashes, np.repeat(np.arange(len(sizes)), sets.sizes))
+        owners = np.repeat(np.arange(len(sizes)), sets.sizes)
+        return cls(hashes, offsets, sets.hashes, owners)
 
-    def documents_with(self, value: np.uint64) -> np.ndarray:
-        return self.owners[self.distinct == value]
+    def documents_with(self, shingle: np.uint64) -> np.ndarray:
+        return self.owners[self.distinct == shingle]
 
 
-def _runs(streams: _Streams) -> list[_Run]:
-    """Phrases, the most frequent first; no shingle in two of them."""
-    least = max(LEAST_DOCUMENTS, LEAST_SHARE * (len(streams.offsets) - 1))
+def _find_sequences(streams: _SampleShingles) -> list[_ShingleSequence]:
+    """Returns the phrases as sequences, the most frequent first. No shingle is in two of them."""
+    least = max(MIN_DOCUMENTS, MIN_SHARE * (len(streams.offsets) - 1))
     values, counts = repeated(streams.distinct, least - 1)
     if not len(values):
         return []
-    place = np.minimum(np.searchsorted(values, streams.hashes), len(values) - 1)
-    place = np.where(values[place] == streams.hashes, place, -1)
-    times = np.where(place >= 0, counts[place].astype(np.int64), 0)
-    frequent = np.flatnonzero(place >= 0)
-    found, firsts = np.unique(place[frequent], return_index=True)
-    first_at = dict(zip(found.tolist(), frequent[firsts].tolist(), strict=True))
-    used, out = np.zeros(len(values) + 1, bool), list[_Run]()
+    position = np.minimum(np.searchsorted(values, streams.hashes), len(values) - 1)
+    position = np.where(values[position] == streams.hashes, position, -1)
+    frequency = np.where(position >= 0, counts[position].astype(np.int64), 0)
+    frequent = np.flatnonzero(position >= 0)
+    present, firsts = np.unique(position[frequent], return_index=True)
+    first_at = dict(zip(present.tolist(), frequent[firsts].tolist(), strict=True))
+    # one more entry than values: the position -1 of shingles that are not frequent
+    used = np.zeros(len(values) + 1, bool)
+    sequences: list[_ShingleSequence] = []
     for value in np.lexsort((values, -counts.astype(np.int64))).tolist():
         if used[value]:
             continue
-        at = first_at[value]
-        document = int(np.searchsorted(streams.offsets, at, "right")) - 1
-        start, end = at, at + 1
-        good = ALIKE * counts[value]
+        start = first_at[value]
+        end = start + 1
+        document = int(np.searchsorted(streams.offsets, start, "right")) - 1
+        document_start = streams.offsets[document]
+        document_end = streams.offsets[document + 1]
+        least_frequency = CONTINUATION_SHARE * counts[value]
         while (
-            start > streams.offsets[document]
-            and times[start - 1] >= good
-            and not used[place[start - 1]]
+            start > document_start
+            and frequency[start - 1] >= least_frequency
+            and not used[position[start - 1]]
         ):
             start -= 1
-        while end < streams.offsets[document + 1] and times[end] >= good and not used[place[end]]:
+        while end < document_end and frequency[end] >= least_frequency and not used[position[end]]:
             end += 1
-        used[place[start:end]] = True
-        out.append(_Run(values[value], document, start, end))
-        if len(out) == PHRASES:
+        used[position[start:end]] = True
+        sequences.append(_ShingleSequence(values[value], document, start, end))
+        if len(sequences) == MAX_PHRASES:
             break
-    return out
+    return sequences
 
 
-def _text(
-    documents: pa.Array, run: _Run, streams: _Streams, spec: Spec, resources: SpecResources
+def _sequence_text(
+    documents: pa.Array,
+    sequence: _ShingleSequence,
+    streams: _SampleShingles,
+    spec: Spec,
+    resources: SpecResources,
 ) -> str:
-    """The words of a run: tokens by their places, texts from the first window on whose hash alone is one of the run's."""
-    document = documents[run.document].as_py()
+    """Returns the words of a sequence.
+
+    Tokens are found by their position. In a text, the sequence begins at the first shingle whose hash
+    is one of the sequence's hashes.
+    """
+    document = documents[sequence.document].as_py()
+    length = sequence.end - sequence.start + spec.n - 1
     if not isinstance(document, str):
-        at = run.start - int(streams.offsets[run.document])
-        return " ".join(document[at : at + run.end - run.start + spec.n - 1])
+        start = sequence.start - int(streams.offsets[sequence.document])
+        return " ".join(document[start : start + length])
     shingler = resources.shingler(spec)
     data, offsets = text_buffers(pa.array(shingle_texts(document, spec), pa.large_string()))
-    alone = shingler.texts(data, offsets)
-    single = np.flatnonzero(np.diff(alone.offsets) == 1)
-    matching = np.zeros(len(offsets) - 1, bool)
-    matching[single] = np.isin(
-        alone.hashes[alone.offsets[single]], streams.hashes[run.start : run.end]
-    )
-    if not matching.any():
+    shingles = shingler.texts(data, offsets)
+    single = np.flatnonzero(np.diff(shingles.offsets) == 1)
+    is_match = np.zeros(len(offsets) - 1, bool)
+    sequence_hashes = streams.hashes[sequence.start : sequence.end]
+    is_match[single] = np.isin(shingles.hashes[shingles.offsets[single]], sequence_hashes)
+    if not is_match.any():
         return ""
-    start = int(np.argmax(matching))
-    units, joint = split_units(document, spec)
-    return joint.join(units[start : start + run.end - run.start + spec.n - 1])
+    start = int(np.argmax(is_match))
+    units, separator = split_units(document, spec)
+    return separator.join(units[start : start + length])
 
 
-def _shares(labels: pa.ChunkedArray, inside: np.ndarray) -> tuple[SourceShare, ...]:
-    """The sources with the largest share of documents that have it, ties by name."""
+def _source_shares(labels: pa.ChunkedArray, containing: np.ndarray) -> tuple[SourceShare, ...]:
+    """Returns the sources with the largest share of documents that contain a phrase."""
     totals = {entry["values"]: entry["counts"] for entry in pc.value_counts(labels).to_pylist()}
-    having = {
-        entry["values"]: entry["counts"]
-        for entry in pc.value_counts(labels.take(pa.array(inside))).to_pylist()
-    }
-    shares = [SourceShare(name, count / totals[name]) for name, count in having.items()]
-    return tuple(sorted(shares, key=lambda entry: (-entry.share, entry.source))[:SOURCES])
+    matching = pc.value_counts(labels.take(pa.array(containing))).to_pylist()
+    shares = [
+        SourceShare(entry["values"], entry["counts"] / totals[entry["values"]])
+        for entry in matching
+    ]
+    shares.sort(key=lambda entry: (-entry.share, entry.source))
+    return tuple(shares[:SOURCES_PER_PHRASE])

@@ -30,7 +30,7 @@ def explain(
     Args:
         a: First text.
         b: Second text.
-        settings: Settings of the run. The default settings are used if it is None.
+        settings: RunOptions of the run. The default settings are used if it is None.
         resources: Key, document frequencies and cut shingles that the Spec refers to.
         names: Names of the two texts.
         documents: Number of documents for which the bands of sign signatures are solved.

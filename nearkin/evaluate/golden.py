@@ -1,7 +1,9 @@
-"""A result against labelled pairs or clusters: pairwise precision and recall, adjusted Rand index, B-cubed.
+"""Scores a result against golden pairs or golden clusters, whose labels are known.
 
-Sources: Hubert, Arabie, *Comparing partitions* (1985); Bagga, Baldwin, *Entity-based cross-document coreferencing using the
-vector space model* (1998): B-cubed; Wilson (1927) for shares; percentile bootstrap over labelled clusters for the others.
+The scores are pairwise precision and recall, the adjusted Rand index (Hubert, Arabie, *Comparing
+partitions*, 1985) and B-cubed (Bagga, Baldwin, *Entity-based cross-document coreferencing using the
+vector space model*, 1998). Intervals of proportions are Wilson's (1927). The other intervals come from a
+percentile bootstrap over labelled clusters.
 """
 
 import csv
@@ -18,23 +20,31 @@ import pyarrow.parquet as pq
 
 from nearkin.cluster import kernels
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Share
+from nearkin.evaluate.audit import Proportion
 
-Measured: TypeAlias = Callable[[np.ndarray, np.ndarray], float]
+ScoreFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], float]
+"""A score of a partition against the true one: a function of the true and the found clusters."""
 RESAMPLES = 200
+"""The number of resamples of the bootstrap."""
 TAIL = 0.025
-YES, NO = ("1", "true", "yes", "duplicate"), ("0", "false", "no", "distinct")
+"""The share of resamples beyond each end of an interval."""
+POSITIVE_LABELS = ("1", "true", "yes", "duplicate")
+NEGATIVE_LABELS = ("0", "false", "no", "distinct")
+_CSV_OPTIONS = pa.csv.ConvertOptions(
+    column_types={name: pa.string() for name in ("id", "cluster", "id_a", "id_b", "label")},
+    strings_can_be_null=False,
+)
 
 
 @dataclass(frozen=True)
-class Golden:
-    """What is known.
+class GoldenSet:
+    """Documents of which it is known which ones are duplicates.
 
     Attributes:
-        ids: Of the labelled documents, sorted.
-        clusters: int64: a number for each of them.
-        distinct: int64 (m, 2): pairs, by position in ids, that are labelled as no duplicates; None where everything that is
-            not in one cluster is known to be distinct.
+        ids: Ids of the labelled documents in ascending order.
+        clusters: Number of the true cluster of each document, int64 (n,).
+        distinct: Pairs of positions in `ids` that are labelled as distinct, int64 (m, 2). None if
+            all documents of different clusters are known to be distinct.
     """
 
     ids: tuple[str, ...]
@@ -43,8 +53,14 @@ class Golden:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A figure and its 95 % interval."""
+class IntervalEstimate:
+    """A score and its 95 % interval.
+
+    Attributes:
+        value: The score.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+    """
 
     value: float
     low: float
@@ -53,223 +69,270 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Scores:
-    """A result against what is known.
+    """The scores of a result against a golden set.
 
     Attributes:
-        documents: Labelled ones.
-        precision: Of the pairs that the result puts together (labelled ones), those that belong together.
-        recall: Of the pairs that belong together, those that the result puts together.
-        f1: Their harmonic mean.
+        documents: Number of labelled documents.
+        precision: Share of the labelled pairs in one found cluster that are duplicates.
+        recall: Share of the pairs of duplicates that are in one found cluster.
+        f1: Harmonic mean of precision and recall.
         rand: Adjusted Rand index.
-        bcubed_precision: For a document, the share of its cluster that belongs with it; the mean.
-        bcubed_recall: For a document, the share of those that belong with it that are in its cluster; the mean.
+        bcubed_precision: Mean over documents of the share of their found cluster that belongs to
+            their true cluster.
+        bcubed_recall: Mean over documents of the share of their true cluster that is in their found
+            cluster.
     """
 
     documents: int
-    precision: Share
-    recall: Share
+    precision: Proportion
+    recall: Proportion
     f1: float
-    rand: Estimate
-    bcubed_precision: Estimate
-    bcubed_recall: Estimate
+    rand: IntervalEstimate
+    bcubed_precision: IntervalEstimate
+    bcubed_recall: IntervalEstimate
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Returns the scores as a JSON object."""
         return asdict(self)
 
 
-def read_golden(path: Path) -> Golden:
-    """From CSV or parquet: `id_a`, `id_b` and optionally `label`; or `id` and `cluster`.
+def read_golden_set(path: Path) -> GoldenSet:
+    """Reads a golden set from a CSV or Parquet file.
+
+    The file has the columns `id_a`, `id_b` and optionally `label`, or the columns `id` and `cluster`.
+
+    Args:
+        path: File to read.
 
     Raises:
-        UsageError: It cannot be read, has other columns, or a label is neither yes nor no.
+        UsageError: If the file does not exist, cannot be read, has other columns, or contains an
+            unknown label.
     """
     try:
-        table = (
-            pq.read_table(path)
-            if path.suffix in (".parquet", ".pq")
-            else pa.csv.read_csv(path, convert_options=TEXT)
-        )
+        if path.suffix in (".parquet", ".pq"):
+            table = pq.read_table(path)
+        else:
+            table = pa.csv.read_csv(path, convert_options=_CSV_OPTIONS)
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
     except (OSError, pa.ArrowException, csv.Error) as error:
-        raise UsageError(
-            f"{path} is neither CSV nor parquet ({' '.join(str(error).split())[:120]})"
-        ) from error
+        reason = " ".join(str(error).split())[:120]
+        raise UsageError(f"{path} is neither CSV nor parquet ({reason})") from error
     names = set(table.column_names)
     if {"id", "cluster"} <= names:
-        return golden_of_clusters(
-            dict(zip(*(_texts(table, name) for name in ("id", "cluster")), strict=True))
-        )
+        clusters = zip(_read_texts(table, "id"), _read_texts(table, "cluster"), strict=True)
+        return golden_set_from_clusters(dict(clusters))
     if {"id_a", "id_b"} <= names:
-        a, b = _texts(table, "id_a"), _texts(table, "id_b")
-        labels = (
-            [_label(text, path) for text in _texts(table, "label")] if "label" in names else None
-        )
-        return golden_of_pairs(list(zip(a, b, strict=True)), labels)
+        pairs = list(zip(_read_texts(table, "id_a"), _read_texts(table, "id_b"), strict=True))
+        labels = None
+        if "label" in names:
+            labels = [_parse_label(text, path) for text in _read_texts(table, "label")]
+        return golden_set_from_pairs(pairs, labels)
     raise UsageError(
-        f"{path} has the columns {', '.join(table.column_names)}; labels are id_a, id_b (label), or id, cluster"
+        f"{path} has the columns {', '.join(table.column_names)}; a golden set has the columns "
+        "id_a, id_b and optionally label, or id and cluster"
     )
 
 
-TEXT = pa.csv.ConvertOptions(
-    column_types={name: pa.string() for name in ("id", "cluster", "id_a", "id_b", "label")},
-    strings_can_be_null=False,
-)
-
-
-def _texts(table: pa.Table, name: str) -> list[str]:
+def _read_texts(table: pa.Table, name: str) -> list[str]:
     return [str(value) for value in table[name].to_pylist()]
 
 
-def _label(text: str, path: Path) -> bool:
-    if text.lower() not in (*YES, *NO):
+def _parse_label(text: str, path: Path) -> bool:
+    label = text.lower()
+    if label not in (*POSITIVE_LABELS, *NEGATIVE_LABELS):
         raise UsageError(
-            f"label {text!r} in {path} is neither of {', '.join(YES)} nor of {', '.join(NO)}"
+            f"unknown label {text!r} in {path}; duplicates are labelled "
+            f"{', '.join(POSITIVE_LABELS)}, distinct pairs {', '.join(NEGATIVE_LABELS)}"
         )
-    return text.lower() in YES
+    return label in POSITIVE_LABELS
 
 
-def golden_of_clusters(clusters: Mapping[str, str]) -> Golden:
-    """From the cluster of each document."""
+def golden_set_from_clusters(clusters: Mapping[str, str]) -> GoldenSet:
+    """Returns a golden set of documents whose clusters are all known.
+
+    Args:
+        clusters: Name of the true cluster of each document, by id.
+    """
     ids = tuple(sorted(clusters))
     numbers = {name: i for i, name in enumerate(sorted(set(clusters.values())))}
-    return Golden(ids, np.array([numbers[clusters[i]] for i in ids], np.int64), None)
+    return GoldenSet(ids, np.array([numbers[clusters[i]] for i in ids], np.int64), None)
 
 
-def golden_of_pairs(pairs: list[tuple[str, str]], labels: list[bool] | None) -> Golden:
-    """From pairs that belong together, and those that do not; what is together is taken to be transitive.
+def golden_set_from_pairs(pairs: list[tuple[str, str]], labels: list[bool] | None) -> GoldenSet:
+    """Returns a golden set of labelled pairs. Duplicates of duplicates are taken to be duplicates.
+
+    Args:
+        pairs: Ids of the two documents of each pair.
+        labels: True for each pair of duplicates, False for each pair of distinct documents. None if
+            all pairs are duplicates and all other documents are distinct.
 
     Examples:
-        >>> golden_of_pairs([("a", "b"), ("b", "c"), ("a", "d")], [True, True, False]).clusters.tolist()
+        >>> pairs = [("a", "b"), ("b", "c"), ("a", "d")]
+        >>> golden_set_from_pairs(pairs, [True, True, False]).clusters.tolist()
         [0, 0, 0, 3]
     """
     ids = tuple(sorted({name for pair in pairs for name in pair}))
-    place = {name: i for i, name in enumerate(ids)}
-    both = np.array([[place[a], place[b]] for a, b in pairs], np.int64).reshape(-1, 2)
-    yes = np.ones(len(pairs), bool) if labels is None else np.array(labels, bool)
+    positions = {name: i for i, name in enumerate(ids)}
+    pair_positions = np.array([[positions[a], positions[b]] for a, b in pairs], np.int64)
+    pair_positions = pair_positions.reshape(-1, 2)
+    is_duplicate = np.ones(len(pairs), bool)
+    if labels is not None:
+        is_duplicate = np.array(labels, bool)
     parent = np.arange(len(ids), dtype=np.uint32)
-    a, b = both[yes].astype(np.uint32).T
+    a, b = pair_positions[is_duplicate].astype(np.uint32).T
     kernels.unite(np.maximum(a, b), np.minimum(a, b), parent)
     kernels.flatten(parent)
-    return Golden(ids, parent.astype(np.int64), None if labels is None else both[~yes])
+    distinct = None if labels is None else pair_positions[~is_duplicate]
+    return GoldenSet(ids, parent.astype(np.int64), distinct)
 
 
-def score(golden: Golden, clusters: Mapping[str, str], seed: int = 1) -> Scores:
-    """A result, as the cluster of each document, against what is known.
+def score_clusters(golden: GoldenSet, clusters: Mapping[str, str], seed: int = 1) -> Scores:
+    """Scores a result against a golden set.
 
-    Documents that the result does not have (rejected ones) are clusters of their own.
+    Labelled documents that the result does not have, such as rejected ones, are clusters of one.
+
+    Args:
+        golden: Golden set.
+        clusters: Name of the found cluster of each document, by id.
+        seed: Random seed of the bootstrap.
 
     Examples:
-        >>> golden = golden_of_clusters({"a": "x", "b": "x", "c": "y"})
-        >>> found = score(golden, {"a": "1", "b": "1", "c": "1"})
-        >>> round(found.precision.value, 3), found.recall.value, found.rand.value
+        >>> golden = golden_set_from_clusters({"a": "x", "b": "x", "c": "y"})
+        >>> scores = score_clusters(golden, {"a": "1", "b": "1", "c": "1"})
+        >>> round(scores.precision.value, 3), scores.recall.value, scores.rand.value
         (0.333, 1.0, 0.0)
     """
     names = [clusters.get(name, f"\\0{name}") for name in golden.ids]
     _, found = np.unique(np.array(names, object).astype(str), return_inverse=True)
-    together = _pairs(golden.clusters * (found.max(initial=0) + 1) + found)
-    actual = _pairs(golden.clusters)
+    together = _count_pairs(_intersect(golden.clusters, found))
     if golden.distinct is None:
-        positive = _pairs(found)
+        reported = _count_pairs(found)
     else:
-        wrong = int((found[golden.distinct[:, 0]] == found[golden.distinct[:, 1]]).sum())
-        positive = together + wrong
-    precision, recall = Share.of(together, positive), Share.of(together, actual)
+        first, second = golden.distinct.T
+        reported = together + int((found[first] == found[second]).sum())
+    precision = Proportion.from_counts(together, reported)
+    recall = Proportion.from_counts(together, _count_pairs(golden.clusters))
     total = precision.value + recall.value
-    f1 = 2 * precision.value * recall.value / total if total else 0.0
-    groups = np.unique(golden.clusters, return_inverse=True)[1]
-    rng = np.random.Generator(np.random.PCG64(seed))
-    members = (
-        np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
-        if len(groups)
-        else []
-    )
+    bootstrap = _Bootstrap(golden.clusters, found, seed)
     return Scores(
-        len(golden.ids),
-        precision,
-        recall,
-        f1,
-        *(
-            _with_interval(measure, golden.clusters, found, members, rng)
-            for measure in (adjusted_rand, *BCUBED)
-        ),
+        documents=len(golden.ids),
+        precision=precision,
+        recall=recall,
+        f1=2 * precision.value * recall.value / total if total else 0.0,
+        rand=bootstrap.estimate(adjusted_rand),
+        bcubed_precision=bootstrap.estimate(bcubed_precision),
+        bcubed_recall=bootstrap.estimate(bcubed_recall),
     )
 
 
-def _pairs(labels: np.ndarray) -> int:
-    """Pairs of equal labels."""
-    counts = np.unique(labels, return_counts=True)[1].astype(np.int64)
+def _intersect(true: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Returns the partition in which documents share a part if they do so in both partitions."""
+    intersection: np.ndarray = true * (found.max(initial=0) + 1) + found
+    return intersection
+
+
+def _count_pairs(clusters: np.ndarray) -> int:
+    """Returns the number of pairs of documents with the same cluster."""
+    counts = np.unique(clusters, return_counts=True)[1].astype(np.int64)
     return int((counts * (counts - 1) // 2).sum())
 
 
 def adjusted_rand(true: np.ndarray, found: np.ndarray) -> float:
-    """1 for equal partitions, 0 for what chance gives.
+    """Returns the adjusted Rand index: 1 for equal partitions, 0 for what chance gives.
+
+    Args:
+        true: Number of the true cluster of each document, int64 (n,).
+        found: Number of the found cluster of each document, int64 (n,).
 
     Examples:
         >>> round(adjusted_rand(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2])), 4)
         0.5714
     """
-    n = len(true)
-    both = _pairs(true * (found.max(initial=0) + 1) + found)
-    a, b, total = _pairs(true), _pairs(found), n * (n - 1) // 2
-    chance = a * b / total if total else 0.0
-    most = (a + b) / 2
-    return 1.0 if most == chance else (both - chance) / (most - chance)
+    documents = len(true)
+    both = _count_pairs(_intersect(true, found))
+    true_pairs = _count_pairs(true)
+    found_pairs = _count_pairs(found)
+    total = documents * (documents - 1) // 2
+    chance = true_pairs * found_pairs / total if total else 0.0
+    largest = (true_pairs + found_pairs) / 2
+    return 1.0 if largest == chance else (both - chance) / (largest - chance)
 
 
-def bcubed(true: np.ndarray, found: np.ndarray) -> float:
-    """Mean over documents of the share of their found cluster that belongs with them: precision; recall with sides swapped.
+def bcubed_precision(true: np.ndarray, found: np.ndarray) -> float:
+    """Returns the mean share of the found clusters of documents that belongs to their true ones.
+
+    Args:
+        true: Number of the true cluster of each document, int64 (n,).
+        found: Number of the found cluster of each document, int64 (n,).
 
     Examples:
-        >>> bcubed(np.array([0, 0, 1]), np.array([5, 5, 5])), bcubed(np.array([5, 5, 5]), np.array([0, 0, 1]))
-        (0.5555555555555555, 1.0)
+        >>> bcubed_precision(np.array([0, 0, 1]), np.array([5, 5, 5]))
+        0.5555555555555555
+        >>> bcubed_precision(np.array([5, 5, 5]), np.array([0, 0, 1]))
+        1.0
     """
     if not len(true):
         return 1.0
-    _, both, counts = np.unique(
-        true * (found.max(initial=0) + 1) + found, return_inverse=True, return_counts=True
-    )
+    _, both, counts = np.unique(_intersect(true, found), return_inverse=True, return_counts=True)
     _, own, sizes = np.unique(found, return_inverse=True, return_counts=True)
     return float((counts[both] / sizes[own]).mean())
 
 
 def bcubed_recall(true: np.ndarray, found: np.ndarray) -> float:
-    """Mean over documents of the share of those that belong with them that are in their cluster."""
-    return bcubed(found, true)
+    """Returns the mean share of the true clusters of documents that is in their found ones.
 
-
-BCUBED = (bcubed, bcubed_recall)
-
-
-def _with_interval(
-    measure: Measured,
-    true: np.ndarray,
-    found: np.ndarray,
-    members: list[np.ndarray],
-    rng: np.random.Generator,
-) -> Estimate:
-    """Percentile bootstrap: labelled clusters are drawn with replacement.
-
-    Copies of one cluster are clusters of their own, in what is known and in what was found; a found cluster that spans several
-    known ones still does in the first copies of them, in the second ones, and so on.
+    Args:
+        true: Number of the true cluster of each document, int64 (n,).
+        found: Number of the found cluster of each document, int64 (n,).
     """
-    value = measure(true, found)
-    if len(members) < 2:
-        return Estimate(value, value, value)
-    drawn, width = [], int(found.max()) + 1
-    for _ in range(RESAMPLES):
-        chosen = np.sort(rng.integers(0, len(members), len(members)))
-        copy = np.arange(len(chosen)) - np.searchsorted(chosen, chosen)
-        rows = np.concatenate([members[i] for i in chosen])
-        draws = np.repeat(np.arange(len(chosen)), [len(members[i]) for i in chosen])
-        drawn.append(measure(draws, found[rows] + width * copy[draws]))
-    low, high = np.quantile(drawn, [TAIL, 1 - TAIL])
-    return Estimate(value, min(value, float(low)), max(value, float(high)))
+    return bcubed_precision(found, true)
 
 
-def clusters_of(path: Path) -> dict[str, str]:
-    """The cluster of each document of a run's `clusters.parquet`."""
+class _Bootstrap:
+    """A percentile bootstrap, which draws labelled clusters with replacement.
+
+    Copies of one cluster are separate clusters, among the true and among the found ones. A found
+    cluster that spans several true ones spans their first copies, their second copies, and so on.
+    """
+
+    def __init__(self, true: np.ndarray, found: np.ndarray, seed: int) -> None:
+        self._true = true
+        self._found = found
+        self._rng = np.random.Generator(np.random.PCG64(seed))
+        self._members: list[np.ndarray] = []
+        if len(true):
+            groups = np.unique(true, return_inverse=True)[1]
+            ends = np.cumsum(np.bincount(groups))[:-1]
+            self._members = np.split(np.argsort(groups, kind="stable"), ends)
+
+    def estimate(self, score: ScoreFunction) -> IntervalEstimate:
+        value = score(self._true, self._found)
+        if len(self._members) < 2:
+            return IntervalEstimate(value, value, value)
+        resampled = [self._resample(score) for _ in range(RESAMPLES)]
+        low, high = np.quantile(resampled, [TAIL, 1 - TAIL])
+        return IntervalEstimate(value, min(value, float(low)), max(value, float(high)))
+
+    def _resample(self, score: ScoreFunction) -> float:
+        clusters = len(self._members)
+        chosen = np.sort(self._rng.integers(0, clusters, clusters))
+        copy = np.arange(clusters) - np.searchsorted(chosen, chosen)
+        rows = np.concatenate([self._members[i] for i in chosen])
+        draws = np.repeat(np.arange(clusters), [len(self._members[i]) for i in chosen])
+        width = int(self._found.max()) + 1
+        return score(draws, self._found[rows] + width * copy[draws])
+
+
+def read_clusters(path: Path) -> dict[str, str]:
+    """Reads the cluster of each document of a run.
+
+    Args:
+        path: File `clusters.parquet` of the output.
+
+    Raises:
+        UsageError: If the file does not exist.
+    """
     try:
         table = pq.read_table(path, columns=["id", "cluster"])
     except FileNotFoundError as error:
@@ -279,11 +342,17 @@ def clusters_of(path: Path) -> dict[str, str]:
     return dict(zip(table["id"].to_pylist(), table["cluster"].to_pylist(), strict=True))
 
 
-def settings_of(grid: str) -> list[dict[str, Any]]:
-    """Every combination of a grid, in its order.
+def parse_grid(grid: str) -> list[dict[str, Any]]:
+    """Parses a grid of settings and returns all of its combinations in order.
+
+    Args:
+        grid: Names of settings with their values, for example `threshold=0.7,0.8;recall=0.9`.
+
+    Raises:
+        UsageError: If the grid has another form.
 
     Examples:
-        >>> settings_of("threshold=0.7,0.8;cluster=leaders")
+        >>> parse_grid("threshold=0.7,0.8;cluster=leaders")
         [{'threshold': 0.7, 'cluster': 'leaders'}, {'threshold': 0.8, 'cluster': 'leaders'}]
     """
     axes = []
@@ -291,11 +360,11 @@ def settings_of(grid: str) -> list[dict[str, Any]]:
         name, _, values = part.partition("=")
         if not name.strip() or not values.strip():
             raise UsageError(f"grid {grid!r} is not of the form threshold=0.7,0.8;recall=0.9,0.95")
-        axes.append([(name.strip(), _value(value.strip())) for value in values.split(",")])
+        axes.append([(name.strip(), _parse_value(value.strip())) for value in values.split(",")])
     return [dict(choice) for choice in itertools.product(*axes)]
 
 
-def _value(text: str) -> int | float | str:
+def _parse_value(text: str) -> int | float | str:
     for kind in (int, float):
         try:
             return kind(text)

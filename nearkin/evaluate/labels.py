@@ -1,4 +1,7 @@
-"""Values of a column as numbers: counted by their hashes, so that memory does not depend on how long they are."""
+"""Numbers the most frequent values of a column.
+
+Values are counted by their hashes, so that memory does not depend on their lengths.
+"""
 
 import heapq
 from collections.abc import Iterator
@@ -11,75 +14,89 @@ import pyarrow.compute as pc
 from nearkin.engine.local.documents import portions
 from nearkin.engine.local.repeated_ids import id_hashes
 
-NONE, OTHERS = "(none)", "(others)"
-LONGEST_NAME = 200
-"""Characters of a value that are shown."""
+NONE_LABEL = "(none)"
+"""The label of documents without a value."""
+OTHERS_LABEL = "(others)"
+"""The label of the less frequent values, which are counted together."""
+MAX_LABEL_CHARACTERS = 200
+"""The number of characters of a value that a label shows."""
 
 
 class Labels(NamedTuple):
     """The most frequent values of a column."""
 
     names: tuple[str, ...]
-    """By falling frequency, ties by name; the first LONGEST_NAME characters of each, then OTHERS if there are others."""
+    """The values in descending frequency, ties by name, shortened to MAX_LABEL_CHARACTERS. The last
+    one is OTHERS_LABEL if there are other values."""
     codes: np.ndarray
-    """uint32 (n,): the position of each document's value in `names`."""
+    """The position of each document's value in `names`, uint32 (n,)."""
 
 
-def most_frequent(values: pa.ChunkedArray, most: int) -> Labels:
-    """Returns the labels of documents, at most `most` with OTHERS.
+def most_frequent_labels(values: pa.ChunkedArray, limit: int) -> Labels:
+    """Returns the labels of documents: their values, or OTHERS_LABEL for less frequent ones.
 
-    Values with the same 64-bit hash count as the same.
+    Values with the same 64-bit hash count as equal.
 
     Args:
-        values: (n,): the value of each document, large_string; null counts as NONE.
-        most: Maximum number of labels.
+        values: Value of each document, large_string (n,). Null counts as NONE_LABEL.
+        limit: Largest number of labels, OTHERS_LABEL included.
 
     Examples:
-        >>> found = most_frequent(pa.chunked_array([["b", "a", None, "b"]]), 2)
-        >>> found.names, found.codes.tolist()
+        >>> labels = most_frequent_labels(pa.chunked_array([["b", "a", None, "b"]]), 2)
+        >>> labels.names, labels.codes.tolist()
         (('b', '(others)'), [0, 1, 1, 0])
     """
-    hashes = np.concatenate(
-        [id_hashes(part) for part in _texts(values)] or [np.empty(0, np.uint64)]
-    )
+    parts = [id_hashes(part) for part in _text_portions(values)]
+    hashes = np.concatenate(parts or [np.empty(0, np.uint64)])
     keys, firsts, codes, counts = np.unique(
         hashes, return_index=True, return_inverse=True, return_counts=True
     )
-    whole = len(keys) <= most
-    chosen = _ranked(values, firsts, counts, len(keys) if whole else most - 1)
-    place = np.full(len(keys), len(chosen), np.uint32)
-    place[[key for key, _ in chosen]] = np.arange(len(chosen), dtype=np.uint32)
-    names = tuple(_shortened(name) for _, name in chosen)
-    return Labels(names if whole else (*names, OTHERS), place[codes])
+    is_complete = len(keys) <= limit
+    chosen = _rank_values(values, firsts, counts, len(keys) if is_complete else limit - 1)
+    positions = np.full(len(keys), len(chosen), np.uint32)
+    positions[[key for key, _ in chosen]] = np.arange(len(chosen), dtype=np.uint32)
+    names = [_shorten(name) for _, name in chosen]
+    if not is_complete:
+        names.append(OTHERS_LABEL)
+    return Labels(tuple(names), positions[codes])
 
 
-def _ranked(
-    values: pa.ChunkedArray, firsts: np.ndarray, counts: np.ndarray, most: int
+def _rank_values(
+    values: pa.ChunkedArray, firsts: np.ndarray, counts: np.ndarray, limit: int
 ) -> list[tuple[int, str]]:
-    """(number, value) of the most frequent ones, by falling count and value; reads only values that may be among them."""
-    if not most:
+    """Returns the numbers and names of the most frequent values, ties by name.
+
+    Only values that may be among them are read.
+
+    Args:
+        values: Value of each document.
+        firsts: First document of each distinct value, int64 (m,).
+        counts: Number of documents of each distinct value, int64 (m,).
+        limit: Largest number of values to return.
+    """
+    if not limit:
         return []
-    least = np.partition(counts, len(counts) - most)[len(counts) - most]
+    least = np.partition(counts, len(counts) - limit)[len(counts) - limit]
     eligible = np.flatnonzero(counts >= least)
     eligible = eligible[np.argsort(firsts[eligible])]
-    named = zip(eligible.tolist(), _values_at(values, firsts[eligible]), strict=True)
-    return heapq.nsmallest(most, named, key=lambda entry: (-counts[entry[0]], entry[1]))
+    named = zip(eligible.tolist(), _read_values(values, firsts[eligible]), strict=True)
+    return heapq.nsmallest(limit, named, key=lambda entry: (-counts[entry[0]], entry[1]))
 
 
-def _values_at(values: pa.ChunkedArray, ordinals: np.ndarray) -> Iterator[str]:
-    """The values at some ordinals (ascending), a portion of the column at a time."""
+def _read_values(values: pa.ChunkedArray, ordinals: np.ndarray) -> Iterator[str]:
+    """Yields the values at some ascending ordinals, reading one portion of the column at a time."""
     first = 0
-    for part in _texts(values):
+    for part in _text_portions(values):
         low, high = np.searchsorted(ordinals, [first, first + len(part)])
-        for at in (ordinals[low:high] - first).tolist():
-            yield part[at].as_py()
+        for position in (ordinals[low:high] - first).tolist():
+            yield part[position].as_py()
         first += len(part)
 
 
-def _texts(values: pa.ChunkedArray) -> Iterator[pa.Array]:
+def _text_portions(values: pa.ChunkedArray) -> Iterator[pa.Array]:
     for part in portions(values):
-        yield pc.fill_null(part.cast(pa.large_string()), NONE)
+        yield pc.fill_null(part.cast(pa.large_string()), NONE_LABEL)
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"
+def _shorten(name: str) -> str:
+    return name if len(name) <= MAX_LABEL_CHARACTERS else name[:MAX_LABEL_CHARACTERS] + "…"

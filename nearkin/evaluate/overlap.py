@@ -1,27 +1,28 @@
-"""Which parts of a corpus (sources, or the splits of an experiment) have duplicates in which others."""
+"""Counts duplicates between the parts of a corpus, such as its sources or splits."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from nearkin.evaluate.labels import most_frequent
+from nearkin.evaluate.labels import most_frequent_labels
 from nearkin.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
 
-MOST_LABELS = 12
-"""Further ones, the smallest, are counted together."""
+MAX_LABELS = 12
+"""The largest number of labels. Smaller parts are counted together."""
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Documents of one label with a duplicate of another.
+    """The duplicates between the values of a column, which are the labels of the parts.
 
     Attributes:
-        column: Whose values the labels are.
-        labels: The most frequent values, then what is left.
-        documents: Of each label.
-        similar: [a][b]: documents of label a with an exact or near duplicate, verified, of label b (another document).
-        exact: [a][b]: those of them with an exact one.
+        column: Name of the column.
+        labels: Most frequent values, then the label of all others.
+        documents: Number of documents of each label.
+        similar: Number of documents of label a with a verified exact or near-duplicate of label b
+            (another document), as rows a and columns b.
+        exact: Number of documents of label a with an exact duplicate of label b, likewise.
     """
 
     column: str
@@ -31,15 +32,27 @@ class Overlap:
     exact: tuple[tuple[int, ...], ...]
 
     def share(self, a: int, b: int) -> float:
-        """Of label a's documents, those with a duplicate of label b."""
+        """Returns the share of the documents of one label that have a duplicate of another label.
+
+        Args:
+            a: Position of the label whose documents are counted.
+            b: Position of the label of their duplicates.
+        """
         return self.similar[a][b] / self.documents[a] if self.documents[a] else 0.0
 
     @property
     def leaks(self) -> tuple[tuple[int, int], ...]:
-        """(a, b): label a, smaller than b, has documents with a duplicate of b; of a split, test documents seen in training.
+        """The pairs (a, b) of a label and a larger one in which its documents have duplicates.
+
+        For a column of splits, these are for example test documents that occur in the training
+        split.
 
         Examples:
-            >>> Overlap("split", ("train", "test"), (90, 10), ((4, 3), (2, 0)), ((0, 0), (0, 0))).leaks
+            >>> overlap = Overlap(
+            ...     column="split", labels=("train", "test"), documents=(90, 10),
+            ...     similar=((4, 3), (2, 0)), exact=((0, 0), (0, 0)),
+            ... )
+            >>> overlap.leaks
             ((1, 0),)
         """
         labels = range(len(self.labels))
@@ -47,58 +60,61 @@ class Overlap:
         return tuple((a, b) for a, b in smaller if self.similar[a][b])
 
 
-def overlap(
+def compute_overlap(
     column: str, values: pa.ChunkedArray, representative: np.ndarray, pairs: np.ndarray
 ) -> Overlap:
     """Counts documents by their label and the labels of their duplicates.
 
     Args:
-        column: The labels' name.
-        values: (n,): the label of each document.
-        representative: uint32 (n,): the document that stands for each group of exact duplicates.
-        pairs: uint64 (m,): verified pairs of representatives, packed.
+        column: Name of the column.
+        values: Label of each document, large_string (n,).
+        representative: Representative of the exact group of each document, uint32 (n,).
+        pairs: Verified packed pairs of representatives, uint64 (m,).
 
     Examples:
-        >>> train, test = "train", "test"
-        >>> exact, near = np.array([0, 0, 2, 3], np.uint32), np.array([(0 << 32) | 2], np.uint64)
-        >>> found = overlap("split", pa.chunked_array([[train, test, test, train]]), exact, near)
-        >>> found.labels, found.similar, found.exact
+        >>> labels = pa.chunked_array([["train", "test", "test", "train"]])
+        >>> exact = np.array([0, 0, 2, 3], np.uint32)
+        >>> near = np.array([(0 << 32) | 2], np.uint64)
+        >>> overlap = compute_overlap("split", labels, exact, near)
+        >>> overlap.labels, overlap.similar, overlap.exact
         (('test', 'train'), ((2, 2), (1, 0)), ((0, 1), (1, 0)))
     """
-    labels, codes = most_frequent(values, MOST_LABELS)
+    labels, codes = most_frequent_labels(values, MAX_LABELS)
     bits = np.uint32(1) << codes
-    groups, more = np.zeros(len(codes), np.uint32), np.zeros(len(codes), np.uint32)
-    np.bitwise_or.at(groups, representative, bits)
-    _mark_repeated(representative, codes, more)
-    exact = (groups[representative] & ~bits) | (more[representative] & bits)
+    group_labels = np.zeros(len(codes), np.uint32)
+    np.bitwise_or.at(group_labels, representative, bits)
+    repeated = _repeated_labels(representative, codes)
+    exact = (group_labels[representative] & ~bits) | (repeated[representative] & bits)
     near = np.zeros(len(codes), np.uint32)
     for start in range(0, len(pairs), PAIRS_PER_BATCH):
         a, b = unpack_pairs(np.asarray(pairs[start : start + PAIRS_PER_BATCH]))
-        np.bitwise_or.at(near, a, groups[b])
-        np.bitwise_or.at(near, b, groups[a])
+        np.bitwise_or.at(near, a, group_labels[b])
+        np.bitwise_or.at(near, b, group_labels[a])
     similar = exact | near[representative]
     size = len(labels)
     return Overlap(
-        column,
-        labels,
-        tuple(np.bincount(codes, minlength=size).tolist()),
-        _matrix(codes, similar, size),
-        _matrix(codes, exact, size),
+        column=column,
+        labels=labels,
+        documents=tuple(np.bincount(codes, minlength=size).tolist()),
+        similar=_count_matrix(codes, similar, size),
+        exact=_count_matrix(codes, exact, size),
     )
 
 
-def _mark_repeated(representative: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
-    """Sets the bits of labels that a group of exact duplicates has more than once, at its representative."""
+def _repeated_labels(representative: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Returns the labels that an exact group has more than once, as bits at its representative."""
+    repeated = np.zeros(len(codes), np.uint32)
     ordered = np.sort((representative.astype(np.uint64) << np.uint64(8)) | codes)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
-    np.bitwise_or.at(
-        out, twice >> np.uint64(8), np.uint32(1) << (twice & np.uint64(255)).astype(np.uint32)
-    )
+    bits = np.uint32(1) << (twice & np.uint64(255)).astype(np.uint32)
+    np.bitwise_or.at(repeated, twice >> np.uint64(8), bits)
+    return repeated
 
 
-def _matrix(codes: np.ndarray, reached: np.ndarray, size: int) -> tuple[tuple[int, ...], ...]:
-    rows = [
-        np.bincount(codes[(reached >> np.uint32(b)) & np.uint32(1) == 1], minlength=size).tolist()
-        for b in range(size)
-    ]
-    return tuple(tuple(row[a] for row in rows) for a in range(size))
+def _count_matrix(codes: np.ndarray, labels: np.ndarray, size: int) -> tuple[tuple[int, ...], ...]:
+    """Returns how many documents of label a have the bit of label b, as rows a and columns b."""
+    columns = []
+    for b in range(size):
+        has_label = (labels >> np.uint32(b)) & np.uint32(1) == 1
+        columns.append(np.bincount(codes[has_label], minlength=size).tolist())
+    return tuple(tuple(column[a] for column in columns) for a in range(size))

@@ -1,11 +1,12 @@
-"""Readings of a finished run's corpus: documents compared again, and with every other one."""
+"""Reads the corpus of a finished run again to compare sampled documents with all others."""
 
 import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,14 +31,24 @@ from nearkin.packed_pairs import (
 )
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
-from nearkin.sketch import kernels as sketching
+from nearkin.sketch import kernels as sketch_kernels
 from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import iterate_streams
 
 
-class Finished(NamedTuple):
-    """A run to be looked at again."""
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run and its inputs.
+
+    Attributes:
+        folder: Output folder of the run.
+        corpus: Corpus of the run.
+        columns: Columns of the corpus that the run read.
+        settings: RunOptions of the run.
+        resources: Key, document frequencies and cut shingles that the Spec refers to.
+        banding: Bands and rows, or None if the run compared every pair.
+    """
 
     folder: Path
     corpus: Corpus
@@ -45,275 +56,368 @@ class Finished(NamedTuple):
     settings: RunOptions
     resources: SpecResources
     banding: Banding | None
-    """None where the run compared every pair."""
 
     @property
     def measure(self) -> Measure:
-        """How its documents were compared."""
+        """The measure of the run."""
         return measure_of(self.settings.spec, self.resources, self.settings.distance)
 
 
-class Found(NamedTuple):
-    """Similar pairs of sampled documents, a < b."""
+class SimilarPairs(NamedTuple):
+    """Pairs of similar documents, as their numbers in the corpus with a < b."""
 
     a: np.ndarray
+    """The first documents, int64 (m,)."""
     b: np.ndarray
+    """The second documents, int64 (m,)."""
     similarity: np.ndarray
+    """The exact similarities, float64 (m,)."""
 
 
-class Looked(NamedTuple):
-    """What one batch gave."""
+NO_PAIRS = SimilarPairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+"""An empty set of pairs."""
 
-    found: Found
-    prints: np.ndarray | None
+BatchComparison: TypeAlias = Callable[[Batch], SimilarPairs]
+"""A comparison of a batch with the sampled documents."""
+
+
+def concatenate_pairs(parts: list[SimilarPairs]) -> SimilarPairs:
+    """Returns the pairs of all parts, one part after the other.
+
+    Args:
+        parts: Parts to join. There may be none.
+    """
+    parts = [NO_PAIRS, *parts]
+    return SimilarPairs(
+        a=np.concatenate([part.a for part in parts]),
+        b=np.concatenate([part.b for part in parts]),
+        similarity=np.concatenate([part.similarity for part in parts]),
+    )
+
+
+class _BatchScan(NamedTuple):
+    """The result of comparing one batch, with its fingerprints and blocks in the first scan."""
+
+    pairs: SimilarPairs
+    fingerprints: np.ndarray | None
     blocks: np.ndarray | None
     documents: int
 
 
-def scan_of(run: Finished, documents: int, progress: Progress) -> "Scan":
-    """The reading that goes with the measure of a run."""
-    return (PrefixScan if run.settings.spec.measure == "jaccard" else EveryPairScan)(
-        run, documents, progress
-    )
+class PrecisionCounts(NamedTuple):
+    """The number of correctly removed documents, and the number of compared ones."""
+
+    correct: int
+    compared: int
 
 
-class Scan(ABC):
-    """Readings of the run's corpus.
+def create_scan(run: FinishedRun, documents: int, progress: Progress) -> "CorpusScan":
+    """Returns the scan that fits the measure of a run.
+
+    Args:
+        run: The finished run.
+        documents: Number of documents of the corpus.
+        progress: Receives stage and document-count updates.
+    """
+    if run.settings.spec.measure == "jaccard":
+        return PrefixScan(run, documents, progress)
+    return AllPairsScan(run, documents, progress)
+
+
+class CorpusScan(ABC):
+    """A scan that compares sampled documents with the whole corpus.
 
     Attributes:
-        groups: int64 (n,): numbers of the groups of exact duplicates, after the first `similar_to`.
-        blocks: uint64 (n,): hashes of the block column, likewise.
+        groups: Number of the exact group of each document, int64 (n,). It is set by the first call
+            of `find_similar`.
+        blocks: Hash of the block of each document, uint64 (n,). It is set by the first call of
+            `find_similar`.
     """
 
-    at_once: int
-    """Documents that one reading of the corpus is looked through for."""
+    sample_per_scan: int
+    """The number of sampled documents that are compared in one scan of the corpus."""
 
-    def __init__(self, run: Finished, documents: int, progress: Progress) -> None:
+    def __init__(self, run: FinishedRun, documents: int, progress: Progress) -> None:
+        """Creates a scan.
+
+        Args:
+            run: The finished run.
+            documents: Number of documents of the corpus.
+            progress: Receives stage and document-count updates.
+        """
         self.run = run
         self.documents = documents
         self.progress = progress
-        self.groups, self.blocks = np.empty(0, np.int64), np.empty(0, np.uint64)
+        self.groups = np.empty(0, np.int64)
+        self.blocks = np.empty(0, np.uint64)
         self.measure = run.measure
         self._builders = ObjectPool(self.measure.payload_builder)
 
-    def payload(self, documents: pa.Array) -> Payload:
-        """What exact comparison needs of some documents."""
+    def build_payload(self, documents: pa.Array) -> Payload:
+        """Returns what the exact comparison of some documents needs."""
         return self._builders.use(lambda builder: builder.build(documents))
 
-    def payload_of(self, wanted: np.ndarray) -> Payload:
-        """Of some ordinals (sorted)."""
+    def read_payload(self, ordinals: np.ndarray) -> Payload:
+        """Reads what the exact comparison of some documents of the corpus needs.
+
+        Args:
+            ordinals: Numbers of the documents in ascending order, int64 (m,).
+        """
         parts = []
         self.progress.stage("read samples", self.documents)
         for batch in self.run.corpus.batches(self.run.columns):
-            low, high = np.searchsorted(wanted, [batch.first, batch.first + len(batch.rows)])
+            low, high = np.searchsorted(ordinals, [batch.first, batch.first + len(batch.rows)])
             if high > low:
-                parts.append(
-                    self.payload(
-                        batch.documents[self.run.columns.content].take(
-                            pa.array(wanted[low:high] - batch.first)
-                        )
-                    )
-                )
+                positions = pa.array(ordinals[low:high] - batch.first)
+                documents = batch.documents[self.run.columns.content].take(positions)
+                parts.append(self.build_payload(documents))
             self.progress.advance(len(batch.rows))
-        return (
-            concatenate_payloads(parts)
-            if parts
-            else Payload(np.empty(0, np.int64), self._no_columns())
-        )
-
-    def _no_columns(self) -> tuple[np.ndarray, ...]:
-        return tuple(
+        if parts:
+            return concatenate_payloads(parts)
+        columns = tuple(
             np.empty((0,) if width is None else (0, width), kind)
             for kind, width in self.measure.column_types
         )
+        return Payload(np.empty(0, np.int64), columns)
 
-    def precision(self, clusters: pa.Table, most: int, seed: int) -> tuple[int, int]:
-        """Of some removed documents, how many resemble the kept one as much as was asked for, and of how many."""
+    def measure_precision(self, clusters: pa.Table, limit: int, seed: int) -> PrecisionCounts:
+        """Compares removed documents with the kept document of their cluster.
+
+        Args:
+            clusters: Clusters table of the run.
+            limit: Largest number of removed documents to compare.
+            seed: Random seed for sampling.
+
+        Returns:
+            The number of removed documents that reach the threshold, and the number of compared ones.
+        """
         kinds = clusters["kind"].to_numpy(zero_copy_only=False)
         removed = np.flatnonzero((kinds == "near") | (kinds == "exact"))
         ranks = splitmix64(seed + 1, len(kinds))
-        removed = np.sort(removed[np.argsort(ranks[removed])[:most]])
-        heads = (
-            pc.index_in(clusters["cluster"].take(pa.array(removed)), clusters["id"])
-            .to_numpy()
-            .astype(np.int64)
-        )
-        wanted = sorted_unique(np.concatenate([removed, heads]))
-        stored = as_stored(self.payload_of(wanted))
+        removed = np.sort(removed[np.argsort(ranks[removed])[:limit]])
+        kept_ids = clusters["cluster"].take(pa.array(removed))
+        kept = pc.index_in(kept_ids, clusters["id"]).to_numpy().astype(np.int64)
+        if not len(removed):
+            return PrecisionCounts(0, 0)
+        ordinals = sorted_unique(np.concatenate([removed, kept]))
+        stored = as_stored(self.read_payload(ordinals))
         settings = self.run.settings
-        asked = settings.threshold if settings.cluster == "leaders" else settings.lowest_similarity
-        pairs = pack_pairs(np.searchsorted(wanted, removed), np.searchsorted(wanted, heads))
-        good = (
-            self.measure.compare(pairs, stored).meets_threshold(asked)
-            if len(pairs)
-            else np.empty(0, bool)
-        )
-        return int(good.sum()), len(removed)
+        threshold = settings.threshold
+        if settings.cluster != "leaders":
+            threshold = settings.lowest_similarity
+        pairs = pack_pairs(np.searchsorted(ordinals, removed), np.searchsorted(ordinals, kept))
+        is_correct = self.measure.compare(pairs, stored).meets_threshold(threshold)
+        return PrecisionCounts(int(is_correct.sum()), len(removed))
 
-    def similar_to(self, searched: np.ndarray) -> Found:
-        """Every document of the corpus at or above the threshold with some ordinals (sorted)."""
-        compare = self.comparison(searched)
-        first_time = not len(self.groups)
+    def find_similar(self, sample: np.ndarray) -> SimilarPairs:
+        """Finds all pairs of a sampled document and any other that reach the threshold.
+
+        Args:
+            sample: Numbers of the sampled documents in ascending order, int64 (m,).
+        """
+        compare = self.create_comparison(sample)
+        is_first_scan = not len(self.groups)
         self.progress.stage("compare", self.documents)
 
-        def look(batch: Batch) -> Looked:
-            prints, blocks = self._facts(batch) if first_time else (None, None)
-            return Looked(compare(batch), prints, blocks, len(batch.rows))
+        def scan_batch(batch: Batch) -> _BatchScan:
+            fingerprints = None
+            blocks = None
+            if is_first_scan:
+                fingerprints = self.fingerprint(batch.documents[self.run.columns.content])
+                blocks = self._hash_blocks(batch)
+            return _BatchScan(compare(batch), fingerprints, blocks, len(batch.rows))
 
-        parts, prints, blocks = [NO_PAIRS], [np.empty((0, 2), np.uint64)], [np.empty(0, np.uint64)]
-        for looked in ordered_map(
-            look, self.run.corpus.batches(self.run.columns), self.run.settings.workers
-        ):
-            parts.append(looked.found)
-            if looked.prints is not None and looked.blocks is not None:
-                prints.append(looked.prints)
-                blocks.append(looked.blocks)
-            self.progress.advance(looked.documents)
-        if first_time:
-            self.groups, self.blocks = group_numbers(np.concatenate(prints)), np.concatenate(blocks)
-        return Found(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        pairs = []
+        fingerprints = [np.empty((0, 2), np.uint64)]
+        blocks = [np.empty(0, np.uint64)]
+        batches = self.run.corpus.batches(self.run.columns)
+        for scanned in ordered_map(scan_batch, batches, self.run.settings.workers):
+            pairs.append(scanned.pairs)
+            if scanned.fingerprints is not None and scanned.blocks is not None:
+                fingerprints.append(scanned.fingerprints)
+                blocks.append(scanned.blocks)
+            self.progress.advance(scanned.documents)
+        if is_first_scan:
+            self.groups = number_groups(np.concatenate(fingerprints))
+            self.blocks = np.concatenate(blocks)
+        return concatenate_pairs(pairs)
 
     @abstractmethod
-    def comparison(self, searched: np.ndarray) -> Callable[[Batch], Found]:
-        """How a batch is compared with some ordinals."""
+    def create_comparison(self, sample: np.ndarray) -> BatchComparison:
+        """Returns a function that compares a batch with the sampled documents.
+
+        Args:
+            sample: Numbers of the sampled documents in ascending order, int64 (m,).
+        """
 
     @abstractmethod
-    def fingerprints(self, documents: pa.Array) -> np.ndarray:
-        """uint64 (n, 2): equal for exact duplicates."""
+    def fingerprint(self, documents: pa.Array) -> np.ndarray:
+        """Returns fingerprints that are equal for exact duplicates, uint64 (n, 2)."""
 
-    def _facts(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    def _hash_blocks(self, batch: Batch) -> np.ndarray:
         column = self.run.settings.block_by
-        block = (
-            np.zeros(len(batch.rows), np.uint64)
-            if column is None
-            else block_hashes(batch.documents[riding(column)])
-        )
-        return self.fingerprints(batch.documents[self.run.columns.content]), block
+        if column is None:
+            return np.zeros(len(batch.rows), np.uint64)
+        return block_hashes(batch.documents[riding(column)])
 
-    def known_pairs(self, ids: pa.ChunkedArray) -> Any:
-        """(a, b) to whether the run verified the pair, by any members of their exact groups."""
+    def verified_pairs(
+        self, ids: pa.ChunkedArray
+    ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """Returns a function that says whether the run verified pairs of documents.
+
+        A pair counts as verified if the run verified any pair of documents of the two exact groups.
+
+        Args:
+            ids: Ids of all documents in the order of the corpus.
+
+        Returns:
+            A function of the numbers of the first and of the second documents.
+        """
         pairs = pq.read_table(self.run.folder / "pairs.parquet", columns=["id_a", "id_b"])
-        a, b = (
-            self.groups[pc.index_in(pairs[name], ids).to_numpy().astype(np.int64)]
-            for name in ("id_a", "id_b")
-        )
-        known = sorted_unique(pack_pairs(a, b)) if len(pairs) else np.empty(0, np.uint64)
-        return lambda x, y: isin_sorted(pack_pairs(self.groups[x], self.groups[y]), known)
+        first = pc.index_in(pairs["id_a"], ids).to_numpy().astype(np.int64)
+        second = pc.index_in(pairs["id_b"], ids).to_numpy().astype(np.int64)
+        verified = np.empty(0, np.uint64)
+        if len(pairs):
+            verified = sorted_unique(pack_pairs(self.groups[first], self.groups[second]))
+
+        def is_verified(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            return isin_sorted(pack_pairs(self.groups[a], self.groups[b]), verified)
+
+        return is_verified
 
 
-class PrefixScan(Scan):
-    """Jaccard: by the shingles that a similar document must have one of."""
+class PrefixScan(CorpusScan):
+    """A scan for the Jaccard similarity, which compares only documents with a shingle of the prefix.
 
-    at_once = 200
+    A document that reaches the threshold contains at least one shingle of the prefix of the sampled
+    document, so no pair is missed.
+    """
 
-    def comparison(self, searched: np.ndarray) -> Callable[[Batch], Found]:
-        threshold, content = self.run.settings.threshold, self.run.columns.content
-        payload = self.payload_of(searched)
-        sets, starts = payload.columns[0], row_starts(payload)
+    sample_per_scan = 200
+
+    def create_comparison(self, sample: np.ndarray) -> BatchComparison:
+        """Returns a function that compares a batch with the sampled documents."""
+        threshold = self.run.settings.threshold
+        content = self.run.columns.content
+        payload = self.read_payload(sample)
+        sets = payload.columns[0]
+        starts = row_starts(payload)
         prefixes = [
-            sets[a : b - least(b - a, threshold) + 1]
-            for a, b in itertools.pairwise(starts.tolist())
+            sets[start : end - min_shared_shingles(end - start, threshold) + 1]
+            for start, end in itertools.pairwise(starts.tolist())
         ]
         hashes = np.concatenate([np.empty(0, np.uint64), *prefixes])
         rows = np.repeat(np.arange(len(prefixes)), [len(prefix) for prefix in prefixes])
         order = np.argsort(hashes, kind="stable")
         keys = sorted_unique(hashes)
-        prefix = PrefixIndex.of(keys)
+        lookup = PrefixIndex.of(keys)
         firsts = np.append(np.searchsorted(hashes[order], keys), len(hashes)).astype(np.int64)
+        posted = rows[order]
 
-        def compare(batch: Batch) -> Found:
-            own = self.payload(batch.documents[content])
+        def compare(batch: Batch) -> SimilarPairs:
+            own = self.build_payload(batch.documents[content])
             x, y, shared, union = kernels.find_similar_pairs(
                 batch.first,
                 own.columns[0],
                 row_starts(own),
                 keys,
-                *prefix,
+                *lookup,
                 firsts,
-                rows[order],
-                searched,
+                posted,
+                sample,
                 sets,
                 starts,
                 threshold,
             )
-            return Found(np.minimum(x, y), np.maximum(x, y), shared / np.maximum(union, 1))
+            return SimilarPairs(np.minimum(x, y), np.maximum(x, y), shared / np.maximum(union, 1))
 
         return compare
 
-    def fingerprints(self, documents: pa.Array) -> np.ndarray:
-        out, shingler = (
-            np.empty((len(documents), 2), np.uint64),
-            self.run.resources.shingler(self.run.settings.spec),
-        )
+    def fingerprint(self, documents: pa.Array) -> np.ndarray:
+        """Returns fingerprints of the shingles in their order, uint64 (n, 2)."""
+        out = np.empty((len(documents), 2), np.uint64)
+        shingler = self.run.resources.shingler(self.run.settings.spec)
         for start, stream in iterate_streams(shingler, documents):
-            sketching.stream_fingerprints(
-                stream.hashes, stream.offsets, out[start : start + len(stream.offsets) - 1]
-            )
+            end = start + len(stream.offsets) - 1
+            sketch_kernels.stream_fingerprints(stream.hashes, stream.offsets, out[start:end])
         return out
 
 
-class EveryPairScan(Scan):
-    """Any other measure: each sampled document with each of the corpus."""
+class AllPairsScan(CorpusScan):
+    """A scan for any measure, which compares each sampled document with each document."""
 
-    at_once = 50
+    sample_per_scan = 50
 
-    def comparison(self, searched: np.ndarray) -> Callable[[Batch], Found]:
-        threshold, content = self.run.settings.threshold, self.run.columns.content
-        sample = self.payload_of(searched)
-        m = len(sample.sizes)
+    def create_comparison(self, sample: np.ndarray) -> BatchComparison:
+        """Returns a function that compares a batch with the sampled documents."""
+        threshold = self.run.settings.threshold
+        content = self.run.columns.content
+        payload = self.read_payload(sample)
+        sampled = len(payload.sizes)
 
-        def compare(batch: Batch) -> Found:
-            own = self.payload(batch.documents[content])
-            stored = as_stored(concatenate_payloads([sample, own]))
-            ordinals = np.concatenate([searched, batch.first + np.arange(len(own.sizes))])
-            parts = [NO_PAIRS]
-            step = max(1, PAIRS_PER_BATCH // max(m, 1))
-            for start in range(m, m + len(own.sizes), step):
-                end = min(start + step, m + len(own.sizes))
-                a, b = np.meshgrid(np.arange(m), np.arange(start, end), indexing="ij")
+        def compare(batch: Batch) -> SimilarPairs:
+            own = self.build_payload(batch.documents[content])
+            stored = as_stored(concatenate_payloads([payload, own]))
+            ordinals = np.concatenate([sample, batch.first + np.arange(len(own.sizes))])
+            total = sampled + len(own.sizes)
+            step = max(1, PAIRS_PER_BATCH // max(sampled, 1))
+            parts = []
+            for start in range(sampled, total, step):
+                positions = np.arange(start, min(start + step, total))
+                a, b = np.meshgrid(np.arange(sampled), positions, indexing="ij")
                 scored = self.measure.compare(pack_pairs(a.ravel(), b.ravel()), stored)
                 near = scored.select(scored.meets_threshold(threshold))
-                parts.append(_named(near, ordinals))
-            return Found(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+                parts.append(_to_ordinals(near, ordinals))
+            return concatenate_pairs(parts)
 
         return compare
 
-    def fingerprints(self, documents: pa.Array) -> np.ndarray:
+    def fingerprint(self, documents: pa.Array) -> np.ndarray:
+        """Returns the fingerprints of the sketcher, uint64 (n, 2)."""
         return self.measure.sketcher().sketch(documents).fingerprints
 
 
-NO_PAIRS = Found(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-
-
-def _named(pairs: ScoredPairs, ordinals: np.ndarray) -> Found:
-    """Pairs of positions as pairs of ordinals; a document is not compared with itself."""
+def _to_ordinals(pairs: ScoredPairs, ordinals: np.ndarray) -> SimilarPairs:
+    """Returns pairs of positions as pairs of ordinals, without pairs of a document with itself."""
     a, b = unpack_pairs(pairs.pairs)
-    x, y = ordinals[a], ordinals[b]
-    apart = x != y
-    return Found(np.minimum(x, y)[apart], np.maximum(x, y)[apart], pairs.similarity[apart])
+    x = ordinals[a]
+    y = ordinals[b]
+    differ = x != y
+    return SimilarPairs(
+        a=np.minimum(x, y)[differ], b=np.maximum(x, y)[differ], similarity=pairs.similarity[differ]
+    )
 
 
-def least(size: int, threshold: float) -> int:
-    """⌈t·|A|⌉, never rounded up by a product that is a little too large.
+def min_shared_shingles(size: int, threshold: float) -> int:
+    """Returns ⌈t·|A|⌉, the number of shingles of A that a similar document contains at least.
+
+    It is not increased by a rounding error of the product.
+
+    Args:
+        size: Number of shingles |A|.
+        threshold: Smallest Jaccard similarity t of a pair, in (0, 1].
 
     Examples:
-        >>> least(5, 0.8), least(100, 0.29)
+        >>> min_shared_shingles(5, 0.8), min_shared_shingles(100, 0.29)
         (4, 29)
     """
     return math.ceil(threshold * size - 1e-9)
 
 
-def group_numbers(prints: np.ndarray) -> np.ndarray:
-    """int64 (n,): a number for each distinct fingerprint, uint64 (n, 2).
+def number_groups(fingerprints: np.ndarray) -> np.ndarray:
+    """Returns a number for each distinct fingerprint, int64 (n,).
+
+    Args:
+        fingerprints: Fingerprints of documents, uint64 (n, 2).
 
     Examples:
-        >>> group_numbers(np.array([[5, 1], [3, 9], [5, 1], [5, 2]], np.uint64)).tolist()
+        >>> number_groups(np.array([[5, 1], [3, 9], [5, 1], [5, 2]], np.uint64)).tolist()
         [1, 0, 1, 2]
     """
-    order = np.lexsort((prints[:, 1], prints[:, 0]))
-    ordered = prints[order]
-    new = np.ones(len(prints), bool)
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    out = np.empty(len(prints), np.int64)
-    out[order] = np.cumsum(new) - 1
+    order = np.lexsort((fingerprints[:, 1], fingerprints[:, 0]))
+    ordered = fingerprints[order]
+    is_new = np.ones(len(fingerprints), bool)
+    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    out = np.empty(len(fingerprints), np.int64)
+    out[order] = np.cumsum(is_new) - 1
     return out

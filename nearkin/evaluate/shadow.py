@@ -1,5 +1,6 @@
-"""Two settings over the same signatures: what each finds, what it costs, and where they disagree."""
+"""Compares two settings over the same signatures: what each finds, and what each costs."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,12 +9,12 @@ import numpy as np
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import map_file
 from nearkin.errors import UsageError
-from nearkin.evaluate.golden import Golden, Scores, score
+from nearkin.evaluate.golden import GoldenSet, Scores, score_clusters
 from nearkin.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
 from nearkin.runtime.metrics import QualityMetrics
 
-NAMES = {"b": "bands", "r": "rows"}
-KINDS = {
+SHORT_NAMES = {"b": "bands", "r": "rows"}
+SETTINGS: dict[str, Callable[[str], Any]] = {
     "bands": int,
     "rows": int,
     "hot_bucket_size": int,
@@ -21,26 +22,29 @@ KINDS = {
     "threshold": float,
     "recall": float,
     "floor": float,
+    "verify": str,
+    "cluster": str,
 }
-WORDS = ("verify", "cluster")
-STAGES = ("candidates", "verify", "cluster")
+"""The settings that may differ over the same signatures, with the type of their values."""
+TIMED_STAGES = ("candidates", "verify", "cluster")
 
 
 @dataclass(frozen=True)
-class Side:
-    """What one of the settings makes of the signatures.
+class ShadowSide:
+    """The result of one of the two settings.
 
     Attributes:
-        threshold: Similarity from which documents are near-duplicates.
-        bands: b; 0 where every pair was compared.
-        rows: r; 0 where every pair was compared.
-        candidates: Pairs scored by estimate; None where every pair was compared.
-        pairs: Verified pairs.
-        kept: Documents kept.
-        recall: Share of the pairs of either side, at or above the higher threshold, that this one found.
-        seconds: By stage.
-        metrics: As of any run.
-        scores: Against labelled documents, if there were any.
+        threshold: Smallest similarity of near-duplicates.
+        bands: Number of bands, or 0 if every pair was compared.
+        rows: Number of slots in a band, or 0 if every pair was compared.
+        candidates: Number of pairs that were scored by estimate, or None if every pair was compared.
+        pairs: Number of verified pairs.
+        kept: Number of kept documents.
+        recall: Share of the pairs of both sides, at or above the higher threshold, that this side
+            found.
+        seconds: Duration of each stage in seconds.
+        metrics: Metrics of the run with these settings.
+        scores: Scores against golden pairs, if there are any.
     """
 
     threshold: float
@@ -57,14 +61,14 @@ class Side:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A pair that one of the two found.
+    """A pair that only one of the two settings found.
 
     Attributes:
-        id_a: One document.
-        id_b: The other.
-        similarity: Of the two.
-        found_by: `live` or `shadow`.
-        why: What made the other one miss it.
+        id_a: Id of the first document.
+        id_b: Id of the second document.
+        similarity: Similarity of the pair.
+        found_by: Side that found the pair: `live` or `shadow`.
+        why: Reason why the other side missed it.
     """
 
     id_a: str
@@ -75,21 +79,21 @@ class Disagreement:
 
 
 @dataclass(frozen=True)
-class Shadow:
+class ShadowComparison:
     """Two settings side by side.
 
     Attributes:
-        live: Of the run.
-        shadow: The ones to compare with.
-        agreement: Share of the pairs of either that both found; 1 where there is none.
-        only_live: Pairs that only the run's settings find.
-        only_shadow: Pairs that only the others find.
-        moved: Documents that are kept by one and removed by the other.
-        disagreements: Pairs that one of them found, the most similar first, as many as were asked for.
+        live: Result of the settings of the run.
+        shadow: Result of the settings to compare with.
+        agreement: Share of all pairs that both found, or 1 if there are no pairs.
+        only_live: Number of pairs that only the settings of the run find.
+        only_shadow: Number of pairs that only the other settings find.
+        moved: Number of documents that are kept by one and removed by the other.
+        disagreements: Pairs that only one side found, the most similar first.
     """
 
-    live: Side
-    shadow: Side
+    live: ShadowSide
+    shadow: ShadowSide
     agreement: float
     only_live: int
     only_shadow: int
@@ -97,138 +101,169 @@ class Shadow:
     disagreements: tuple[Disagreement, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Returns the comparison as a JSON object."""
         out = asdict(self)
-        for name, side in (("live", self.live), ("shadow", self.shadow)):
-            out[name]["metrics"] = side.metrics.to_dict()
+        out["live"]["metrics"] = self.live.metrics.to_dict()
+        out["shadow"]["metrics"] = self.shadow.metrics.to_dict()
         return out
 
 
-def parse_against(text: str) -> dict[str, Any]:
-    """Settings from the command line's form.
+def parse_shadow_settings(text: str) -> dict[str, Any]:
+    """Parses settings in the form of the command line.
+
+    Args:
+        text: Names and values, for example `b=16,r=8,threshold=0.8`.
+
+    Raises:
+        UsageError: If a name is unknown or cannot differ, or a value is not a number.
 
     Examples:
-        >>> parse_against("b=16,r=8,threshold=0.8")
+        >>> parse_shadow_settings("b=16,r=8,threshold=0.8")
         {'bands': 16, 'rows': 8, 'threshold': 0.8}
     """
-    out: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for part in text.split(","):
-        name, _, value = (piece.strip() for piece in part.partition("="))
-        name = NAMES.get(name, name)
-        if name not in KINDS and name not in WORDS:
+        name, _, value = part.partition("=")
+        name = SHORT_NAMES.get(name.strip(), name.strip())
+        value = value.strip()
+        if name not in SETTINGS:
             raise UsageError(
-                f"{name!r} in {text!r} cannot differ over the same signatures; {', '.join((*KINDS, *WORDS))} can"
+                f"{name!r} in {text!r} cannot differ over the same signatures; only "
+                f"{', '.join(SETTINGS)} can"
             )
         try:
-            out[name] = KINDS.get(name, str)(value)
+            settings[name] = SETTINGS[name](value)
         except ValueError as error:
             raise UsageError(f"{name}={value!r} is not a number") from error
-    return out
+    return settings
 
 
-def compare(live: LocalRun, shadow: LocalRun, golden: Golden | None, listed: int) -> Shadow:
-    """Two finished runs over the same signatures."""
-    first, second = live.scored(), shadow.scored()
-    only_first, only_second = _without(first, second), _without(second, first)
-    common = len(first.pairs) - len(only_first.pairs)
-    either = common + len(only_first.pairs) + len(only_second.pairs)
-    higher = max(live.options.threshold, shadow.options.threshold)
-    reached = [
-        len(np.flatnonzero(side.meets_threshold(higher)))
-        for side in (first, second, only_first, only_second)
-    ]
-    union = reached[0] + reached[3]
-    kept = [np.asarray(run.clustering().kept) for run in (live, shadow)]
-    sides = [
-        _side(run, found / union if union else 1.0, golden)
-        for run, found in ((live, reached[0]), (shadow, reached[1]))
-    ]
-    return Shadow(
-        sides[0],
-        sides[1],
-        common / either if either else 1.0,
-        len(only_first.pairs),
-        len(only_second.pairs),
-        int((kept[0] != kept[1]).sum()),
-        _listed(live, shadow, only_first, only_second, listed),
+def compare_runs(
+    live: LocalRun, shadow: LocalRun, golden: GoldenSet | None, limit: int
+) -> ShadowComparison:
+    """Compares two finished runs over the same signatures.
+
+    Args:
+        live: Run with the settings in use.
+        shadow: Run with the settings to compare with.
+        golden: Golden set to score both runs with, if there is one.
+        limit: Largest number of disagreements to list.
+    """
+    live_pairs = live.scored()
+    shadow_pairs = shadow.scored()
+    only_live = _pairs_without(live_pairs, shadow_pairs)
+    only_shadow = _pairs_without(shadow_pairs, live_pairs)
+    common = len(live_pairs.pairs) - len(only_live.pairs)
+    total = common + len(only_live.pairs) + len(only_shadow.pairs)
+    threshold = max(live.options.threshold, shadow.options.threshold)
+    live_above = _count_above(live_pairs, threshold)
+    shadow_above = _count_above(shadow_pairs, threshold)
+    total_above = live_above + _count_above(only_shadow, threshold)
+    kept_live = np.asarray(live.clustering().kept)
+    kept_shadow = np.asarray(shadow.clustering().kept)
+    return ShadowComparison(
+        live=_summarize(live, live_above / total_above if total_above else 1.0, golden),
+        shadow=_summarize(shadow, shadow_above / total_above if total_above else 1.0, golden),
+        agreement=common / total if total else 1.0,
+        only_live=len(only_live.pairs),
+        only_shadow=len(only_shadow.pairs),
+        moved=int((kept_live != kept_shadow).sum()),
+        disagreements=_list_disagreements(live, shadow, only_live, only_shadow, limit),
     )
 
 
-def _without(mine: ScoredPairs, other: ScoredPairs) -> ScoredPairs:
-    """The pairs that the other one does not have."""
-    return mine.select(~isin_sorted(np.asarray(mine.pairs), np.asarray(other.pairs)))
+def _pairs_without(pairs: ScoredPairs, others: ScoredPairs) -> ScoredPairs:
+    return pairs.select(~isin_sorted(np.asarray(pairs.pairs), np.asarray(others.pairs)))
 
 
-def _side(run: LocalRun, recall: float, golden: Golden | None) -> Side:
-    stages, compared_all = run.work.manifest["stages"], run.brute_force
+def _count_above(pairs: ScoredPairs, threshold: float) -> int:
+    return int(pairs.meets_threshold(threshold).sum())
+
+
+def _summarize(run: LocalRun, recall: float, golden: GoldenSet | None) -> ShadowSide:
+    stages = run.work.manifest["stages"]
+    compared_all = run.brute_force
     result = run.clustering()
     scores = None
     if golden is not None:
         ids = run.documents().ids.to_pylist()
-        scores = score(
-            golden, {ids[i]: ids[head] for i, head in enumerate(np.asarray(result.leader).tolist())}
-        )
-    return Side(
-        run.options.threshold,
-        0 if compared_all else run.banding.bands,
-        0 if compared_all else run.banding.rows,
-        None if compared_all else stages["candidates"]["candidates"],
-        len(run.scored().pairs),
-        int(np.asarray(result.kept).sum()),
-        recall,
-        {name: stages[name]["seconds"] for name in STAGES if name in stages},
-        QualityMetrics.from_stages(stages, scores.recall.value if scores else None),
-        scores,
+        leaders = np.asarray(result.leader).tolist()
+        scores = score_clusters(golden, {ids[i]: ids[leader] for i, leader in enumerate(leaders)})
+    return ShadowSide(
+        threshold=run.options.threshold,
+        bands=0 if compared_all else run.banding.bands,
+        rows=0 if compared_all else run.banding.rows,
+        candidates=None if compared_all else stages["candidates"]["candidates"],
+        pairs=len(run.scored().pairs),
+        kept=int(np.asarray(result.kept).sum()),
+        recall=recall,
+        seconds={name: stages[name]["seconds"] for name in TIMED_STAGES if name in stages},
+        metrics=QualityMetrics.from_stages(stages, scores.recall.value if scores else None),
+        scores=scores,
     )
 
 
-def _listed(
-    live: LocalRun, shadow: LocalRun, only_live: ScoredPairs, only_shadow: ScoredPairs, most: int
+def _list_disagreements(
+    live: LocalRun,
+    shadow: LocalRun,
+    only_live: ScoredPairs,
+    only_shadow: ScoredPairs,
+    limit: int,
 ) -> tuple[Disagreement, ...]:
-    """The most similar pairs of either, ties in the order of the pairs."""
-    found = []
-    for name, missed_by, pairs in (("live", shadow, only_live), ("shadow", live, only_shadow)):
-        best = np.argsort(-pairs.similarity, kind="stable")[:most]
-        chosen = pairs.select(best)
-        reasons = _reasons(missed_by, chosen)
-        similarities, packed = chosen.similarity.tolist(), chosen.pairs.tolist()
-        found += [
-            (-s, pair, name, why)
-            for s, pair, why in zip(similarities, packed, reasons, strict=True)
-        ]
+    """Returns the most similar pairs that one side found, ties in the order of the pairs."""
+    ranked = []
+    for found_by, missed_by, pairs in (("live", shadow, only_live), ("shadow", live, only_shadow)):
+        most_similar = np.argsort(-pairs.similarity, kind="stable")[:limit]
+        chosen = pairs.select(most_similar)
+        reasons = _explain_misses(missed_by, chosen)
+        similarities = chosen.similarity.tolist()
+        for similarity, pair, why in zip(similarities, chosen.pairs.tolist(), reasons, strict=True):
+            ranked.append((-similarity, pair, found_by, why))
     ids = live.documents().ids
-    out = []
-    for negative, pair, name, why in sorted(found)[:most]:
-        a, b = pair >> 32, pair & 0xFFFFFFFF
-        out.append(Disagreement(ids[a].as_py(), ids[b].as_py(), -negative, name, why))
-    return tuple(out)
+    return tuple(
+        Disagreement(
+            id_a=ids[pair >> 32].as_py(),
+            id_b=ids[pair & 0xFFFFFFFF].as_py(),
+            similarity=-negative,
+            found_by=found_by,
+            why=why,
+        )
+        for negative, pair, found_by, why in sorted(ranked)[:limit]
+    )
 
 
-def _reasons(run: LocalRun, pairs: ScoredPairs) -> list[str]:
-    """Why a run did not find these pairs."""
-    low = ~pairs.meets_threshold(run.options.threshold)
+def _explain_misses(run: LocalRun, pairs: ScoredPairs) -> list[str]:
+    """Returns the reason why a run did not find each of the pairs."""
+    is_low = ~pairs.meets_threshold(run.options.threshold)
     if run.brute_force:
-        return ["below its threshold" if is_low else "not compared" for is_low in low.tolist()]
-    banding, per = run.banding, 1 + run.banding.probes
-    a, b = unpack_pairs(pairs.pairs)
-    shared = np.zeros(len(a), bool)
-    for band in range(banding.bands):
-        keys = map_file(run.work.path / "keys" / f"{band:04d}", np.uint64, per)
-        x, y = keys[a].reshape(-1, per), keys[b].reshape(-1, per)
-        shared |= (x[:, :, None] == y[:, None, :]).any(axis=(1, 2))
-    agreeing = run.agreements(pairs.pairs)
-    out = []
-    for is_low, is_shared, slots in zip(
-        low.tolist(), shared.tolist(), agreeing.tolist(), strict=True
-    ):
-        if is_low:
-            out.append(f"below its threshold {run.options.threshold:g}")
-        elif not is_shared:
-            out.append("no band in common")
-        elif slots < banding.margin:
-            out.append(
-                f"{slots} of {banding.k} slots agree, fewer than the margin {banding.margin}"
+        return ["below its threshold" if low else "not compared" for low in is_low.tolist()]
+    banding = run.banding
+    shares_band = _share_band(run, pairs.pairs).tolist()
+    agreements = run.agreements(pairs.pairs).tolist()
+    reasons = []
+    for low, shares, agreeing in zip(is_low.tolist(), shares_band, agreements, strict=True):
+        if low:
+            reasons.append(f"below its threshold {run.options.threshold:g}")
+        elif not shares:
+            reasons.append("no band in common")
+        elif agreeing < banding.margin:
+            reasons.append(
+                f"{agreeing} of {banding.k} slots agree, fewer than the margin {banding.margin}"
             )
         else:
-            out.append("in a hot bucket, behind another leader")
-    return out
+            reasons.append("in a hot bucket, assigned to another leader")
+    return reasons
+
+
+def _share_band(run: LocalRun, pairs: np.ndarray) -> np.ndarray:
+    """Returns which pairs have a band key or a probed key in common, bool (m,)."""
+    banding = run.banding
+    keys_per_band = 1 + banding.probes
+    a, b = unpack_pairs(pairs)
+    shared = np.zeros(len(a), bool)
+    for band in range(banding.bands):
+        keys = map_file(run.work.path / "keys" / f"{band:04d}", np.uint64, keys_per_band)
+        x = keys[a].reshape(-1, keys_per_band)
+        y = keys[b].reshape(-1, keys_per_band)
+        shared |= (x[:, :, None] == y[:, None, :]).any(axis=(1, 2))
+    return shared

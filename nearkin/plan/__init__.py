@@ -1,1 +1,1 @@
-"""From a service level to parameters."""
+"""Capacity plans and operating points: settings and costs that follow from requirements."""

@@ -1,12 +1,13 @@
-"""Capacity from a service level: what a number of documents costs at a threshold, one line a number, each with its formula.
+"""Plans the capacity for a number of documents: memory, disk, time and accuracy, each with its formula.
 
-Sources: Broder, *On the resemblance and containment of documents* (1997) for the error of MinHash; Li, König, *b-Bit Minwise
-Hashing* (WWW 2010); Dahlgaard, Knudsen, Thorup (FOCS 2017) for the updates of binned sketches.
+Sources: Broder, *On the resemblance and containment of documents* (1997) for the error of MinHash; Li,
+König, *b-Bit Minwise Hashing* (WWW 2010); Dahlgaard, Knudsen, Thorup (FOCS 2017) for the updates of
+binned sketches.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,57 +17,71 @@ from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.plan.rates import Rates, known_rates
-from nearkin.plan.tune import Distribution, probabilities
+from nearkin.plan.tune import Distribution, candidate_probabilities
 from nearkin.sketch.minhash import ROUNDS
 from nearkin.spec import Spec
 
 ENGINES = ("local", "spark", "index")
-YEAR = 365.25 * 86400
-RESOLVED = 93
-"""Bytes of an entry of the resolved cache: two ids of 22 characters and what a hash map keeps of them."""
-RECORD = 64
-"""Bytes of an index record beside signature and payload: ids, counts, times."""
-FACTS, ORDERS = 40, 29
-"""Bytes a document on disk: lengths, counts, fingerprints, places; orders, groups, blocks, clusters."""
-ID = 20
-PROCESS, BUFFERED, IN_FLIGHT = 200e6, 2.2, 250e6
-"""Anonymous bytes of a local run: of Python, Numba and Arrow; of text being read, at most."""
-IN_MEMORY = 30
-"""Anonymous bytes a document of a local run."""
-PARTITION = 128e6
-"""Bytes of a Spark partition."""
-SHUFFLED = 19
-"""Bytes of a shuffled band key: key and document, which travel as arrays (measured: benchmarks/spark.json)."""
-BETWEEN = 80e-6
-"""Seconds of a core for a document's way between Java and Python and through intermediate tables (measured there: 98 µs of a
-document of 500 bytes between 10^5 and 10^6 of them, less what the stages themselves take)."""
+SECONDS_PER_YEAR = 365.25 * 86400
+CACHE_ENTRY_BYTES = 93
+"""The size of an entry of the resolution cache: two ids of 22 characters and their share of a hash map."""
+RECORD_BYTES = 64
+"""The size of a record of an index without signature and payload: ids, counts and times."""
+DOCUMENT_FACTS_BYTES = 40
+"""The size of what a run stores of a document: lengths, counts, fingerprints and positions."""
+DOCUMENT_RESULT_BYTES = 29
+"""The size of the results of a document: orders, groups, blocks and clusters."""
+ID_BYTES = 20
+PROCESS_BYTES = 200e6
+"""The anonymous memory of Python, Numba and Arrow in a local run."""
+TEXT_BUFFER_FACTOR = 2.2
+"""The memory for texts that are being read, relative to the size of the corpus."""
+MAX_TEXT_BUFFER_BYTES = 250e6
+"""The largest memory for texts that are being read."""
+MEMORY_PER_DOCUMENT = 30
+"""The anonymous memory of a local run for each document, in bytes."""
+PARTITION_BYTES = 128e6
+"""The size of a Spark partition."""
+SHUFFLED_KEY_BYTES = 19
+"""The size of a shuffled band key: key and document, which are sent as arrays (measured with
+benchmarks/spark.json)."""
+SPARK_SECONDS_PER_DOCUMENT = 80e-6
+"""The time of a core for moving a document between Java and Python and through intermediate tables, in
+seconds (measured with benchmarks/spark.json: 98 µs for documents of 500 bytes, between 10^5 and 10^6 of
+them, minus the time of the stages themselves)."""
 SHINGLE_BYTES = 5
-"""Bytes of text for each shingle of words, where the text's length is not given."""
+"""The size of text for each shingle of words, if the size of the text is not given."""
+REFERENCE_BANDS = 13
+"""The number of bands with which the rates were calibrated."""
+MAX_REPRESENTATIVES = 1000
+"""The number of representatives of a bucket above which an index is slow."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is asked of the system.
+    """The requirements of a deployment.
 
     Attributes:
-        documents: How many.
-        threshold: Similarity from which documents are near-duplicates.
-        recall: Asked share of such pairs.
-        ingest: Documents a second to be sketched; None where there is no hurry.
-        signature_ram: Bytes for signatures in memory, at most.
-        shingles: Of a document.
-        clusters: Kept documents; of an index, those with postings. By default those that are no duplicates.
-        engine: `local`, `spark` or `index`.
-        text_bytes: Of a document; five for each shingle by default.
-        input_bytes: Of the files; as much as the text by default.
-        duplicates: Share of documents that are near-duplicates of others.
-        error: Asked standard error of an estimate at the threshold, from which k follows; the Spec's k otherwise.
-        bands: b, or solved for.
-        rows: r, or solved for.
-        memory: Bytes of memory, at most.
-        disk: Bytes of disk, at most.
-        seconds: Of a whole run, at most.
-        cores: To work with.
+        documents: Number of documents.
+        threshold: Smallest similarity of near-duplicates.
+        recall: Requested share of the near-duplicate pairs to find.
+        ingest: Number of documents to sketch per second, or None if there is no requirement.
+        signature_ram: Largest memory for signatures, in bytes.
+        shingles: Number of shingles of a document.
+        clusters: Number of kept documents, which an index stores with postings. By default the
+            documents that are not duplicates.
+        engine: Engine: `local`, `spark` or `index`.
+        text_bytes: Size of the text of a document. Five bytes for each shingle by default.
+        input_bytes: Size of the input files. By default the size of the texts.
+        duplicates: Share of the documents that are near-duplicates of others, in [0, 1).
+        error: Requested standard error of an estimate at the threshold, from which k follows. The
+            k of the Spec is used by default.
+        bands: Number of bands. Solved by default.
+        rows: Number of slots in a band. Solved by default.
+        memory: Largest memory in bytes.
+        disk: Largest disk space in bytes.
+        seconds: Largest duration of a run in seconds.
+        cores: Number of cores.
     """
 
     documents: int
@@ -90,44 +105,45 @@ class Workload:
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
-            raise UsageError(f"engine {self.engine!r} is not one of {', '.join(ENGINES)}")
+            raise UsageError(
+                f"unknown engine {self.engine!r}; valid engines are {', '.join(ENGINES)}"
+            )
         least = {"documents": 1, "shingles": 1, "cores": 1, "clusters": 0, "memory": LEAST_MEMORY}
         for name, low in least.items():
             value = getattr(self, name)
             if value is not None and value < low:
-                raise UsageError(f"{name}={value:g} is less than {low}")
+                raise UsageError(f"{name}={value:g} is less than {low}; give at least {low}")
         if not 0 <= self.duplicates < 1:
-            raise UsageError(f"duplicates={self.duplicates} is not a share below 1")
+            raise UsageError(f"duplicates={self.duplicates} is outside 0 to 1 (exclusive)")
         for name in ("ingest", "signature_ram", "text_bytes", "error", "disk", "seconds"):
             value = getattr(self, name)
             if value is not None and value <= 0:
-                raise UsageError(f"{name}={value:g} is not more than 0")
+                raise UsageError(f"{name}={value:g} is not above 0; give a positive number")
 
     @property
-    def size(self) -> float:
-        """Bytes of a document's text."""
+    def document_bytes(self) -> float:
+        """The size of a document's text in bytes."""
         return self.text_bytes or SHINGLE_BYTES * self.shingles
 
     @property
     def kept(self) -> int:
-        """Clusters."""
-        return (
-            round(self.documents * (1 - self.duplicates))
-            if self.clusters is None
-            else self.clusters
-        )
+        """The number of kept documents."""
+        if self.clusters is not None:
+            return self.clusters
+        return round(self.documents * (1 - self.duplicates))
 
 
 @dataclass(frozen=True)
 class Line:
-    """One number.
+    """One number of a plan.
 
     Attributes:
-        part: Of the plan: accuracy, memory, throughput, recall, brute force, or an engine's name.
-        name: Of the number.
-        value: In the unit.
-        unit: Empty for counts.
-        formula: How it comes about, with the numbers in it.
+        part: Part of the plan: accuracy, memory, throughput, recall, brute force, or the name of an
+            engine.
+        name: Name of the number.
+        value: The number.
+        unit: Unit of the number. Empty for counts.
+        formula: Formula of the number, with the values that it uses.
     """
 
     part: str
@@ -139,7 +155,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a limit holds, and what would have to give where it does not."""
+    """The comparison of a limit with what the plan needs.
+
+    Attributes:
+        limit: Name of the limit.
+        asked: Requested value.
+        needed: Value that the plan needs or reaches.
+        unit: Unit of both values. Empty for counts.
+        holds: True if the limit is met.
+        gives: Alternatives that would meet the limit, if it is not met.
+    """
 
     limit: str
     asked: float
@@ -151,16 +176,16 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that follows from a workload.
+    """The capacity that a workload needs.
 
     Attributes:
-        workload: What was asked.
-        spec: Of the signatures.
-        bands: b.
-        rows: r.
-        rates: What the machine does, in words.
-        lines: The numbers, in order.
-        verdicts: One for each limit.
+        workload: Requirements.
+        spec: Spec of the signatures.
+        bands: Number of bands.
+        rows: Number of slots in a band.
+        rates: Origin of the machine's speed, in words.
+        lines: Numbers of the plan, in order.
+        verdicts: One verdict for each limit.
     """
 
     workload: Workload
@@ -173,24 +198,26 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether every limit holds."""
+        """True if all limits are met."""
         return all(verdict.holds for verdict in self.verdicts)
 
     def value(self, name: str) -> float:
-        """Of a line, by its name.
+        """Returns the value of a line.
+
+        Args:
+            name: Name of the line.
 
         Raises:
-            UsageError: There is no such line.
+            UsageError: If there is no line with this name.
         """
         for line in self.lines:
             if line.name == name:
                 return line.value
-        raise UsageError(
-            f"this plan has no line {name!r}; there are {', '.join(line.name for line in self.lines)}"
-        )
+        names = ", ".join(line.name for line in self.lines)
+        raise UsageError(f"unknown line {name!r} of a plan; its lines are {names}")
 
     def settings(self) -> dict[str, Any]:
-        """What `nearkin dedup --plan` runs with."""
+        """Returns the settings that `nearkin dedup --plan` uses."""
         return {
             "measure": self.spec.measure,
             "k": self.spec.k,
@@ -204,7 +231,7 @@ class Plan:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Returns the plan as a JSON object."""
         return {
             "workload": asdict(self.workload),
             "settings": self.settings(),
@@ -216,7 +243,14 @@ class Plan:
 
 
 def binned_updates(shingles: float, k: int, rounds: int) -> float:
-    """Element updates of a document's binned sketch: R·n, and n for each of the k·(1 − 1/k)^(R·n) slots still empty.
+    """Returns the expected number of slot updates of a document's binned sketch.
+
+    There are R·n updates, and n more for each of the k·(1 − 1/k)^(R·n) slots that are still empty.
+
+    Args:
+        shingles: Number of shingles n of the document.
+        k: Number of slots.
+        rounds: Number of rounds R.
 
     Examples:
         >>> round(binned_updates(300, 128, 4)), round(binned_updates(20, 128, 4))
@@ -225,417 +259,444 @@ def binned_updates(shingles: float, k: int, rounds: int) -> float:
     return rounds * shingles + k * (1 - 1 / k) ** (rounds * shingles) * shingles
 
 
-@dataclass
-class _Book:
-    """Lines and verdicts as they are reckoned."""
+class _PlanBuilder:
+    """Collects the lines and verdicts of a plan while they are computed.
 
-    lines: list[Line] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
+    The methods that add a part of the plan are called in the order of its parts.
+    """
 
-    def line(self, part: str, name: str, value: float, unit: str, formula: str) -> float:
+    def __init__(self, workload: Workload, rates: Rates) -> None:
+        self.workload = workload
+        self.rates = rates
+        self.lines: list[Line] = []
+        self.verdicts: list[Verdict] = []
+
+    def add_line(self, part: str, name: str, value: float, unit: str, formula: str) -> float:
         self.lines.append(Line(part, name, float(value), unit, formula))
         return float(value)
 
-    def at_most(
-        self, limit: str, asked: float | None, needed: float, unit: str, *gives: str
+    def add_limit(
+        self, limit: str, asked: float | None, needed: float, unit: str, *alternatives: str
     ) -> None:
-        if asked is not None:
-            holds = needed <= asked
-            self.verdicts.append(
-                Verdict(
-                    limit, asked, needed, unit, holds, () if holds else tuple(g for g in gives if g)
-                )
+        """Adds the verdict on an upper limit, if there is one. Empty alternatives are dropped."""
+        if asked is None:
+            return
+        holds = needed <= asked
+        gives = () if holds else tuple(text for text in alternatives if text)
+        self.verdicts.append(Verdict(limit, asked, needed, unit, holds, gives))
+
+    def add_accuracy(self, spec: Spec, *, is_given: bool) -> Spec:
+        """Adds the standard error, and returns the Spec with the k that the requested error needs."""
+        work = self.workload
+        j = work.threshold
+        variance = j * (1 - j)
+        if work.error is not None and not is_given:
+            limits = spec.signature_limits
+            needed = math.ceil(variance / work.error**2)
+            k = min(-(-needed // limits.k_step) * limits.k_step, limits.largest_k)
+            formula = (
+                f"J(1−J)/SE² = {j:g}·{1 - j:.3g}/{work.error:g}² = {needed}, a multiple of "
+                f"{limits.k_step}"
             )
+            self.add_line("accuracy", "k", k, "slots", formula)
+            spec = replace(spec, k=k)
+        else:
+            self.add_line("accuracy", "k", spec.k, "slots", "given" if is_given else "the default")
+        if _has_slots(spec):
+            error = math.sqrt(variance / spec.k)
+            formula = f"√(J(1−J)/k) = √({j:g}·{1 - j:.3g}/{spec.k})"
+        else:
+            error = measure_of(spec).estimator.standard_error(j)
+            formula = f"of the similarity estimated from {spec.k} bits"
+        self.add_line("accuracy", "standard error", error, "", formula)
+        larger_k = f"k ≥ {math.ceil(variance / work.error**2)}" if work.error else ""
+        self.add_limit("error", work.error, error, "", larger_k)
+        return spec
+
+    def add_signature_memory(self, spec: Spec, *, is_given: bool) -> Spec:
+        """Adds the size of the signatures, and returns the Spec with slot bits that fit."""
+        work = self.workload
+        n = work.documents
+        limit = work.signature_ram
+        if not _has_slots(spec):
+            formula = f"documents · k / 8 = {n:,} · {spec.k} / 8"
+            size = self.add_line("memory", "signatures", n * spec.k / 8, "B", formula)
+            fewer = f"at most {limit * 8 / spec.k:,.0f} documents" if limit else ""
+            self.add_limit("signature RAM", limit, size, "B", fewer)
+            return spec
+        widths = spec.signature_limits.slot_bits
+        for width in (64, *widths):
+            formula = f"documents · k · bits / 8 = {n:,} · {spec.k} · {width} / 8"
+            name = f"signatures of {width}-bit slots"
+            self.add_line("memory", name, n * spec.k * width / 8, "B", formula)
+        if limit is not None and not is_given:
+            fitting = [width for width in widths if n * spec.k * width / 8 <= limit]
+            spec = replace(spec, slot_bits=fitting[0] if fitting else widths[-1])
+        size = n * spec.k * spec.slot_bits / 8
+        if spec.slot_bits < 32:
+            error = measure_of(spec).estimator.standard_error(work.threshold)
+            formula = f"√(E(1−E)/k)/(1−2^−b), E = J + (1−J)/2^b, b = {spec.slot_bits}"
+            name = f"standard error of {spec.slot_bits}-bit slots"
+            self.add_line("memory", name, error, "", formula)
+        if limit is not None:
+            self.add_limit(
+                "signature RAM", limit, size, "B", *self._signature_alternatives(spec, size, limit)
+            )
+        return spec
+
+    def _signature_alternatives(self, spec: Spec, size: float, limit: float) -> tuple[str, ...]:
+        work = self.workload
+        documents = limit * 8 / (spec.k * spec.slot_bits)
+        step = spec.signature_limits.k_step
+        fewer_slots = int(limit * 8 / (work.documents * spec.slot_bits) // step * step)
+        smaller_k = ""
+        if fewer_slots:
+            error = math.sqrt(work.threshold * (1 - work.threshold) / fewer_slots)
+            smaller_k = f"k = {fewer_slots}, with a standard error of {error:.3f}"
+        return (
+            f"at most {documents:,.0f} documents at {spec.slot_bits}-bit slots",
+            smaller_k,
+            f"{size / 1e9:,.1f} GB of memory, as shards of {limit / 1e9:,.0f} GB on "
+            f"{math.ceil(size / limit)} machines",
+        )
+
+    def add_throughput(self, spec: Spec) -> None:
+        """Adds the cores that the requested ingest needs."""
+        work = self.workload
+        rates = self.rates
+        if work.ingest is None or not _has_slots(spec):
+            return
+        n = work.shingles
+        updates = binned_updates(n, spec.k, ROUNDS)
+        formula = f"ingest · shingles · k = {work.ingest:g} · {n} · {spec.k}"
+        classic = self.add_line(
+            "throughput", "classic updates", work.ingest * n * spec.k, "/s", formula
+        )
+        empty = updates / n - ROUNDS
+        formula = (
+            f"ingest · (R·n + empty slots·n) = {work.ingest:g} · ({ROUNDS}·{n} + {empty:.2g}·{n})"
+        )
+        binned = self.add_line("throughput", "binned updates", work.ingest * updates, "/s", formula)
+        formula = f"ingest · bytes = {work.ingest:g} · {work.document_bytes:g}"
+        text = self.add_line(
+            "throughput", "text", work.ingest * work.document_bytes, "B/s", formula
+        )
+        shingling = text / rates.text
+        is_classic = spec.scheme == "classic"
+        rate = rates.classic if is_classic else rates.binned
+        cores = shingling + (classic if is_classic else binned) / rate
+        formula = (
+            f"text / {rates.text / 1e6:,.0f} MB/s + {spec.scheme} updates / {rate / 1e6:,.0f} M/s"
+        )
+        self.add_line("throughput", "cores", cores, "", formula)
+        classic_cores = shingling + classic / rates.classic
+        formula = f"… + classic updates / {rates.classic / 1e6:,.0f} M/s"
+        self.add_line("throughput", "cores with scheme classic", classic_cores, "", formula)
+        other_scheme = ""
+        if is_classic:
+            other_scheme = "scheme binned"
+        elif classic_cores < cores:
+            other_scheme = "scheme classic"
+        self.add_limit(
+            "cores for the ingest",
+            work.cores,
+            cores,
+            "",
+            f"{math.ceil(cores)} cores",
+            f"{work.ingest * work.cores / cores:,.0f} documents/s at {work.cores} cores",
+            other_scheme,
+        )
+
+    def add_recall(self, measure: Measure) -> Banding:
+        """Adds bands, rows and recall, and returns the banding."""
+        work = self.workload
+        request = BandingRequest(
+            work.threshold, work.recall, work.bands, work.rows, documents=work.documents
+        )
+        banding = measure.banding(request)
+        origin = "solved: fewest candidates among the choices that reach the recall"
+        if work.bands:
+            origin = "given"
+        self.add_line("recall", "bands", banding.bands, "", origin)
+        self.add_line("recall", "rows", banding.rows, "", origin)
+        p = float(measure.estimator.slot_collision_probability(np.array(work.threshold)))
+        formula = f"1 − (1 − p^r)^b = 1 − (1 − {p:.3g}^{banding.rows})^{banding.bands}"
+        probability = float(banding.candidate_recall)
+        self.add_line("recall", "P(candidate) at the threshold", probability, "", formula)
+        formula = f"P(candidate) · P(at least {banding.margin} slots agree)"
+        self.add_line("recall", "recall, the margin included", banding.recall, "", formula)
+        unrelated = Distribution.assumed(work.documents)
+        probabilities = candidate_probabilities(measure, banding, unrelated.similarities)
+        expected = float((probabilities * unrelated.pairs).sum())
+        formula = f"Σ P(candidate) · pairs, of {unrelated.source}"
+        self.add_line("recall", "candidates of a document by chance", expected, "", formula)
+        postings = banding.bands * (1 + banding.probes)
+        self.add_line("recall", "postings of a document", postings, "", "b · (1 + probes)")
+        holds = banding.recall >= work.recall - 1e-12
+        gives: tuple[str, ...] = ()
+        if not holds:
+            lower = f"recall {banding.recall:.3f}" if work.bands else ""
+            gives = (lower, "solved bands and rows")
+        self.verdicts.append(Verdict("recall", work.recall, banding.recall, "", holds, gives))
+        return banding
+
+    def add_brute_force(self) -> None:
+        """Adds the cost of comparing all pairs."""
+        n = self.workload.documents
+        formula = f"n(n−1)/2 = {n:,}·{n - 1:,}/2"
+        pairs = self.add_line("brute force", "pairs", n * (n - 1) / 2, "", formula)
+        rate = self.rates.exact * 250 / self.workload.shingles
+        formula = f"pairs / {rate / 1e6:,.2f} M comparisons per second and core"
+        years = pairs / rate / SECONDS_PER_YEAR
+        self.add_line("brute force", "core-years", years, "years", formula)
+
+    def add_local(self, spec: Spec, banding: Banding) -> None:
+        """Adds disk, memory and time of a run of the local engine."""
+        work = self.workload
+        n = work.documents
+        text = n * work.document_bytes
+        keys = banding.bands * (1 + banding.probes)
+        # keys that do not follow from the stored signature are also written while sketching
+        key_copies = 2 if spec.truncated or banding.probes else 1
+        per_document = (
+            _signature_bytes(spec)
+            + DOCUMENT_FACTS_BYTES
+            + DOCUMENT_RESULT_BYTES
+            + ID_BYTES
+            + 8 * keys * key_copies
+        )
+        candidates = self._candidate_documents()
+        formula = (
+            f"documents · {per_document} + candidates · 8·shingles = {n:,} · {per_document} + "
+            f"{candidates:,.0f} · {8 * work.shingles}"
+        )
+        scratch = n * per_document + candidates * 8 * work.shingles
+        self.add_line("local", "work disk", scratch, "B", formula)
+        source = work.input_bytes or text
+        formula = f"inputs · kept share = {_megabytes(source)} · {1 - work.duplicates:g}"
+        kept = self.add_line("local", "output", source * (1 - work.duplicates), "B", formula)
+        peak = self.add_line("local", "disk at the peak", scratch + kept, "B", "work disk + output")
+        buffers = min(TEXT_BUFFER_FACTOR * text, MAX_TEXT_BUFFER_BYTES)
+        formula = (
+            f"process + text in flight + documents · {MEMORY_PER_DOCUMENT} = "
+            f"{_megabytes(PROCESS_BYTES)} + {_megabytes(buffers)} + {n:,} · {MEMORY_PER_DOCUMENT}"
+        )
+        memory = self.add_line(
+            "local", "memory", PROCESS_BYTES + buffers + MEMORY_PER_DOCUMENT * n, "B", formula
+        )
+        durations = self.rates.seconds(n, text, work.cores, keys / REFERENCE_BANDS)
+        for name, duration in durations.items():
+            rate = self.rates.stages[name]
+            formula = (
+                f"{rate.fixed:.2f} + {rate.document * 1e6:.2f} µs per document + "
+                f"{rate.byte * 1e9:.2f} ns per byte, measured with {self.rates.workers} threads"
+            )
+            self.add_line("local", f"seconds: {name}", duration, "s", formula)
+        seconds = self.add_line("local", "seconds", sum(durations.values()), "s", "Σ stages")
+        more_memory = f"--memory {math.ceil(memory / 1e9)}GB"
+        self.add_limit("memory", work.memory, memory, "B", more_memory, "engine spark")
+        self.add_limit(
+            "disk",
+            work.disk,
+            peak,
+            "B",
+            f"{peak / 1e9:,.0f} GB of disk",
+            "fewer slots or bands",
+            "shards deduplicated one after the other, or engine spark",
+        )
+        more_cores = ""
+        if work.seconds:
+            more_cores = f"{math.ceil(work.cores * seconds / work.seconds)} cores"
+        self.add_limit("time", work.seconds, seconds, "s", more_cores, "engine spark")
+
+    def add_index(self, spec: Spec, banding: Banding) -> None:
+        """Adds memory and network traffic of an online index."""
+        work = self.workload
+        clusters = work.kept
+        bands = banding.bands
+        rows = banding.rows
+        signature = _signature_bytes(spec)
+        if spec.unit == "vector":
+            payload = 4 * spec.n
+            payload_formula = "4·dimensions"
+        else:
+            payload = 8 * work.shingles
+            payload_formula = "8·shingles"
+        formula = "clusters: representatives are stored, other documents are resolved to them"
+        self.add_line("index", "records", clusters, "", formula)
+        formula = (
+            f"records · ({RECORD_BYTES} + signature + {payload_formula}) = {clusters:,} · "
+            f"({RECORD_BYTES} + {signature} + {payload})"
+        )
+        records = self.add_line(
+            "index",
+            "bytes of records",
+            clusters * (RECORD_BYTES + signature + payload),
+            "B",
+            formula,
+        )
+        formula = f"records · b = {clusters:,} · {bands}"
+        postings = self.add_line("index", "postings", clusters * bands, "", formula)
+        formula = "16 per posting: key and record"
+        self.add_line("index", "bytes of postings", 16 * postings, "B", formula)
+        if spec.measure in ("simhash", "cosine"):
+            formula = f"at most b · 2^r = {bands} · 2^{rows}"
+            self.add_line("index", "buckets", min(bands * 2.0**rows, postings), "", formula)
+            formula = f"records / 2^r = {clusters:,} / {2**rows:,}"
+            per_bucket = clusters / 2**rows
+        else:
+            formula = "one for each posting: representatives seldom share a band"
+            self.add_line("index", "buckets", postings, "", formula)
+            formula = "postings / buckets"
+            per_bucket = postings / max(postings, 1)
+        self.add_line("index", "representatives of a bucket", per_bucket, "", formula)
+        formula = f"documents · {CACHE_ENTRY_BYTES} = {work.documents:,} · {CACHE_ENTRY_BYTES}"
+        cache = self.add_line(
+            "index", "resolved cache", work.documents * CACHE_ENTRY_BYTES, "B", formula
+        )
+        read = bands * per_bucket
+        network = bands * 8 + read * 20 + min(read, 100) * (RECORD_BYTES + signature) + payload
+        formula = (
+            "8·b + 20 per posting + records of at most 100 candidates + one payload, "
+            f"{read:,.0f} postings"
+        )
+        self.add_line("index", "network of a query", network, "B", formula)
+        total = records + 16 * postings + cache
+        formula = "records + postings + resolved cache"
+        self.add_line("index", "memory", total, "B", formula)
+        self.add_limit(
+            "memory",
+            work.memory,
+            total,
+            "B",
+            f"postings on {math.ceil(total / work.memory)} shards",
+            "a store on disk (sqlite, postgres)",
+        )
+        if per_bucket > MAX_REPRESENTATIVES:
+            more_rows = math.ceil(math.log2(max(clusters, 2) / 100))
+            self.add_limit(
+                "representatives of a bucket",
+                MAX_REPRESENTATIVES,
+                per_bucket,
+                "",
+                f"r = {more_rows} rows, with 100 representatives in a bucket",
+                "max_candidates",
+            )
+
+    def add_spark(self, spec: Spec, banding: Banding) -> None:
+        """Adds shuffles, memory and time of a run over Spark."""
+        work = self.workload
+        n = work.documents
+        keys_per_document = banding.bands * (1 + banding.probes)
+        formula = (
+            f"documents · b · {SHUFFLED_KEY_BYTES} = {n:,} · {keys_per_document} · "
+            f"{SHUFFLED_KEY_BYTES}"
+        )
+        keys = self.add_line(
+            "spark", "shuffled band keys", n * keys_per_document * SHUFFLED_KEY_BYTES, "B", formula
+        )
+        candidates = self._candidate_documents()
+        formula = f"candidate documents · 8·shingles = {candidates:,.0f} · {8 * work.shingles}"
+        payload = self.add_line(
+            "spark", "shuffled payloads", candidates * 8 * work.shingles, "B", formula
+        )
+        shuffle = keys + payload
+        formula = f"shuffle / {PARTITION_BYTES / 1e6:.0f} MB"
+        self.add_line("spark", "partitions", math.ceil(shuffle / PARTITION_BYTES), "", formula)
+        formula = "4 partitions, and Python beside the JVM"
+        memory = 4 * PARTITION_BYTES + PROCESS_BYTES
+        self.add_line("spark", "memory of a core", memory, "B", formula)
+        text = n * work.document_bytes
+        durations = self.rates.seconds(n, text, 1, keys_per_document / REFERENCE_BANDS)
+        cpu = sum(seconds for name, seconds in durations.items() if name != "start")
+        cpu += SPARK_SECONDS_PER_DOCUMENT * n
+        formula = (
+            "the stages of the local engine on one core, and "
+            f"{SPARK_SECONDS_PER_DOCUMENT * 1e6:.0f} µs per document between Java and Python"
+        )
+        hours = self.add_line("spark", "core-hours", cpu / 3600, "h", formula)
+        formula = f"core-hours / {work.cores} cores"
+        seconds = self.add_line("spark", "seconds", hours * 3600 / work.cores, "s", formula)
+        more_cores = f"{math.ceil(hours * 3600 / work.seconds)} cores" if work.seconds else ""
+        self.add_limit("time", work.seconds, seconds, "s", more_cores)
+        space = f"{shuffle / 1e9:,.0f} GB for the shuffle files of all executors"
+        self.add_limit("disk", work.disk, shuffle, "B", space)
+
+    def _candidate_documents(self) -> float:
+        """Returns the number of documents that are in a candidate pair."""
+        return min(2 * self.workload.duplicates, 1.0) * self.workload.documents
 
 
 def plan(
-    workload: Workload | int, spec: Spec | None = None, rates: Rates | None = None, **asked: Any
+    workload: Workload | int, spec: Spec | None = None, rates: Rates | None = None, **fields: Any
 ) -> Plan:
-    """Capacity from a service level.
+    """Plans the capacity for a workload.
 
     Args:
-        workload: What is asked; or a number of documents, with its other fields as `asked`.
-        spec: Of the signatures; k and slot bits follow from the limits where it is not given.
-        rates: Of a machine; this one's calibration, else the shipped one.
-        **asked: Fields of Workload.
+        workload: Requirements, or a number of documents with the other requirements as `fields`.
+        spec: Spec of the signatures. By default, k and slot bits follow from the limits.
+        rates: Speed of a machine. By default the calibration of this machine, or else the shipped
+            rates.
+        **fields: Fields of `Workload`.
+
+    Raises:
+        UsageError: If a requirement is out of range.
 
     Examples:
-        >>> found = plan(300_000_000, threshold=0.85, ingest=5000, signature_ram=100e9)
-        >>> round(found.value("standard error"), 3), found.value("signatures of 64-bit slots") / 1e9
-        (0.032, 307.2)
-        >>> found.value("classic updates") / 1e6, found.spec.slot_bits
-        (192.0, 16)
+        >>> pages = plan(300_000_000, threshold=0.85, ingest=5000, signature_ram=100e9)
+        >>> round(pages.value("standard error"), 3)
+        0.032
+        >>> pages.value("signatures of 64-bit slots") / 1e9, pages.spec.slot_bits
+        (307.2, 16)
+        >>> pages.value("classic updates") / 1e6
+        192.0
     """
-    work = workload if isinstance(workload, Workload) else Workload(workload, **asked)
-    rates, book, given = rates or known_rates(), _Book(), spec is not None
-    chosen = _accuracy(book, work, spec or Spec(), given)
-    chosen = _memory(book, work, chosen, given)
-    _throughput(book, work, chosen, rates)
-    measure = measure_of(chosen)
-    banding = _recall(book, work, measure)
-    _brute_force(book, work, rates)
-    {"local": _local, "index": _index, "spark": _spark}[work.engine](
-        book, work, chosen, banding, rates
-    )
+    if not isinstance(workload, Workload):
+        workload = Workload(workload, **fields)
+    rates = rates or known_rates()
+    is_given = spec is not None
+    builder = _PlanBuilder(workload, rates)
+    spec = builder.add_accuracy(spec or Spec(), is_given=is_given)
+    spec = builder.add_signature_memory(spec, is_given=is_given)
+    builder.add_throughput(spec)
+    banding = builder.add_recall(measure_of(spec))
+    builder.add_brute_force()
+    if workload.engine == "local":
+        builder.add_local(spec, banding)
+    elif workload.engine == "index":
+        builder.add_index(spec, banding)
+    else:
+        builder.add_spark(spec, banding)
     return Plan(
-        work,
-        chosen,
-        banding.bands,
-        banding.rows,
-        rates.source,
-        tuple(book.lines),
-        tuple(book.verdicts),
+        workload=workload,
+        spec=spec,
+        bands=banding.bands,
+        rows=banding.rows,
+        rates=rates.source,
+        lines=tuple(builder.lines),
+        verdicts=tuple(builder.verdicts),
     )
 
 
-def _accuracy(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
-    j = work.threshold
-    spread = j * (1 - j)
-    if work.error is not None and not given:
-        step, most = spec.signature_limits.k_step, spec.signature_limits.largest_k
-        needed = math.ceil(spread / work.error**2)
-        k = min(-(-needed // step) * step, most)
-        book.line(
-            "accuracy",
-            "k",
-            k,
-            "slots",
-            f"J(1−J)/SE² = {j:g}·{1 - j:.3g}/{work.error:g}² = {needed}, a multiple of {step}",
-        )
-        spec = replace(spec, k=k)
-    else:
-        book.line("accuracy", "k", spec.k, "slots", "given" if given else "the default")
-    if spec.measure in ("jaccard", "weighted-jaccard"):
-        formula = f"√(J(1−J)/k) = √({j:g}·{1 - j:.3g}/{spec.k})"
-        error = book.line("accuracy", "standard error", math.sqrt(spread / spec.k), "", formula)
-    else:
-        error = measure_of(spec).estimator.standard_error(j)
-        book.line(
-            "accuracy",
-            "standard error",
-            error,
-            "",
-            f"of the similarity estimated from {spec.k} bits",
-        )
-    more = f"k ≥ {math.ceil(spread / work.error**2)}" if work.error else ""
-    book.at_most("error", work.error, error, "", more)
-    return spec
+def _has_slots(spec: Spec) -> bool:
+    """Returns True for MinHash signatures, whose slots are numbers, not signs."""
+    return spec.measure in ("jaccard", "weighted-jaccard")
 
 
-def _memory(book: _Book, work: Workload, spec: Spec, given: bool) -> Spec:
-    n, minhash = work.documents, spec.measure in ("jaccard", "weighted-jaccard")
-    if not minhash:
-        size = book.line(
-            "memory", "signatures", n * spec.k / 8, "B", f"documents · k / 8 = {n:,} · {spec.k} / 8"
-        )
-        most = (
-            f"at most {work.signature_ram * 8 / spec.k:,.0f} documents"
-            if work.signature_ram
-            else ""
-        )
-        book.at_most("signature RAM", work.signature_ram, size, "B", most)
-        return spec
-    for width in (64, *spec.signature_limits.slot_bits):
-        about = f"documents · k · bits / 8 = {n:,} · {spec.k} · {width} / 8"
-        book.line("memory", f"signatures of {width}-bit slots", n * spec.k * width / 8, "B", about)
-    if work.signature_ram is not None and not given:
-        fitting = [
-            width
-            for width in spec.signature_limits.slot_bits
-            if n * spec.k * width / 8 <= work.signature_ram
-        ]
-        spec = replace(
-            spec, slot_bits=fitting[0] if fitting else spec.signature_limits.slot_bits[-1]
-        )
-    size = n * spec.k * spec.slot_bits / 8
-    if spec.slot_bits < 32:
-        error = measure_of(spec).estimator.standard_error(work.threshold)
-        formula = f"√(E(1−E)/k)/(1−2^−b), E = J + (1−J)/2^b, b = {spec.slot_bits}"
-        book.line("memory", f"standard error of {spec.slot_bits}-bit slots", error, "", formula)
-    if work.signature_ram is not None:
-        documents = work.signature_ram * 8 / (spec.k * spec.slot_bits)
-        fewer = int(
-            work.signature_ram
-            * 8
-            / (n * spec.slot_bits)
-            // spec.signature_limits.k_step
-            * spec.signature_limits.k_step
-        )
-        gives = (
-            f"at most {documents:,.0f} documents at {spec.slot_bits}-bit slots",
-            f"k = {fewer}, of standard error {math.sqrt(work.threshold * (1 - work.threshold) / fewer):.3f}"
-            if fewer
-            else "",
-            f"{size / 1e9:,.1f} GB of memory, as shards of {work.signature_ram / 1e9:,.0f} GB: "
-            f"{math.ceil(size / work.signature_ram)} machines",
-        )
-        book.at_most("signature RAM", work.signature_ram, size, "B", *gives)
-    return spec
+def _signature_bytes(spec: Spec) -> int:
+    return int(spec.signature_width * np.dtype(spec.signature_type).itemsize)
 
 
-def _throughput(book: _Book, work: Workload, spec: Spec, rates: Rates) -> None:
-    if work.ingest is None or spec.measure not in ("jaccard", "weighted-jaccard"):
-        return
-    n, each = work.shingles, binned_updates(work.shingles, spec.k, ROUNDS)
-    classic = work.ingest * n * spec.k
-    book.line(
-        "throughput",
-        "classic updates",
-        classic,
-        "/s",
-        f"ingest · shingles · k = {work.ingest:g} · {n} · {spec.k}",
-    )
-    empty = each / n - ROUNDS
-    formula = f"ingest · (R·n + empty slots·n) = {work.ingest:g} · ({ROUNDS}·{n} + {empty:.2g}·{n})"
-    binned = book.line("throughput", "binned updates", work.ingest * each, "/s", formula)
-    text = book.line(
-        "throughput",
-        "text",
-        work.ingest * work.size,
-        "B/s",
-        f"ingest · bytes = {work.ingest:g} · {work.size:g}",
-    )
-    updates, rate = (classic, rates.classic) if spec.scheme == "classic" else (binned, rates.binned)
-    shingling = text / rates.text
-    formula = f"text / {rates.text / 1e6:,.0f} MB/s + {spec.scheme} updates / {rate / 1e6:,.0f} M/s"
-    cores = shingling + updates / rate
-    book.line("throughput", "cores", cores, "", formula)
-    slower = shingling + classic / rates.classic
-    book.line(
-        "throughput",
-        "cores, were the scheme classic",
-        slower,
-        "",
-        f"… + classic updates / {rates.classic / 1e6:,.0f} M/s",
-    )
-    faster = (
-        "scheme binned" if spec.scheme == "classic" else "scheme classic" if slower < cores else ""
-    )
-    gives = (
-        f"{math.ceil(cores)} cores",
-        f"{work.ingest * work.cores / cores:,.0f} documents/s at {work.cores} cores",
-        faster,
-    )
-    book.at_most("cores for the ingest", work.cores, cores, "", *gives)
-
-
-def _recall(book: _Book, work: Workload, measure: Measure) -> Banding:
-    request = BandingRequest(
-        work.threshold, work.recall, work.bands, work.rows, documents=work.documents
-    )
-    banding = measure.banding(request)
-    chance = float(banding.candidate_recall)
-    solved = (
-        "given" if work.bands else "solved: fewest candidates among those that reach the recall"
-    )
-    book.line("recall", "bands", banding.bands, "", solved)
-    book.line("recall", "rows", banding.rows, "", solved)
-    p = float(measure.estimator.slot_collision_probability(np.array(work.threshold)))
-    formula = f"1 − (1 − p^r)^b = 1 − (1 − {p:.3g}^{banding.rows})^{banding.bands}"
-    book.line("recall", "P(candidate) at the threshold", chance, "", formula)
-    book.line(
-        "recall",
-        "recall, the margin included",
-        banding.recall,
-        "",
-        f"P(candidate) · P(at least {banding.margin} slots agree)",
-    )
-    unrelated = Distribution.assumed(work.documents)
-    expected = float(
-        (probabilities(measure, banding, unrelated.similarities) * unrelated.pairs).sum()
-    )
-    book.line(
-        "recall",
-        "candidates of a document by chance",
-        expected,
-        "",
-        f"Σ P(candidate) · pairs, of {unrelated.source}",
-    )
-    book.line(
-        "recall",
-        "postings of a document",
-        banding.bands * (1 + banding.probes),
-        "",
-        "b · (1 + probes)",
-    )
-    lower = f"recall {banding.recall:.3f}" if work.bands else ""
-    holds = banding.recall >= work.recall - 1e-12
-    book.verdicts.append(
-        Verdict(
-            "recall",
-            work.recall,
-            banding.recall,
-            "",
-            holds,
-            () if holds else (lower, "bands and rows left to be solved"),
-        )
-    )
-    return banding
-
-
-def _brute_force(book: _Book, work: Workload, rates: Rates) -> None:
-    n = work.documents
-    pairs = book.line("brute force", "pairs", n * (n - 1) / 2, "", f"n(n−1)/2 = {n:,}·{n - 1:,}/2")
-    rate = rates.exact * 250 / work.shingles
-    years = pairs / rate / YEAR
-    book.line(
-        "brute force",
-        "core-years",
-        years,
-        "years",
-        f"pairs / {rate / 1e6:,.2f} M comparisons a second and core",
-    )
-
-
-def _local(book: _Book, work: Workload, spec: Spec, banding: Banding, rates: Rates) -> None:
-    n, size = work.documents, work.documents * work.size
-    # keys that do not follow from what is kept of a signature are written while sketching, too
-    copies = 2 if spec.truncated or banding.probes else 1
-    per = (
-        spec.signature_width * _item(spec)
-        + FACTS
-        + ORDERS
-        + ID
-        + 8 * banding.bands * (1 + banding.probes) * copies
-    )
-    candidates = min(2 * work.duplicates, 1.0) * n
-    payload = candidates * 8 * work.shingles
-    formula = f"documents · {per} + candidates · 8·shingles = {n:,} · {per} + {candidates:,.0f} · {8 * work.shingles}"
-    scratch = book.line("local", "work disk", n * per + payload, "B", formula)
-    source = work.input_bytes or size
-    formula = f"inputs · kept share = {_size(source)} · {1 - work.duplicates:g}"
-    kept = book.line("local", "output", source * (1 - work.duplicates), "B", formula)
-    peak = book.line("local", "disk at the peak", scratch + kept, "B", "work disk + output")
-    buffers = min(BUFFERED * size, IN_FLIGHT)
-    formula = f"process + text in flight + documents · {IN_MEMORY} = {_size(PROCESS)} + {_size(buffers)} + {n:,} · {IN_MEMORY}"
-    memory = book.line("local", "memory", PROCESS + buffers + IN_MEMORY * n, "B", formula)
-    stages = rates.seconds(n, size, work.cores, banding.bands * (1 + banding.probes) / 13)
-    for name, seconds in stages.items():
-        rate = rates.stages[name]
-        variable = f"{rate.document * 1e6:.2f} µs a document + {rate.byte * 1e9:.2f} ns a byte"
-        formula = f"{rate.fixed:.2f} + {variable}, measured with {rates.workers} threads"
-        book.line("local", f"seconds: {name}", seconds, "s", formula)
-    seconds = book.line("local", "seconds", sum(stages.values()), "s", "Σ stages")
-    book.at_most(
-        "memory", work.memory, memory, "B", f"--memory {math.ceil(memory / 1e9)}GB", "engine spark"
-    )
-    fewer = "shards deduplicated one by one, or engine spark"
-    book.at_most(
-        "disk", work.disk, peak, "B", f"{peak / 1e9:,.0f} GB of disk", "fewer slots or bands", fewer
-    )
-    faster = f"{math.ceil(work.cores * seconds / work.seconds)} cores" if work.seconds else ""
-    book.at_most("time", work.seconds, seconds, "s", faster, "engine spark")
-
-
-def _item(spec: Spec) -> int:
-    """Bytes of a signature's word."""
-    return int(np.dtype(spec.signature_type).itemsize)
-
-
-def _index(book: _Book, work: Workload, spec: Spec, banding: Banding, rates: Rates) -> None:
-    clusters, b, r = work.kept, banding.bands, banding.rows
-    signature, payload = spec.signature_width * _item(spec), 8 * work.shingles
-    vectors = spec.unit == "vector"
-    payload = 4 * spec.n if vectors else payload
-    what = "4·dimensions" if vectors else "8·shingles"
-    book.line(
-        "index",
-        "records",
-        clusters,
-        "",
-        "clusters: leaders are stored, others are resolved to them",
-    )
-    formula = f"records · ({RECORD} + signature + {what}) = {clusters:,} · ({RECORD} + {signature} + {payload})"
-    records = book.line(
-        "index", "bytes of records", clusters * (RECORD + signature + payload), "B", formula
-    )
-    postings = book.line("index", "postings", clusters * b, "", f"records · b = {clusters:,} · {b}")
-    book.line("index", "bytes of postings", 16 * postings, "B", "16 a posting: key and record")
-    signs = spec.measure in ("simhash", "cosine")
-    if signs:
-        buckets = book.line(
-            "index", "buckets", min(b * 2.0**r, postings), "", f"at most b · 2^r = {b} · 2^{r}"
-        )
-        formula = f"records / 2^r = {clusters:,} / {2**r:,}"
-        inside = book.line("index", "representatives of a bucket", clusters / 2**r, "", formula)
-    else:
-        buckets = book.line(
-            "index", "buckets", postings, "", "one for each posting: leaders seldom share a band"
-        )
-        inside = book.line(
-            "index",
-            "representatives of a bucket",
-            postings / max(buckets, 1),
-            "",
-            "postings / buckets",
-        )
-    formula = f"documents · {RESOLVED} = {work.documents:,} · {RESOLVED}"
-    resolved = book.line("index", "resolved cache", work.documents * RESOLVED, "B", formula)
-    looked = b * inside
-    network = b * 8 + looked * 20 + min(looked, 100) * (RECORD + signature) + payload
-    formula = f"8·b + 20 a posting + records of at most 100 candidates + one payload, {looked:,.0f} postings"
-    book.line("index", "network of a query", network, "B", formula)
-    total = records + 16 * postings + resolved
-    book.line("index", "memory", total, "B", "records + postings + resolved cache")
-    rather = (
-        f"postings on {math.ceil(total / work.memory)} shards",
-        "a store on disk (sqlite, postgres)",
-    )
-    book.at_most("memory", work.memory, total, "B", *rather)
-    if inside > 1000:
-        more = math.ceil(math.log2(max(clusters, 2) / 100))
-        book.verdicts.append(
-            Verdict(
-                "representatives of a bucket",
-                1000,
-                inside,
-                "",
-                False,
-                (f"r = {more} rows: 100 of them", "max_candidates"),
-            )
-        )
-
-
-def _spark(book: _Book, work: Workload, spec: Spec, banding: Banding, rates: Rates) -> None:
-    n, b = work.documents, banding.bands * (1 + banding.probes)
-    formula = f"documents · b · {SHUFFLED} = {n:,} · {b} · {SHUFFLED}"
-    keys = book.line("spark", "shuffled band keys", n * b * SHUFFLED, "B", formula)
-    candidates = min(2 * work.duplicates, 1.0) * n
-    formula = f"candidate documents · 8·shingles = {candidates:,.0f} · {8 * work.shingles}"
-    payload = book.line("spark", "shuffled payloads", candidates * 8 * work.shingles, "B", formula)
-    partitions = math.ceil((keys + payload) / PARTITION)
-    book.line("spark", "partitions", partitions, "", f"shuffle / {PARTITION / 1e6:.0f} MB")
-    book.line(
-        "spark",
-        "memory of a core",
-        4 * PARTITION + PROCESS,
-        "B",
-        "4 partitions, and Python beside the JVM",
-    )
-    stages = rates.seconds(n, n * work.size, 1, b / 13)
-    cpu = sum(seconds for name, seconds in stages.items() if name != "start") + BETWEEN * n
-    formula = f"the local engine's stages on one core, and {BETWEEN * 1e6:.0f} µs a document between Java and Python"
-    hours = book.line("spark", "core-hours", cpu / 3600, "h", formula)
-    seconds = book.line(
-        "spark", "seconds", hours * 3600 / work.cores, "s", f"core-hours / {work.cores} cores"
-    )
-    more = f"{math.ceil(hours * 3600 / work.seconds)} cores" if work.seconds else ""
-    book.at_most("time", work.seconds, seconds, "s", more)
-    book.at_most(
-        "disk",
-        work.disk,
-        keys + payload,
-        "B",
-        f"{(keys + payload) / 1e9:,.0f} GB for shuffle files over all executors",
-    )
-
-
-def _size(size: float) -> str:
+def _megabytes(size: float) -> str:
     return f"{size / 1e6:,.0f} MB"
 
 
-def by_part(plan: Plan) -> Iterator[tuple[str, list[Line]]]:
-    """The lines by their part, in order."""
+def group_lines(plan: Plan) -> Iterator[tuple[str, list[Line]]]:
+    """Yields the parts of a plan with their lines, in order.
+
+    Args:
+        plan: Capacity plan.
+    """
     parts = dict.fromkeys(line.part for line in plan.lines)
     for part in parts:
         yield part, [line for line in plan.lines if line.part == part]

@@ -1,4 +1,4 @@
-"""How similar the documents of a corpus are to each other: a sample of it, all its pairs compared exactly."""
+"""Measures how similar the documents of a corpus are, from a sample whose pairs are all compared."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,82 +10,103 @@ from nearkin.packed_pairs import ScoredPairs
 from nearkin.plan.tune import Distribution
 from nearkin.sketch.minhash import splitmix64
 
-SAMPLE = 2000
-BINS = 200
-ABOVE_NOTHING = 1e-9
-"""Pairs from this similarity on are listed; the others share nothing."""
+SAMPLE_SIZE = 2000
+SIMILARITY_BINS = 200
+MIN_SIMILARITY = 1e-9
+"""The similarity from which pairs are listed. The other pairs share nothing."""
 
 
-def observe(
+def observe_corpus(
     corpus: Corpus,
     columns: Columns,
     measure: Measure,
-    sample: int = SAMPLE,
+    sample: int = SAMPLE_SIZE,
     seed: int = 1,
     workers: int = 2,
 ) -> Distribution:
-    """The pairs of a corpus by similarity, estimated from those of a sample.
+    """Estimates the similarities of the pairs of a corpus from a sample of its documents.
 
     Args:
-        corpus: Read once.
-        columns: What of it is read.
-        measure: How documents are compared.
-        sample: Documents compared each with each.
-        seed: Of the sample: documents are taken by a hash of their ordinal, whatever batches they come in.
-        workers: Threads.
+        corpus: Corpus, which is read once.
+        columns: Columns of the corpus to read.
+        measure: Measure of the similarity.
+        sample: Number of sampled documents, all pairs of which are compared.
+        seed: Random seed for sampling. The sample does not depend on how the corpus is divided into
+            batches.
+        workers: Number of threads.
 
     Raises:
-        UsageError: The corpus has fewer than two documents.
+        UsageError: If the corpus has fewer than two documents.
     """
     corpus.check(columns)
-    chosen, count = sample_of(corpus, columns, sample, seed)
+    chosen, count = sample_documents(corpus, columns, sample, seed)
     if len(chosen) < 2:
         raise UsageError(
-            f"{count} documents have no pair to learn from; tune without a corpus, or give one"
+            f"{count} documents have no pair to compare; give a corpus of at least two documents, "
+            "or tune without a corpus"
         )
-    return distribution_of(measure.payload_builder().build(chosen), measure, count, workers)
+    payload = measure.payload_builder().build(chosen)
+    return observe_sample(payload, measure, count, workers)
 
 
-def distribution_of(
+def observe_sample(
     payload: Payload, measure: Measure, documents: int, workers: int = 2
 ) -> Distribution:
-    """The pairs of a corpus by similarity, from a sample that is compared each with each.
+    """Estimates the similarities of the pairs of a corpus from the payload of a sample.
 
     Args:
-        payload: Of the sample, two documents or more.
-        measure: How they are compared.
-        documents: Of the corpus.
-        workers: Threads.
+        payload: What the exact comparison of the sampled documents needs, two or more.
+        measure: Measure of the similarity.
+        documents: Number of documents of the corpus.
+        workers: Number of threads.
     """
     sampled = len(payload.sizes)
-    found = measure.compare_all(payload, np.zeros(sampled, np.uint64), ABOVE_NOTHING, workers)
-    similarities = ScoredPairs.concatenate(list(found)).similarity
-    counts, edges = np.histogram(np.clip(similarities, 0, 1), BINS, (0.0, 1.0))
+    blocks = np.zeros(sampled, np.uint64)
+    scored = list(measure.compare_all(payload, blocks, MIN_SIMILARITY, workers))
+    similarities = ScoredPairs.concatenate(scored).similarity
+    counts, edges = np.histogram(np.clip(similarities, 0, 1), SIMILARITY_BINS, (0.0, 1.0))
     total = sampled * (sampled - 1) // 2
     counts[0] += total - len(similarities)
-    each = counts / total * (documents - 1)
-    centres = (edges[:-1] + edges[1:]) / 2
-    centres[0], centres[-1] = 0.0, 1.0
+    centers = (edges[:-1] + edges[1:]) / 2
+    centers[0] = 0.0
+    centers[-1] = 1.0
     return Distribution(
-        documents, centres, each, f"{sampled:,} of {documents:,} documents, each compared with each"
+        documents=documents,
+        similarities=centers,
+        pairs=counts / total * (documents - 1),
+        source=f"all pairs of {sampled:,} sampled documents of {documents:,}",
     )
 
 
-def sample_of(corpus: Corpus, columns: Columns, size: int, seed: int) -> tuple[pa.Array, int]:
-    """Some documents of a corpus, in its order, and how many it has."""
-    held, ranks, count = [], np.empty(0, np.uint64), 0
+def sample_documents(
+    corpus: Corpus, columns: Columns, size: int, seed: int
+) -> tuple[pa.Array, int]:
+    """Draws documents of a corpus at random.
+
+    Args:
+        corpus: Corpus, which is read once.
+        columns: Columns of the corpus to read.
+        size: Number of documents to draw.
+        seed: Random seed for sampling.
+
+    Returns:
+        The documents in the order of the corpus, and the number of documents of the corpus.
+    """
+    parts = []
+    ranks = np.empty(0, np.uint64)
+    count = 0
     for batch in corpus.batches(columns):
         documents = batch.documents[columns.content]
-        own = splitmix64(seed, len(documents), batch.first)
-        limit = (
-            np.partition(ranks, size - 1)[size - 1] if len(ranks) >= size else np.uint64(2**64 - 1)
-        )
-        some = np.flatnonzero(own <= limit)
-        if len(some):
-            held.append(documents.take(pa.array(some)))
-            ranks = np.concatenate([ranks, own[some]])
+        batch_ranks = splitmix64(seed, len(documents), batch.first)
+        limit = np.uint64(2**64 - 1)
+        if len(ranks) >= size:
+            limit = np.partition(ranks, size - 1)[size - 1]
+        eligible = np.flatnonzero(batch_ranks <= limit)
+        if len(eligible):
+            parts.append(documents.take(pa.array(eligible)))
+            ranks = np.concatenate([ranks, batch_ranks[eligible]])
         count += len(documents)
-    if not held:
+    if not parts:
         return pa.array([], pa.large_string()), count
-    best = np.sort(np.argsort(ranks, kind="stable")[:size])
-    return pa.concat_arrays(held).take(pa.array(best)), count
+    chosen = np.sort(np.argsort(ranks, kind="stable")[:size])
+    return pa.concat_arrays(parts).take(pa.array(chosen)), count

@@ -1,8 +1,8 @@
-"""What a machine does per second: measured by `nearkin plan --calibrate`, else the shipped figures, and which of the two."""
+"""The speed of a machine, either calibrated with `nearkin plan --calibrate` or shipped with nearkin."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,20 @@ from typing import Any
 from nearkin.errors import UsageError
 from nearkin.runtime.jit import user_folder
 
-FILE = "calibration.json"
+CALIBRATION_FILE = "calibration.json"
 STAGES = ("start", "sketch", "collapse", "candidates", "verify", "cluster", "write")
-"""Of a local run; `start` is what a process takes before, between and after them."""
+"""The stages of a local run. `start` is the time before, between and after the other stages."""
+SINGLE_THREADED_STAGES = ("start", "collapse", "cluster")
 
 
 @dataclass(frozen=True)
 class StageRate:
-    """Seconds of a stage: fixed + document · documents + byte · bytes of text.
+    """The duration of a stage: fixed + document · documents + byte · bytes of text.
 
     Attributes:
-        fixed: Whatever the corpus.
-        document: For each document.
-        byte: For each byte of text.
+        fixed: Time that does not depend on the corpus, in seconds.
+        document: Time for each document, in seconds.
+        byte: Time for each byte of text, in seconds.
     """
 
     fixed: float
@@ -30,23 +31,28 @@ class StageRate:
     byte: float
 
     def seconds(self, documents: float, size: float) -> float:
-        """For so many documents and bytes of text."""
+        """Returns the duration of the stage in seconds.
+
+        Args:
+            documents: Number of documents.
+            size: Size of their texts in bytes.
+        """
         return self.fixed + self.document * documents + self.byte * size
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Figures of a machine.
+    """The speed of a machine.
 
     Attributes:
-        machine: Which one, as `nearkin bench` describes it.
-        workers: Threads that the stages had.
-        stages: By name.
-        text: Bytes of text that a core shingles in a second.
-        classic: Updates of k-hash MinHash (shingles × k) that a core makes in a second.
-        binned: Updates of binned MinHash (R·n, and n for each slot still empty) that a core makes in a second.
-        exact: Pairs of documents that a core compares exactly in a second, of about 250 shingles.
-        source: Where they come from, in words.
+        machine: Description of the machine, in the form of `nearkin bench`.
+        workers: Number of threads with which the stages were measured.
+        stages: Rate of each stage by name.
+        text: Bytes of text that a core shingles per second.
+        classic: Updates of classic MinHash (shingles · k) that a core makes per second.
+        binned: Updates of binned MinHash (R·n, and n for each empty slot) that a core makes per second.
+        exact: Pairs of documents of about 250 shingles that a core compares exactly per second.
+        source: Origin of the figures, in words.
     """
 
     machine: Mapping[str, Any]
@@ -61,36 +67,39 @@ class Rates:
     def seconds(
         self, documents: float, size: float, workers: int, keys: float = 1.0
     ) -> dict[str, float]:
-        """Seconds of each stage.
+        """Returns the duration of each stage in seconds.
 
         Args:
-            documents: Of the corpus.
-            size: Bytes of text.
-            workers: Threads; what depends on the corpus is taken to be shared by them.
-            keys: Band keys of a document, over those of the calibration.
+            documents: Number of documents.
+            size: Size of their texts in bytes.
+            workers: Number of threads. The time that depends on the corpus is divided among them.
+            keys: Number of band keys of a document, relative to the calibration.
         """
-        out = {}
+        durations = {}
         for name, rate in self.stages.items():
             variable = rate.seconds(documents, size) - rate.fixed
-            shared = 1.0 if name in ("start", "collapse", "cluster") else self.workers / workers
-            out[name] = rate.fixed + variable * shared * (keys if name == "candidates" else 1.0)
-        return out
+            if name not in SINGLE_THREADED_STAGES:
+                variable *= self.workers / workers
+            if name == "candidates":
+                variable *= keys
+            durations[name] = rate.fixed + variable
+        return durations
 
     def to_json(self) -> str:
-        """As a file holds it."""
-        return (
-            json.dumps(
-                {name: value for name, value in asdict(self).items() if name != "source"}, indent=1
-            )
-            + "\n"
-        )
+        """Returns the content of a calibration file."""
+        values = {name: value for name, value in asdict(self).items() if name != "source"}
+        return json.dumps(values, indent=1) + "\n"
 
     @classmethod
-    def of_json(cls, text: str, source: str) -> "Rates":
-        """From a file.
+    def from_json(cls, text: str, source: str) -> "Rates":
+        """Reads the content of a calibration file.
+
+        Args:
+            text: Content of the file.
+            source: Origin of the figures, in words.
 
         Raises:
-            UsageError: It is no calibration.
+            UsageError: If the text is not a calibration.
         """
         try:
             values = json.loads(text)
@@ -98,29 +107,33 @@ class Rates:
             return cls(stages=stages, source=source, **values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
-                f"{source} is no calibration ({error}); write one with nearkin plan --calibrate"
+                f"{source} is not a calibration ({error}); write one with nearkin plan --calibrate"
             ) from error
 
 
 def calibration_file() -> Path:
-    """Where the calibration of this machine is kept.
+    """Returns the file with the calibration of this machine.
 
     Raises:
-        UsageError: This user has no folder for it.
+        UsageError: If there is no folder for files of this user.
     """
     folder = user_folder()
     if folder is None:
-        raise UsageError(
-            "there is no folder to keep a calibration in: set HOME, or NEARKIN_CACHE_DIR"
-        )
-    return folder / FILE
+        raise UsageError("there is no folder for a calibration; set HOME or NEARKIN_CACHE_DIR")
+    return folder / CALIBRATION_FILE
 
 
 def known_rates() -> Rates:
-    """Of this machine if it was calibrated, else the shipped ones."""
+    """Returns the rates of this machine if it was calibrated, and the shipped rates otherwise."""
     folder = user_folder()
-    if folder is not None and (path := folder / FILE).is_file():
-        return Rates.of_json(path.read_text("utf-8"), f"calibrated on this machine ({path})")
-    shipped = Rates.of_json(files("nearkin.plan").joinpath(FILE).read_text("utf-8"), "shipped")
-    about = f"shipped, of {shipped.machine['cores']} cores of {shipped.machine['processor']}; --calibrate measures this machine"
-    return Rates(**{**shipped.__dict__, "source": about})
+    if folder is not None:
+        path = folder / CALIBRATION_FILE
+        if path.is_file():
+            return Rates.from_json(path.read_text("utf-8"), f"calibrated on this machine ({path})")
+    text = files("nearkin.plan").joinpath(CALIBRATION_FILE).read_text("utf-8")
+    shipped = Rates.from_json(text, "shipped")
+    source = (
+        f"shipped, measured on {shipped.machine['cores']} cores of "
+        f"{shipped.machine['processor']}; --calibrate measures this machine"
+    )
+    return replace(shipped, source=source)

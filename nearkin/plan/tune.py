@@ -1,11 +1,11 @@
-"""Operating points: every sensible choice of bands, rows, tables and probes for a threshold, and what each finds and costs.
+"""Finds operating points: choices of bands, rows, tables and probes, with their recall and cost.
 
-Everything follows from one function, the chance that a banded slot agrees at a similarity (`Measure.collision`); see
-`nearkin.lsh.curve` for the S-curve and its sources.
+Everything follows from the probability that a banded slot agrees at a similarity
+(`Estimator.slot_collision_probability`). `nearkin.lsh.curve` has the S-curve and its sources.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,21 +20,26 @@ from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.spec import Spec
 
 LANDMARKS = (0.001, 0.5, 0.99)
-"""P(candidate) whose similarities are told."""
-GRID = 400
-MOST_POINTS = 200
-STEP = 1e-6
+"""The candidate probabilities whose similarities are reported."""
+ASSUMED_SIMILARITIES = 400
+"""The number of similarities of an assumed distribution."""
+MAX_POINTS = 200
+"""The largest number of operating points of a tuning."""
+SLOPE_STEP = 1e-6
+"""The distance of the two similarities between which the slope is computed, halved."""
+MAX_SIGN_BANDS = 256
+MAX_SIGN_ROWS = 64
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """How many pairs of a corpus live at each similarity.
+    """The number of pairs of a document at each similarity.
 
     Attributes:
-        documents: Of the corpus.
-        similarities: float64 (m,), ascending.
-        pairs: float64 (m,): pairs a document has at each of them.
-        source: Where it comes from, in words.
+        documents: Number of documents of the corpus.
+        similarities: Similarities in ascending order, float64 (m,).
+        pairs: Number of pairs of a document at each similarity, float64 (m,).
+        source: Origin of the distribution, in words.
     """
 
     documents: int
@@ -44,35 +49,44 @@ class Distribution:
 
     @classmethod
     def assumed(cls, documents: int) -> "Distribution":
-        """Of unrelated documents: similarities like Beta(1, 20), mean 0.05, thin tail."""
-        s = (np.arange(GRID) + 0.5) / GRID
-        density = UNRELATED_BETA * (1 - s) ** (UNRELATED_BETA - 1) / GRID
-        return cls(
-            documents, s, density * max(documents - 1, 0), "unrelated documents, Beta(1, 20)"
-        )
+        """Returns the distribution of unrelated documents: Beta(1, 20), with mean 0.05.
+
+        Args:
+            documents: Number of documents of the corpus.
+        """
+        similarities = (np.arange(ASSUMED_SIMILARITIES) + 0.5) / ASSUMED_SIMILARITIES
+        density = UNRELATED_BETA * (1 - similarities) ** (UNRELATED_BETA - 1)
+        pairs = density / ASSUMED_SIMILARITIES * max(documents - 1, 0)
+        return cls(documents, similarities, pairs, "unrelated documents, Beta(1, 20)")
 
     def scaled(self, documents: int) -> "Distribution":
-        """The same shape in a corpus of another size."""
+        """Returns the same distribution for a corpus of another size.
+
+        Args:
+            documents: Number of documents of the other corpus.
+        """
         factor = max(documents - 1, 0) / max(self.documents - 1, 1)
         return replace(self, documents=documents, pairs=self.pairs * factor)
 
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """One choice, and what follows from it.
+    """A choice of bands, rows, tables and probes, with its recall and its cost.
 
     Attributes:
-        bands: b, of all tables together.
-        rows: r.
-        tables: L.
-        probes: Slots of each band that are probed from both sides.
-        recall: P(candidate) at the threshold.
-        similarities: Where P(candidate) is 0.1 %, 50 % and 99 %; NaN where it is nowhere.
-        classic_threshold: (1/b)^(1/r) as a similarity: P(candidate) is about 63 % there.
-        steepest: The similarity at which the S-curve rises fastest.
-        slope: dP/ds there.
-        candidates: Expected candidates of a document.
-        keys: Keys posted for a document.
+        bands: Number of bands of all tables together.
+        rows: Number of slots in a band.
+        tables: Number of independent tables.
+        probes: Number of slots of each band that are probed.
+        recall: Candidate probability at the threshold.
+        similarities: Similarities at which the candidate probability is 0.1 %, 50 % and 99 %. NaN
+            if it is not reached.
+        classic_threshold: (1/b)^(1/r) as a similarity, at which the candidate probability is about
+            63 %.
+        steepest: Similarity at which the S-curve rises fastest.
+        slope: Slope of the S-curve at this similarity.
+        candidates: Expected number of candidates of a document.
+        keys: Number of band keys of a document.
     """
 
     bands: int
@@ -88,24 +102,24 @@ class OperatingPoint:
     keys: int
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; similarities by their P(candidate)."""
-        named = dict(zip((f"{p:g}" for p in LANDMARKS), self.similarities, strict=True))
-        return {
-            **asdict(self),
-            "similarities": {name: none_of_nan(value) for name, value in named.items()},
+        """Returns the point as a JSON object, with the similarities by candidate probability."""
+        similarities = {
+            f"{probability:g}": None if math.isnan(value) else value
+            for probability, value in zip(LANDMARKS, self.similarities, strict=True)
         }
+        return {**asdict(self), "similarities": similarities}
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Operating points that reach the asked recall, cheapest first.
+    """The operating points that reach a requested recall, the cheapest first.
 
     Attributes:
-        spec: Of the signatures.
-        threshold: Similarity from which documents are near-duplicates.
-        recall: Asked share of the pairs at the threshold.
-        distribution: What candidates were counted by.
-        points: In the order of their candidates and keys.
+        spec: Spec of the signatures.
+        threshold: Smallest similarity of near-duplicates.
+        recall: Requested candidate probability at the threshold.
+        distribution: Similarities from which the expected candidates were computed.
+        points: Operating points by ascending number of candidates and keys.
     """
 
     spec: Spec
@@ -116,24 +130,27 @@ class Tuning:
 
     @property
     def best(self) -> OperatingPoint:
-        """The first of the points."""
+        """The cheapest operating point."""
         return self.points[0]
 
     def curve(self, point: OperatingPoint, similarities: np.ndarray) -> np.ndarray:
-        """P(candidate) of a point at similarities."""
+        """Returns the candidate probabilities of an operating point.
+
+        Args:
+            point: Operating point.
+            similarities: Similarities in [0, 1], float64 (n,).
+
+        Returns:
+            Candidate probabilities, float64 (n,).
+        """
         measure = measure_of(self.spec)
-        banding = banding_of(
-            measure,
-            self.threshold,
-            point.bands,
-            point.rows,
-            point.probes,
-            self.distribution.documents,
+        request = _banding_request(
+            self.threshold, point.bands, point.rows, point.probes, self.distribution.documents
         )
-        return probabilities(measure, banding, similarities)
+        return candidate_probabilities(measure, measure.banding(request), similarities)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Returns the tuning as a JSON object."""
         return {
             "measure": self.spec.measure,
             "k": self.spec.k,
@@ -145,93 +162,132 @@ class Tuning:
         }
 
 
-def none_of_nan(value: float) -> float | None:
-    """JSON has no NaN."""
-    return None if math.isnan(value) else value
+def candidate_probabilities(
+    measure: Measure, banding: Banding, similarities: np.ndarray
+) -> np.ndarray:
+    """Returns the candidate probabilities at some similarities.
 
+    Args:
+        measure: Measure of the similarity.
+        banding: Bands and rows.
+        similarities: Similarities in [0, 1], float64 (n,).
 
-def probabilities(measure: Measure, banding: Banding, similarities: np.ndarray) -> np.ndarray:
-    """P(candidate) at similarities, float64."""
-    collisions = np.asarray(
-        measure.estimator.slot_collision_probability(np.asarray(similarities, np.float64))
+    Returns:
+        Candidate probabilities, float64 (n,).
+    """
+    values = np.asarray(similarities, np.float64)
+    slot_probabilities = np.asarray(measure.estimator.slot_collision_probability(values)).reshape(
+        -1
     )
-    return np.array([banding.candidate_probability(float(c)) for c in collisions.reshape(-1)])
+    return np.array([banding.candidate_probability(float(p)) for p in slot_probabilities])
 
 
-def banding_of(
-    measure: Measure, threshold: float, bands: int, rows: int, probes: int, documents: int
-) -> Banding:
-    """Bands and rows of a measure, whatever their margin."""
-    request = BandingRequest(threshold, 0.5, bands, rows, 1, probes, documents)
-    return measure.banding(request)
+def _banding_request(
+    threshold: float, bands: int, rows: int, probes: int, documents: int
+) -> BandingRequest:
+    # the recall only decides the margin, which operating points do not use
+    return BandingRequest(
+        threshold=threshold,
+        recall=0.5,
+        bands=bands,
+        rows=rows,
+        tables=1,
+        probes=probes,
+        documents=documents,
+    )
 
 
-def point_of(
+def evaluate_point(
     measure: Measure,
     threshold: float,
     bands: int,
     rows: int,
-    tables: int,
-    probes: int,
+    *,
+    tables: int = 1,
+    probes: int = 0,
     distribution: Distribution,
 ) -> OperatingPoint:
-    """Everything that follows from one choice.
+    """Computes the recall and the cost of a choice of bands, rows, tables and probes.
+
+    Args:
+        measure: Measure of the similarity.
+        threshold: Smallest similarity of near-duplicates, in (0, 1].
+        bands: Number of bands of all tables together.
+        rows: Number of slots in a band.
+        tables: Number of independent tables.
+        probes: Number of slots of each band that are probed.
+        distribution: Similarities of the pairs of the corpus.
 
     Examples:
-        >>> spec, nobody = Spec(), Distribution.assumed(2)
-        >>> point = point_of(measure_of(spec), 0.5, 42, 3, 1, 0, nobody)
-        >>> round(point.recall, 3), round(point_of(measure_of(spec), 0.05, 42, 3, 1, 0, nobody).recall, 3)
-        (0.996, 0.005)
+        >>> measure, few = measure_of(Spec()), Distribution.assumed(2)
+        >>> round(evaluate_point(measure, 0.5, 42, 3, distribution=few).recall, 3)
+        0.996
+        >>> round(evaluate_point(measure, 0.05, 42, 3, distribution=few).recall, 3)
+        0.005
     """
-    banding = banding_of(measure, threshold, bands, rows, probes, distribution.documents)
+    request = _banding_request(threshold, bands, rows, probes, distribution.documents)
+    banding = measure.banding(request)
 
     def curve(similarity: float) -> float:
-        return float(probabilities(measure, banding, np.array([similarity]))[0])
+        return float(candidate_probabilities(measure, banding, np.array([similarity]))[0])
 
-    def similarity_of(collision: float) -> float:
-        return find_similarity(
-            lambda s: float(measure.estimator.slot_collision_probability(np.array(s))), collision
-        )
+    def slot_probability(similarity: float) -> float:
+        return float(measure.estimator.slot_collision_probability(np.array(similarity)))
 
-    steepest = similarity_of(steepest_point(bands, rows))
-    if math.isnan(steepest):
-        slope = math.nan
-    else:
-        low, high = max(steepest - STEP, 0.0), min(steepest + STEP, 1.0)
+    steepest = find_similarity(slot_probability, steepest_point(bands, rows))
+    slope = math.nan
+    if not math.isnan(steepest):
+        low = max(steepest - SLOPE_STEP, 0.0)
+        high = min(steepest + SLOPE_STEP, 1.0)
         slope = (curve(high) - curve(low)) / (high - low)
-    chances = probabilities(measure, banding, distribution.similarities)
+    probabilities = candidate_probabilities(measure, banding, distribution.similarities)
     return OperatingPoint(
-        bands,
-        rows,
-        tables,
-        probes,
-        curve(threshold),
-        tuple(find_similarity(curve, probability) for probability in LANDMARKS),
-        similarity_of(classic_threshold(bands, rows)),
-        steepest,
-        slope,
-        float((chances * distribution.pairs).sum()),
-        bands * (1 + probes),
+        bands=bands,
+        rows=rows,
+        tables=tables,
+        probes=probes,
+        recall=curve(threshold),
+        similarities=tuple(find_similarity(curve, probability) for probability in LANDMARKS),
+        classic_threshold=find_similarity(slot_probability, classic_threshold(bands, rows)),
+        steepest=steepest,
+        slope=slope,
+        candidates=float((probabilities * distribution.pairs).sum()),
+        keys=bands * (1 + probes),
     )
 
 
-def spec_within(spec: Spec, budget: int) -> Spec:
-    """The Spec with as many slots (or bits) as fit a budget of bytes for a document's signature.
+def fit_spec(spec: Spec, budget: int) -> Spec:
+    """Returns the Spec with as many slots (or signs) as fit into a budget.
+
+    Args:
+        spec: Spec of the signatures.
+        budget: Size of a document's signature in bytes.
+
+    Raises:
+        UsageError: If the budget is too small for any signature.
 
     Examples:
-        >>> spec_within(Spec(), 300).k, spec_within(Spec(measure="simhash"), 16).k
+        >>> fit_spec(Spec(), 300).k, fit_spec(Spec(measure="simhash"), 16).k
         (72, 128)
     """
-    room = (
-        budget * 8 // spec.slot_bits // spec.signature_limits.k_step * spec.signature_limits.k_step
-    )
-    k = min(room, spec.signature_limits.largest_k)
-    if k < spec.signature_limits.k_step:
-        least = spec.signature_limits.k_step * spec.slot_bits // 8
+    limits = spec.signature_limits
+    fitting = budget * 8 // spec.slot_bits // limits.k_step * limits.k_step
+    k = min(fitting, limits.largest_k)
+    if k < limits.k_step:
+        least = limits.k_step * spec.slot_bits // 8
         raise UsageError(
-            f"a budget of {budget} bytes holds no signature of {spec.slot_bits}-bit slots; {least} bytes do"
+            f"a budget of {budget} bytes is too small for a signature of {spec.slot_bits}-bit "
+            f"slots; give at least {least} bytes"
         )
     return replace(spec, k=k)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    bands: int
+    rows: int
+    tables: int
+    probes: int
 
 
 def tune(
@@ -246,27 +302,28 @@ def tune(
     probes: Sequence[int] = (0,),
     at_most: Mapping[float, float] | None = None,
 ) -> Tuning:
-    """Every sensible choice of bands, rows, tables and probes that reaches the asked recall.
+    """Finds the choices of bands, rows, tables and probes that reach a requested recall.
 
-    For each number of rows the fewest bands that reach it are taken, as more of them only add candidates.
+    For each number of rows, the smallest sufficient number of bands is chosen, because more bands
+    only add candidates.
 
     Args:
-        threshold: Similarity from which documents are near-duplicates.
-        recall: Asked P(candidate) at the threshold.
-        spec: Of the signatures.
-        budget: Bytes of a document's signature, instead of the Spec's k.
-        documents: Corpus size, for the expected candidates.
-        distribution: Of the corpus' pairs; unrelated documents by default.
-        tables: Numbers of independent tables (MinHash).
-        probes: Numbers of probes (MinHash).
-        at_most: Similarities and the largest P(candidate) that is wanted there.
+        threshold: Smallest similarity of near-duplicates, in (0, 1].
+        recall: Requested candidate probability at the threshold, in (0, 1).
+        spec: Spec of the signatures. The default Spec is used if it is None.
+        budget: Size of a document's signature in bytes. Replaces the k of the Spec.
+        documents: Number of documents, from which the expected candidates follow.
+        distribution: Similarities of the pairs of the corpus. Unrelated documents by default.
+        tables: Numbers of independent tables to try (MinHash only).
+        probes: Numbers of probes to try (MinHash only).
+        at_most: Largest allowed candidate probabilities by similarity.
 
     Raises:
-        UsageError: Nothing reaches it.
+        UsageError: If an argument is out of range, or no choice reaches the recall.
 
     Examples:
-        >>> found = tune(0.5, 0.99, at_most={0.05: 0.006})
-        >>> found.best.recall >= 0.99, found.best.bands * found.best.rows <= 128
+        >>> tuning = tune(0.5, 0.99, at_most={0.05: 0.006})
+        >>> tuning.best.recall >= 0.99, tuning.best.bands * tuning.best.rows <= 128
         (True, True)
     """
     if not 0 < threshold <= 1:
@@ -274,74 +331,115 @@ def tune(
     if not 0 < recall < 1:
         raise UsageError(f"recall {recall} is outside 0 to 1 (exclusive); 0.95 is usual")
     spec = spec or Spec()
-    spec = spec if budget is None else spec_within(spec, budget)
-    measure, known = measure_of(spec), distribution or Distribution.assumed(documents)
-    found = {}
-    for count in tables:
-        for probing in probes:
-            for rows in range(
-                1, min(spec.k, 64 if spec.signature_type is np.uint64 else spec.k) + 1
-            ):
-                bands = fewest_bands(
-                    measure, threshold, recall, rows, count, probing, known.documents
-                )
-                if bands is not None:
-                    found[bands, rows, count, min(probing, rows)] = bands
-    found = {
-        choice: bands
-        for choice, bands in found.items()
-        if _within(measure, threshold, choice, known, at_most or {})
-    }
-    if not found:
-        limits = f" and P(candidate) at most {dict(at_most)}" if at_most else ""
+    if budget is not None:
+        spec = fit_spec(spec, budget)
+    measure = measure_of(spec)
+    distribution = distribution or Distribution.assumed(documents)
+    choices = [
+        choice
+        for choice in _list_choices(measure, threshold, recall, tables, probes)
+        if _respects_limits(measure, threshold, choice, distribution.documents, at_most or {})
+    ]
+    if not choices:
+        limits = f" and candidate probabilities of at most {dict(at_most)}" if at_most else ""
         raise UsageError(
-            f"recall {recall} at threshold {threshold} is out of reach with k={spec.k}{limits}: raise k, or ask for less"
+            f"recall {recall} at threshold {threshold} is out of reach with k={spec.k}{limits}; "
+            "raise k or lower the recall"
         )
-    points = [point_of(measure, threshold, *choice, known) for choice in found]
+    points = [
+        evaluate_point(
+            measure,
+            threshold,
+            choice.bands,
+            choice.rows,
+            tables=choice.tables,
+            probes=choice.probes,
+            distribution=distribution,
+        )
+        for choice in choices
+    ]
     points.sort(key=lambda point: (point.candidates, point.keys, point.rows))
-    return Tuning(spec, threshold, recall, known, tuple(points[:MOST_POINTS]))
+    return Tuning(spec, threshold, recall, distribution, tuple(points[:MAX_POINTS]))
 
 
-def _within(
-    measure: Measure,
-    threshold: float,
-    choice: tuple[int, int, int, int],
-    known: Distribution,
-    at_most: Mapping[float, float],
-) -> bool:
-    """Whether P(candidate) is nowhere more than wanted."""
-    bands, rows, _, probes = choice
-    banding = banding_of(measure, threshold, bands, rows, probes, known.documents)
-    return all(
-        float(probabilities(measure, banding, np.array([similarity]))[0]) <= most
-        for similarity, most in at_most.items()
-    )
-
-
-def fewest_bands(
+def _list_choices(
     measure: Measure,
     threshold: float,
     recall: float,
-    rows: int,
-    tables: int,
-    probes: int,
+    tables: Sequence[int],
+    probes: Sequence[int],
+) -> Iterator[_Choice]:
+    """Yields the choices that reach the recall, each of them once."""
+    spec = measure.spec
+    max_rows = spec.k
+    if spec.signature_type is np.uint64:
+        max_rows = min(spec.k, MAX_SIGN_ROWS)
+    known = set()
+    for table_count in tables:
+        for probe_count in probes:
+            for rows in range(1, max_rows + 1):
+                bands = fewest_bands(
+                    measure, threshold, recall, rows, tables=table_count, probes=probe_count
+                )
+                if bands is None:
+                    continue
+                choice = _Choice(bands, rows, table_count, min(probe_count, rows))
+                if choice not in known:
+                    known.add(choice)
+                    yield choice
+
+
+def _respects_limits(
+    measure: Measure,
+    threshold: float,
+    choice: _Choice,
     documents: int,
+    at_most: Mapping[float, float],
+) -> bool:
+    """Returns True if the candidate probability is nowhere larger than allowed."""
+    request = _banding_request(threshold, choice.bands, choice.rows, choice.probes, documents)
+    banding = measure.banding(request)
+    for similarity, limit in at_most.items():
+        probability = candidate_probabilities(measure, banding, np.array([similarity]))[0]
+        if probability > limit:
+            return False
+    return True
+
+
+def fewest_bands(
+    measure: Measure, threshold: float, recall: float, rows: int, *, tables: int, probes: int
 ) -> int | None:
-    """The smallest b (a multiple of the tables) whose P(candidate) at the threshold reaches the recall; None if none does."""
+    """Returns the smallest number of bands with which a recall is reached.
+
+    Args:
+        measure: Measure of the similarity.
+        threshold: Smallest similarity of near-duplicates, in (0, 1].
+        recall: Requested candidate probability at the threshold, in (0, 1).
+        rows: Number of slots in a band.
+        tables: Number of independent tables. The number of bands is a multiple of it.
+        probes: Number of slots of each band that are probed.
+
+    Returns:
+        The number of bands of all tables together, or None if no number reaches the recall.
+    """
     probes = min(probes, rows)
-    signs = measure.spec.signature_type is np.uint64
-    if signs and (tables > 1 or probes):
+    has_signs = measure.spec.signature_type is np.uint64
+    if has_signs and (tables > 1 or probes):
         return None
-    most = 256 if signs else measure.spec.k // rows // tables * tables
-    if most < 1:
+    largest = measure.spec.k // rows // tables * tables
+    if has_signs:
+        largest = MAX_SIGN_BANDS
+    if largest < 1:
         return None
-    collision = float(measure.estimator.slot_collision_probability(np.array(threshold)))
+    slot_probability = float(measure.estimator.slot_collision_probability(np.array(threshold)))
+    banding_type = SignBanding if has_signs else Banding
 
-    def reached(bands: int) -> bool:
-        kind = SignBanding if signs else Banding
-        banding = kind(bands, rows, measure.spec.k, 0, collision, probes)
-        return banding.candidate_recall >= recall
+    def reaches_recall(bands: int) -> bool:
+        banding = banding_type(bands, rows, measure.spec.k, 0, slot_probability, probes)
+        return bool(banding.candidate_recall >= recall)
 
-    if not reached(most):
+    if not reaches_recall(largest):
         return None
-    return tables * smallest_integer(lambda count: reached(count * tables), 1, most // tables)
+    return tables * smallest_integer(
+        lambda count: reaches_recall(count * tables), 1, largest // tables
+    )

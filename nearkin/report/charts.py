@@ -1,6 +1,7 @@
-"""Geometry of the report's charts: where bars, ticks and curves go, in units of the SVG's view box.
+"""The geometry of the report's charts: positions of bars, ticks and curves in an SVG's view box.
 
-The page draws them with its own colours and type, so they follow its light, dark and printed form.
+The page draws the charts with its own colors and fonts, so they follow its light, dark and printed
+form.
 """
 
 import math
@@ -10,16 +11,21 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nearkin.evaluate.audit import Audit
+from nearkin.report.formatting import format_compact
 from nearkin.report.model import BINS, EDGES, Histogram, Parameters, SizeCount
 
-WIDTH, HEIGHT = 420, 264
-LEFT, RIGHT, TOP, BOTTOM = 40, 40, 36, 40
+WIDTH = 420
+HEIGHT = 264
+LEFT = 40
+RIGHT = 40
+TOP = 36
+BOTTOM = 40
 SIZE_CLASSES = (2, 3, 4, 5, 10, 20, 50, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
-"""Smallest size of each bar of the cluster-size chart."""
+"""The smallest cluster size of each bar of the chart of sizes."""
 
 
 class Bar(NamedTuple):
-    """A rectangle and what it stands for."""
+    """A rectangle, its value, its label and the series it belongs to."""
 
     x: float
     y: float
@@ -49,16 +55,16 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """What an SVG needs to be drawn.
+    """The positions of everything in a chart.
 
     Attributes:
-        bars: In drawing order.
-        x_ticks: Along the bottom.
-        y_ticks: Along the left.
-        right_ticks: Along the right; empty without a second scale.
-        curve: Points of the curve as an SVG `points` attribute; empty without one.
-        marker: x of the vertical marker, or None.
-        points: Measured values.
+        bars: Bars in drawing order.
+        x_ticks: Ticks of the lower axis.
+        y_ticks: Ticks of the left axis.
+        right_ticks: Ticks of the right axis. Empty without a second scale.
+        curve: Points of the curve as an SVG `points` attribute. Empty without a curve.
+        marker: Horizontal position of the vertical marker, or None.
+        points: Measured values with their intervals.
     """
 
     bars: tuple[Bar, ...]
@@ -71,7 +77,7 @@ class Chart:
 
 
 class SizeClass(NamedTuple):
-    """Clusters of a range of sizes, and the documents they remove."""
+    """The clusters of a range of sizes, and the number of documents removed from them."""
 
     smallest: int
     largest: int
@@ -80,40 +86,21 @@ class SizeClass(NamedTuple):
 
     @property
     def label(self) -> str:
-        """As `2` or `5–9`."""
-        return (
-            f"{self.smallest:,}"
-            if self.smallest == self.largest
-            else f"{self.smallest:,}–{self.largest:,}"
-        )
+        """The range as text, for example `2` or `5–9`."""
+        if self.smallest == self.largest:
+            return f"{self.smallest:,}"
+        return f"{self.smallest:,}–{self.largest:,}"
 
 
-def compact(count: float) -> str:
-    """A number short enough for an axis.
+def group_sizes(sizes: Sequence[SizeCount]) -> list[SizeClass]:
+    """Groups cluster sizes in classes of growing width, up to the size of the largest cluster.
 
-    Examples:
-        >>> [compact(n) for n in (7, 950, 1000, 1234, 45_678, 999_999, 2_500_000)]
-        ['7', '950', '1k', '1.2k', '46k', '1M', '2.5M']
-    """
-    for limit, unit, suffix in (
-        (999.5, 1, ""),
-        (999_500, 1000, "k"),
-        (999_500_000, 10**6, "M"),
-        (math.inf, 10**9, "G"),
-    ):
-        if count < limit:
-            value = count / unit
-            return (
-                f"{value:.1f}".removesuffix(".0") if unit > 1 and value < 9.95 else f"{value:.0f}"
-            ) + suffix
-    return str(count)
-
-
-def size_classes(sizes: Sequence[SizeCount]) -> list[SizeClass]:
-    """Cluster sizes in classes of growing width, up to that of the largest cluster.
+    Args:
+        sizes: Number of clusters of each size.
 
     Examples:
-        >>> [(c.label, c.clusters, c.removed) for c in size_classes([SizeCount(2, 5), SizeCount(6, 1), SizeCount(7, 1)])]
+        >>> classes = group_sizes([SizeCount(2, 5), SizeCount(6, 1), SizeCount(7, 1)])
+        >>> [(entry.label, entry.clusters, entry.removed) for entry in classes]
         [('2', 5, 5), ('3', 0, 0), ('4', 0, 0), ('5–9', 2, 11)]
     """
     largest = max((size for size, _ in sizes), default=0)
@@ -121,104 +108,144 @@ def size_classes(sizes: Sequence[SizeCount]) -> list[SizeClass]:
     classes = []
     for low, high in pairwise(bounds):
         if low <= largest:
-            inside = [entry for entry in sizes if low <= entry.size < high]
-            removed = sum((entry.size - 1) * entry.clusters for entry in inside)
-            classes.append(
-                SizeClass(low, high - 1, sum(entry.clusters for entry in inside), removed)
-            )
+            members = [entry for entry in sizes if low <= entry.size < high]
+            clusters = sum(entry.clusters for entry in members)
+            removed = sum((entry.size - 1) * entry.clusters for entry in members)
+            classes.append(SizeClass(low, high - 1, clusters, removed))
     return classes
 
 
-def size_chart(classes: Sequence[SizeClass]) -> Chart:
-    """A bar for each class, heights logarithmic."""
+def draw_sizes(classes: Sequence[SizeClass]) -> Chart:
+    """Returns a bar chart of cluster sizes with logarithmic heights.
+
+    Args:
+        classes: Classes of sizes, at least one.
+    """
     scale = _LogScale(max(entry.clusters for entry in classes))
     slot = (WIDTH - LEFT - 12) / len(classes)
-    bars = tuple(
-        Bar(
-            LEFT + slot * (i + 0.14), scale.y(entry.clusters), slot * 0.72, scale.height(entry.clusters), entry.clusters,
-            f"{entry.label} documents: {entry.clusters:,} clusters, {entry.removed:,} documents removed", "near",
+    bars = []
+    ticks = []
+    for i, entry in enumerate(classes):
+        label = (
+            f"{entry.label} documents: {entry.clusters:,} clusters, "
+            f"{entry.removed:,} documents removed"
         )
-        for i, entry in enumerate(classes)
-    )  # fmt: skip
-    labels = (
-        compact(entry.smallest) + ("+" if entry.largest > entry.smallest else "")
-        for entry in classes
-    )
-    return Chart(
-        bars,
-        tuple(Tick(LEFT + slot * (i + 0.5), label) for i, label in enumerate(labels)),
-        scale.ticks(),
-    )
+        bars.append(
+            Bar(
+                x=LEFT + slot * (i + 0.14),
+                y=scale.y(entry.clusters),
+                width=slot * 0.72,
+                height=scale.height(entry.clusters),
+                value=entry.clusters,
+                label=label,
+                series="near",
+            )
+        )
+        suffix = "+" if entry.largest > entry.smallest else ""
+        ticks.append(Tick(LEFT + slot * (i + 0.5), format_compact(entry.smallest) + suffix))
+    return Chart(bars=tuple(bars), x_ticks=tuple(ticks), y_ticks=scale.ticks())
 
 
-def similarity_chart(verified: Histogram, estimated: Histogram, parameters: Parameters) -> Chart:
-    """Candidates by estimate and verified pairs by similarity, with the S-curve over them."""
+def draw_similarities(verified: Histogram, estimated: Histogram, parameters: Parameters) -> Chart:
+    """Returns a chart of candidate and verified pairs by similarity, with the S-curve over them.
+
+    Args:
+        verified: Histogram of the verified pairs.
+        estimated: Histogram of the candidate pairs by estimated similarity.
+        parameters: Settings of the run.
+    """
     scale = _LogScale(max(*verified.counts, *estimated.counts))
-    bars = [
-        *_histogram_bars(estimated, scale, "candidates"),
-        *_histogram_bars(verified, scale, "verified"),
-    ]
-    banded = bool(parameters.curve)
+    right_ticks: tuple[Tick, ...] = ()
+    if parameters.curve:
+        right_ticks = tuple(Tick(_plot_y(p), f"{p:.0%}") for p in (0, 0.5, 1))
+    similarities = (0, 0.2, 0.4, 0.6, 0.8, 1)
     return Chart(
-        tuple(bars),
-        tuple(Tick(_similarity_x(s), f"{s:g}") for s in (0, 0.2, 0.4, 0.6, 0.8, 1)),
-        scale.ticks(),
-        tuple(Tick(_plot_y(p), f"{p:.0%}") for p in (0, 0.5, 1)) if banded else (),
-        _curve(parameters.curve),
-        _similarity_x(parameters.threshold),
+        bars=(
+            *_histogram_bars(estimated, scale, "candidates"),
+            *_histogram_bars(verified, scale, "verified"),
+        ),
+        x_ticks=tuple(Tick(_similarity_x(s), f"{s:g}") for s in similarities),
+        y_ticks=scale.ticks(),
+        right_ticks=right_ticks,
+        curve=_curve_points(parameters.curve),
+        marker=_similarity_x(parameters.threshold),
     )
 
 
-def recall_chart(audit: Audit) -> Chart:
-    """Recall by similarity as it was measured, over what the S-curve and the margin predict."""
-    first, last = audit.bins[0].low, audit.bins[-1].high
-    lowest = min(min(b.recall.low if b.recall.total else 1.0, b.predicted) for b in audit.bins)
+def draw_recall(audit: Audit) -> Chart:
+    """Returns a chart of the measured recall by similarity over the predicted recall.
+
+    Args:
+        audit: Audit with at least one pair.
+    """
+    first = audit.bins[0].low
+    last = audit.bins[-1].high
+    lowest = min(
+        min(entry.recall.low if entry.recall.total else 1.0, entry.predicted)
+        for entry in audit.bins
+    )
     floor = min(0.9, math.floor(lowest * 10) / 10)
-    inner = WIDTH - LEFT - 12
+    plot_width = WIDTH - LEFT - 12
 
-    def x(similarity: float) -> float:
-        return LEFT + inner * (similarity - first) / (last - first)
+    def x_of(similarity: float) -> float:
+        return LEFT + plot_width * (similarity - first) / (last - first)
 
-    def y(share: float) -> float:
+    def y_of(share: float) -> float:
         return _plot_y((share - floor) / (1 - floor))
 
-    middles = [((b.low + b.high) / 2, b) for b in audit.bins]
-    points = tuple(
-        Point(
-            x(middle), y(b.recall.value), y(b.recall.low), y(b.recall.high),
-            f"{b.low:.2f} to {b.high:.2f}: {b.recall.hits:,} of {b.recall.total:,} found, predicted {b.predicted:.1%}",
-        )
-        for middle, b in middles
-        if b.recall.total
-    )  # fmt: skip
-    curve = " ".join(f"{x(middle):.1f},{y(b.predicted):.1f}" for middle, b in middles)
+    points = []
+    curve = []
+    for entry in audit.bins:
+        x = x_of((entry.low + entry.high) / 2)
+        curve.append(f"{x:.1f},{y_of(entry.predicted):.1f}")
+        if entry.recall.total:
+            label = (
+                f"{entry.low:.2f} to {entry.high:.2f}: {entry.recall.hits:,} of "
+                f"{entry.recall.total:,} found, predicted {entry.predicted:.1%}"
+            )
+            points.append(
+                Point(
+                    x=x,
+                    y=y_of(entry.recall.value),
+                    low=y_of(entry.recall.low),
+                    high=y_of(entry.recall.high),
+                    label=label,
+                )
+            )
     levels = [floor + (1 - floor) * i / 4 for i in range(5)]
-    edges = [*(b.low for b in audit.bins), last]
+    edges = [*(entry.low for entry in audit.bins), last]
     return Chart(
-        (),
-        tuple(Tick(x(edge), f"{edge:g}") for edge in edges),
-        tuple(
-            Tick(y(level), f"{level:.0%}" if round(level * 100, 6).is_integer() else f"{level:.1%}")
-            for level in levels
-        ),
-        curve=curve,
-        points=points,
+        bars=(),
+        x_ticks=tuple(Tick(x_of(edge), f"{edge:g}") for edge in edges),
+        y_ticks=tuple(Tick(y_of(level), _format_level(level)) for level in levels),
+        curve=" ".join(curve),
+        points=tuple(points),
     )
+
+
+def _format_level(level: float) -> str:
+    is_whole = round(level * 100, 6).is_integer()
+    return f"{level:.0%}" if is_whole else f"{level:.1%}"
 
 
 def _histogram_bars(histogram: Histogram, scale: "_LogScale", series: str) -> list[Bar]:
     width = (WIDTH - LEFT - RIGHT) / BINS
     return [
         Bar(
-            LEFT + i * width + 0.4, scale.y(count), width - 0.8, scale.height(count), count,
-            f"{EDGES[i]:.2f} to {EDGES[i + 1]:.2f}: {count:,} {series}", series,
+            x=LEFT + i * width + 0.4,
+            y=scale.y(count),
+            width=width - 0.8,
+            height=scale.height(count),
+            value=count,
+            label=f"{EDGES[i]:.2f} to {EDGES[i + 1]:.2f}: {count:,} {series}",
+            series=series,
         )
         for i, count in enumerate(histogram.counts)
         if count
-    ]  # fmt: skip
+    ]
 
 
-def _curve(shares: tuple[float, ...]) -> str:
+def _curve_points(shares: tuple[float, ...]) -> str:
     last = max(len(shares) - 1, 1)
     points = ((_similarity_x(i / last), _plot_y(share)) for i, share in enumerate(shares))
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -229,12 +256,12 @@ def _similarity_x(similarity: float) -> float:
 
 
 def _plot_y(share: float) -> float:
-    """y of a share of the plot's height."""
+    """Returns the vertical position of a share of the plot's height."""
     return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP)
 
 
 class _LogScale:
-    """Counts from 0 on: log(1 + count), so that a single one is seen next to millions."""
+    """A scale log(1 + count), on which a single item is visible next to millions."""
 
     def __init__(self, largest: int) -> None:
         self._largest = max(largest, 1)
@@ -249,10 +276,10 @@ class _LogScale:
         return HEIGHT - BOTTOM - self.y(count)
 
     def ticks(self) -> tuple[Tick, ...]:
-        """Zero and powers of ten, at most seven of them."""
+        """Returns ticks at zero and at powers of ten, at most eight in total."""
         powers = math.floor(math.log10(self._largest))
         step = 1 + powers // 7
         return (
             Tick(_plot_y(0), "0"),
-            *(Tick(self.y(10**p), compact(10**p)) for p in range(0, powers + 1, step)),
+            *(Tick(self.y(10**p), format_compact(10**p)) for p in range(0, powers + 1, step)),
         )

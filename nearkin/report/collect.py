@@ -1,442 +1,379 @@
-"""From a finished local run to what its report shows."""
+"""Collects the data of a report from a finished run of any engine.
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+There is one collection, `collect_report`. Each engine has a `RunView`, which answers the questions that
+depend on where the engine keeps its rows: `local_view.LocalRunView` and `spark_view.SparkRunView`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus import Corpus, FileCorpus
-from nearkin.corpus.inputs import skipped_sentences
-from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
-from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.options import RunOptions
-from nearkin.evaluate.boilerplate import Boilerplate, TextSample, boilerplate
-from nearkin.evaluate.labels import most_frequent
-from nearkin.evaluate.overlap import Overlap, overlap
+from nearkin.corpus import Corpus
+from nearkin.evaluate.boilerplate import Boilerplate
+from nearkin.evaluate.overlap import Overlap
 from nearkin.lsh.sign_bands import SignBanding
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
-from nearkin.packed_pairs import PAIRS_PER_BATCH
 from nearkin.report.model import (
     BINS,
     EDGES,
-    Borderline,
-    Cluster,
+    BorderlinePair,
+    ClusterExcerpt,
     Counts,
-    Example,
     Histogram,
     HotBucket,
     Parameters,
     ReasonCount,
+    RemovedExample,
     ReportData,
     SizeCount,
     SourceCount,
     StageSeconds,
+    ThresholdStep,
 )
-from nearkin.report.whatif import NextToPart, next_to_part, what_if
+from nearkin.report.run_warnings import FinishedStages, warn_of_run, warn_of_skipped_inputs
 from nearkin.shingle import text_buffers
 from nearkin.shingle.readable import shingle_texts
 from nearkin.sketch.minhash import slot_sources
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
 
-EXCERPT, BORDERLINE = 4000, 600
-CLUSTERS = 20
-EXAMPLES = 3
-HOT_BUCKETS = 20
-MOST_SOURCES = 1000
-"""Sources that are counted one by one; the others, which have the fewest documents, are counted together."""
-NOTABLE_HOT_SHARE = 0.01
-"""Share of the pairs with a common bucket that are in hot buckets, from which the run warns about its recall."""
-INDEPENDENT_SIGNS = 0.8
-"""Cosine below which the bits of SimHash signatures of texts agree less evenly than independent ones."""
+EXCERPT_CHARACTERS = 4000
+"""The largest number of characters that a report quotes of a document of a cluster."""
+QUOTED_CLUSTERS = 20
+"""The number of clusters that a report quotes by default."""
+EXAMPLES_PER_CLUSTER = 3
+"""The number of removed documents that a report quotes of a cluster."""
+MAX_HOT_BUCKETS = 20
+"""The largest number of hot buckets that a report lists."""
 CURVE_POINTS = 200
+"""The number of intervals between the points of the S-curve."""
 
 
-class Ran(Protocol):
-    """A run of any engine, as far as a report speaks of what was asked and recorded."""
+@dataclass(frozen=True)
+class RemovedMember:
+    """A removed document of a cluster.
+
+    Attributes:
+        ordinal: Number of the document in the corpus.
+        similarity: Similarity to the kept document.
+    """
+
+    ordinal: int
+    similarity: float
+
+
+@dataclass(frozen=True)
+class QuotedCluster:
+    """A cluster that a report quotes.
+
+    Attributes:
+        kept: Number of the kept document in the corpus.
+        size: Number of documents in the cluster, the kept one included.
+        removed: Some removed documents: near-duplicates first, the least similar of them first.
+    """
+
+    kept: int
+    size: int
+    removed: tuple[RemovedMember, ...]
 
     @property
-    def options(self) -> RunOptions:
-        """The request."""
+    def ordinals(self) -> tuple[int, ...]:
+        """The numbers of the quoted documents in the corpus."""
+        return (self.kept, *(member.ordinal for member in self.removed))
+
+
+class RunView(ABC):
+    """A finished run as its report sees it, whichever engine executed it.
+
+    Subclasses implement the abstract methods. The optional ones return nothing by default: an engine
+    overrides them if it has all texts or all pairs in one place.
+    """
+
+    def __init__(self, run: FinishedStages) -> None:
+        """Creates a view.
+
+        Args:
+            run: The finished run.
+        """
+        self.run = run
 
     @property
-    def resources(self) -> SpecResources:
-        """What the Spec names but does not hold."""
+    @abstractmethod
+    def corpus(self) -> Corpus | None:
+        """The corpus of the run, or None if the engine was given a table."""
 
-    @property
-    def measure(self) -> Measure:
-        """How documents were compared."""
+    @abstractmethod
+    def stage_statistics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Returns the statistics of all stages by name, in the order of execution."""
 
-    @property
-    def banding(self) -> Banding:
-        """Bands and rows."""
+    @abstractmethod
+    def cluster_counts(self) -> Mapping[str, int]:
+        """Returns the numbers of documents by kind, and the number `documents_kept`."""
 
-    @property
-    def brute_force(self) -> bool:
-        """Whether everything was compared."""
+    @abstractmethod
+    def cluster_sizes(self) -> tuple[SizeCount, ...]:
+        """Returns the number of clusters of each size above 1, in ascending order of the sizes."""
 
-    def recorded(self, stage: str) -> dict[str, Any]:
-        """The facts of a stage; none if it did not run."""
+    @abstractmethod
+    def verified_histogram(self) -> Histogram:
+        """Returns the histogram of the similarities of all scored pairs."""
 
+    @abstractmethod
+    def source_counts(self) -> tuple[SourceCount, ...]:
+        """Returns the numbers of rows by source, or nothing without a source column."""
 
-class Wanted:
-    """The documents whose text the report quotes, collected while the corpus is read for another purpose anyway."""
+    @abstractmethod
+    def rejected_reasons(self) -> Mapping[str, int]:
+        """Returns the number of rejected rows for each reason."""
 
-    def __init__(self, run: LocalRun, result: Clustering, clusters: int = CLUSTERS) -> None:
-        self.members = largest_clusters(result, clusters)
-        self.hottest: list[list[int]] = run.recorded("candidates").get("hottest", [])[:HOT_BUCKETS]
-        self.next_to_part = next_to_part(run)
-        quoted = {x for kept, shown in self.members for x in (kept, *shown)} | {
-            bucket[2] for bucket in self.hottest
-        }
-        quoted |= {x for pair in self.next_to_part for x in (pair.a, pair.b)}
-        self.ordinals = np.array(sorted(quoted), np.int64)
-        self.texts: dict[int, str] = {}
-        self.vectors = run.options.spec.unit == "vector"
-        lengths = np.asarray(run.documents().lengths)
-        self.sample = TextSample(
-            np.flatnonzero(np.asarray(result.kept)), float(lengths.mean()) if len(lengths) else 0.0
-        )
+    @abstractmethod
+    def quoted_clusters(self) -> Sequence[QuotedCluster]:
+        """Returns the clusters to quote, the largest first."""
 
-    def observe(self, first: int, documents: pa.Array) -> None:
-        """Takes the excerpts of wanted documents among a batch's."""
-        if not self.vectors:
-            self.sample.observe(first, documents)
-        low, high = np.searchsorted(self.ordinals, [first, first + len(documents)])
-        for ordinal in self.ordinals[low:high].tolist():
-            value = documents[ordinal - first].as_py()
-            self.texts[ordinal] = (
-                value if isinstance(value, str) else " ".join(map(str, value[:EXCERPT]))
-            )
+    @abstractmethod
+    def ids_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
+        """Returns the ids of some documents by their numbers in the corpus."""
 
+    @abstractmethod
+    def texts_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
+        """Returns excerpts of some documents by their numbers. Documents may be missing."""
 
-def largest_clusters(result: Clustering, clusters: int = CLUSTERS) -> list[tuple[int, list[int]]]:
-    """(kept, some removed members) of the largest clusters; near duplicates first, the least similar of them."""
-    removed = np.flatnonzero(np.isin(result.kind, (EXACT, NEAR, VECTOR)))
-    if not len(removed):
-        return []
-    leaders = np.asarray(result.leader[removed]).astype(np.int64)
-    sizes = np.bincount(leaders)
-    largest = np.argsort(-sizes, kind="stable")[:clusters]
-    near_first = np.lexsort((removed, result.similarity[removed], result.kind[removed] == EXACT))
-    out = []
-    for kept in largest[sizes[largest] > 0].tolist():
-        members = removed[near_first[leaders[near_first] == kept][:EXAMPLES]]
-        out.append((kept, members.tolist()))
-    return out
+    def empty_columns(self) -> Sequence[str]:
+        """Returns the carried columns in which no document has a value."""
+        return ()
+
+    def boilerplate(self) -> Boilerplate | None:
+        """Returns the phrases that many kept documents share."""
+        return None
+
+    def overlap_by(self, column: str | None) -> Overlap | None:
+        """Returns the duplicates between the values of a column."""
+        return None
+
+    def threshold_steps(self) -> tuple[ThresholdStep, ...]:
+        """Returns the results at higher thresholds."""
+        return ()
+
+    def borderline_pairs(self) -> tuple[BorderlinePair, ...]:
+        """Returns the pairs just above these thresholds."""
+        return ()
 
 
-def collect(
-    run: LocalRun,
-    result: Clustering,
-    wanted: Wanted,
-    rejected: Mapping[str, int],
-    title: str,
-    peak: int,
-) -> ReportData:
-    """Everything the report shows of a run."""
-    documents = run.documents()
+def collect_report(view: RunView, title: str, peak_memory: int) -> ReportData:
+    """Collects the data that a report shows of a run.
+
+    Args:
+        view: View of the finished run.
+        title: Title of the page.
+        peak_memory: Largest anonymous memory of the run in bytes, or 0 if it was not measured.
+    """
+    run = view.run
+    clusters = view.quoted_clusters()
+    hottest = hottest_buckets(run)
+    quoted = {ordinal for cluster in clusters for ordinal in cluster.ordinals}
+    texts = view.texts_of(quoted | {first for _, _, first in hottest})
+    reasons = sorted(view.rejected_reasons().items(), key=lambda entry: (-entry[1], entry[0]))
+    warnings = warn_of_run(run)
+    warnings += [
+        f"no document has a value in column {name!r}, which the settings refer to; check its name"
+        for name in view.empty_columns()
+    ]
+    if view.corpus is not None:
+        warnings += warn_of_skipped_inputs(view.corpus)
     return ReportData(
         title=title,
-        parameters=parameters(run),
-        counts=counts(run, result.counts()),
+        parameters=collect_parameters(run),
+        counts=_collect_counts(run, view.cluster_counts()),
         seconds=tuple(
-            StageSeconds(name, facts["seconds"])
-            for name, facts in run.work.manifest["stages"].items()
+            StageSeconds(name, statistics["seconds"])
+            for name, statistics in view.stage_statistics().items()
         ),
-        peak_memory=peak,
-        cluster_sizes=_cluster_sizes(result),
-        verified=_verified(run),
-        estimated=estimated(run),
-        sources=_sources(documents, result, run.options.source),
-        hot_buckets=tuple(hot_bucket(bucket, wanted.texts, run) for bucket in wanted.hottest),
-        rejected=tuple(
-            ReasonCount(reason, rows)
-            for reason, rows in sorted(rejected.items(), key=lambda x: (-x[1], x[0]))
+        peak_memory=peak_memory,
+        cluster_sizes=view.cluster_sizes(),
+        verified=view.verified_histogram(),
+        estimated=estimated_histogram(run),
+        sources=view.source_counts(),
+        hot_buckets=tuple(
+            _describe_hot_bucket(run, band, members, texts.get(first, ""))
+            for band, members, first in hottest
         ),
-        clusters=_clusters(documents, result, wanted),
-        warnings=(*warnings(run), *empty_column_warnings(run), *skipped_warnings(run.corpus)),
-        boilerplate=_boilerplate(run, wanted),
-        overlap=_overlap(run, run.options.source),
-        leakage=_overlap(run, run.options.split),
-        what_if=what_if(run),
-        borderline=_borderline(documents, wanted),
+        rejected=tuple(ReasonCount(reason, rows) for reason, rows in reasons),
+        clusters=_quote_clusters(clusters, view.ids_of(quoted), texts),
+        warnings=tuple(warnings),
+        boilerplate=view.boilerplate(),
+        overlap=view.overlap_by(run.options.source),
+        leakage=view.overlap_by(run.options.split),
+        what_if=view.threshold_steps(),
+        borderline=view.borderline_pairs(),
     )
 
 
-def _boilerplate(run: LocalRun, wanted: Wanted) -> Boilerplate | None:
-    if wanted.vectors:
-        return None
-    source = run.options.source
-    sources = None if source is None else run.documents().riding[source]
-    return boilerplate(wanted.sample, run.options.spec, run.resources, sources)
+def hottest_buckets(run: FinishedStages) -> list[list[int]]:
+    """Returns the largest hot buckets, each as its band, its size and its first document.
+
+    Args:
+        run: The finished run.
+    """
+    hottest: list[list[int]] = run.recorded("candidates").get("hottest", [])
+    return hottest[:MAX_HOT_BUCKETS]
 
 
-def _overlap(run: LocalRun, column: str | None) -> Overlap | None:
-    if column is None:
-        return None
-    return overlap(
-        column, run.documents().riding[column], run.work.load("representative"), run.scored().pairs
-    )
-
-
-def _borderline(documents: Documents, wanted: Wanted) -> tuple[Borderline, ...]:
-    ids = documents.ids
-
-    def sides(pair: NextToPart) -> tuple[str, str, str, str]:
-        a, b = pair.a, pair.b
-        return (
-            ids[a].as_py(),
-            ids[b].as_py(),
-            *(wanted.texts.get(x, "")[:BORDERLINE] for x in (a, b)),
+def _quote_clusters(
+    clusters: Iterable[QuotedCluster], ids: Mapping[int, str], texts: Mapping[int, str]
+) -> tuple[ClusterExcerpt, ...]:
+    return tuple(
+        ClusterExcerpt(
+            id=ids[cluster.kept],
+            text=texts.get(cluster.kept, "")[:EXCERPT_CHARACTERS],
+            members=cluster.size,
+            examples=tuple(
+                RemovedExample(
+                    id=ids[member.ordinal],
+                    similarity=member.similarity,
+                    text=texts.get(member.ordinal, "")[:EXCERPT_CHARACTERS],
+                )
+                for member in cluster.removed
+            ),
         )
-
-    return tuple(
-        Borderline(pair.threshold, pair.similarity, *sides(pair)) for pair in wanted.next_to_part
+        for cluster in clusters
     )
 
 
-def parameters(run: Ran) -> Parameters:
-    """What was asked for, and what followed from it."""
-    settings, spec = run.options, run.options.spec
-    bands, rows = (0, 0) if run.brute_force else (run.banding.bands, run.banding.rows)
-    verify = "exact" if run.brute_force else settings.verify
+def collect_parameters(run: FinishedStages) -> Parameters:
+    """Returns the settings of a run and the values that were derived from them.
+
+    Args:
+        run: The finished run.
+    """
+    options = run.options
+    spec = options.spec
+    banding = None if run.brute_force else run.banding
+    expected_bucket = None
+    if isinstance(banding, SignBanding):
+        expected_bucket = round(banding.expected_bucket, 3)
+    curve: tuple[float, ...] = ()
+    if banding is not None and options.distance is None:
+        curve = compute_s_curve(run.measure, banding)
     return Parameters(
-        settings.threshold,
-        settings.recall,
-        bands,
-        rows,
-        spec.k,
-        spec.scheme,
-        spec.shingle,
-        verify,
-        settings.cluster,
-        settings.keep,
-        spec.measure,
-        settings.distance,
-        settings.second_measure,
-        round(run.banding.expected_bucket, 3)
-        if isinstance(run.banding, SignBanding) and not run.brute_force
-        else None,
-        ()
-        if run.brute_force or settings.distance is not None
-        else s_curve(run.measure, run.banding),
+        threshold=options.threshold,
+        recall=options.recall,
+        bands=0 if banding is None else banding.bands,
+        rows=0 if banding is None else banding.rows,
+        k=spec.k,
+        scheme=spec.scheme,
+        shingle=spec.shingle,
+        verify="exact" if run.brute_force else options.verify,
+        cluster=options.cluster,
+        keep=options.keep,
+        measure=spec.measure,
+        distance=options.distance,
+        then=options.second_measure,
+        expected_bucket=expected_bucket,
+        curve=curve,
     )
 
 
-def s_curve(measure: Measure, banding: Banding) -> tuple[float, ...]:
-    """P(candidate) at CURVE_POINTS + 1 similarities from 0 to 1."""
-    collisions = measure.estimator.slot_collision_probability(np.linspace(0, 1, CURVE_POINTS + 1))
+def compute_s_curve(measure: Measure, banding: Banding) -> tuple[float, ...]:
+    """Returns the candidate probabilities at `CURVE_POINTS` + 1 similarities from 0 to 1.
+
+    Args:
+        measure: Measure of the run.
+        banding: Bands and rows of the run.
+    """
+    slot_probabilities = measure.estimator.slot_collision_probability(
+        np.linspace(0, 1, CURVE_POINTS + 1)
+    )
     return tuple(
-        round(banding.candidate_probability(float(collision)), 6) for collision in collisions
+        round(banding.candidate_probability(float(probability)), 6)
+        for probability in slot_probabilities
     )
 
 
-def counts(run: Ran, counts: Mapping[str, int]) -> Counts:
-    """What became of the documents, from what `Clustering.counts` says."""
-    facts = run.recorded("sketch")
+def _collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
+    sketch = run.recorded("sketch")
     return Counts(
-        read=facts["documents"] + facts["rejected"],
-        kept=counts["documents_kept"],
-        removed_exact=counts["exact"],
-        removed_near=counts["near"],
-        empty=counts["empty"],
-        rejected=facts["rejected"],
-        repeated_ids=facts.get("repeated_ids", 0),
-        clusters=counts["kept"],
-        removed_vector=counts["vector"],
+        read=sketch["documents"] + sketch["rejected"],
+        kept=clusters["documents_kept"],
+        removed_exact=clusters["exact"],
+        removed_near=clusters["near"],
+        empty=clusters["empty"],
+        rejected=sketch["rejected"],
+        repeated_ids=sketch.get("repeated_ids", 0),
+        clusters=clusters["kept"],
+        removed_vector=clusters["vector"],
     )
 
 
-def _cluster_sizes(result: Clustering) -> tuple[SizeCount, ...]:
-    removed = np.isin(result.kind, (EXACT, NEAR, VECTOR))
-    members = np.bincount(np.asarray(result.leader)[removed].astype(np.int64))
-    sizes, clusters = np.unique(members[members > 0] + 1, return_counts=True)
-    return tuple(SizeCount(*pair) for pair in zip(sizes.tolist(), clusters.tolist(), strict=True))
+def estimated_histogram(run: FinishedStages) -> Histogram:
+    """Returns the histogram of the candidate pairs by estimated similarity.
 
-
-def _verified(run: LocalRun) -> Histogram:
-    scored, total = run.scored(), Histogram()
-    for start in range(0, len(scored.pairs), PAIRS_PER_BATCH):
-        total += Histogram.of(scored.select(slice(start, start + PAIRS_PER_BATCH)).similarity)
-    return total
-
-
-def estimated(run: Ran) -> Histogram:
-    """Candidates by estimated similarity."""
+    Args:
+        run: The finished run.
+    """
     agreements = run.recorded("candidates").get("histogram")
     if agreements is None:
         return Histogram()
     counts = np.array(agreements)
     slots = np.arange(len(counts))
-    shares = run.measure.estimator.estimate(np.zeros(len(slots), np.uint64), slots).similarity
-    bins = np.clip(np.searchsorted(EDGES, shares, side="right") - 1, 0, BINS - 1)
+    similarities = run.measure.estimator.estimate(np.zeros(len(slots), np.uint64), slots).similarity
+    bins = np.clip(np.searchsorted(EDGES, similarities, side="right") - 1, 0, BINS - 1)
     return Histogram(tuple(np.bincount(bins, counts, BINS).astype(int).tolist()))
 
 
-def _sources(
-    documents: Documents, result: Clustering, column: str | None
-) -> tuple[SourceCount, ...]:
-    if column is None:
-        return ()
-    labels = most_frequent(documents.riding[column], MOST_SOURCES)
-    read = np.bincount(labels.codes, minlength=len(labels.names)).tolist()
-    removed = np.bincount(
-        labels.codes[~np.asarray(result.kept)], minlength=len(labels.names)
-    ).tolist()
-    return tuple(SourceCount(*row) for row in sorted(zip(labels.names, read, removed, strict=True)))
+def _describe_hot_bucket(run: FinishedStages, band: int, members: int, text: str) -> HotBucket:
+    """Returns a hot bucket with the shingles that its documents share.
 
-
-def _clusters(documents: Documents, result: Clustering, wanted: Wanted) -> tuple[Cluster, ...]:
-    sizes = (
-        np.bincount(np.asarray(result.leader).astype(np.int64))
-        if len(result.leader)
-        else np.zeros(0, np.int64)
-    )
-    ids = documents.ids
-
-    def example(member: int) -> Example:
-        return Example(
-            ids[member].as_py(),
-            float(result.similarity[member]),
-            wanted.texts.get(member, "")[:EXCERPT],
-        )
-
-    return tuple(
-        Cluster(
-            ids[kept].as_py(),
-            wanted.texts.get(kept, "")[:EXCERPT],
-            int(sizes[kept]),
-            tuple(map(example, members)),
-        )
-        for kept, members in wanted.members
-    )
-
-
-def hot_bucket(bucket: list[int], texts: Mapping[int, str], run: Ran) -> HotBucket:
-    """Of (band, members, first member) and the text of the first member."""
-    band, members, first = bucket
-    if run.options.spec.measure not in ("jaccard", "weighted-jaccard"):
+    Args:
+        run: The finished run.
+        band: Number of the band.
+        members: Number of documents in the bucket.
+        text: Text of the first document of the bucket.
+    """
+    spec = run.options.spec
+    if spec.measure not in ("jaccard", "weighted-jaccard"):
         return HotBucket(band, members, ())
     rows = run.banding.rows
     slots = np.arange(band * rows, (band + 1) * rows)
-    return HotBucket(
-        band,
-        members,
-        shingles_of_slots(texts.get(first, ""), slots, run.options.spec, run.resources),
-    )
+    return HotBucket(band, members, shingles_of_slots(text, slots, spec, run.resources))
 
 
 def shingles_of_slots(
     text: str, slots: np.ndarray, spec: Spec, resources: SpecResources = NO_RESOURCES
 ) -> tuple[str, ...]:
-    """The shingles, as text, whose hashes are the minima of these slots: what a bucket's members have in common."""
-    windows = list(dict.fromkeys(shingle_texts(text[: 4 * EXCERPT], spec)))
-    if not windows:
+    """Returns the shingles of a text whose hashes are the minima of some slots, as text.
+
+    The documents of a bucket share these shingles.
+
+    Args:
+        text: Text of a document of the bucket.
+        slots: Numbers of the slots of the band, int64 (rows,).
+        spec: Spec of the signatures.
+        resources: Key, document frequencies and cut shingles that the Spec refers to.
+    """
+    candidates = list(dict.fromkeys(shingle_texts(text[: 4 * EXCERPT_CHARACTERS], spec)))
+    if not candidates:
         return ()
-    data, offsets = text_buffers(pa.array(windows, pa.large_string()))
+    data, offsets = text_buffers(pa.array(candidates, pa.large_string()))
     shingles = resources.shingler(spec).texts(data, offsets)
-    alone = np.flatnonzero(np.diff(shingles.offsets) == 1)
-    hashes = shingles.hashes[shingles.offsets[alone]]
+    single = np.flatnonzero(np.diff(shingles.offsets) == 1)
+    hashes = shingles.hashes[shingles.offsets[single]]
     if not len(hashes):
         return ()
-    found = slot_sources(hashes, slots, spec)
-    return tuple(dict.fromkeys(windows[alone[i]] for i in found.tolist()))
+    sources = slot_sources(hashes, slots, spec)
+    return tuple(dict.fromkeys(candidates[single[i]] for i in sources.tolist()))
 
 
-def warnings(run: Ran) -> list[str]:
-    """What the reader of a report should know, in sentences."""
-    out = []
-    facts, settings = run.recorded("sketch"), run.options
-    if (then := run.recorded("then")) and then["rejected"]:
-        out.append(
-            f"{then['rejected']:,} kept documents have no vector to compare by {settings.second_measure}; they stay"
-        )
-    if all_cut := run.recorded("collapse").get("all_cut"):
-        out.append(
-            f"{all_cut:,} documents are nothing but shingles that the cut leaves out; only their exact copies go"
-        )
-    if repeated := facts.get("repeated_ids"):
-        out.append(
-            f"{repeated:,} rows share an id with another; #<path>:<row> was appended to each of them"
-        )
-    if not run.brute_force and settings.verify != "exact":
-        out.append(
-            f"similarities are estimates (verify={settings.verify}); use --verify exact for verified ones"
-        )
-    if not run.brute_force and run.banding.recall < settings.recall:
-        out.append(
-            f"bands × rows = {run.banding.bands} × {run.banding.rows} reach recall {run.banding.recall:.3f} at "
-            f"the threshold, less than the asked {settings.recall}; leave them out to have them solved"
-        )
-    hot = run.recorded("candidates").get("hot_buckets", 0)
-    if settings.distance is not None and hot:
-        out.append(
-            f"{hot:,} buckets held more than {settings.hot_bucket_size} documents and were clustered inside themselves, so pairs "
-            f"within distance {settings.distance} may be missing; raise --max-bucket for every one of them"
-        )
-    out += recall_warnings(run)
-    if limited := facts.get("workers_limited"):
-        asked, used = limited
-        out.append(
-            f"{used} of the asked {asked} workers ran, as many as --memory ({settings.memory:,} bytes) leaves room for; raise "
-            "it to use more"
-        )
-    return out
+def summary_counts(data: ReportData) -> dict[str, Any]:
+    """Returns the counts of a report as run.json and `DedupResult.statistics` contain them.
 
-
-def empty_column_warnings(run: LocalRun) -> list[str]:
-    """Returns a sentence for each column that rides along in which no document has a value."""
-    columns = run.documents().riding
-    return [
-        f"no document has a value in column {name!r}, which the request names; is its name correct?"
-        for name in run.columns.extra
-        if len(columns) and columns[name].null_count == len(columns)
-    ]
-
-
-def recall_warnings(run: Ran) -> list[str]:
-    """Returns a sentence for each reason for which fewer pairs are found than the asked recall says."""
-    out: list[str] = []
-    settings = run.options
-    if settings.distance is not None or run.brute_force:
-        return out
-    if (share := hot_share(run)) >= NOTABLE_HOT_SHARE:
-        hot = run.recorded("candidates")["hot_buckets"]
-        out.append(
-            f"{hot:,} buckets held more than {settings.hot_bucket_size} documents, which were compared with at most "
-            f"{settings.fanout} leaders each: {share:.0%} of the pairs that share a bucket. The recall at the threshold "
-            f"{settings.threshold:g} is lower than the asked {settings.recall:g}; measure it with "
-            "nearkin audit, or raise --max-bucket or the threshold"
-        )
-    if settings.spec.measure == "simhash" and settings.threshold < INDEPENDENT_SIGNS:
-        out.append(
-            f"at cosine {settings.threshold:g} the bits of SimHash signatures are not independent, so the recall is lower than "
-            f"the asked {settings.recall:g} (0.68 was found on revised texts at 0.6); measure it with nearkin audit"
-        )
-    return out
-
-
-def hot_share(run: Ran) -> float:
-    """Returns the part of the pairs sharing a bucket that are in hot buckets, in [0, 1]."""
-    pairs = [
-        (size, size * (size - 1) // 2 * buckets)
-        for size, buckets in run.recorded("candidates").get("bucket_sizes", ())
-    ]
-    hot = sum(count for size, count in pairs if size > run.options.hot_bucket_size)
-    return hot / max(sum(count for _, count in pairs), 1)
-
-
-def skipped_warnings(corpus: Corpus) -> list[str]:
-    """Returns a sentence for each reason for which something among the inputs was not read."""
-    return skipped_sentences(corpus.skipped) if isinstance(corpus, FileCorpus) else []
-
-
-def statistics(data: ReportData) -> dict[str, Any]:
-    """The counts as run.json and `DedupResult.statistics` have them."""
+    Args:
+        data: Data of the report.
+    """
     counts = data.counts
     return {
         "read": counts.read,

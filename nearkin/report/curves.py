@@ -1,4 +1,4 @@
-"""S-curves of operating points: as text for a terminal, as SVG or PNG for a file."""
+"""Draws S-curves of operating points, as text for a terminal or as SVG or PNG for a file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,95 +10,121 @@ from nearkin.errors import UsageError
 from nearkin.evaluate.golden import Scores
 from nearkin.plan.tune import OperatingPoint, Tuning
 
-WIDTH, HEIGHT = 64, 16
+TEXT_WIDTH = 64
+TEXT_HEIGHT = 16
 MARKS = "●○◆◇▲△"
-POINTS = 201
+PLOT_POINTS = 201
+"""The number of similarities at which a curve is plotted."""
 SUFFIXES = (".svg", ".png")
 
 
-def name_of(point: OperatingPoint) -> str:
-    """As `13 × 7`, with tables and probes where there are any.
+def format_banding(point: OperatingPoint) -> str:
+    """Formats the banding of an operating point, with tables and probes if there are any.
+
+    Args:
+        point: Operating point.
 
     Examples:
-        >>> name_of(OperatingPoint(26, 7, 2, 3, 0.99, (), 0.6, 0.6, 3.0, 1.0, 104))
+        >>> point = OperatingPoint(
+        ...     bands=26, rows=7, tables=2, probes=3, recall=0.99, similarities=(), steepest=0.6,
+        ...     classic_threshold=0.6, slope=3.0, candidates=1.0, keys=104,
+        ... )
+        >>> format_banding(point)
         '26 × 7, 2 tables, 3 probes'
     """
-    more = [f"{point.tables} tables"] if point.tables > 1 else []
-    more += [f"{point.probes} probes"] if point.probes else []
-    return ", ".join([f"{point.bands} × {point.rows}", *more])
+    parts = [f"{point.bands} × {point.rows}"]
+    if point.tables > 1:
+        parts.append(f"{point.tables} tables")
+    if point.probes:
+        parts.append(f"{point.probes} probes")
+    return ", ".join(parts)
 
 
 def draw_text(tuning: Tuning, points: Sequence[OperatingPoint]) -> str:
-    """P(candidate) over similarity, one mark for each point, the threshold as a line."""
-    grid = [[" "] * (WIDTH + 1) for _ in range(HEIGHT + 1)]
-    at = round(tuning.threshold * WIDTH)
+    """Draws S-curves as text, with one mark for each point and a line at the threshold.
+
+    Args:
+        tuning: Operating points for a threshold and a recall.
+        points: Operating points to draw, at most as many as there are marks.
+    """
+    grid = [[" "] * (TEXT_WIDTH + 1) for _ in range(TEXT_HEIGHT + 1)]
+    threshold_column = round(tuning.threshold * TEXT_WIDTH)
     for row in grid:
-        row[at] = "┊"
-    columns = np.arange(WIDTH + 1) / WIDTH
+        row[threshold_column] = "┊"
+    similarities = np.arange(TEXT_WIDTH + 1) / TEXT_WIDTH
     for mark, point in zip(MARKS, points, strict=False):
-        for x, chance in enumerate(tuning.curve(point, columns)):
-            grid[HEIGHT - round(float(chance) * HEIGHT)][x] = mark
-    labels = {0: "100 %", HEIGHT // 2: " 50 %", HEIGHT: "  0 %"}
+        for x, probability in enumerate(tuning.curve(point, similarities)):
+            grid[TEXT_HEIGHT - round(float(probability) * TEXT_HEIGHT)][x] = mark
+    labels = {0: "100 %", TEXT_HEIGHT // 2: " 50 %", TEXT_HEIGHT: "  0 %"}
     lines = [f"{labels.get(i, ''):>6} │{''.join(row).rstrip()}" for i, row in enumerate(grid)]
-    axis = " " * 7 + "└" + "─" * (WIDTH + 1)
-    scale = [" "] * (WIDTH + 4)
+    axis = " " * 7 + "└" + "─" * (TEXT_WIDTH + 1)
+    scale = [" "] * (TEXT_WIDTH + 4)
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         text = f"{share:g}"
-        start = round(share * WIDTH)
+        start = round(share * TEXT_WIDTH)
         scale[start : start + len(text)] = text
-    legend = [f"{mark} {name_of(point)}" for mark, point in zip(MARKS, points, strict=False)]
+    legend = [f"{mark} {format_banding(point)}" for mark, point in zip(MARKS, points, strict=False)]
     return "\n".join([*lines, axis, " " * 8 + "".join(scale).rstrip(), "   ".join(legend)])
 
 
 def draw_file(tuning: Tuning, points: Sequence[OperatingPoint], path: Path) -> None:
-    """The same as SVG or PNG, by the file's suffix.
+    """Draws S-curves to an SVG or PNG file, by its suffix.
+
+    Args:
+        tuning: Operating points for a threshold and a recall.
+        points: Operating points to draw.
+        path: File to write.
 
     Raises:
-        UsageError: It is another one.
+        UsageError: If the file has another suffix.
     """
-    similarities = np.linspace(0, 1, POINTS)
-    figure, axes = _figure(path)
+    similarities = np.linspace(0, 1, PLOT_POINTS)
+    figure, axes = _create_figure(path)
     for point in points:
-        axes.plot(similarities, tuning.curve(point, similarities), label=name_of(point))
-    axes.axvline(
-        tuning.threshold, linestyle=":", color="black", label=f"threshold {tuning.threshold:g}"
-    )
-    axes.set(xlabel="similarity", ylabel="P(candidate)", xlim=(0, 1), ylim=(0, 1.02))
+        curve = tuning.curve(point, similarities)
+        axes.plot(similarities, curve, label=format_banding(point))
+    label = f"threshold {tuning.threshold:g}"
+    axes.axvline(tuning.threshold, linestyle=":", color="black", label=label)
+    axes.set(xlabel="similarity", ylabel="candidate probability", xlim=(0, 1), ylim=(0, 1.02))
     axes.legend()
-    _save(figure, path)
+    _save_figure(figure, path)
 
 
-def draw_scores(found: Sequence[tuple[Mapping[str, Any], Scores]], path: Path) -> None:
-    """Precision over recall, a point with its intervals for each setting, as SVG or PNG.
+def draw_scores(scored: Sequence[tuple[Mapping[str, Any], Scores]], path: Path) -> None:
+    """Draws precision over recall with intervals, one point for each combination of settings.
+
+    Args:
+        scored: Settings and their scores.
+        path: SVG or PNG file to write.
 
     Raises:
-        UsageError: The file has another suffix.
+        UsageError: If the file has another suffix.
     """
-    figure, axes = _figure(path)
-    for settings, scores in found:
-        x, y = scores.recall, scores.precision
-        across, up = (
-            [[x.value - x.low], [x.high - x.value]],
-            [[y.value - y.low], [y.high - y.value]],
-        )
-        label = ", ".join(f"{name}={value}" for name, value in settings.items())
+    figure, axes = _create_figure(path)
+    for settings, scores in scored:
+        recall = scores.recall
+        precision = scores.precision
         axes.errorbar(
-            [x.value], [y.value], xerr=across, yerr=up, marker="o", linestyle="none", label=label
+            [recall.value],
+            [precision.value],
+            xerr=[[recall.value - recall.low], [recall.high - recall.value]],
+            yerr=[[precision.value - precision.low], [precision.high - precision.value]],
+            marker="o",
+            linestyle="none",
+            label=", ".join(f"{name}={value}" for name, value in settings.items()),
         )
     axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1.02), ylim=(0, 1.02))
     axes.legend()
-    _save(figure, path)
+    _save_figure(figure, path)
 
 
-def _figure(path: Path) -> tuple[Any, Any]:
+def _create_figure(path: Path) -> tuple[Any, Any]:
     if path.suffix not in SUFFIXES:
-        raise UsageError(
-            f"plot {path} is not named {' or '.join('*' + suffix for suffix in SUFFIXES)}"
-        )
+        raise UsageError(f"cannot plot to {path}; name the file *.svg or *.png")
     import matplotlib
 
     matplotlib.use("Agg")
-    # Text as text and a fixed salt: the same plot is the same bytes.
+    # text as text and a fixed salt: the same plot has the same bytes
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "nearkin"})
     from matplotlib.figure import Figure
 
@@ -106,5 +132,6 @@ def _figure(path: Path) -> tuple[Any, Any]:
     return figure, figure.add_subplot()
 
 
-def _save(figure: Any, path: Path) -> None:
+def _save_figure(figure: Any, path: Path) -> None:
+    # without dates and versions, so that the same plot has the same bytes
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})

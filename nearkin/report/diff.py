@@ -1,20 +1,21 @@
-"""Differences of two texts word by word, as data for the page and the terminal."""
+"""Computes the differences of two texts word by word, for the page and the terminal."""
 
 import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from nearkin.report.escaping import visible
+from nearkin.report.escaping import make_visible
 
 MAX_CHARACTERS = 4000
-"""Of each text; what lies beyond is not compared."""
+"""The number of characters of each text that are compared."""
 LONGEST_CUT_WORD = 40
+"""The longest difference at the end of a cut text that is attributed to the cut, in characters."""
 _WORD = re.compile(r"\s*(?:\w+|[^\w\s])\s*|\s+")
 
 
-class Kind(StrEnum):
-    """What a span says of its two sides; `ELIDED` is a long equal one whose middle is not worth showing."""
+class SpanKind(StrEnum):
+    """The relation of the two sides of a span. `ELIDED` is a long equal span that is not shown."""
 
     EQUAL = "equal"
     INSERT = "insert"
@@ -24,20 +25,27 @@ class Kind(StrEnum):
 
 
 class Span(NamedTuple):
-    """A stretch of both texts; all left sides joined are the left text, all right sides the right one."""
+    """A stretch of both texts. All left sides joined are the left text, all right sides the right."""
 
-    kind: Kind
+    kind: SpanKind
     left: str
     right: str
 
 
 def diff_words(left: str, right: str) -> list[Span]:
-    """Spans from left to right over the first `MAX_CHARACTERS` of each text.
+    """Compares the first `MAX_CHARACTERS` of two texts word by word.
 
-    White space separates words but is not compared, as shingles do not see it either: sides of an equal span may differ
-    in it. The words that both have in the same order are as many as can be (a longest common subsequence). It is found with bit
-    vectors, so that the time is bounded by the square of `MAX_CHARACTERS` divided by 64, whatever the texts are (H. Hyyrö,
-    "Bit-parallel LCS-length computation revisited", AWOCA 2004).
+    White space separates words but is not compared, because shingles ignore it too. The two sides of
+    an equal span may therefore differ in it. The equal words are a longest common subsequence, found
+    with bit vectors. The time is at most proportional to the square of `MAX_CHARACTERS` divided by
+    64, for any texts (H. Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA 2004).
+
+    Args:
+        left: First text.
+        right: Second text.
+
+    Returns:
+        Spans that cover both texts, from left to right.
 
     Examples:
         >>> for span in diff_words("the cat sat", "the cat lay down"):
@@ -45,34 +53,39 @@ def diff_words(left: str, right: str) -> list[Span]:
         equal 'the cat ' 'the cat '
         replace 'sat' 'lay down'
     """
-    # imported here because it takes about 25 ms, and commands that show no difference do without it
+    # imported here because the import takes about 25 ms, which most commands do not need
     from rapidfuzz.distance import Indel
 
-    a, b = _WORD.findall(left[:MAX_CHARACTERS]), _WORD.findall(right[:MAX_CHARACTERS])
-    keys_a, keys_b = [word.strip() for word in a], [word.strip() for word in b]
+    a = _WORD.findall(left[:MAX_CHARACTERS])
+    b = _WORD.findall(right[:MAX_CHARACTERS])
+    keys_a = [word.strip() for word in a]
+    keys_b = [word.strip() for word in b]
     numbers = {word: number for number, word in enumerate(dict.fromkeys([*keys_a, *keys_b]))}
     opcodes = Indel.opcodes([numbers[word] for word in keys_a], [numbers[word] for word in keys_b])
     spans = [
         Span(
-            Kind(code.tag),
+            SpanKind(code.tag),
             "".join(a[code.src_start : code.src_end]),
             "".join(b[code.dest_start : code.dest_end]),
         )
         for code in opcodes
     ]
-    result = _joined(_without_islands(spans))
-    return _with_open_end(result) if max(len(left), len(right)) >= MAX_CHARACTERS else result
+    result = _join_changes(_absorb_short_spans(spans))
+    is_cut = max(len(left), len(right)) >= MAX_CHARACTERS
+    return _open_end(result) if is_cut else result
 
 
-def _without_islands(spans: Sequence[Span]) -> list[Span]:
-    """An equal comma or bracket between two longer changes is part of the change: easier to read."""
+def _absorb_short_spans(spans: Sequence[Span]) -> list[Span]:
+    """Makes an equal comma or bracket between two longer changes a part of the change.
+
+    This is easier to read.
+    """
     result = list(spans)
     for i in range(1, len(spans) - 1):
-        before, here, after = spans[i - 1 : i + 2]
-        if here.kind is Kind.EQUAL and len(here.left.strip()) <= 2 < min(
-            _size(before), _size(after)
-        ):
-            result[i] = here._replace(kind=Kind.REPLACE)
+        span = spans[i]
+        neighbor_size = min(_size(spans[i - 1]), _size(spans[i + 1]))
+        if span.kind is SpanKind.EQUAL and len(span.left.strip()) <= 2 < neighbor_size:
+            result[i] = span._replace(kind=SpanKind.REPLACE)
     return result
 
 
@@ -80,109 +93,125 @@ def _size(span: Span) -> int:
     return max(len(span.left.strip()), len(span.right.strip()))
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
-    """Neighbouring changes as one, of the kind that its sides make it."""
+def _join_changes(spans: Iterable[Span]) -> list[Span]:
+    """Joins adjacent changes to one change, whose kind follows from its sides."""
     result: list[Span] = []
     for span in spans:
-        if result and Kind.EQUAL not in (span.kind, result[-1].kind):
-            left, right = result[-1].left + span.left, result[-1].right + span.right
-            kind = Kind.REPLACE if left and right else Kind.DELETE if left else Kind.INSERT
+        if result and SpanKind.EQUAL not in (span.kind, result[-1].kind):
+            left = result[-1].left + span.left
+            right = result[-1].right + span.right
+            if left and right:
+                kind = SpanKind.REPLACE
+            else:
+                kind = SpanKind.DELETE if left else SpanKind.INSERT
             result[-1] = Span(kind, left, right)
         else:
             result.append(span)
     return result
 
 
-def _with_open_end(spans: list[Span]) -> list[Span]:
-    """Where a text was cut, words at the end of one side only are no difference: the other side went on."""
+def _open_end(spans: list[Span]) -> list[Span]:
+    """Elides a difference at the end of a cut text, which the rest of the text may not have."""
     if (
         len(spans) > 1
-        and spans[-1].kind is not Kind.EQUAL
+        and spans[-1].kind is not SpanKind.EQUAL
         and min(map(len, spans[-1][1:])) <= LONGEST_CUT_WORD
     ):
-        return [*spans[:-1], spans[-1]._replace(kind=Kind.ELIDED)]
+        return [*spans[:-1], spans[-1]._replace(kind=SpanKind.ELIDED)]
     return spans
 
 
 class Piece(NamedTuple):
-    """A stretch of one side: equal to the other side's, changed, or left out (`ELIDED`, whose text is not to be shown)."""
+    """A stretch of one side: equal, changed, or elided. The text of an elided piece is not shown."""
 
-    kind: Kind
+    kind: SpanKind
     text: str
 
 
 def diff_sides(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
-    """Both texts fit to be shown side by side, with the changes in sight; the second is empty where they read the same.
+    """Prepares two texts to be shown side by side, with long equal stretches elided.
 
-    White space at a change's end is no part of it, lest it be coloured across lines.
+    White space at the end of a change does not belong to it, so that it is not colored across lines.
+
+    Args:
+        left: First text.
+        right: Second text.
+
+    Returns:
+        The pieces of both sides. The second side is empty if both texts read the same.
 
     Examples:
-        >>> [(piece.kind.value, piece.text) for piece in diff_sides("the cat sat down", "the cat lay down")[1]]
+        >>> _, right = diff_sides("the cat sat down", "the cat lay down")
+        >>> [(piece.kind.value, piece.text) for piece in right]
         [('equal', 'the cat '), ('replace', 'lay'), ('equal', ' '), ('equal', 'down')]
         >>> diff_sides("same", "same")[1]
         []
     """
-    spans = diff_words(visible(left[:MAX_CHARACTERS]), visible(right[:MAX_CHARACTERS]))
-    if all(span.kind in (Kind.EQUAL, Kind.ELIDED) for span in spans):
-        return [Piece(Kind.EQUAL, visible(left[:MAX_CHARACTERS]))], []
-    focused = focus(spans)
-    return _pieces((span.kind, span.left) for span in focused), _pieces(
-        (span.kind, span.right) for span in focused
-    )
+    visible_left = make_visible(left[:MAX_CHARACTERS])
+    spans = diff_words(visible_left, make_visible(right[:MAX_CHARACTERS]))
+    if all(span.kind in (SpanKind.EQUAL, SpanKind.ELIDED) for span in spans):
+        return [Piece(SpanKind.EQUAL, visible_left)], []
+    focused = focus_changes(spans)
+    left_pieces = _split_pieces((span.kind, span.left) for span in focused)
+    right_pieces = _split_pieces((span.kind, span.right) for span in focused)
+    return left_pieces, right_pieces
 
 
-def _pieces(side: Iterable[tuple[Kind, str]]) -> list[Piece]:
+def _split_pieces(side: Iterable[tuple[SpanKind, str]]) -> list[Piece]:
+    """Returns the pieces of one side, with the white space at the end of changes separated."""
     result: list[Piece] = []
     for kind, text in side:
         core = text.rstrip()
-        if kind in (Kind.EQUAL, Kind.ELIDED):
+        if kind in (SpanKind.EQUAL, SpanKind.ELIDED):
             result.append(Piece(kind, text))
         elif core:
-            result += [
-                Piece(kind, core),
-                *([Piece(Kind.EQUAL, text[len(core) :])] if len(core) < len(text) else []),
-            ]
+            result.append(Piece(kind, core))
+            if len(core) < len(text):
+                result.append(Piece(SpanKind.EQUAL, text[len(core) :]))
         else:
-            result.append(Piece(Kind.EQUAL, text))
+            result.append(Piece(SpanKind.EQUAL, text))
     return result
 
 
-def focus(spans: Sequence[Span], context: int = 200) -> list[Span]:
-    """The same spans with long equal stretches cut to their ends, so that the changes are in sight.
+def focus_changes(spans: Sequence[Span], context: int = 200) -> list[Span]:
+    """Elides the middle of long equal spans, so that the changes can be seen.
 
     Args:
-        spans: From `diff_words`.
-        context: Characters to keep next to a change, rounded to whole lines where there are some.
+        spans: Spans of `diff_words`.
+        context: Number of characters to keep next to a change, rounded down to whole lines if
+            possible.
 
     Examples:
-        >>> [span.kind.value for span in focus(diff_words("word " * 300 + "end", "word " * 300 + "stop"))]
+        >>> spans = diff_words("word " * 300 + "end", "word " * 300 + "stop")
+        >>> [span.kind.value for span in focus_changes(spans)]
         ['elided', 'equal', 'replace']
-        >>> focus(diff_words("same", "same"))
-        [Span(kind=<Kind.EQUAL: 'equal'>, left='same', right='same')]
+        >>> focus_changes(diff_words("same", "same"))
+        [Span(kind=<SpanKind.EQUAL: 'equal'>, left='same', right='same')]
     """
     result: list[Span] = []
     for i, span in enumerate(spans):
-        before, after = context if i else 0, context if i < len(spans) - 1 else 0
-        if (
-            span.kind is not Kind.EQUAL
-            or len(spans) == 1
-            or len(span.left) <= before + after + context
-        ):
-            result.append(span)
+        before = context if i else 0
+        after = context if i < len(spans) - 1 else 0
+        is_long = len(span.left) > before + after + context
+        if span.kind is SpanKind.EQUAL and is_long and len(spans) > 1:
+            result += _elide_middle(span, before, after)
         else:
-            result += _cut(span, before, after)
+            result.append(span)
     return result
 
 
-def _cut(span: Span, before: int, after: int) -> list[Span]:
-    """An equal span as its first words, what is left out, and its last words; the same words on both sides."""
+def _elide_middle(span: Span, before: int, after: int) -> list[Span]:
+    """Splits an equal span into its first words, an elided middle, and its last words.
+
+    Both sides are split at the same words.
+    """
     words = list(zip(_WORD.findall(span.left), _WORD.findall(span.right), strict=True))
-    head = _words_within(words, before)
-    tail = len(words) - _words_within(words[::-1], after)
+    head = _count_words_within(words, before)
+    tail = len(words) - _count_words_within(words[::-1], after)
     parts = (
-        (Kind.EQUAL, words[:head]),
-        (Kind.ELIDED, words[head:tail]),
-        (Kind.EQUAL, words[tail:]),
+        (SpanKind.EQUAL, words[:head]),
+        (SpanKind.ELIDED, words[head:tail]),
+        (SpanKind.EQUAL, words[tail:]),
     )
     return [
         Span(kind, "".join(a for a, _ in part), "".join(b for _, b in part))
@@ -191,9 +220,14 @@ def _cut(span: Span, before: int, after: int) -> list[Span]:
     ]
 
 
-def _words_within(words: Sequence[tuple[str, str]], characters: int) -> int:
-    """How many words fit, up to the last end of a line among them if that is not less than half of them."""
-    length = fits = lines = 0
+def _count_words_within(words: Sequence[tuple[str, str]], characters: int) -> int:
+    """Returns how many words fit into a number of characters.
+
+    Words after the last line feed are not counted if at least half of the words remain.
+    """
+    length = 0
+    fits = 0
+    lines = 0
     for count, (left, _) in enumerate(words, 1):
         length += len(left)
         if length > characters:

@@ -1,26 +1,31 @@
-"""Hostile text made fit to be shown: what would act on a terminal or a page is shown as a sign instead."""
+"""Makes untrusted text safe to show: characters that control a terminal or a page become symbols."""
 
 import re
 
-_ACTING = re.compile(
+_CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 
 
-def visible(text: str) -> str:
-    """Controls as control pictures, bidirectional and invisible characters as their code point; tab and line feed stay.
+def make_visible(text: str) -> str:
+    """Replaces characters that are invisible or that act on a terminal or a page.
 
-    Escape sequences rewrite a terminal, bidirectional overrides reorder what follows them, and lone surrogates cannot be
-    written at all. Zero-width joiners stay: scripts and emoji need them.
+    Control characters become control pictures. Bidirectional and other invisible characters become
+    their code points. Tabs and line feeds stay. Escape sequences could rewrite a terminal,
+    bidirectional overrides could reorder the text after them, and lone surrogates cannot be written
+    at all. Zero-width joiners stay because scripts and emoji need them.
+
+    Args:
+        text: Text from a document, a file name or another untrusted source.
 
     Examples:
-        >>> visible("a\\x1b[2Jb"), visible("x\\u202ey"), visible("one\\r\\ntwo")
+        >>> make_visible("a\\x1b[2Jb"), make_visible("x\\u202ey"), make_visible("one\\r\\ntwo")
         ('a␛[2Jb', 'x‹U+202E›y', 'one\\ntwo')
     """
-    return _ACTING.sub(_sign, text.replace("\r\n", "\n"))
+    return _CONTROLS.sub(_symbol_for, text.replace("\r\n", "\n"))
 
 
-def _sign(match: re.Match[str]) -> str:
+def _symbol_for(match: re.Match[str]) -> str:
     code = ord(match[0])
     if code < 0x20:
         return chr(0x2400 + code)

@@ -1,4 +1,4 @@
-"""What a run hands over to be reported: plain numbers and excerpts, with a JSON round trip (run.json holds it)."""
+"""The data of a report: numbers and excerpts of a run, which are stored as report.json."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,31 +15,35 @@ from nearkin.evaluate.overlap import Overlap
 
 BINS = 50
 EDGES = np.arange(BINS + 1) / BINS
-"""Bin edges of similarity histograms: 0 to 1 in steps of 0.02; a bin holds its left edge, the last one both."""
+"""The bin edges of similarity histograms, from 0 to 1 in steps of 0.02. A bin contains its left
+edge, the last bin both edges."""
 NOTABLE_LOSS = 0.9
-"""A source that loses more than this share is warned about: likely it is contained in another one."""
+"""The share of removed documents above which a source is warned about. Such a source is probably
+contained in another one."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """What was asked for and what followed from it.
+    """The settings of a run and the values that were derived from them.
 
     Attributes:
-        threshold: Similarity from which documents count as near duplicates.
-        recall: The asked share of such pairs to be found.
-        bands: b of the banding; 0 where every pair was compared.
-        rows: r of the banding; 0 where every pair was compared.
-        k: Slots of a signature.
-        scheme: `binned` or `classic`.
-        shingle: As `words:3`.
-        verify: `exact`, `estimate` or `none`.
-        cluster: `leaders` or `components`.
-        keep: The expression that decides which member is kept.
-        measure: As `jaccard`.
-        distance: Hamming distance that was asked for instead of a threshold.
-        then: A second measure, as `cosine:embedding:0.95`.
-        expected_bucket: Of signs: documents that are expected to share a band's bucket by chance, at this corpus' size.
-        curve: P(candidate) at similarities from 0 to 1 in even steps; empty where every pair was compared, or found.
+        threshold: Smallest similarity of near-duplicates.
+        recall: Requested share of the near-duplicate pairs to find.
+        bands: Number of bands, or 0 if every pair was compared.
+        rows: Number of slots in a band, or 0 if every pair was compared.
+        k: Number of slots of a signature.
+        scheme: Algorithm of the signatures, for example `binned` or `classic`.
+        shingle: Shingle in the form of the option, for example `words:3`.
+        verify: Verification: `exact`, `estimate` or `none`.
+        cluster: Clustering method: `leaders` or `components`.
+        keep: Keep policy, which decides which document of a cluster is kept.
+        measure: Name of the measure, for example `jaccard`.
+        distance: Maximum Hamming distance, if one was requested instead of a threshold.
+        then: Second measure, for example `cosine:embedding:0.95`.
+        expected_bucket: Number of documents that are expected to share a bucket by chance, for
+            signatures of signs and the size of this corpus.
+        curve: Candidate probabilities at similarities from 0 to 1 in even steps. Empty if every
+            pair was compared, or if banding misses none.
     """
 
     threshold: float
@@ -61,18 +65,20 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Counts:
-    """Documents by what became of them; kept + removed + rejected is what was read.
+    """The numbers of documents by what the run did with them.
+
+    The numbers of kept, removed and rejected rows add up to the number of rows read.
 
     Attributes:
-        read: Rows read, rejected ones included.
-        kept: Documents kept.
-        removed_exact: Removed as equal to a kept one.
-        removed_near: Removed as similar to a kept one.
-        empty: Documents without a shingle, kept or removed as asked.
-        rejected: Rows in quarantine.
-        repeated_ids: Rows whose id occurs more than once.
-        clusters: Groups of a kept document and at least one removed one.
-        removed_vector: Removed as similar to a kept one by the second measure.
+        read: Number of rows read, rejected rows included.
+        kept: Number of kept documents.
+        removed_exact: Number of removed exact duplicates.
+        removed_near: Number of removed near-duplicates.
+        empty: Number of documents without shingles, whether kept or removed.
+        rejected: Number of rejected rows.
+        repeated_ids: Number of rows whose id occurs more than once.
+        clusters: Number of clusters with at least one removed document.
+        removed_vector: Number of documents removed by the second measure.
     """
 
     read: int
@@ -87,10 +93,10 @@ class Counts:
 
     @property
     def removed_empty(self) -> int:
-        """Empty documents that were dropped: what remains of the rows read.
+        """The number of empty documents that were removed.
 
         Examples:
-            >>> Counts(read=10, kept=6, removed_exact=1, removed_near=1, empty=1, rejected=1).removed_empty
+            >>> Counts(read=10, kept=6, removed_exact=1, removed_near=1, rejected=1).removed_empty
             1
         """
         return (
@@ -104,16 +110,22 @@ class Counts:
 
     @property
     def removed(self) -> int:
-        """Documents removed for whatever reason."""
+        """The number of removed documents, for any reason."""
         return self.read - self.kept - self.rejected
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Pairs by similarity, in the bins of `EDGES`; histograms of parts add up.
+    """A histogram of the similarities of pairs, in the bins of `EDGES`.
+
+    The histograms of two sets of pairs add up to the histogram of both.
+
+    Attributes:
+        counts: Number of pairs in each bin.
 
     Examples:
-        >>> both = Histogram.of(np.array([0.58, 1.0])) + Histogram.of(np.array([0.57]))
+        >>> first = Histogram.from_similarities(np.array([0.58, 1.0]))
+        >>> both = first + Histogram.from_similarities(np.array([0.57]))
         >>> both.counts[28], both.counts[29], both.counts[49], both.total
         (1, 1, 1, 3)
     """
@@ -122,11 +134,18 @@ class Histogram:
 
     def __post_init__(self) -> None:
         if len(self.counts) != BINS:
-            raise UsageError(f"a similarity histogram has {BINS} bins, not {len(self.counts)}")
+            raise UsageError(
+                f"a similarity histogram has {BINS} bins, not {len(self.counts)}; the report is "
+                "damaged, run nearkin dedup again"
+            )
 
     @classmethod
-    def of(cls, similarities: np.ndarray) -> Self:
-        """Counts similarities from 0 to 1."""
+    def from_similarities(cls, similarities: np.ndarray) -> Self:
+        """Counts similarities.
+
+        Args:
+            similarities: Similarities in [0, 1], float64 (n,).
+        """
         return cls(tuple(np.histogram(similarities, bins=EDGES)[0].tolist()))
 
     def __add__(self, other: "Histogram") -> "Histogram":
@@ -134,26 +153,26 @@ class Histogram:
 
     @property
     def total(self) -> int:
-        """Pairs counted."""
+        """The number of counted pairs."""
         return sum(self.counts)
 
 
 class StageSeconds(NamedTuple):
-    """Wall-clock seconds of a stage."""
+    """The wall-clock time of a stage in seconds."""
 
     stage: str
     seconds: float
 
 
 class SizeCount(NamedTuple):
-    """How many clusters have a size (documents in them, the kept one included)."""
+    """The number of clusters of one size. The size counts all documents, the kept one included."""
 
     size: int
     clusters: int
 
 
 class SourceCount(NamedTuple):
-    """Rows read and removed of one source (a value of the `--source` column)."""
+    """The numbers of rows read and removed of one source, a value of the `--source` column."""
 
     source: str
     read: int
@@ -161,12 +180,12 @@ class SourceCount(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Share removed."""
+        """The share of the rows of the source that was removed."""
         return self.removed / self.read if self.read else 0.0
 
 
 class HotBucket(NamedTuple):
-    """A bucket with more members than are compared with each other, and the shingles that its members share."""
+    """A hot bucket: its band, the number of its documents, and shingles that they share."""
 
     band: int
     members: int
@@ -174,22 +193,22 @@ class HotBucket(NamedTuple):
 
 
 class ReasonCount(NamedTuple):
-    """Rows in quarantine for one reason."""
+    """The number of rows that were rejected for one reason."""
 
     reason: str
     rows: int
 
 
-class Step(NamedTuple):
-    """What a threshold would have kept, and the pairs at or above it."""
+class ThresholdStep(NamedTuple):
+    """The numbers of kept documents and of near-duplicate pairs at a higher threshold."""
 
     threshold: float
     kept: int
     pairs: int
 
 
-class Borderline(NamedTuple):
-    """A pair just above a step's threshold: excerpts of two documents."""
+class BorderlinePair(NamedTuple):
+    """A pair whose similarity is just above the threshold of a step, with excerpts."""
 
     threshold: float
     similarity: float
@@ -199,8 +218,8 @@ class Borderline(NamedTuple):
     text_b: str
 
 
-class Example(NamedTuple):
-    """A removed member of a cluster, its similarity to the kept one, and an excerpt."""
+class RemovedExample(NamedTuple):
+    """A removed document of a cluster, its similarity to the kept one, and an excerpt."""
 
     id: str
     similarity: float
@@ -208,52 +227,56 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """A kept document and some of those removed in its favour.
+class ClusterExcerpt:
+    """A cluster as a report quotes it: the kept document and some of the removed ones.
 
     Attributes:
-        id: Of the kept document.
-        text: Excerpt of it, at most a few thousand characters.
-        members: Documents in the cluster, the kept one included.
-        examples: Removed members to show, the most telling first.
+        id: Id of the kept document.
+        text: Excerpt of the kept document, at most 4,000 characters.
+        members: Number of documents in the cluster, the kept one included.
+        examples: Removed documents to show, the least similar first.
     """
 
     id: str
     text: str
     members: int
-    examples: tuple[Example, ...] = ()
+    examples: tuple[RemovedExample, ...] = ()
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything the report shows.
+    """The data that a report shows.
 
     Attributes:
-        title: Of the page, as the names of the inputs.
-        parameters: Of the run.
-        counts: What became of the documents.
-        seconds: Wall-clock seconds per stage, in the order they ran.
-        peak_memory: Largest anonymous memory of the process tree, bytes.
-        cluster_sizes: Clusters by size, ascending.
-        verified: Scored pairs at or above the threshold, by similarity.
-        estimated: Candidate pairs by estimated similarity.
-        sources: Rows by source; empty without `--source`.
-        hot_buckets: Buckets that were clustered inside themselves.
-        rejected: Quarantined rows by reason.
-        clusters: The largest clusters, largest first. The page shows twenty.
+        title: Title of the page: the names of the inputs.
+        parameters: Settings of the run.
+        counts: Numbers of documents by what the run did with them.
+        seconds: Wall-clock time of each stage, in the order of execution.
+        peak_memory: Largest anonymous memory of the process tree, in bytes.
+        cluster_sizes: Number of clusters of each size, in ascending order of the sizes.
+        verified: Histogram of the scored pairs at or above the threshold.
+        estimated: Histogram of the candidate pairs by estimated similarity.
+        sources: Numbers of rows by source. Empty without `--source`.
+        hot_buckets: Hot buckets, which were clustered internally.
+        rejected: Numbers of rejected rows by reason.
+        clusters: Largest clusters, the largest first. The page shows twenty.
+        warnings: Warnings, each a sentence.
         audit: Measured recall and precision, if the run was audited.
-        boilerplate: Phrases that many kept documents have; None of vectors.
-        overlap: Documents of each source with duplicates in others; None without `--source`.
-        leakage: Documents of each split with duplicates in others; None without `--split`.
-        what_if: Higher thresholds; empty where pairs do not tell.
-        borderline: Pairs just above them.
-        warnings: Sentences.
+        boilerplate: Phrases that many kept documents share, or None for vectors.
+        overlap: Duplicates between sources, or None without `--source`.
+        leakage: Duplicates between splits, or None without `--split`.
+        what_if: Results at higher thresholds. Empty if the stored pairs do not determine them.
+        borderline: Pairs just above these thresholds.
 
     Examples:
-        >>> parameters = Parameters(0.8, 0.95, 13, 7, 128, "binned", "words:3", "exact", "leaders", "length desc")
-        >>> data = ReportData("crawl", parameters, Counts(read=3, kept=2, removed_near=1, clusters=1))
+        >>> parameters = Parameters(
+        ...     threshold=0.8, recall=0.95, bands=13, rows=7, k=128, scheme="binned",
+        ...     shingle="words:3", verify="exact", cluster="leaders", keep="length desc",
+        ... )
+        >>> counts = Counts(read=3, kept=2, removed_near=1, clusters=1)
+        >>> data = ReportData("crawl", parameters, counts)
         >>> data.headline
-        'Of 3 documents 2 are kept; 0 exact and 1 near duplicate removed.'
+        '2 of 3 documents kept; 0 exact duplicates and 1 near-duplicate removed.'
         >>> ReportData.from_json(data.to_json()) == data
         True
     """
@@ -269,103 +292,126 @@ class ReportData:
     sources: tuple[SourceCount, ...] = ()
     hot_buckets: tuple[HotBucket, ...] = ()
     rejected: tuple[ReasonCount, ...] = ()
-    clusters: tuple[Cluster, ...] = ()
+    clusters: tuple[ClusterExcerpt, ...] = ()
     warnings: tuple[str, ...] = ()
     audit: Audit | None = None
     boilerplate: Boilerplate | None = None
     overlap: Overlap | None = None
     leakage: Overlap | None = None
-    what_if: tuple[Step, ...] = ()
-    borderline: tuple[Borderline, ...] = ()
+    what_if: tuple[ThresholdStep, ...] = ()
+    borderline: tuple[BorderlinePair, ...] = ()
 
     @property
     def headline(self) -> str:
-        """The run in one sentence."""
+        """The result of the run in one sentence."""
         counts = self.counts
         documents = "document" if counts.read == 1 else "documents"
-        are = "is" if counts.kept == 1 else "are"
-        vector = f", {counts.removed_vector:,} more by vector" if counts.removed_vector else ""
-        duplicates = "duplicate" if counts.removed_near == 1 else "duplicates"
+        exact = "duplicate" if counts.removed_exact == 1 else "duplicates"
+        near = "near-duplicate" if counts.removed_near == 1 else "near-duplicates"
+        vector = ""
+        if counts.removed_vector:
+            vector = f", {counts.removed_vector:,} more by the second measure"
         return (
-            f"Of {counts.read:,} {documents} {counts.kept:,} {are} kept; "
-            f"{counts.removed_exact:,} exact and {counts.removed_near:,} near {duplicates} removed{vector}."
+            f"{counts.kept:,} of {counts.read:,} {documents} kept; {counts.removed_exact:,} exact "
+            f"{exact} and {counts.removed_near:,} {near} removed{vector}."
         )
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """The run's warnings, one for each source that loses more than `NOTABLE_LOSS`, and one for each split that leaks."""
-        losing = (
-            f"{source.source} loses {source.share:.1%} of its documents ({source.removed:,} of {source.read:,})"
+        """The warnings of the run, of sources that lose nearly all rows, and of leaking splits."""
+        losing_sources = (
+            f"{source.removed:,} of {source.read:,} documents of the source {source.source} were "
+            f"removed ({source.share:.1%})"
             for source in self.sources
             if source.share > NOTABLE_LOSS
         )
-        return (*self.warnings, *losing, *(_leaking(self.leakage) if self.leakage else ()))
+        leaking_splits = _leakage_warnings(self.leakage) if self.leakage else ()
+        return (*self.warnings, *losing_sources, *leaking_splits)
 
     @property
     def total_seconds(self) -> float:
-        """Of all stages."""
+        """The wall-clock time of all stages in seconds."""
         return sum(stage.seconds for stage in self.seconds)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON has them but for tuples."""
+        """Returns the data as a dictionary of plain values, with tuples in place of lists."""
         return asdict(self)
 
     def to_json(self) -> str:
-        """As a JSON object."""
+        """Returns the data as a JSON object."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """From what `to_dict` or a JSON reader returned.
+        """Restores the data from what `to_dict` or a JSON reader returned.
+
+        Args:
+            values: Fields of the report by name.
 
         Raises:
-            UsageError: A field is missing, or unknown because a newer nearkin wrote it.
+            UsageError: If a field is missing, or unknown because a newer nearkin wrote it.
         """
-        restored: Self = _restore(cls, values)
+        restored: Self = restore_dataclass(cls, values)
         return restored
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """From a JSON object; raises as `from_dict`."""
+        """Restores the data from a JSON object. Raises the same errors as `from_dict`."""
         return cls.from_dict(json.loads(text))
 
 
-def _leaking(found: Overlap) -> Iterator[str]:
-    for a, b in found.leaks:
-        share = f"{found.share(a, b):.1%} of the documents of {found.column} {found.labels[a]}"
-        counts = f"{found.similar[a][b]:,} of {found.documents[a]:,}"
-        yield f"{share} have a duplicate in {found.labels[b]} ({counts})"
+def _leakage_warnings(leakage: Overlap) -> Iterator[str]:
+    for a, b in leakage.leaks:
+        yield (
+            f"{leakage.share(a, b):.1%} of the documents of {leakage.column} {leakage.labels[a]} "
+            f"have a duplicate in {leakage.labels[b]} "
+            f"({leakage.similar[a][b]:,} of {leakage.documents[a]:,})"
+        )
 
 
-def _restore(kind: Any, value: Any) -> Any:
-    """The value of an annotated type from its plain form: dataclasses, named tuples and tuples, nested."""
+def _restore_value(kind: Any, value: Any) -> Any:
+    """Returns a value of an annotated type from its plain form.
+
+    Dataclasses, named tuples, tuples and optional values are restored, nested to any depth.
+    """
     if get_origin(kind) is UnionType:
-        return None if value is None else _restore(get_args(kind)[0], value)
+        return None if value is None else _restore_value(get_args(kind)[0], value)
     if is_dataclass(kind):
         return restore_dataclass(kind, value)
     if get_origin(kind) is tuple:
-        inner = get_args(kind)[0]
-        return tuple(_restore(inner, item) for item in value)
+        item_kind = get_args(kind)[0]
+        return tuple(_restore_value(item_kind, item) for item in value)
     if hasattr(kind, "_fields"):
         hints = get_type_hints(kind)
-        return kind(
-            *(_restore(hints[name], item) for name, item in zip(kind._fields, value, strict=True))
-        )
+        named = zip(kind._fields, value, strict=True)
+        return kind(**{name: _restore_value(hints[name], item) for name, item in named})
     return value
 
 
 def restore_dataclass(kind: Any, values: Any) -> Any:
+    """Restores a dataclass from its plain form, nested dataclasses and named tuples included.
+
+    Args:
+        kind: The dataclass.
+        values: Values of its fields by name.
+
+    Raises:
+        UsageError: If the values are not an object, or a field is missing or unknown.
+    """
     if not isinstance(values, Mapping):
-        raise UsageError(f"{kind.__name__} of a report is a JSON object, not {str(values)[:40]!r}")
+        raise UsageError(
+            f"{kind.__name__} of a report must be a JSON object, not {str(values)[:40]!r}"
+        )
     known = {item.name for item in fields(kind)}
     if unknown := sorted(set(values) - known):
         raise UsageError(
-            f"{kind.__name__} has the unknown field {unknown[0]!r}: a newer nearkin wrote it; upgrade"
+            f"{kind.__name__} has the unknown field {unknown[0]!r}, which a newer nearkin wrote; "
+            "upgrade nearkin"
         )
     hints = get_type_hints(kind)
     try:
-        return kind(**{name: _restore(hints[name], value) for name, value in values.items()})
+        return kind(**{name: _restore_value(hints[name], value) for name, value in values.items()})
     except TypeError as error:
         raise UsageError(
-            f"this report's {kind.__name__} is not complete ({error}); run nearkin dedup again"
+            f"{kind.__name__} of the report is not complete ({error}); run nearkin dedup again"
         ) from error

@@ -1,5 +1,6 @@
 "use strict";
-// The one script of the page: it moves numbers and shows pairs that are in the page already. Texts are never made here.
+// The only script of the page. It updates numbers and shows pairs that the page already contains.
+// It never creates markup or text of documents.
 (() => {
   const panel = document.getElementById("what-if-panel");
   const steps = JSON.parse(panel.dataset.steps);
@@ -11,7 +12,7 @@
     const at = Number(slider.value), [threshold, kept, pairs] = steps[at], more = kept - steps[0][1];
     write("value", threshold.toFixed(3));
     write("kept", number.format(kept));
-    write("more", more ? number.format(more) + " more than this run" : "as this run");
+    write("more", more ? number.format(more) + " more than in this run" : "as in this run");
     write("pairs", number.format(pairs));
     slider.setAttribute("aria-valuetext", threshold.toFixed(3) + ": " + number.format(kept) + " kept");
     for (const section of panel.querySelectorAll("[data-step]")) section.hidden = Number(section.dataset.step) !== at;

@@ -1,4 +1,7 @@
-"""The report as one HTML page that loads nothing, runs its one known script, and cannot be changed by what documents say."""
+"""Renders a report as one HTML page.
+
+The page loads nothing, runs one known script, and cannot be changed by the texts that it quotes.
+"""
 
 import base64
 import hashlib
@@ -12,51 +15,56 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from nearkin.evaluate.boilerplate import LEAST_SHARE
+from nearkin.evaluate.boilerplate import MIN_SHARE
 from nearkin.report import charts
-from nearkin.report.charts import compact
-from nearkin.report.diff import MAX_CHARACTERS, Kind, Piece, diff_sides
-from nearkin.report.escaping import visible
-from nearkin.report.model import EDGES, NOTABLE_LOSS, Borderline, Cluster, Example, ReportData
+from nearkin.report.diff import MAX_CHARACTERS, Piece, SpanKind, diff_sides
+from nearkin.report.escaping import make_visible
+from nearkin.report.formatting import (
+    format_bytes,
+    format_compact,
+    format_percent,
+    format_similarity,
+)
+from nearkin.report.model import (
+    EDGES,
+    NOTABLE_LOSS,
+    BorderlinePair,
+    ClusterExcerpt,
+    RemovedExample,
+    ReportData,
+)
+from nearkin.report.row_categories import categorize_rows
 
 MAX_CLUSTERS = 20
+"""The largest number of clusters on a page."""
 MAX_SOURCES = 100
+"""The largest number of sources in the table of sources."""
 _FOLDER = Path(__file__).parent
 
 
-class Fate(NamedTuple):
-    """Rows with one outcome."""
-
-    key: str
-    name: str
-    why: str
-    rows: int
-    share: float
-
-
 @dataclass(frozen=True)
-class Pair:
+class ClusterComparison:
     """A cluster as the page shows it: the kept document beside a removed one.
 
     Attributes:
         cluster: The cluster.
-        example: The removed document shown, or None.
-        left: The kept document's excerpt as markup.
-        right: The removed one's; empty where it reads the same.
-        note: What the reader could wonder about.
-        others: Further removed members.
+        example: The removed document that is shown, or None.
+        left: Excerpt of the kept document as markup.
+        right: Excerpt of the removed document as markup. Empty if both read the same.
+        note: A remark on a removed document that reads the same.
+        others: Further removed documents.
     """
 
-    cluster: Cluster
-    example: Example | None
+    cluster: ClusterExcerpt
+    example: RemovedExample | None
     left: Markup
     right: Markup
     note: str
-    others: tuple[Example, ...]
+    others: tuple[RemovedExample, ...]
 
 
-class Compared(NamedTuple):
-    """Two documents side by side, differences marked; `right` is empty where it reads the same."""
+class PairComparison(NamedTuple):
+    """Two documents side by side with marked differences. `right` is empty if both read the same."""
 
     names: tuple[str, str]
     similarity: float
@@ -64,49 +72,59 @@ class Compared(NamedTuple):
     right: Markup
 
 
-class Parting(NamedTuple):
-    """The pairs just above a threshold."""
+class BorderlineGroup(NamedTuple):
+    """The pairs just above the threshold of one step."""
 
     number: int
     threshold: float
-    pairs: list[Compared]
+    pairs: list[PairComparison]
 
 
 class _SimilarityRow(NamedTuple):
+    """The numbers of candidate and verified pairs in one bin of the similarity."""
+
     label: str
     candidates: int
     verified: int
 
 
-def render(data: ReportData) -> str:
-    """The whole page: HTML with style and charts inline, to be written as UTF-8."""
-    leaks = data.leakage.leaks if data.leakage else ()
-    shown = sorted(data.sources, key=lambda source: (-source.read, source.source))
+def render_page(data: ReportData) -> str:
+    """Renders the page of a report, with style and charts inline.
+
+    Args:
+        data: Data of the report.
+
+    Returns:
+        The HTML, to be written as UTF-8.
+    """
+    sources = sorted(data.sources, key=lambda source: (-source.read, source.source))
+    total_seconds = data.total_seconds or 1
     return (
         _environment()
         .get_template("page.html")
         .render(
             data=data,
             style=Markup(_style()),
-            fates=fates(data),
-            sections=_sections(data),
-            sizes=_sizes(data),
-            similarity=_similarity(data),
-            what_if=_what_if(data),
+            categories=categorize_rows(data),
+            sections=_list_sections(data),
+            sizes=_size_figure(data),
+            similarity=_similarity_figure(data),
+            what_if=_threshold_slider(data),
             script=Markup(_script()),
-            script_hash=script_hash(),
-            recall_chart=charts.recall_chart(data.audit)
-            if data.audit and data.audit.recall.total
-            else None,
-            leaks=leaks,
+            script_hash=hash_script(),
+            recall_chart=_recall_figure(data),
+            leaks=data.leakage.leaks if data.leakage else (),
             boilerplate=data.boilerplate,
-            least_share=LEAST_SHARE,
-            sources=shown[:MAX_SOURCES],
-            more_sources=len(shown[MAX_SOURCES:]),
+            min_share=MIN_SHARE,
+            sources=sources[:MAX_SOURCES],
+            more_sources=len(sources[MAX_SOURCES:]),
             notable=NOTABLE_LOSS,
-            pairs=[side_by_side(cluster) for cluster in data.clusters[:MAX_CLUSTERS]],
-            settings=_settings(data),
-            stages=[(*stage, stage.seconds / (data.total_seconds or 1)) for stage in data.seconds],
+            pairs=[compare_cluster(cluster) for cluster in data.clusters[:MAX_CLUSTERS]],
+            settings=_list_settings(data),
+            stages=[
+                (stage.stage, stage.seconds, stage.seconds / total_seconds)
+                for stage in data.seconds
+            ],
             width=charts.WIDTH,
             height=charts.HEIGHT,
             left=charts.LEFT,
@@ -122,25 +140,27 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
-        finalize=_shown,
+        finalize=_make_value_visible,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "compact": compact,
+        "compact": format_compact,
         "number": "{:,}".format,
         "px": "{:.1f}".format,
-        "percent": percent,
+        "percent": format_percent,
         "seconds": "{:,.2f}".format,
-        "similarity": similarity_text,
+        "similarity": format_similarity,
     }
     return environment
 
 
-def _shown(value: Any) -> Any:
-    """Every text that the template puts out passes here before it is escaped; markup was made of such text."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+def _make_value_visible(value: Any) -> Any:
+    """Makes a text of the template visible before it is escaped. Markup consists of such text."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return make_visible(value)
+    return value
 
 
 @cache
@@ -154,209 +174,174 @@ def _script() -> str:
 
 
 @cache
-def script_hash() -> str:
-    """Of the page's one script, as a content security policy names it: nothing else may run."""
+def hash_script() -> str:
+    """Returns the hash of the page's script for its content security policy. No other may run."""
     digest = hashlib.sha256(_script().encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 
-def percent(share: float) -> str:
-    """A share that is neither nothing nor everything never reads as 0 % or 100 %.
-
-    Examples:
-        >>> [percent(share) for share in (0, 0.00001, 0.256, 0.99999, 1)]
-        ['0%', '<0.1%', '25.6%', '>99.9%', '100%']
-    """
-    if share in (0, 1):
-        return f"{share:.0%}"
-    if share < 0.0005:
-        return "<0.1%"
-    return ">99.9%" if share > 0.9995 else f"{share:.1%}"
-
-
-def similarity_text(similarity: float) -> str:
-    """Three digits, rounded down: only equal sets read as 1.
-
-    Examples:
-        >>> similarity_text(0.99996), similarity_text(0.8), similarity_text(1.0)
-        ('0.999', '0.800', '1.000')
-    """
-    return f"{int(similarity * 1000 + 1e-9) / 1000:.3f}"
-
-
-def bytes_text(size: int) -> str:
-    """Bytes in decimal units.
-
-    Examples:
-        >>> bytes_text(812), bytes_text(1_340_000_000)
-        ('812 B', '1.3 GB')
-    """
-    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size} B"
-
-
-def fates(data: ReportData) -> list[Fate]:
-    """Rows by outcome; those that did not occur are left out but for the three that always interest."""
-    counts = data.counts
-    similar = f"similar to a kept document, at least {data.parameters.threshold} by {data.parameters.verify} comparison"
-    if data.parameters.verify == "none":
-        similar = "shares a band with a kept document (not verified)"
-    same = "vector" if data.parameters.measure == "cosine" else "words in the same order"
-    rows = [
-        ("kept", "Kept", "unique, or chosen from its cluster", counts.kept),
-        ("exact", "Exact duplicates", f"the same {same} as a kept document", counts.removed_exact),
-        ("near", "Near duplicates", similar, counts.removed_near),
-        (
-            "vector",
-            "Near by vector",
-            f"similar to a kept document by {data.parameters.then}",
-            counts.removed_vector,
-        ),
-        ("empty", "Empty", "no words; dropped as asked", counts.removed_empty),
-        ("rejected", "Quarantined", "could not be read", counts.rejected),
-    ]
-    always = ("kept", "exact", "near")
-    return [Fate(*row, row[3] / (counts.read or 1)) for row in rows if row[3] or row[0] in always]
-
-
-def _sections(data: ReportData) -> list[tuple[str, str]]:
-    """(anchor, name) of the sections the page has."""
-    candidates = (
+def _list_sections(data: ReportData) -> list[tuple[str, str]]:
+    """Returns the anchors and the names of the sections that the page has."""
+    has_similarities = data.cluster_sizes or data.estimated.total or data.verified.total
+    sections = (
         ("warnings", "Warnings", data.all_warnings),
         ("removed", "Removed", True),
-        (
-            "charts",
-            "Similarities",
-            data.cluster_sizes or data.estimated.total or data.verified.total,
-        ),
-        ("what-if", "Another threshold", data.what_if),
+        ("charts", "Similarities", has_similarities),
+        ("what-if", "Other thresholds", data.what_if),
         ("audit", "Audit", data.audit),
         ("sources", "Sources", data.sources),
         ("leakage", "Leakage", data.leakage),
         ("boilerplate", "Boilerplate", data.boilerplate),
         ("clusters", "Clusters", data.clusters),
         ("hot", "Hot buckets", data.hot_buckets),
-        ("rejected", "Quarantine", data.rejected),
-        ("run", "The run", True),
+        ("rejected", "Rejected rows", data.rejected),
+        ("run", "Run", True),
     )
-    return [(anchor, name) for anchor, name, present in candidates if present]
+    return [(anchor, name) for anchor, name, is_present in sections if is_present]
 
 
-def _sizes(data: ReportData) -> dict[str, Any] | None:
-    classes = charts.size_classes(data.cluster_sizes)
-    return {"classes": classes, "chart": charts.size_chart(classes)} if classes else None
+def _size_figure(data: ReportData) -> dict[str, Any] | None:
+    classes = charts.group_sizes(data.cluster_sizes)
+    return {"classes": classes, "chart": charts.draw_sizes(classes)} if classes else None
 
 
-def _similarity(data: ReportData) -> dict[str, Any] | None:
+def _similarity_figure(data: ReportData) -> dict[str, Any] | None:
     if not data.estimated.total and not data.verified.total:
         return None
+    counts = zip(data.estimated.counts, data.verified.counts, strict=True)
     rows = [
         _SimilarityRow(f"{EDGES[i]:.2f} to {EDGES[i + 1]:.2f}", candidates, verified)
-        for i, (candidates, verified) in enumerate(
-            zip(data.estimated.counts, data.verified.counts, strict=True)
-        )
+        for i, (candidates, verified) in enumerate(counts)
         if candidates or verified
     ]
-    scored = {"exact": "Verified pairs", "estimate": "Pairs, by estimate"}.get(
-        data.parameters.verify, "Pairs, not verified"
-    )
-    chart = charts.similarity_chart(data.verified, data.estimated, data.parameters)
-    return {"chart": chart, "rows": rows, "scored": scored}
+    labels = {"exact": "Verified pairs", "estimate": "Pairs, by estimate"}
+    label = labels.get(data.parameters.verify, "Pairs, not verified")
+    chart = charts.draw_similarities(data.verified, data.estimated, data.parameters)
+    return {"chart": chart, "rows": rows, "scored": label}
 
 
-def _what_if(data: ReportData) -> dict[str, Any] | None:
-    """Steps as numbers for the script, and the pairs just above each."""
+def _threshold_slider(data: ReportData) -> dict[str, Any] | None:
+    """Returns the steps of the threshold as JSON for the script, and the pairs just above each."""
     if not data.what_if:
         return None
-    parting = [
-        Parting(
-            number,
-            step.threshold,
-            [_compared(pair) for pair in data.borderline if pair.threshold == step.threshold],
-        )
-        for number, step in enumerate(data.what_if)
-    ]
-    return {"steps": json.dumps([list(step) for step in data.what_if]), "parting": parting}
+    groups = []
+    for number, step in enumerate(data.what_if):
+        pairs = [
+            _compare_pair(pair) for pair in data.borderline if pair.threshold == step.threshold
+        ]
+        groups.append(BorderlineGroup(number, step.threshold, pairs))
+    return {"steps": json.dumps([list(step) for step in data.what_if]), "groups": groups}
 
 
-def _compared(pair: Borderline) -> Compared:
+def _recall_figure(data: ReportData) -> charts.Chart | None:
+    if data.audit is None or not data.audit.recall.total:
+        return None
+    return charts.draw_recall(data.audit)
+
+
+def _compare_pair(pair: BorderlinePair) -> PairComparison:
     left, right = diff_markup(pair.text_a, pair.text_b)
-    return Compared((pair.id_a, pair.id_b), pair.similarity, left, right)
+    return PairComparison((pair.id_a, pair.id_b), pair.similarity, left, right)
 
 
-def _settings(data: ReportData) -> list[tuple[str, str]]:
-    chosen = data.parameters
-    banding = (
-        f"{chosen.bands} bands of {chosen.rows} rows"
-        if chosen.bands
-        else "none: every pair was compared"
-    )
-    if chosen.expected_bucket is not None:
-        banding = f"{chosen.bands} bands of {chosen.rows} bits; {chosen.expected_bucket:.3g} documents expected in a bucket"
+def _list_settings(data: ReportData) -> list[tuple[str, str]]:
+    parameters = data.parameters
+    banding = "none: every pair was compared"
+    if parameters.expected_bucket is not None:
+        banding = (
+            f"{parameters.bands} bands of {parameters.rows} bits; "
+            f"{parameters.expected_bucket:.3g} documents expected in a bucket"
+        )
+    elif parameters.bands:
+        banding = f"{parameters.bands} bands of {parameters.rows} rows"
+    threshold = f"{parameters.threshold}"
+    if parameters.distance is not None:
+        threshold = f"Hamming distance {parameters.distance}"
     rows = [
-        ("Measure", chosen.measure),
-        (
-            "Threshold",
-            f"{chosen.threshold}"
-            if chosen.distance is None
-            else f"Hamming distance {chosen.distance}",
-        ),
-        ("Recall asked for", f"{chosen.recall}"),
-        ("Shingle", chosen.shingle),
-        ("Signature", f"{chosen.scheme}, {chosen.k} slots"),
+        ("Measure", parameters.measure),
+        ("Threshold", threshold),
+        ("Requested recall", f"{parameters.recall}"),
+        ("Shingle", parameters.shingle),
+        ("Signature", f"{parameters.scheme}, {parameters.k} slots"),
         ("Banding", banding),
-        ("Verification", chosen.verify),
-        ("Clusters", chosen.cluster),
-        ("Keep", chosen.keep),
+        ("Verification", parameters.verify),
+        ("Clustering", parameters.cluster),
+        ("Keep policy", parameters.keep),
     ]
     if data.peak_memory:
-        rows.append(("Peak memory", bytes_text(data.peak_memory)))
+        rows.append(("Peak memory", format_bytes(data.peak_memory)))
     if data.total_seconds:
         rows.append(("Documents per second", f"{data.counts.read / data.total_seconds:,.0f}"))
     return rows
 
 
-def telling_example(cluster: Cluster) -> Example | None:
-    """The first removed member that is not equal to the kept one, else the first."""
-    near = (example for example in cluster.examples if example.similarity < 1)
-    return next(near, cluster.examples[0] if cluster.examples else None)
+def choose_example(cluster: ClusterExcerpt) -> RemovedExample | None:
+    """Returns the first removed document that differs from the kept one, or else the first.
+
+    Args:
+        cluster: Cluster with examples of removed documents.
+    """
+    for example in cluster.examples:
+        if example.similarity < 1:
+            return example
+    return cluster.examples[0] if cluster.examples else None
 
 
-def side_by_side(cluster: Cluster) -> Pair:
-    """A cluster's kept document and its telling example, differences marked."""
-    example = telling_example(cluster)
+def compare_cluster(cluster: ClusterExcerpt) -> ClusterComparison:
+    """Returns the kept document of a cluster beside a removed one, with marked differences.
+
+    Args:
+        cluster: Cluster with examples of removed documents.
+    """
+    example = choose_example(cluster)
     if example is None:
-        return Pair(
-            cluster, None, escape(visible(cluster.text[:MAX_CHARACTERS])), Markup(""), "", ()
+        text = escape(make_visible(cluster.text[:MAX_CHARACTERS]))
+        return ClusterComparison(
+            cluster=cluster, example=None, left=text, right=Markup(""), note="", others=()
         )
-    others = tuple(other for other in cluster.examples if other is not example)
     left, right = diff_markup(cluster.text, example.text)
-    return Pair(cluster, example, left, right, "" if right else _same_note(example), others)
-
-
-def diff_markup(a: str, b: str) -> tuple[Markup, Markup]:
-    """Both texts with their differences marked; the second is empty where they read the same."""
-    left, right = diff_sides(a, b)
-    return _marked(left, Markup("<del>{}</del>")), _marked(right, Markup("<ins>{}</ins>"))
-
-
-def _same_note(example: Example) -> str:
-    if example.similarity == 1:
-        return f"Removed, with the same words: {visible(example.id)}"
-    similar = similarity_text(example.similarity)
-    return (
-        f"Removed, {similar} similar and the same as far as the excerpt goes: {visible(example.id)}"
+    return ClusterComparison(
+        cluster=cluster,
+        example=example,
+        left=left,
+        right=right,
+        note="" if right else _describe_same_text(example),
+        others=tuple(other for other in cluster.examples if other is not example),
     )
 
 
-def _marked(side: Sequence[Piece], changed: Markup) -> Markup:
-    """One side's text, changes wrapped."""
+def diff_markup(a: str, b: str) -> tuple[Markup, Markup]:
+    """Returns two texts as markup, with their differences marked.
+
+    Args:
+        a: First text, whose changes are marked as deleted.
+        b: Second text, whose changes are marked as inserted.
+
+    Returns:
+        Both texts. The second is empty if they read the same.
+    """
+    left, right = diff_sides(a, b)
+    deleted = Markup("<del>{}</del>")
+    inserted = Markup("<ins>{}</ins>")
+    return _mark_changes(left, deleted), _mark_changes(right, inserted)
+
+
+def _describe_same_text(example: RemovedExample) -> str:
+    name = make_visible(example.id)
+    if example.similarity == 1:
+        return f"Removed, with the same words: {name}"
+    similarity = format_similarity(example.similarity)
+    return f"Removed, with similarity {similarity} and the same text in this excerpt: {name}"
+
+
+def _mark_changes(side: Sequence[Piece], changed: Markup) -> Markup:
+    """Returns the text of one side as markup, with its changes wrapped."""
     parts = []
     for kind, text in side:
-        if kind is Kind.ELIDED:
+        if kind is SpanKind.ELIDED:
             parts.append(Markup('<span class="elided">{:,} characters</span>').format(len(text)))
+        elif kind is SpanKind.EQUAL:
+            parts.append(escape(text))
         else:
-            parts.append(escape(text) if kind is Kind.EQUAL else changed.format(text))
+            parts.append(changed.format(text))
     return Markup("").join(parts)

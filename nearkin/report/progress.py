@@ -1,4 +1,4 @@
-"""Progress of a run on a terminal: the stage, how fast it goes, and the time left; silent where nobody watches."""
+"""Shows the progress of a run on a terminal: the stage, its speed and the remaining time."""
 
 from rich.console import Console
 from rich.progress import (
@@ -15,9 +15,10 @@ from rich.text import Text
 
 
 class TerminalProgress:
-    """Shows one stage at a time on standard error; finished ones stay as a line with their speed.
+    """A progress display that shows one stage at a time on standard error.
 
-    Calls may come from several threads. Nothing is written when the console is not a terminal.
+    A finished stage stays as a line with its speed. The methods may be called from several threads.
+    Nothing is written if the console is not a terminal.
 
     Examples:
         >>> progress = TerminalProgress(Console(quiet=True))
@@ -27,69 +28,76 @@ class TerminalProgress:
     """
 
     def __init__(self, console: Console | None = None) -> None:
+        """Creates a display.
+
+        Args:
+            console: Console to show progress on. Standard error by default.
+        """
         self._console = Console(stderr=True) if console is None else console
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """Begins a stage, ending the one before it.
+        """Begins a stage and ends the previous one.
 
         Args:
-            name: As `sketch`.
-            total: Documents (or whatever is advanced by) in it; None where it is not known.
+            name: Name of the stage, for example `sketch`.
+            total: Number of documents (or other items) in the stage, or None if it is unknown.
         """
         if not self._console.is_terminal or self._console.quiet:
             return
         if self._progress is None:
-            self._progress = self._display()
+            self._progress = self._create_display()
             self._progress.start()
-        self._finish()
+        self._finish_stage()
         self._task = self._progress.add_task(Text(name).markup, total=total)
 
     def advance(self, count: int) -> None:
-        """Counts more documents as done."""
+        """Counts more documents (or other items) as done."""
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task, count)
 
     def close(self) -> None:
-        """Ends the display; calling it again, or without a stage, does nothing."""
+        """Ends the display. Does nothing if it has ended or no stage has begun."""
         if self._progress is not None:
-            self._finish()
+            self._finish_stage()
             self._progress.stop()
             self._progress = None
 
-    def _finish(self) -> None:
-        """Marks the stage as done whatever was expected, so that its bar is full and its clock stops."""
+    def _finish_stage(self) -> None:
+        """Marks the stage as done, so that its bar is full and its clock stops."""
         if self._progress is not None and self._task is not None:
             done = self._progress.tasks[self._progress.task_ids.index(self._task)].completed
             self._progress.update(self._task, total=done or 1, completed=done or 1, counted=done)
             self._progress.stop_task(self._task)
             self._task = None
 
-    def _display(self) -> Progress:
+    def _create_display(self) -> Progress:
         return Progress(
             SpinnerColumn(finished_text="✓"),
             TextColumn("{task.description}"),
             BarColumn(bar_width=40),
-            _Count(),
-            _Speed(),
+            _CountColumn(),
+            _SpeedColumn(),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=self._console,
         )
 
 
-class _Count(ProgressColumn):
-    """Documents done."""
+class _CountColumn(ProgressColumn):
+    """A column with the number of items done."""
 
     def render(self, task: Task) -> Text:
         counted = task.fields.get("counted", task.completed)
         return Text(f"{counted:,.0f}" if counted else "", justify="right")
 
 
-class _Speed(ProgressColumn):
-    """Documents a second, of the whole stage once it is done."""
+class _SpeedColumn(ProgressColumn):
+    """A column with the items per second, over the whole stage once it is done."""
 
     def render(self, task: Task) -> Text:
         done = task.fields.get("counted")
-        speed = task.speed if done is None or not task.elapsed else done / task.elapsed
+        speed = task.speed
+        if done is not None and task.elapsed:
+            speed = done / task.elapsed
         return Text(f"{speed:,.0f}/s" if speed else "", style="dim", justify="right")

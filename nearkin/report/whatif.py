@@ -1,23 +1,34 @@
-"""What a higher threshold would have kept, and the pairs that would be the next to part: from the stored pairs alone."""
+"""The results of a run at higher thresholds, computed from its stored pairs alone."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from nearkin.engine.local.run import LocalRun
 from nearkin.packed_pairs import unpack_pairs
-from nearkin.report.model import Step
+from nearkin.report.model import ThresholdStep
 
-STEPS, LEAST_STEPS = 20, 4
-DOCUMENTS = 4_000_000
-"""Documents elected anew for one report, over all steps: beyond, there are fewer steps."""
-EXAMPLES = 2
-SEARCHED = 1 << 22
-"""Pairs among which examples are looked for: the first ones of a larger result."""
+MAX_STEPS = 20
+MIN_STEPS = 4
+ELECTED_DOCUMENTS = 4_000_000
+"""The number of documents that are elected again for one report, over all steps. Larger corpora have
+fewer steps."""
+PAIRS_PER_STEP = 2
+"""The number of borderline pairs that are shown for a step."""
+SEARCHED_PAIRS = 1 << 22
+"""The number of stored pairs that are searched for borderline pairs."""
 
 
-class NextToPart(NamedTuple):
-    """A pair that is found at a step's threshold, and just so."""
+@dataclass(frozen=True)
+class PairAboveThreshold:
+    """A pair whose similarity is just above the threshold of a step.
+
+    Attributes:
+        threshold: Threshold of the step.
+        similarity: Similarity of the pair.
+        a: Number of the first document in the corpus.
+        b: Number of the second document in the corpus.
+    """
 
     threshold: float
     similarity: float
@@ -25,47 +36,65 @@ class NextToPart(NamedTuple):
     b: int
 
 
-def answers_what_if(run: LocalRun) -> bool:
-    """Whether a higher threshold is a matter of the stored pairs: not of distances, nor of a second measure."""
-    settings = run.options
-    return settings.distance is None and settings.second_measure is None and settings.threshold < 1
+def has_higher_thresholds(run: LocalRun) -> bool:
+    """Returns True if the stored pairs of a run determine its result at higher thresholds.
+
+    They do not for Hamming distances and for runs with a second measure.
+
+    Args:
+        run: The finished run.
+    """
+    options = run.options
+    return options.distance is None and options.second_measure is None and options.threshold < 1
 
 
-def thresholds(run: LocalRun) -> list[float]:
-    """From the run's threshold to 1, evenly, both included."""
-    most = DOCUMENTS // max(len(run.documents()), 1)
-    steps, low = max(LEAST_STEPS, min(STEPS, most)), run.options.threshold
+def list_thresholds(run: LocalRun) -> list[float]:
+    """Returns thresholds in even steps from that of the run to 1, both included.
+
+    Args:
+        run: The finished run.
+    """
+    affordable = ELECTED_DOCUMENTS // max(len(run.documents()), 1)
+    steps = max(MIN_STEPS, min(MAX_STEPS, affordable))
+    low = run.options.threshold
     return [round(low + (1 - low) * i / steps, 6) for i in range(steps + 1)]
 
 
-def what_if(run: LocalRun) -> tuple[Step, ...]:
-    """Documents kept and pairs left at each threshold."""
-    if not answers_what_if(run):
+def evaluate_thresholds(run: LocalRun) -> tuple[ThresholdStep, ...]:
+    """Returns the numbers of kept documents and of pairs at each threshold.
+
+    Args:
+        run: The finished run.
+    """
+    if not has_higher_thresholds(run):
         return ()
-    out = []
-    for threshold in thresholds(run):
+    steps = []
+    for threshold in list_thresholds(run):
         higher = run.at(threshold)
-        out.append(
-            Step(threshold, int(np.asarray(higher.elect().kept).sum()), len(higher.scored().pairs))
-        )
-    return tuple(out)
+        kept = int(np.asarray(higher.elect().kept).sum())
+        steps.append(ThresholdStep(threshold, kept, len(higher.scored().pairs)))
+    return tuple(steps)
 
 
-def next_to_part(run: LocalRun) -> tuple[NextToPart, ...]:
-    """For each threshold, the pairs that are the least above it; each pair once."""
-    if not answers_what_if(run):
+def borderline_pairs(run: LocalRun) -> tuple[PairAboveThreshold, ...]:
+    """Returns the least similar pairs above each threshold. A pair is returned once.
+
+    Args:
+        run: The finished run.
+    """
+    if not has_higher_thresholds(run):
         return ()
-    scored = run.scored().select(slice(0, SEARCHED))
+    scored = run.scored().select(slice(0, SEARCHED_PAIRS))
     similarity = scored.similarity
     order = np.argsort(similarity, kind="stable")
-    ascending, out, last = similarity[order], [], 0
-    for threshold in thresholds(run):
+    ascending = similarity[order]
+    pairs: list[PairAboveThreshold] = []
+    last = 0
+    for threshold in list_thresholds(run):
         first = max(last, int(np.searchsorted(ascending, threshold)))
-        last = min(first + EXAMPLES, len(order))
+        last = min(first + PAIRS_PER_STEP, len(order))
         chosen = order[first:last]
         a, b = unpack_pairs(np.asarray(scored.pairs[chosen]))
-        out += [
-            NextToPart(threshold, *row)
-            for row in zip(similarity[chosen].tolist(), a.tolist(), b.tolist(), strict=True)
-        ]
-    return tuple(out)
+        for value, x, y in zip(similarity[chosen].tolist(), a.tolist(), b.tolist(), strict=True):
+            pairs.append(PairAboveThreshold(threshold, value, x, y))
+    return tuple(pairs)

@@ -15,7 +15,8 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.report.collect import Wanted, collect
+from nearkin.report.collect import collect_report
+from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import (
@@ -67,13 +68,14 @@ def run_dedup(job: Job, progress: Progress) -> dict[str, Any]:
             copy_saved_signatures(saved, work)
         run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
         clustering = to_final_clusters(run)
-        excerpts = Wanted(run, clustering, job.quoted)
+        excerpts = ExcerptCollector(run, clustering, job.quoted)
         staging = work.path / RESULT
         annotations = _cluster_columns(run, clustering) if job.annotate else None
         _write_outputs(run, corpus, clustering, excerpts, annotations, staging)
         rejected = count_reasons(staging / REJECTED)
         title = ", ".join(map(without_password, job.inputs))
-        data = collect(run, clustering, excerpts, rejected, title, memory.peak)
+        view = LocalRunView(run, clustering, excerpts, rejected)
+        data = collect_report(view, title, memory.peak)
         # The peak includes the memory that collecting the report took.
         data = replace(data, peak_memory=memory.peak)
         manifest = work.manifest
@@ -96,7 +98,7 @@ def _write_outputs(
     run: LocalRun,
     corpus: FileCorpus,
     clustering: Clustering,
-    excerpts: Wanted,
+    excerpts: ExcerptCollector,
     annotations: Callable[[int, int], pa.RecordBatch] | None,
     staging: Path,
 ) -> None:

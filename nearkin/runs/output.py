@@ -19,9 +19,9 @@ from nearkin.engine.local.second_measure import second_pair_batches
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import first_difference
 from nearkin.errors import UsageError
-from nearkin.report.collect import statistics
+from nearkin.report.collect import summary_counts
+from nearkin.report.files import write_report
 from nearkin.report.model import ReportData
-from nearkin.report.saved import write_report
 from nearkin.runs.checkpoint import unfinished_run_id
 from nearkin.runs.job import Job
 from nearkin.runs.saved import RUN, read_run_record
@@ -198,7 +198,7 @@ def write_result(
         "nearkin": VERSION,
         "spec": json.loads(run.options.spec.to_json()),
         "parameters": run.options.parameters(),
-        "counts": statistics(data),
+        "counts": summary_counts(data),
         "stages": stages,
         "metrics": QualityMetrics.from_stages(stages).to_dict(),
     }
@@ -255,7 +255,7 @@ def build_run_record(
             "count": len(corpus.skipped),
             "first": [entry._asdict() for entry in corpus.skipped[:SKIPPED_LISTED]],
         },
-        "counts": statistics(data),
+        "counts": summary_counts(data),
         "stages": stages,
         "metrics": QualityMetrics.from_stages(stages).to_dict(),
         "seconds": round(data.total_seconds, 3),

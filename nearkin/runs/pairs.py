@@ -17,7 +17,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import first_difference
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.report.collect import skipped_warnings
+from nearkin.report.run_warnings import warn_of_skipped_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import require_file_output
@@ -142,7 +142,7 @@ def run_pairs(
         "pairs": rows,
         "stages": stages,
         "peak_memory": memory.peak,
-        "warnings": skipped_warnings(corpus),
+        "warnings": warn_of_skipped_inputs(corpus),
         **request,
     }
 

@@ -13,14 +13,14 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Audit, audit, banding_of
+from nearkin.evaluate.audit import Audit, measure_run, solve_run_banding
 from nearkin.evaluate.explain import add_run_outcome, explain, find_documents
-from nearkin.evaluate.golden import clusters_of, read_golden, score
-from nearkin.evaluate.scan import Finished
-from nearkin.evaluate.shadow import Shadow, compare
+from nearkin.evaluate.golden import read_clusters, read_golden_set, score_clusters
+from nearkin.evaluate.scan import FinishedRun
+from nearkin.evaluate.shadow import ShadowComparison, compare_runs
 from nearkin.keys import HashKey
 from nearkin.measures.explanation import Explanation
-from nearkin.report.saved import read_report, write_report
+from nearkin.report.files import read_report, write_report
 from nearkin.runs.saved import RUN, SIGNATURES, SavedRun, read_run_record
 from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.runtime.metrics import QualityMetrics
@@ -35,7 +35,7 @@ WARM_UP_BELOW = 100_000
 
 def open_finished_run(
     folder: Path, secret: HashKey | None = None, workers: int = 2
-) -> tuple[Finished, dict[str, Any]]:
+) -> tuple[FinishedRun, dict[str, Any]]:
     """Opens a finished run and its inputs.
 
     Args:
@@ -60,9 +60,9 @@ def open_finished_run(
     resources = SpecResources.read(folder, saved.spec, secret)
     settings.spec.require_key(secret)
     documents = record["stages"]["sketch"]["documents"]
-    banding = banding_of(settings, documents, compared_all=not record["bands"])
+    banding = solve_run_banding(settings, documents) if record["bands"] else None
     corpus = saved.open_corpus("quarantine")
-    return Finished(folder, corpus, columns, settings, resources, banding), record
+    return FinishedRun(folder, corpus, columns, settings, resources, banding), record
 
 
 def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) -> Explanation:
@@ -140,14 +140,16 @@ def audit_run(
         UsageError: If the folder is not the output of a run, or its inputs have changed.
         RunError: If another process holds the folder, or the disk fails.
     """
-    labels = None if golden is None else read_golden(golden)
+    labels = None if golden is None else read_golden_set(golden)
     read_run_record(folder / RUN)
     with locked(folder, "nearkin audit"):
         run, record = open_finished_run(folder, secret, workers)
-        result = audit(run, progress, sample, removed, budget, seed)
+        result = measure_run(
+            run, progress, sample=sample, removed=removed, budget=budget, seed=seed
+        )
         recall = result.recall
         if labels is not None:
-            recall = score(labels, clusters_of(folder / CLUSTERS)).recall
+            recall = score_clusters(labels, read_clusters(folder / CLUSTERS)).recall
         measured = recall.value if recall.total else None
         metrics = QualityMetrics.from_stages(record["stages"], measured)
         record["audit"] = result.to_dict()
@@ -175,7 +177,7 @@ def shadow_run(
     golden: Path | None = None,
     listed: int = 100,
     workers: int = 2,
-) -> Shadow:
+) -> ShadowComparison:
     """Compares the settings of a run with other settings over the same signatures.
 
     Neither result replaces the other.
@@ -193,7 +195,7 @@ def shadow_run(
         UsageError: If the run was saved without signatures, or a setting is unknown or out of
             range.
     """
-    labels = None if golden is None else read_golden(golden)
+    labels = None if golden is None else read_golden_set(golden)
     SavedRun.find((str(folder),))
     run, record = open_finished_run(folder, secret, workers)
     live = replace(run.settings, second_measure=None)
@@ -214,4 +216,4 @@ def shadow_run(
             variant = LocalRun(run.corpus, run.columns, settings, work, progress, run.resources)
             variant.to_clusters()
             runs.append(variant)
-        return compare(runs[-2], runs[-1], labels, listed)
+        return compare_runs(runs[-2], runs[-1], labels, listed)

@@ -10,7 +10,7 @@ from nearkin.corpus import Batch, Columns, FileCorpus, make_ids
 from nearkin.corpus.inputs import Selection
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
-from nearkin.report.collect import skipped_warnings
+from nearkin.report.run_warnings import warn_of_skipped_inputs
 from nearkin.runs.output import require_file_output
 from nearkin.runs.saved import RUN
 from nearkin.runtime.files import Readers, disk_errors, set_readers
@@ -114,7 +114,7 @@ def run_sketch(job: SketchJob, progress: Progress) -> dict[str, Any]:
         "documents": documents,
         "rejected": rejected.total(),
         "reasons": dict(sorted(rejected.items())),
-        "warnings": skipped_warnings(corpus),
+        "warnings": warn_of_skipped_inputs(corpus),
         "spec": json.loads(job.spec.to_json()),
         "spec_fingerprint": job.spec.fingerprint,
     }

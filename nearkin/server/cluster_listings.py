@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from nearkin.index.entry import Entry
 from nearkin.index.index import Index
-from nearkin.plan.observe import distribution_of
+from nearkin.plan.observe import observe_sample
 from nearkin.plan.tune import Distribution
 
 T = TypeVar("T")
@@ -174,7 +174,7 @@ class ClusterListings:
                 break
         if len(entries) < 2:
             return None
-        return distribution_of(index.preparer.payload_of(entries), index.measure, listing.documents)
+        return observe_sample(index.preparer.payload_of(entries), index.measure, listing.documents)
 
     def scopes(self) -> tuple[str, ...]:
         """Returns scopes by name: all that the store says within GLANCE seconds."""

@@ -31,9 +31,9 @@ from nearkin.engine.spark.sketching import Request
 from nearkin.engine.spark.sources import FileSource, FrameSource, quoted, unused_name
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
-from nearkin.report.collect import statistics
-from nearkin.report.distributed import collect_distributed
+from nearkin.report.collect import collect_report, summary_counts
 from nearkin.report.model import ReportData
+from nearkin.report.spark_view import SparkRunView
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import build_run_record, find_finished_run, publish_output, require_output_free
 from nearkin.runs.saved import RUN
@@ -107,12 +107,12 @@ class SparkResult:
     def report_data(self) -> ReportData:
         """What a report shows."""
         with told():
-            return collect_distributed(self._run, "a DataFrame", 0)
+            return collect_report(SparkRunView(self._run), "a DataFrame", peak_memory=0)
 
     @property
     def statistics(self) -> dict[str, Any]:
         """Documents read, kept, removed, rejected, …"""
-        return statistics(self.report_data)
+        return summary_counts(self.report_data)
 
 
 def dedup(
@@ -335,7 +335,8 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
         run.to_clusters()
         _write(job, run, staging / RESULT)
         corpus.require_all_unchanged()
-        data = collect_distributed(run, ", ".join(map(without_password, job.inputs)), memory.peak, job.quoted)
+        view = SparkRunView(run, job.quoted)
+        data = collect_report(view, ", ".join(map(without_password, job.inputs)), memory.peak)
         summary = {
             **build_run_record(job, inputs, run.stages, data, corpus),
             "engine": "spark",

@@ -204,4 +204,4 @@ def test_a_column_without_a_value_is_warned_about(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "a", "quality": null}\n{"text": "b", "quality": null}\n')
     assert run("dedup", tmp_path / "a.jsonl", "--keep", "quality desc", "--out", tmp_path / "out") == 0
     warnings = json.loads((tmp_path / "out" / "run.json").read_bytes())["warnings"]
-    assert warnings == ["no document has a value in column 'quality', which the request names; is its name correct?"]
+    assert warnings == ["no document has a value in column 'quality', which the settings refer to; check its name"]

@@ -22,7 +22,7 @@ from nearkin.engine.local.result_tables import expanded_pair_batches
 from nearkin.engine.local.run import BYTES_PER_WORKER, LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
-from nearkin.evaluate.labels import LONGEST_NAME, most_frequent
+from nearkin.evaluate.labels import MAX_LABEL_CHARACTERS, most_frequent_labels
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.progress import Silent
 
@@ -225,7 +225,7 @@ def test_workers_are_limited_by_memory_with_a_warning(tmp_path: Path) -> None:
     result = nk.dedup(texts, workers=64, memory=BOUND)
     warnings = [warning for warning in result.report_data.all_warnings if "workers" in warning]
     assert len(warnings) == 1
-    assert f"{few} of the asked 64 workers" in warnings[0]
+    assert f"{few} of the requested 64 workers" in warnings[0]
     assert not [
         warning for warning in nk.dedup(texts, workers=few, memory=BOUND).report_data.all_warnings if "workers" in warning
     ]
@@ -233,8 +233,8 @@ def test_workers_are_limited_by_memory_with_a_warning(tmp_path: Path) -> None:
 
 def test_long_values_are_cut_in_names_and_counted_apart() -> None:
     long = ["x" * 5_000 + end for end in "ab"]
-    found = most_frequent(pa.chunked_array([[*long, long[0]], ["y"]]), 10)
-    assert [len(name) for name in found.names] == [LONGEST_NAME + 1, LONGEST_NAME + 1, 1]
+    found = most_frequent_labels(pa.chunked_array([[*long, long[0]], ["y"]]), 10)
+    assert [len(name) for name in found.names] == [MAX_LABEL_CHARACTERS + 1, MAX_LABEL_CHARACTERS + 1, 1]
     assert found.codes.tolist() == [0, 1, 0, 2]
 
 
@@ -242,7 +242,7 @@ def test_long_values_are_cut_in_names_and_counted_apart() -> None:
 def test_labels_are_the_most_frequent_values(most: int) -> None:
     rng = np.random.default_rng(most)
     values = [None if x == 7 else f"v{x}" for x in rng.integers(0, 200, 2_000).tolist()]
-    found = most_frequent(pa.chunked_array([values[:700], [], values[700:]], pa.large_string()), most)
+    found = most_frequent_labels(pa.chunked_array([values[:700], [], values[700:]], pa.large_string()), most)
     texts = ["(none)" if value is None else value for value in values]
     ranked = sorted(set(texts), key=lambda value: (-texts.count(value), value))
     names = ranked if len(ranked) <= most else [*ranked[: most - 1], "(others)"]

@@ -98,7 +98,7 @@ def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     assert any("no vector to compare" in warning for warning in found["warnings"])
     assert len(pq.read_table(out / "pairs-cosine.parquet")) > 0
     assert len(pq.read_table(out / "kept" / "docs.parquet")) == found["counts"]["kept"]
-    assert "Near by vector" in (out / "report.html").read_text("utf-8")
+    assert "Near-duplicates by second measure" in (out / "report.html").read_text("utf-8")
     assert not (tmp_path / "out.partial").exists()
     assert run([*asked, "--then", "cosine:missing:0.9", "--out", str(tmp_path / "b")]) == 2
     assert "no column 'missing'" in capfd.readouterr().err

@@ -10,35 +10,41 @@ from hypothesis import strategies as st
 
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Share, sample_by_kind
-from nearkin.evaluate.scan import EveryPairScan, least
+from nearkin.evaluate.audit import Proportion, sample_by_kind
+from nearkin.evaluate.scan import AllPairsScan, min_shared_shingles
 from nearkin.runs.reopen import audit_run
 from nearkin.runtime.progress import Silent
 
 
 @given(st.integers(0, 500), st.integers(1, 500))
-def test_the_interval_holds_the_share(hits: int, more: int) -> None:
-    share = Share.of(hits, hits + more)
+def test_interval_contains_the_proportion(hits: int, more: int) -> None:
+    share = Proportion.from_counts(hits, hits + more)
     assert 0 <= share.low <= share.value <= share.high <= 1
 
 
-def test_wilson_against_published_values() -> None:
+def test_interval_agrees_with_published_values() -> None:
     # Newcombe (1998), table I: 81/263 and 15/148.
-    assert [round(x, 4) for x in (Share.of(81, 263).low, Share.of(81, 263).high)] == [
+    assert [
+        round(x, 4)
+        for x in (Proportion.from_counts(81, 263).low, Proportion.from_counts(81, 263).high)
+    ] == [
         0.2553,
         0.3662,
     ]
-    assert [round(x, 4) for x in (Share.of(15, 148).low, Share.of(15, 148).high)] == [
+    assert [
+        round(x, 4)
+        for x in (Proportion.from_counts(15, 148).low, Proportion.from_counts(15, 148).high)
+    ] == [
         0.0624,
         0.1605,
     ]
-    assert Share.of(0, 0).value == 1
+    assert Proportion.from_counts(0, 0).value == 1
 
 
 @given(st.integers(1, 1000), st.sampled_from([0.1, 0.29, 0.5, 0.7, 0.8, 0.9, 1.0]))
-def test_the_prefix_is_never_too_short(size: int, threshold: float) -> None:
+def test_prefix_is_never_too_short(size: int, threshold: float) -> None:
     needed = next(shared for shared in range(1, size + 1) if shared >= threshold * size - 1e-9)
-    assert least(size, threshold) == needed
+    assert min_shared_shingles(size, threshold) == needed
 
 
 def texts() -> list[str]:
@@ -91,7 +97,7 @@ def finished(corpus: Path, name: str, *options: str) -> Path:
     return out
 
 
-def test_recall_is_that_of_brute_force(corpus: Path) -> None:
+def test_recall_agrees_with_brute_force(corpus: Path) -> None:
     """Everything is sampled, so the audit's pairs are all there are."""
     out = finished(corpus, "poor", "--bands", "6", "--rows", "10")
     found = audit_run(out, Silent(), sample=100_000).audit
@@ -106,7 +112,7 @@ def test_recall_is_that_of_brute_force(corpus: Path) -> None:
     hits = sum(frozenset((some[a], some[b])) in text_of for a, b in everything - exact)
     assert found.recall.hits == hits
     assert found.recall.value < 0.7
-    assert "recall is below the asked 0.95: leave out --bands and --rows" in found.advice
+    assert "recall is below the requested 0.95: omit --bands and --rows" in found.advice
     assert found.precision.value == 1
     assert sum(b.recall.total for b in found.bins) == found.recall.total
     for one in found.bins:
@@ -114,7 +120,7 @@ def test_recall_is_that_of_brute_force(corpus: Path) -> None:
             assert abs(one.recall.value - one.predicted) < 0.2
 
 
-def test_a_sample_tells_about_all(corpus: Path) -> None:
+def test_interval_of_a_sample_contains_the_recall_of_all(corpus: Path) -> None:
     out = finished(corpus, "good")
     found = audit_run(out, Silent(), sample=600, seed=3).audit
     assert 550 <= found.sampled <= 650
@@ -128,7 +134,9 @@ def test_a_sample_tells_about_all(corpus: Path) -> None:
     assert 'id="audit-heading"' in (out / "report.html").read_text("utf-8")
 
 
-def test_audit_at_once(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dedup_with_audit_reports_the_audit(
+    corpus: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     asked = [
         "dedup",
         str(corpus / "docs.parquet"),
@@ -145,7 +153,7 @@ def test_audit_at_once(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert json.loads((corpus / "at-once" / "run.json").read_bytes())["audit"] == found["audit"]
 
 
-def test_sample_keeps_proportions() -> None:
+def test_sample_keeps_the_proportions_of_kinds() -> None:
     kinds = ["unique"] * 800 + ["kept"] * 100 + ["near"] * 100 + ["empty"] * 50
     chosen = sample_by_kind(pa.table({"kind": kinds}), 100, 1)
     assert len(chosen) == 100
@@ -153,7 +161,9 @@ def test_sample_keeps_proportions() -> None:
     assert max(chosen) < 1000
 
 
-def test_command(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_audit_command_prints_and_stores_the_result(
+    corpus: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = finished(corpus, "command")
     assert run(["audit", str(out), "--sample", "200", "--budget", "60s", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["sampled"] in range(190, 211)
@@ -163,7 +173,7 @@ def test_command(corpus: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["audit", str(corpus)]) == 2
 
 
-def test_a_changed_input_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_changed_input_is_rejected(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "docs.jsonl").write_text('{"text": "a b c d"}\n{"text": "a b c d e"}\n')
     assert run(["dedup", str(tmp_path / "docs.jsonl"), "--out", str(tmp_path / "out")]) == 0
     (tmp_path / "docs.jsonl").write_text('{"text": "x"}\n')
@@ -171,7 +181,7 @@ def test_a_changed_input_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture
     assert "docs.jsonl" in capfd.readouterr().err
 
 
-def test_no_removal_and_no_pair(tmp_path: Path) -> None:
+def test_run_without_pairs_is_audited(tmp_path: Path) -> None:
     (tmp_path / "docs.jsonl").write_text('{"text": "a b c d"}\n{"text": "e f g h"}\n')
     assert run(["dedup", str(tmp_path / "docs.jsonl"), "--out", str(tmp_path / "out")]) == 0
     found = audit_run(tmp_path / "out", Silent()).audit
@@ -179,7 +189,7 @@ def test_no_removal_and_no_pair(tmp_path: Path) -> None:
     assert "no pair at the threshold" in found.advice
 
 
-def test_blocks_are_not_compared(tmp_path: Path) -> None:
+def test_documents_of_different_blocks_are_not_compared(tmp_path: Path) -> None:
     rows = [{"text": "a b c d e f g h", "b": b} for b in "xxy"] + [
         {"text": "a b c d e f g h i", "b": "y"}
     ]
@@ -197,7 +207,7 @@ def test_blocks_are_not_compared(tmp_path: Path) -> None:
     assert (found.recall.hits, found.recall.total) == (1, 1)
 
 
-def test_an_audit_of_something_else(tmp_path: Path) -> None:
+def test_folder_without_a_run_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not the output"):
         audit_run(tmp_path, Silent())
 
@@ -221,11 +231,11 @@ MEASURES = {
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_other_measures_are_compared_with_everything(
+def test_other_measures_are_compared_with_all_documents(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recall of an audit of all documents is what a second run that compares every pair says."""
-    monkeypatch.setattr(EveryPairScan, "at_once", 2000)
+    monkeypatch.setattr(AllPairsScan, "sample_per_scan", 2000)
     some, v = texts()[:5200], vectors()
     column = pa.FixedSizeListArray.from_arrays(pa.array(v.ravel()), 24)
     pq.write_table(
@@ -259,7 +269,7 @@ def test_other_measures_are_compared_with_everything(
         assert everything.recall.total == int((np.triu(unit @ unit.T, 1) >= 0.9).sum())
 
 
-def test_a_run_with_two_measures_is_refused(
+def test_run_with_two_measures_is_rejected(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows = [{"text": f"a b c {i}", "v": [1.0, float(i)]} for i in range(3)]

@@ -6,7 +6,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.evaluate import boilerplate as module
-from nearkin.evaluate.boilerplate import TextSample, boilerplate
+from nearkin.evaluate.boilerplate import TextSample, find_boilerplate
 from nearkin.sketch.resources import NO_RESOURCES
 
 BANNER = "we use cookies to give you the best experience on our site"
@@ -25,7 +25,7 @@ def corpus(n: int = 200) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-def test_phrases_are_found_whole_with_their_sources() -> None:
+def test_phrases_are_complete_and_have_sources() -> None:
     found = nk.dedup(corpus(), source="source").report_data.boilerplate
     assert found is not None
     assert found.sampled == 200
@@ -38,14 +38,14 @@ def test_phrases_are_found_whole_with_their_sources() -> None:
     assert not banner.cut
 
 
-def test_what_the_cut_left_out_is_marked() -> None:
+def test_cut_shingles_are_marked() -> None:
     found = nk.dedup(corpus(), max_df=0.2).report_data.boilerplate
     assert found is not None
     assert found.listed == len(BANNER.split()) + len(FOOTER.split()) - 4
     assert all(phrase.cut for phrase in found.phrases)
 
 
-def test_tokens_and_characters_have_phrases_too() -> None:
+def test_tokens_and_characters_have_phrases() -> None:
     tokens = nk.dedup(corpus().select(["tokens"]), tokens="tokens").report_data.boilerplate
     assert tokens is not None
     assert {phrase.text for phrase in tokens.phrases} == {BANNER, FOOTER}
@@ -54,7 +54,7 @@ def test_tokens_and_characters_have_phrases_too() -> None:
     assert {phrase.text.removesuffix(" w") for phrase in characters.phrases} == {BANNER, FOOTER}
 
 
-def test_removed_documents_are_not_looked_at() -> None:
+def test_removed_documents_are_not_sampled() -> None:
     table = corpus(40)
     copies = pa.concat_tables([table.slice(1, 1)] * 50)
     found = nk.dedup(pa.concat_tables([table, copies])).report_data.boilerplate
@@ -63,15 +63,15 @@ def test_removed_documents_are_not_looked_at() -> None:
     assert max(phrase.share for phrase in found.phrases) == 0.25
 
 
-def test_vectors_have_none() -> None:
+def test_vectors_have_no_boilerplate() -> None:
     vectors = pa.table(
         {"v": pa.FixedSizeListArray.from_arrays(pa.array(np.eye(4, dtype=np.float32).ravel()), 4)}
     )
     assert nk.dedup(vectors, vector="v").report_data.boilerplate is None
 
 
-def test_a_sample_is_the_same_however_the_corpus_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SAMPLE", 50)
+def test_sample_does_not_depend_on_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SAMPLE", 50)
     texts, kept = corpus()["text"].combine_chunks().cast(pa.large_string()), np.arange(0, 200, 2)
     whole, parts = TextSample(kept), TextSample(kept)
     whole.observe(0, texts)
@@ -80,5 +80,7 @@ def test_a_sample_is_the_same_however_the_corpus_is_read(monkeypatch: pytest.Mon
     assert len(whole.ordinals) == 50
     assert whole.documents == parts.documents
     spec = nk.Spec()
-    assert boilerplate(whole, spec, NO_RESOURCES) == boilerplate(parts, spec, NO_RESOURCES)
-    assert boilerplate(TextSample(np.empty(0, np.int64)), spec, NO_RESOURCES).sampled == 0
+    assert find_boilerplate(whole, spec, NO_RESOURCES) == find_boilerplate(
+        parts, spec, NO_RESOURCES
+    )
+    assert find_boilerplate(TextSample(np.empty(0, np.int64)), spec, NO_RESOURCES).sampled == 0

@@ -13,26 +13,26 @@ from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from nearkin.evaluate.golden import (
     adjusted_rand,
-    bcubed,
+    bcubed_precision,
     bcubed_recall,
-    golden_of_clusters,
-    golden_of_pairs,
-    read_golden,
-    score,
-    settings_of,
+    golden_set_from_clusters,
+    golden_set_from_pairs,
+    parse_grid,
+    read_golden_set,
+    score_clusters,
 )
 
 labels = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=25)
 
 
 @given(labels)
-def test_pairwise_figures_against_counting(both: list[tuple[int, int]]) -> None:
+def test_pairwise_scores_agree_with_counting(both: list[tuple[int, int]]) -> None:
     true = {f"d{i}": str(a) for i, (a, _) in enumerate(both)}
     found = {f"d{i}": str(b) for i, (_, b) in enumerate(both)}
     pairs = list(combinations(sorted(true), 2))
     actual = {p for p in pairs if true[p[0]] == true[p[1]]}
     predicted = {p for p in pairs if found[p[0]] == found[p[1]]}
-    scores = score(golden_of_clusters(true), found)
+    scores = score_clusters(golden_set_from_clusters(true), found)
     assert (scores.precision.hits, scores.precision.total) == (
         len(actual & predicted),
         len(predicted),
@@ -41,18 +41,18 @@ def test_pairwise_figures_against_counting(both: list[tuple[int, int]]) -> None:
 
 
 @given(labels)
-def test_bcubed_against_its_definition(both: list[tuple[int, int]]) -> None:
+def test_bcubed_agrees_with_its_definition(both: list[tuple[int, int]]) -> None:
     true, found = (np.array(x) for x in zip(*both, strict=True))
     n = range(len(true))
     precision = np.mean(
         [np.mean([true[j] == true[i] for j in n if found[j] == found[i]]) for i in n]
     )
     recall = np.mean([np.mean([found[j] == found[i] for j in n if true[j] == true[i]]) for i in n])
-    assert bcubed(true, found) == pytest.approx(precision)
+    assert bcubed_precision(true, found) == pytest.approx(precision)
     assert bcubed_recall(true, found) == pytest.approx(recall)
 
 
-def test_rand_index() -> None:
+def test_rand_index_agrees_with_published_values() -> None:
     # Hubert and Arabie's measure, values as sklearn.metrics.adjusted_rand_score documents them.
     assert adjusted_rand(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0])) == 1
     assert adjusted_rand(np.array([0, 0, 1, 2]), np.array([0, 0, 1, 1])) == pytest.approx(
@@ -64,56 +64,58 @@ def test_rand_index() -> None:
 
 
 def test_labelled_negatives_decide_precision() -> None:
-    golden = golden_of_pairs([("a", "b"), ("a", "c"), ("x", "y")], [True, False, True])
-    scores = score(golden, {"a": "1", "b": "1", "c": "1", "x": "2", "y": "3"})
+    golden = golden_set_from_pairs([("a", "b"), ("a", "c"), ("x", "y")], [True, False, True])
+    scores = score_clusters(golden, {"a": "1", "b": "1", "c": "1", "x": "2", "y": "3"})
     assert (scores.precision.hits, scores.precision.total) == (1, 2)
     assert (scores.recall.hits, scores.recall.total) == (1, 2)
     assert scores.f1 == 0.5
 
 
-def test_intervals() -> None:
+def test_intervals_contain_the_scores() -> None:
     rng = np.random.default_rng(2)
     true = {f"d{i}": str(i // 2) for i in range(400)}
     found = {
         name: cluster if rng.random() < 0.8 else f"alone {name}" for name, cluster in true.items()
     }
-    scores = score(golden_of_clusters(true), found)
+    scores = score_clusters(golden_set_from_clusters(true), found)
     for one in (scores.rand, scores.bcubed_precision, scores.bcubed_recall):
         assert one.low <= one.value <= one.high
     assert scores.bcubed_precision.value == 1
     assert 0.02 < scores.bcubed_recall.high - scores.bcubed_recall.low < 0.1
-    assert score(golden_of_clusters(true), found) == scores
-    alone = score(golden_of_clusters({"a": "1"}), {})
+    assert score_clusters(golden_set_from_clusters(true), found) == scores
+    alone = score_clusters(golden_set_from_clusters({"a": "1"}), {})
     assert alone.rand.value == alone.bcubed_recall.value == 1
 
 
-def test_files(tmp_path: Path) -> None:
+def test_golden_sets_are_read_from_files(tmp_path: Path) -> None:
     (tmp_path / "pairs.csv").write_text("id_a,id_b,label\n1,2,1\n2,3,yes\n1,9,no\n")
-    golden = read_golden(tmp_path / "pairs.csv")
+    golden = read_golden_set(tmp_path / "pairs.csv")
     assert golden.ids == ("1", "2", "3", "9")
     assert golden.distinct is not None
     pq.write_table(pa.table({"id": [1, 2, 3], "cluster": [7, 7, 8]}), tmp_path / "c.parquet")
-    assert read_golden(tmp_path / "c.parquet").clusters.tolist() == [0, 0, 1]
+    assert read_golden_set(tmp_path / "c.parquet").clusters.tolist() == [0, 0, 1]
     (tmp_path / "bad.csv").write_text("x,y\n1,2\n")
     with pytest.raises(UsageError, match="has the columns x, y"):
-        read_golden(tmp_path / "bad.csv")
+        read_golden_set(tmp_path / "bad.csv")
     (tmp_path / "label.csv").write_text("id_a,id_b,label\n1,2,maybe\n")
     with pytest.raises(UsageError, match="'maybe'"):
-        read_golden(tmp_path / "label.csv")
+        read_golden_set(tmp_path / "label.csv")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1nothing")
     with pytest.raises(UsageError, match="neither CSV nor parquet"):
-        read_golden(tmp_path / "broken.parquet")
+        read_golden_set(tmp_path / "broken.parquet")
     with pytest.raises(UsageError, match="no such file"):
-        read_golden(tmp_path / "none.csv")
+        read_golden_set(tmp_path / "none.csv")
 
 
-def test_grid() -> None:
-    assert len(settings_of("threshold=0.5,0.6;recall=0.9,0.95")) == 4
+def test_grid_is_parsed_to_all_combinations() -> None:
+    assert len(parse_grid("threshold=0.5,0.6;recall=0.9,0.95")) == 4
     with pytest.raises(UsageError, match="is not of the form"):
-        settings_of("threshold")
+        parse_grid("threshold")
 
 
-def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_eval_command_scores_runs_and_grids(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run(["synth", "--documents", "400", "--out", str(tmp_path / "c")]) == 0
     truth = pq.read_table(tmp_path / "c" / "truth.parquet").to_pylist()
     rows = [f"{r['id_a']},{r['id_b']}" for r in truth if r["similarity"] >= 0.8]

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.evaluate.labels import OTHERS
-from nearkin.evaluate.overlap import MOST_LABELS, overlap
+from nearkin.evaluate.labels import OTHERS_LABEL
+from nearkin.evaluate.overlap import MAX_LABELS, compute_overlap
 from nearkin.packed_pairs import pack_pairs
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_counts_are_those_of_a_loop_over_documents(seed: int) -> None:
+def test_counts_agree_with_a_loop_over_documents(seed: int) -> None:
     rng = np.random.Generator(np.random.PCG64(seed))
     n = 60
     labels = rng.choice(["a", "b", "c"], n).tolist()
@@ -26,7 +26,7 @@ def test_counts_are_those_of_a_loop_over_documents(seed: int) -> None:
     ends = rng.choice(heads, (20, 2))
     ends = ends[ends[:, 0] != ends[:, 1]]
     pairs = np.unique(pack_pairs(ends[:, 0], ends[:, 1]))
-    found = overlap("label", pa.chunked_array([labels]), representative, pairs)
+    found = compute_overlap("label", pa.chunked_array([labels]), representative, pairs)
 
     known = {tuple(pair) for pair in ends.tolist()} | {tuple(pair[::-1]) for pair in ends.tolist()}
     for i, a in enumerate(found.labels):
@@ -45,18 +45,18 @@ def test_counts_are_those_of_a_loop_over_documents(seed: int) -> None:
 
 def test_small_labels_are_counted_together() -> None:
     labels = [f"s{i:02d}" for i in range(20) for _ in range(30 - i)]
-    found = overlap(
+    found = compute_overlap(
         "s",
         pa.chunked_array([[*labels, None]]),
         np.arange(len(labels) + 1, dtype=np.uint32),
         np.empty(0, np.uint64),
     )
-    assert len(found.labels) == MOST_LABELS
-    assert found.labels[-1] == OTHERS
+    assert len(found.labels) == MAX_LABELS
+    assert found.labels[-1] == OTHERS_LABEL
     assert found.labels[0] == "s00"
     assert sum(found.documents) == len(labels) + 1
     assert (
-        overlap(
+        compute_overlap(
             "s",
             pa.chunked_array([pa.array([], pa.string())]),
             np.empty(0, np.uint32),
@@ -66,7 +66,7 @@ def test_small_labels_are_counted_together() -> None:
     )
 
 
-def test_a_split_that_leaks_is_warned_about(tmp_path: Path) -> None:
+def test_leaking_split_causes_a_warning(tmp_path: Path) -> None:
     words = [" ".join(f"w{i}x{j}" for j in range(30)) for i in range(50)]
     rows = [{"text": text, "split": "train"} for text in words]
     rows += [

@@ -8,7 +8,7 @@ import pytest
 
 from nearkin.cli.app import run as command
 from nearkin.errors import UsageError
-from nearkin.evaluate.shadow import parse_against
+from nearkin.evaluate.shadow import parse_shadow_settings
 from nearkin.runs.reopen import shadow_run
 from nearkin.runtime.progress import Silent
 
@@ -31,7 +31,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_same_settings_agree_in_everything(saved: Path) -> None:
+def test_equal_settings_agree_completely(saved: Path) -> None:
     found = shadow_run(saved / "d", {}, Silent())
     assert found.agreement == found.live.recall == found.shadow.recall == 1.0
     assert found.only_live == found.only_shadow == found.moved == 0
@@ -40,7 +40,7 @@ def test_the_same_settings_agree_in_everything(saved: Path) -> None:
     assert found.live.candidates == found.shadow.candidates
 
 
-def test_disagreements_are_the_difference_of_the_two_runs(saved: Path) -> None:
+def test_disagreements_are_the_difference_of_both_runs(saved: Path) -> None:
     other = saved / "other"
     assert (
         command(["dedup", str(saved / "d"), "--bands", "8", "--rows", "12", "--out", str(other)])
@@ -69,7 +69,7 @@ def test_disagreements_are_the_difference_of_the_two_runs(saved: Path) -> None:
     assert similarities == sorted(similarities, reverse=True)
 
 
-def test_a_lower_threshold_finds_more_and_says_why(saved: Path) -> None:
+def test_lower_threshold_finds_more_pairs_with_a_reason(saved: Path) -> None:
     found = shadow_run(saved / "d", {"threshold": 0.7}, Silent())
     assert found.shadow.recall >= 0.99
     assert found.only_shadow > 0
@@ -78,9 +78,7 @@ def test_a_lower_threshold_finds_more_and_says_why(saved: Path) -> None:
     assert all(d.found_by == "shadow" and d.why == "below its threshold 0.8" for d in low)
 
 
-def test_labels_give_precision_and_recall_of_both(
-    saved: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_golden_pairs_score_both_sides(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     truth = pq.read_table(saved / "s" / "truth.parquet").to_pylist()
     near = [row for row in truth if row["similarity"] >= 0.85][:200]
     labels = saved / "labels.csv"
@@ -93,19 +91,19 @@ def test_labels_give_precision_and_recall_of_both(
     assert found["live"]["metrics"]["recall_on_labeled_set"] == live["hits"] / live["total"]
 
 
-def test_nothing_of_the_run_changes(saved: Path) -> None:
+def test_comparison_does_not_change_the_run(saved: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (saved / "d").rglob("*")}
     shadow_run(saved / "d", {"verify": "estimate"}, Silent())
     assert {path: path.stat().st_mtime_ns for path in (saved / "d").rglob("*")} == before
 
 
 @pytest.mark.parametrize("text", ["k=64", "b=x", "b", "keep=length asc"])
-def test_what_cannot_differ_is_said(text: str) -> None:
+def test_setting_that_cannot_differ_is_rejected(text: str) -> None:
     with pytest.raises(UsageError):
-        parse_against(text)
+        parse_shadow_settings(text)
 
 
-def test_a_run_without_signatures_is_refused(
+def test_run_without_signatures_is_rejected(
     saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "one two three"}\n')
@@ -114,7 +112,7 @@ def test_a_run_without_signatures_is_refused(
     assert "--save-signatures" in capsys.readouterr().err
 
 
-def test_the_terminal_shows_both_sides(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_terminal_shows_both_sides(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["shadow", str(saved / "d"), "--against", "b=8,r=12", "--show", "3"]) == 0
     text = capsys.readouterr().out
     assert "8 × 12" in text

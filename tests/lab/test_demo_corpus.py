@@ -17,15 +17,15 @@ def names(source: str) -> list[str]:
     return [document.id.split(":")[1] for document in documents_of(source, "kit/box.py")]
 
 
-def test_a_class_is_a_document_and_so_are_its_smaller_parts() -> None:
+def test_class_and_its_smaller_parts_are_documents() -> None:
     assert names(TWO_METHODS) == ["Box", "Box.left", "Box.right"]
 
 
-def test_a_method_that_is_most_of_its_class_is_no_document_of_its_own() -> None:
+def test_method_that_is_most_of_its_class_is_not_a_document() -> None:
     assert names("class Box:\n" + METHOD.format(name="only")) == ["Box"]
 
 
-def test_functions_inside_functions_are_part_of_them() -> None:
+def test_nested_functions_belong_to_the_outer_function() -> None:
     assert names(
         "def outer():\n    def inner():\n        a = 1\n        return a\n    return inner\n"
     ) == ["outer"]
@@ -42,11 +42,11 @@ def test_definitions_under_conditions_are_found() -> None:
 
 
 @pytest.mark.parametrize(("lines", "found"), [(2, []), (3, ["f"])])
-def test_shorter_than_three_lines_is_left_out(lines: int, found: list[str]) -> None:
+def test_definitions_below_three_lines_are_skipped(lines: int, found: list[str]) -> None:
     assert names("def f():\n" + "    x = 1\n" * (lines - 1)) == found
 
 
-def test_the_text_is_dedented_and_holds_its_decorators() -> None:
+def test_text_is_dedented_and_includes_decorators() -> None:
     source = TWO_METHODS.replace("    def right", "    @property\n    def right") + METHOD.format(
         name="other"
     )
@@ -58,7 +58,7 @@ def test_the_text_is_dedented_and_holds_its_decorators() -> None:
     assert (right.package, right.path, right.id) == ("kit", "kit/box.py", "kit/box.py:Box.right:7")
 
 
-def test_a_module_without_a_package_is_its_own_package() -> None:
+def test_module_without_a_package_is_its_own_package() -> None:
     assert documents_of("def f():\n    x = 1\n    return x\n", "single.py")[0].package == "single"
 
 
@@ -81,7 +81,7 @@ def installation(tmp_path: Path) -> Path:
     return tmp_path / "lib"
 
 
-def test_writing_is_ordered_counted_and_repeatable(installation: Path, tmp_path: Path) -> None:
+def test_output_is_ordered_counted_and_reproducible(installation: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
     assert write_source_corpus(first, folders=[installation]) == (3, 5, 2)
     write_source_corpus(second, folders=[installation])
@@ -93,7 +93,7 @@ def test_writing_is_ordered_counted_and_repeatable(installation: Path, tmp_path:
     assert gc.isenabled()
 
 
-def test_limit_stops_early_and_none_found_is_an_empty_file(
+def test_limit_stops_early_and_no_documents_give_an_empty_file(
     installation: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "some.parquet"
@@ -102,7 +102,7 @@ def test_limit_stops_early_and_none_found_is_an_empty_file(
     assert pq.read_table(path).num_rows == 0
 
 
-def test_batches_join_without_a_gap(
+def test_batches_join_without_gaps(
     installation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_code, "BATCH_DOCUMENTS", 2)
@@ -110,7 +110,7 @@ def test_batches_join_without_a_gap(
     assert pq.read_table(tmp_path / "some.parquet").num_rows == 3
 
 
-def test_the_first_folder_wins_as_for_import(installation: Path, tmp_path: Path) -> None:
+def test_first_folder_on_the_path_wins(installation: Path, tmp_path: Path) -> None:
     other = tmp_path / "site"
     (other / "a").mkdir(parents=True)
     (other / "a" / "two.py").write_text("")
@@ -120,7 +120,7 @@ def test_the_first_folder_wins_as_for_import(installation: Path, tmp_path: Path)
     assert files["a/three.py"].is_relative_to(other)
 
 
-def test_this_installation_has_documents_with_unique_ids_and_no_machine_path(
+def test_installed_packages_give_unique_ids_without_local_paths(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "source.parquet"

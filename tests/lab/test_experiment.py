@@ -6,7 +6,7 @@ from nearkin.cli.app import run
 from nearkin.lab.experiment import BANDINGS, experiment, generate, growth, table, true_pairs
 
 
-def test_the_classic_table() -> None:
+def test_table_agrees_with_published_figures() -> None:
     found = table()
     assert [(row.bands, row.rows) for row in found] == [*BANDINGS, (0, 0)]
     recalls = [row.recall for row in found]
@@ -21,7 +21,7 @@ def test_the_classic_table() -> None:
         assert row.reduction == pytest.approx(1 - row.candidates / 4950)
 
 
-def test_planted_pairs_are_the_similar_ones() -> None:
+def test_planted_pairs_are_the_similar_pairs() -> None:
     texts = generate(100, 25, 1)
     assert len(texts) == 100
     assert all(len(text.split()) == 80 for text in texts)
@@ -30,14 +30,14 @@ def test_planted_pairs_are_the_similar_ones() -> None:
     assert len(pairs) >= 20
 
 
-def test_growth_is_that_of_the_similar_pairs() -> None:
+def test_growth_follows_the_similar_pairs() -> None:
     small, large = growth((100, 1000))
     assert large.pairs > 100 * small.pairs
     assert large.candidates < 20 * small.candidates
     assert large.brute is not None
 
 
-def test_command(capfd: pytest.CaptureFixture[str]) -> None:
+def test_experiment_command_prints_results(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["experiment", "bands", "--largest", "1000"]) == 0
     assert "every pair" in capfd.readouterr().out
     assert run(["experiment", "bands", "--largest", "100", "--json"]) == 0

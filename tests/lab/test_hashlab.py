@@ -30,12 +30,12 @@ def test_affine_functions_do_not_wrap_around(a: int, x: int, b: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sets_have_the_similarity_they_say(kind: str) -> None:
+def test_generated_sets_have_the_planned_similarity(kind: str) -> None:
     a, b, similarity = trial_sets(kind, 3, words_of_text())
     assert len(set(a) & set(b)) / len(set(a) | set(b)) == similarity
 
 
-def test_strong_families_are_as_good_as_random_and_affine_ones_are_not(full: bool) -> None:
+def test_strong_families_match_random_hashing_and_affine_ones_do_not(full: bool) -> None:
     found = list(accuracies(400 if full else 60))
     assert {(row.family, row.scheme) for row in found} == {
         *((family, scheme) for family in (*FAMILIES, SHA) for scheme in SCHEMES),
@@ -49,7 +49,7 @@ def test_strong_families_are_as_good_as_random_and_affine_ones_are_not(full: boo
     assert all(row.bias < -8 * row.bias_error for row in structured)
 
 
-def test_avalanche_tells_weak_mixing() -> None:
+def test_avalanche_detects_weak_mixing() -> None:
     found = {row.family: row for row in avalanches(500)}
     for family in ("xxh3", "murmur3", "siphash", SHA):
         assert abs(found[family].mean - 0.5) < 0.01
@@ -58,13 +58,13 @@ def test_avalanche_tells_weak_mixing() -> None:
     assert found[AFFINE].worst > 0.3
 
 
-def test_throughput_of_every_family() -> None:
+def test_throughput_is_measured_for_every_family() -> None:
     rates = {row.family: row for row in throughputs(2)}
     assert set(rates) == {*FAMILIES, SHA, AFFINE}
     assert all(row.words > 0 for row in rates.values())
 
 
-def test_command(capfd: pytest.CaptureFixture[str]) -> None:
+def test_hashlab_command_prints_results(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["hashlab", "--trials", "3", "--samples", "20", "--runs", "2", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert set(found) == {"throughput", "accuracy", "avalanche"}

@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_documents(made: Path) -> None:
+def test_documents_have_the_requested_fields(made: Path) -> None:
     table = pq.read_table(made / "documents")
     assert table["id"].to_pylist() == [f"d{i:010d}" for i in range(3000)]
     texts = table["text"].to_pylist()
@@ -38,7 +38,7 @@ def test_documents(made: Path) -> None:
     assert set(table["source"].to_pylist()) == {"web", "news", "books", "gold"}
 
 
-def test_truth_is_the_exact_similarity(made: Path) -> None:
+def test_planted_similarities_are_exact(made: Path) -> None:
     table = pq.read_table(made / "documents")
     texts = dict(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
 
@@ -57,7 +57,7 @@ def test_truth_is_the_exact_similarity(made: Path) -> None:
     assert (similarities == 1).any()
 
 
-def test_every_document_once(made: Path) -> None:
+def test_permutation_visits_every_document_once(made: Path) -> None:
     out = np.empty(3000, np.int64)
     kernels.permute_all(0, np.uint64(3000), np.uint64(6), np.uint64(5), out)
     assert sorted(out.tolist()) == list(range(3000))
@@ -77,13 +77,13 @@ def test_files_workers_and_format_do_not_change_the_documents(made: Path, tmp_pa
     assert [json.loads(line) for line in lines] == pq.read_table(made / "documents").to_pylist()
 
 
-def test_settings_are_written(made: Path) -> None:
+def test_settings_are_written_to_the_output(made: Path) -> None:
     facts = json.loads((made / "synth.json").read_bytes())
     assert facts["documents"] == 3000
     assert facts["planted_pairs"] == pq.read_table(made / "truth.parquet").num_rows
 
 
-def test_vocabulary_of_a_text(tmp_path: Path) -> None:
+def test_vocabulary_is_taken_from_a_text(tmp_path: Path) -> None:
     synth(
         tmp_path / "s",
         SynthSettings(documents=50, clustered=0.0, operations={"substitute": 1.0}),
@@ -101,7 +101,9 @@ def test_vocabulary_of_a_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operation", ["substitute", "delete", "insert", "swap", "typo"])
-def test_each_operation_alone_reaches_the_range(operation: str, tmp_path: Path) -> None:
+def test_each_edit_operation_alone_reaches_the_similarity_range(
+    operation: str, tmp_path: Path
+) -> None:
     synth(
         tmp_path / "s",
         SynthSettings(
@@ -130,15 +132,15 @@ def test_each_operation_alone_reaches_the_range(operation: str, tmp_path: Path) 
         ({"length": "fixed:x"}, "length 'fixed:x'"),
     ],
 )
-def test_wrong_settings(wrong: dict, message: str) -> None:
+def test_invalid_settings_are_rejected(wrong: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         SynthSettings(**wrong)
 
 
-def test_a_folder_that_exists(tmp_path: Path) -> None:
+def test_existing_folder_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exists; choose another folder"):
         synth(tmp_path)
 
 
-def test_no_documents(tmp_path: Path) -> None:
+def test_zero_documents_are_generated(tmp_path: Path) -> None:
     assert synth(tmp_path / "s", SynthSettings(documents=0))["planted_pairs"] == 0

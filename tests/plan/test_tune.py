@@ -12,18 +12,18 @@ from nearkin.errors import UsageError
 from nearkin.lsh.curve import candidate_probability
 from nearkin.lsh.solve import find_similarity
 from nearkin.measures import measure_of
-from nearkin.plan.observe import observe
-from nearkin.plan.tune import Distribution, OperatingPoint, point_of, tune
+from nearkin.plan.observe import observe_corpus
+from nearkin.plan.tune import Distribution, OperatingPoint, evaluate_point, tune
 from nearkin.spec import MEASURES, Spec
 
 NOBODY = Distribution.assumed(2)
 
 
 def point(bands: int, rows: int, threshold: float = 0.5, k: int = 1024) -> OperatingPoint:
-    return point_of(measure_of(Spec(k=k)), threshold, bands, rows, 1, 0, NOBODY)
+    return evaluate_point(measure_of(Spec(k=k)), threshold, bands, rows, distribution=NOBODY)
 
 
-def test_known_answers() -> None:
+def test_points_agree_with_published_values() -> None:
     assert round(point(42, 3, 0.5).recall, 3) == 0.996
     assert round(point(42, 3, 0.05).recall, 3) == 0.005
     assert [round(point(b, r).classic_threshold, 3) for b, r in ((20, 5), (16, 8), (8, 16))] == [
@@ -35,7 +35,7 @@ def test_known_answers() -> None:
 
 
 @pytest.mark.parametrize(("bands", "rows"), [(20, 5), (50, 10), (13, 7), (100, 6)])
-def test_two_thirds_and_the_slope_at_the_classic_threshold(bands: int, rows: int) -> None:
+def test_probability_and_slope_at_the_classic_threshold(bands: int, rows: int) -> None:
     found = point(bands, rows)
     s = found.classic_threshold
     assert candidate_probability(s, bands, rows) == pytest.approx(1 - 1 / math.e, abs=0.015)
@@ -53,19 +53,21 @@ def test_doubling_rows_and_squaring_bands_keeps_the_threshold_and_halves_the_wid
     assert widths[0] / widths[1] == pytest.approx(2, rel=0.1)
 
 
-def test_the_search_finds_42_by_3_or_better() -> None:
+def test_search_finds_42_by_3_or_better() -> None:
     found = tune(0.5, 0.99, at_most={0.05: 0.006})
     best = found.best
     assert best.recall >= 0.99
     assert candidate_probability(0.05, best.bands, best.rows) <= 0.006
     assert (
         best.candidates
-        <= point_of(measure_of(Spec()), 0.5, 42, 3, 1, 0, found.distribution).candidates
+        <= evaluate_point(
+            measure_of(Spec()), 0.5, 42, 3, distribution=found.distribution
+        ).candidates
     )
 
 
 @pytest.mark.parametrize("measure", sorted(MEASURES))
-def test_every_measure(measure: str) -> None:
+def test_every_measure_is_tuned(measure: str) -> None:
     spec = (
         Spec(measure="cosine", unit="vector", n=8) if measure == "cosine" else Spec(measure=measure)
     )
@@ -82,7 +84,7 @@ def test_every_measure(measure: str) -> None:
     assert found.curve(found.best, np.array([middle]))[0] == pytest.approx(0.5, abs=1e-6)
 
 
-def test_tables_and_probes_are_choices_too() -> None:
+def test_tables_and_probes_are_tuned() -> None:
     found = tune(0.8, 0.99, tables=(1, 2), probes=(0, 3))
     kinds = {(one.tables, one.probes > 0) for one in found.points}
     assert kinds == {(1, False), (2, False), (1, True), (2, True)}
@@ -91,14 +93,14 @@ def test_tables_and_probes_are_choices_too() -> None:
         assert one.keys == one.bands * (1 + one.probes)
 
 
-def test_budget() -> None:
+def test_budget_limits_the_signature() -> None:
     assert tune(budget=300).spec.k == 72
     assert tune(spec=Spec(slot_bits=1), budget=16).spec.k == 128
-    with pytest.raises(UsageError, match="32 bytes do"):
+    with pytest.raises(UsageError, match="give at least 32 bytes"):
         tune(budget=10)
 
 
-def test_what_is_out_of_reach_or_range_says_so() -> None:
+def test_unreachable_or_invalid_requests_are_rejected() -> None:
     with pytest.raises(UsageError, match="out of reach with k=8"):
         tune(0.1, 0.99, spec=Spec(k=8))
     with pytest.raises(UsageError, match=r"at most \{0.7: 0.001\}"):
@@ -109,7 +111,7 @@ def test_what_is_out_of_reach_or_range_says_so() -> None:
         tune(0.8, 1)
 
 
-def test_root_finding() -> None:
+def test_find_similarity_inverts_the_curve() -> None:
     assert math.isnan(find_similarity(lambda s: 0.4 + s / 10, 0.3))
     assert math.isnan(find_similarity(lambda s: s / 10, 0.3))
     assert find_similarity(lambda s: s, 0.25) == pytest.approx(0.25)
@@ -121,24 +123,26 @@ def texts(count: int) -> list[str]:
     return out + [text + " more words here" for text in out]
 
 
-def test_a_sample_of_the_corpus_decides_what_candidates_cost() -> None:
+def test_sampled_corpus_decides_the_expected_candidates() -> None:
     corpus, measure = TableCorpus(to_table(texts(400))), measure_of(Spec(n=1))
-    found = observe(corpus, Columns(), measure, sample=1000)
+    found = observe_corpus(corpus, Columns(), measure, sample=1000)
     assert found.documents == 400
     assert found.pairs.sum() == pytest.approx(399)
     assert 0.9 < found.pairs[found.similarities > 0.85].sum() < 1.1
-    smaller = observe(corpus, Columns(), measure, sample=100)
+    smaller = observe_corpus(corpus, Columns(), measure, sample=100)
     assert smaller.pairs.sum() == pytest.approx(399)
-    again = observe(corpus, Columns(), measure, sample=100)
+    again = observe_corpus(corpus, Columns(), measure, sample=100)
     assert (smaller.pairs == again.pairs).all()
     assert found.scaled(4000).pairs.sum() == pytest.approx(3999)
     best = tune(0.9, 0.9, spec=Spec(n=1), distribution=found).best
     assert best.candidates >= 0.8
-    with pytest.raises(UsageError, match="1 documents have no pair"):
-        observe(TableCorpus(to_table(["alone"])), Columns(), measure)
+    with pytest.raises(UsageError, match="1 documents have no pair to compare"):
+        observe_corpus(TableCorpus(to_table(["alone"])), Columns(), measure)
 
 
-def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tune_command_prints_and_draws_points(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run(["tune", "--threshold", "0.8", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["points"][0]["bands"] * found["points"][0]["rows"] <= 128

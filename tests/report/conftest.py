@@ -2,32 +2,35 @@
 
 import pytest
 
-from nearkin.evaluate.audit import Audit, Bin, Share
+from nearkin.evaluate.audit import Audit, Proportion, RecallBin
 from nearkin.evaluate.boilerplate import Boilerplate, Phrase, SourceShare
 from nearkin.evaluate.overlap import Overlap
 from nearkin.lsh.curve import candidate_probability
 from nearkin.report.model import (
     BINS,
-    Borderline,
-    Cluster,
+    BorderlinePair,
+    ClusterExcerpt,
     Counts,
-    Example,
     Histogram,
     HotBucket,
     Parameters,
     ReasonCount,
+    RemovedExample,
     ReportData,
     SizeCount,
     SourceCount,
     StageSeconds,
-    Step,
+    ThresholdStep,
 )
 
 AUDIT = Audit(
-    Share.of(180, 180),
-    Share.of(97, 100),
+    Proportion.from_counts(180, 180),
+    Proportion.from_counts(97, 100),
     0.95,
-    (Bin(0.8, 0.9, Share.of(47, 50), 0.97), Bin(0.9, 1.0, Share.of(50, 50), 0.999)),
+    (
+        RecallBin(0.8, 0.9, Proportion.from_counts(47, 50), 0.97),
+        RecallBin(0.9, 1.0, Proportion.from_counts(50, 50), 0.999),
+    ),
     500,
     12,
     3.0,
@@ -48,14 +51,20 @@ def parameters() -> Parameters:
 @pytest.fixture
 def data(parameters: Parameters) -> ReportData:
     clusters = (
-        Cluster(
+        ClusterExcerpt(
             "left/a.py:f:1",
             LONG + "old end",
             3,
-            (Example("right/a.py:f:1", 0.91, LONG + "new end"), Example("x:2", 1.0, LONG)),
+            (
+                RemovedExample("right/a.py:f:1", 0.91, LONG + "new end"),
+                RemovedExample("x:2", 1.0, LONG),
+            ),
         ),
-        Cluster(
-            "exact/a.txt:0", "the same words", 2, (Example("exact/b.txt:0", 1.0, "the same words"),)
+        ClusterExcerpt(
+            "exact/a.txt:0",
+            "the same words",
+            2,
+            (RemovedExample("exact/b.txt:0", 1.0, "the same words"),),
         ),
     )
     return ReportData(
@@ -82,9 +91,13 @@ def data(parameters: Parameters) -> ReportData:
         leakage=Overlap(
             "split", ("train", "test"), (900, 100), ((90, 12), (14, 0)), ((9, 3), (4, 0))
         ),
-        what_if=(Step(0.8, 700, 300), Step(0.9, 800, 120), Step(1.0, 880, 0)),
+        what_if=(
+            ThresholdStep(0.8, 700, 300),
+            ThresholdStep(0.9, 800, 120),
+            ThresholdStep(1.0, 880, 0),
+        ),
         borderline=(
-            Borderline(0.8, 0.801, "p", "q", "one and two", "one and three"),
-            Borderline(0.9, 0.902, "v", "w", "up and down", "up and away"),
+            BorderlinePair(0.8, 0.801, "p", "q", "one and two", "one and three"),
+            BorderlinePair(0.9, 0.902, "v", "w", "up and down", "up and away"),
         ),
     )

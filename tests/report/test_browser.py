@@ -89,7 +89,7 @@ FORMS = [
 @pytest.mark.parametrize(
     "page", FORMS, indirect=True, ids=["desk", "phone", "desk-dark", "phone-dark"]
 )
-def test_nothing_sticks_out_and_no_labels_overlap(page: Page) -> None:
+def test_page_has_no_overflow_and_no_overlapping_labels(page: Page) -> None:
     assert (
         page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         <= 0
@@ -106,7 +106,7 @@ def test_nothing_sticks_out_and_no_labels_overlap(page: Page) -> None:
 
 
 @pytest.mark.parametrize("page", [{"viewport": DESK, "color_scheme": "dark"}], indirect=True)
-def test_the_dark_form_is_dark_and_its_marks_are_seen(page: Page) -> None:
+def test_dark_scheme_is_dark_and_marks_are_visible(page: Page) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"
     for mark in ("svg rect.verified", "svg .point circle"):
         assert (
@@ -115,11 +115,11 @@ def test_the_dark_form_is_dark_and_its_marks_are_seen(page: Page) -> None:
         )
 
 
-def test_the_slider_tells_what_a_higher_threshold_keeps(page: Page, run: Path) -> None:
+def test_slider_shows_the_result_at_a_higher_threshold(page: Page, run: Path) -> None:
     steps = json.loads((run / "report.json").read_bytes())["what_if"]
     slider, kept = page.get_by_label("Threshold", exact=True), page.locator("#what-if-kept")
     assert kept.text_content() == f"{steps[0][1]:,}"
-    assert page.locator("#what-if-more").text_content() == "as this run"
+    assert page.locator("#what-if-more").text_content() == "as in this run"
     slider.focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
@@ -129,18 +129,18 @@ def test_the_slider_tells_what_a_higher_threshold_keeps(page: Page, run: Path) -
     assert page.locator("#what-if-pairs").text_content() == f"{pairs:,}"
     assert (
         page.locator("#what-if-more").text_content()
-        == f"{count - steps[0][1]:,} more than this run"
+        == f"{count - steps[0][1]:,} more than in this run"
     )
     shown = page.locator("#what-if-panel > section:visible")
     assert shown.count() == 1
     assert f"Just above {threshold:.3f}" in (shown.text_content() or "")
-    similarity = float((shown.locator(".similarity").first.text_content() or "").split()[0])
+    similarity = float((shown.locator(".similarity").first.text_content() or "").split()[-1])
     assert threshold - 0.001 <= similarity
     assert page.locator("#what-if-marker").evaluate("e => getComputedStyle(e).display") == "inline"
     assert float(page.locator("#what-if-marker").get_attribute("x1") or 0) > 300
 
 
-def test_what_the_slider_says_is_what_another_run_does(run: Path, tmp_path: Path) -> None:
+def test_slider_agrees_with_a_run_at_the_higher_threshold(run: Path, tmp_path: Path) -> None:
     record = json.loads((run / "run.json").read_bytes())
     threshold, kept, pairs = json.loads((run / "report.json").read_bytes())["what_if"][10]
     line = [
@@ -170,7 +170,7 @@ def test_what_the_slider_says_is_what_another_run_does(run: Path, tmp_path: Path
     assert other["stages"]["verify"]["passed"] == pairs
 
 
-def test_every_section_is_reached_from_the_top_by_keyboard(page: Page) -> None:
+def test_every_section_can_be_reached_by_keyboard(page: Page) -> None:
     names = [link.get_attribute("href") for link in page.locator("nav a").all()]
     assert {"#what-if", "#audit", "#leakage", "#boilerplate", "#sources"} <= set(names)
     page.keyboard.press("Tab")
@@ -184,7 +184,7 @@ def test_every_section_is_reached_from_the_top_by_keyboard(page: Page) -> None:
     assert page.evaluate("location.hash") == names[-1]
 
 
-def test_paper_is_white_and_whole(page: Page, tmp_path: Path) -> None:
+def test_printed_page_is_white_and_complete(page: Page, tmp_path: Path) -> None:
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
@@ -195,7 +195,7 @@ def test_paper_is_white_and_whole(page: Page, tmp_path: Path) -> None:
     assert paper.stat().st_size > 20_000
 
 
-def test_without_scripts_the_numbers_are_there(browser: Browser, run: Path) -> None:
+def test_numbers_are_shown_without_scripts(browser: Browser, run: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
     context.set_default_timeout(PATIENCE)
     page = context.new_page()

@@ -5,23 +5,23 @@ from itertools import pairwise
 import pytest
 
 from nearkin.report import charts
-from nearkin.report.charts import similarity_chart, size_chart, size_classes
+from nearkin.report.charts import draw_similarities, draw_sizes, group_sizes
 from nearkin.report.model import BINS, Histogram, Parameters, ReportData, SizeCount
 
 
-def test_classes_hold_every_cluster_once() -> None:
+def test_size_classes_count_each_cluster_once() -> None:
     sizes = [SizeCount(size, size % 7 + 1) for size in range(2, 3000)] + [SizeCount(123_456_789, 1)]
-    classes = size_classes(sizes)
+    classes = group_sizes(sizes)
     assert sum(entry.clusters for entry in classes) == sum(entry.clusters for entry in sizes) - 1
-    assert size_classes(sizes[:-1])[-1].label == "1,000–9,999"
-    assert size_classes([]) == []
+    assert group_sizes(sizes[:-1])[-1].label == "1,000–9,999"
+    assert group_sizes([]) == []
 
 
 @pytest.mark.parametrize("counts", [(0,) * 49 + (1,), (3,) * BINS, (10**9,) + (0,) * 48 + (1,)])
 def test_bars_are_inside_the_plot_and_grow_with_the_count(
     counts: tuple[int, ...], parameters: Parameters
 ) -> None:
-    chart = similarity_chart(Histogram(counts), Histogram(), parameters)
+    chart = draw_similarities(Histogram(counts), Histogram(), parameters)
     for bar in chart.bars:
         assert bar.x >= charts.LEFT
         assert bar.x + bar.width <= charts.WIDTH - charts.RIGHT
@@ -31,16 +31,16 @@ def test_bars_are_inside_the_plot_and_grow_with_the_count(
     assert 2 <= len(chart.y_ticks) <= 8
 
 
-def test_the_curve_rises_from_nothing_to_one(data: ReportData) -> None:
+def test_curve_rises_from_0_to_1(data: ReportData) -> None:
     points = [tuple(map(float, point.split(","))) for point in
-              similarity_chart(data.verified, data.estimated, data.parameters).curve.split()]  # fmt: skip
+              draw_similarities(data.verified, data.estimated, data.parameters).curve.split()]  # fmt: skip
     assert points[0] == (charts.LEFT, charts.HEIGHT - charts.BOTTOM)
     assert points[-1] == (charts.WIDTH - charts.RIGHT, charts.TOP)
     assert all(a[1] >= b[1] for a, b in pairwise(points))
 
 
 def test_size_bars_are_labelled_by_their_smallest_size(data: ReportData) -> None:
-    chart = size_chart(size_classes(data.cluster_sizes))
+    chart = draw_sizes(group_sizes(data.cluster_sizes))
     assert [tick.label for tick in chart.x_ticks] == [
         "2",
         "3",

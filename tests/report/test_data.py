@@ -1,4 +1,4 @@
-"""The report's data: JSON round trip, totals, histograms, warnings."""
+"""Tests of the data of a report: JSON round trip, totals, histograms and warnings."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ def test_json_round_trip(data: ReportData) -> None:
 
 
 def test_unknown_and_missing_fields_are_named(data: ReportData) -> None:
-    with pytest.raises(UsageError, match="'colour': a newer nearkin"):
+    with pytest.raises(UsageError, match="'colour', which a newer nearkin wrote"):
         ReportData.from_dict({**data.to_dict(), "colour": 1})
     with pytest.raises(UsageError, match="title"):
         ReportData.from_dict(
@@ -29,21 +29,23 @@ def test_unknown_and_missing_fields_are_named(data: ReportData) -> None:
         ReportData.from_json("[1, 2]")
 
 
-def test_every_row_has_one_fate() -> None:
+def test_every_row_is_kept_removed_or_rejected() -> None:
     counts = Counts(100, 70, removed_exact=10, removed_near=5, empty=8, rejected=7)
     assert counts.removed_empty == 8
     assert counts.kept + counts.removed + counts.rejected == counts.read
 
 
-def test_the_headline_agrees_in_number(data: ReportData) -> None:
+def test_headline_uses_singular_and_plural(data: ReportData) -> None:
     one = replace(data, counts=Counts(1, 1, removed_near=0))
-    assert one.headline == "Of 1 document 1 is kept; 0 exact and 0 near duplicates removed."
+    assert one.headline == (
+        "1 of 1 document kept; 0 exact duplicates and 0 near-duplicates removed."
+    )
 
 
-def test_a_source_that_loses_nearly_everything_is_warned_about(data: ReportData) -> None:
+def test_source_that_loses_nearly_all_documents_causes_a_warning(data: ReportData) -> None:
     assert data.all_warnings[:2] == (
         "2 rows share an id",
-        "mirror loses 95.0% of its documents (190 of 200)",
+        "190 of 200 documents of the source mirror were removed (95.0%)",
     )
     nine_tenths = replace(
         data,
@@ -55,16 +57,18 @@ def test_a_source_that_loses_nearly_everything_is_warned_about(data: ReportData)
 
 
 @given(st.integers(0, BINS))
-def test_a_bin_holds_its_left_edge(step: int) -> None:
-    counts = Histogram.of(np.array([step / BINS])).counts
+def test_bin_contains_its_left_edge(step: int) -> None:
+    counts = Histogram.from_similarities(np.array([step / BINS])).counts
     assert counts.index(1) == min(step, BINS - 1)
 
 
 @given(st.lists(st.floats(0, 1)), st.lists(st.floats(0, 1)))
 def test_histograms_of_parts_add_up(a: list[float], b: list[float]) -> None:
-    assert Histogram.of(np.array(a)) + Histogram.of(np.array(b)) == Histogram.of(np.array(a + b))
+    assert Histogram.from_similarities(np.array(a)) + Histogram.from_similarities(
+        np.array(b)
+    ) == Histogram.from_similarities(np.array(a + b))
 
 
-def test_a_histogram_of_other_bins_is_refused() -> None:
+def test_histogram_with_other_bins_is_rejected() -> None:
     with pytest.raises(UsageError, match="50 bins, not 3"):
         Histogram((1, 2, 3))

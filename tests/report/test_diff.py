@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearkin.report.diff import MAX_CHARACTERS, Kind, Span, diff_words, focus
+from nearkin.report.diff import MAX_CHARACTERS, Span, SpanKind, diff_words, focus_changes
 
 texts = st.lists(st.sampled_from(["a", "b", " ", "\n", "(", "word", "  ", ".", "é", "\t"])).map(
     "".join
@@ -16,40 +16,42 @@ texts = st.lists(st.sampled_from(["a", "b", " ", "\n", "(", "word", "  ", ".", "
 
 
 @given(texts, texts)
-def test_the_sides_of_the_spans_are_the_texts(left: str, right: str) -> None:
+def test_sides_of_the_spans_join_to_the_texts(left: str, right: str) -> None:
     spans = diff_words(left, right)
-    for shown in (spans, focus(spans, context=3)):
+    for shown in (spans, focus_changes(spans, context=3)):
         assert "".join(span.left for span in shown) == left
         assert "".join(span.right for span in shown) == right
 
 
 @given(texts, texts)
-def test_kinds_say_what_the_sides_are(left: str, right: str) -> None:
+def test_kind_of_a_span_follows_from_its_sides(left: str, right: str) -> None:
     for span in diff_words(left, right):
-        if span.kind is Kind.EQUAL:
+        if span.kind is SpanKind.EQUAL:
             assert span.left.split() == span.right.split() or "".join(span.left.split()) == "".join(
                 span.right.split()
             )
-        assert (span.left != "") == (span.kind is not Kind.INSERT)
-        assert (span.right != "") == (span.kind is not Kind.DELETE)
+        assert (span.left != "") == (span.kind is not SpanKind.INSERT)
+        assert (span.right != "") == (span.kind is not SpanKind.DELETE)
 
 
-def test_white_space_is_no_difference() -> None:
+def test_white_space_is_not_a_difference() -> None:
     assert [
         span.kind for span in diff_words("if x:\n    return y\n", "if x:\n        return y")
-    ] == [Kind.EQUAL]
+    ] == [SpanKind.EQUAL]
 
 
-def test_one_word_of_many() -> None:
+def test_one_changed_word_is_one_span() -> None:
     assert diff_words("f(alpha, beta)", "f(alpha, gamma)") == [
-        Span(Kind.EQUAL, "f(alpha, ", "f(alpha, "),
-        Span(Kind.REPLACE, "beta", "gamma"),
-        Span(Kind.EQUAL, ")", ")"),
+        Span(SpanKind.EQUAL, "f(alpha, ", "f(alpha, "),
+        Span(SpanKind.REPLACE, "beta", "gamma"),
+        Span(SpanKind.EQUAL, ")", ")"),
     ]
 
 
-def test_an_equal_comma_between_changes_is_part_of_the_change() -> None:
-    assert diff_words("one, two", "three, four") == [Span(Kind.REPLACE, "one, two", "three, four")]
+def test_equal_comma_between_changes_belongs_to_the_change() -> None:
+    assert diff_words("one, two", "three, four") == [
+        Span(SpanKind.REPLACE, "one, two", "three, four")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -63,13 +65,13 @@ def test_an_equal_comma_between_changes_is_part_of_the_change() -> None:
         (" " * 10_000, "\n" * 10_000),
     ],
 )
-def test_hostile_texts_are_bounded(left: str, right: str) -> None:
+def test_compared_text_is_limited_in_length(left: str, right: str) -> None:
     spans = diff_words(left, right)
     assert "".join(span.left for span in spans) == left[:MAX_CHARACTERS]
     assert "".join(span.right for span in spans) == right[:MAX_CHARACTERS]
 
 
-def test_the_work_is_bounded_on_hostile_texts() -> None:
+def test_work_on_hostile_texts_is_bounded() -> None:
     """As many lines of Python run as a text has characters, some dozen times, where a matcher that searches again beside each
     match runs through tens of millions."""
     symbols = [
@@ -96,7 +98,7 @@ def test_the_work_is_bounded_on_hostile_texts() -> None:
         spans = diff_words(left, right)
     finally:
         sys.settrace(before)
-    assert sum(span.kind is Kind.EQUAL for span in spans) > 100
+    assert sum(span.kind is SpanKind.EQUAL for span in spans) > 100
 
 
 def longest_common(left: list[str], right: list[str]) -> int:
@@ -110,30 +112,30 @@ def longest_common(left: list[str], right: list[str]) -> int:
 
 
 @given(st.lists(st.sampled_from("abcde")), st.lists(st.sampled_from("abcde")))
-def test_as_many_words_are_equal_as_can_be(left: list[str], right: list[str]) -> None:
+def test_equal_words_are_a_longest_common_subsequence(left: list[str], right: list[str]) -> None:
     spans = diff_words(" ".join(left), " ".join(right))
-    equal = sum(len(span.left.split()) for span in spans if span.kind is Kind.EQUAL)
+    equal = sum(len(span.left.split()) for span in spans if span.kind is SpanKind.EQUAL)
     # an equal word between two longer changes is shown as part of the change
     assert equal <= longest_common(left, right)
     if left == right or not set(left) & set(right):
         assert equal == longest_common(left, right)
 
 
-def test_the_end_of_a_cut_text_is_no_difference() -> None:
+def test_end_of_a_cut_text_is_not_a_difference() -> None:
     text = " ".join(map(str, range(2000)))
     spans = diff_words("new start " + text, text)
-    assert [span.kind for span in spans] == [Kind.DELETE, Kind.EQUAL, Kind.ELIDED]
+    assert [span.kind for span in spans] == [SpanKind.DELETE, SpanKind.EQUAL, SpanKind.ELIDED]
 
 
 def test_focus_keeps_whole_lines_around_a_change() -> None:
     lines = "".join(f"line number {i}\n" for i in range(100))
-    spans = focus(diff_words(lines + "old\n" + lines, lines + "new\n" + lines), context=60)
+    spans = focus_changes(diff_words(lines + "old\n" + lines, lines + "new\n" + lines), context=60)
     assert [span.kind for span in spans] == [
-        Kind.ELIDED,
-        Kind.EQUAL,
-        Kind.REPLACE,
-        Kind.EQUAL,
-        Kind.ELIDED,
+        SpanKind.ELIDED,
+        SpanKind.EQUAL,
+        SpanKind.REPLACE,
+        SpanKind.EQUAL,
+        SpanKind.ELIDED,
     ]
     assert spans[1].left.endswith("line number 99\n")
     assert spans[3].left.startswith("line number 0\n")

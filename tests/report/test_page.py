@@ -1,4 +1,4 @@
-"""The page: complete, well formed, and immune to what documents say."""
+"""Tests of the page: it is complete, well formed, and cannot be changed by documents."""
 
 import base64
 import hashlib
@@ -11,21 +11,21 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nearkin.evaluate.audit import Share
+from nearkin.evaluate.audit import Proportion
 from nearkin.evaluate.boilerplate import Boilerplate, Phrase, SourceShare
 from nearkin.report import charts, page
 from nearkin.report.model import (
-    Borderline,
-    Cluster,
+    BorderlinePair,
+    ClusterExcerpt,
     Counts,
-    Example,
     HotBucket,
     ReasonCount,
+    RemovedExample,
     ReportData,
     SourceCount,
     StageSeconds,
 )
-from nearkin.report.page import render, side_by_side
+from nearkin.report.page import compare_cluster, render_page
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 HOSTILE = "</pre></style></title>--><script>alert(1)</script><img src=x onerror=alert(1)> \" ' {{ 7*7 }} {% raw %} \u202e\x00\x1b[2J"
@@ -61,8 +61,8 @@ class Structure(HTMLParser):
         self.text.append(data)
 
 
-def test_every_section_is_there_and_the_page_is_well_formed(data: ReportData) -> None:
-    text = render(data)
+def test_page_has_every_section_and_is_well_formed(data: ReportData) -> None:
+    text = render_page(data)
     structure = Structure(text)
     ids = [value for name, value in structure.attributes if name == "id"]
     assert len(set(ids)) == len(ids)
@@ -71,7 +71,7 @@ def test_every_section_is_there_and_the_page_is_well_formed(data: ReportData) ->
             assert str(value).removeprefix("#") in ids
     for words in (
         data.headline,
-        "mirror loses 95.0%",
+        "of the source mirror were removed (95.0%)",
         "all rights reserved",
         "invalid UTF-8",
         "13 bands of 7 rows",
@@ -82,8 +82,8 @@ def test_every_section_is_there_and_the_page_is_well_formed(data: ReportData) ->
     assert structure.tags.count("table") == structure.tags.count("caption")
 
 
-def test_nothing_is_loaded_and_one_known_script_runs(data: ReportData) -> None:
-    text = render(data)
+def test_page_loads_nothing_and_runs_one_known_script(data: ReportData) -> None:
+    text = render_page(data)
     assert not re.search(r"https?:|url\(|@import|<link|<iframe|\son\w+=", text)
     (script,) = re.findall(r"<script[^>]*>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -93,33 +93,33 @@ def test_nothing_is_loaded_and_one_known_script_runs(data: ReportData) -> None:
     )
 
 
-def test_without_a_slider_nothing_runs(data: ReportData) -> None:
-    text = render(replace(data, what_if=()))
+def test_page_without_slider_runs_no_script(data: ReportData) -> None:
+    text = render_page(replace(data, what_if=()))
     assert "<script" not in text
     assert "script-src" not in text
     assert "runs no scripts" in text
 
 
 def test_matrices_leaks_and_boilerplate_are_shown(data: ReportData) -> None:
-    text = " ".join(render(data).split())
+    text = " ".join(render_page(data).split())
     assert "14.0% of the documents of split test have a duplicate in train (14 of 100)" in text
     assert re.search(
         r'<th scope="row" dir="auto">mirror</th><td class="n">200</td><td class="n heat"[^>]*>190<br><small>95.0%',
         text,
     )
     assert "we use cookies" in text
-    assert "57 shingles were left out" in text
+    assert "57 shingles were removed from all comparisons" in text
     clean = replace(
         data,
         leakage=replace(data.leakage, similar=((90, 12), (0, 0))),
         boilerplate=Boilerplate(700, ()),
     )
-    assert "No document of a smaller split" in render(clean)
-    assert "No shingle is in more than 1.0%" in render(clean)
+    assert "No document of a smaller split" in render_page(clean)
+    assert "No shingle is in more than 1.0%" in render_page(clean)
 
 
-def test_recall_is_drawn_where_it_was_measured(data: ReportData) -> None:
-    chart = charts.recall_chart(data.audit)
+def test_recall_chart_shows_measured_bins_only(data: ReportData) -> None:
+    chart = charts.draw_recall(data.audit)
     assert len(chart.points) == 2
     first, second = chart.points
     assert first.x < second.x
@@ -130,12 +130,12 @@ def test_recall_is_drawn_where_it_was_measured(data: ReportData) -> None:
         for p in chart.points
         for y in (p.y, p.low, p.high)
     )
-    none = replace(data.audit, recall=Share.of(0, 0), bins=())
-    assert "Recall by similarity</figcaption>" not in render(replace(data, audit=none))
+    none = replace(data.audit, recall=Proportion.from_counts(0, 0), bins=())
+    assert "Recall by similarity</figcaption>" not in render_page(replace(data, audit=none))
 
 
 def hostile(data: ReportData) -> ReportData:
-    """Every text of the run as an attack."""
+    """Returns data in which every text is an attack."""
     return replace(
         data,
         title=HOSTILE,
@@ -152,30 +152,35 @@ def hostile(data: ReportData) -> ReportData:
         hot_buckets=(HotBucket(1, 10, (HOSTILE,)),),
         rejected=(ReasonCount(HOSTILE, 1),),
         clusters=(
-            Cluster(
+            ClusterExcerpt(
                 HOSTILE,
                 HOSTILE + " old",
                 3,
-                (Example(HOSTILE, 0.9, "new " + HOSTILE), Example(HOSTILE, 1.0, HOSTILE)),
+                (
+                    RemovedExample(HOSTILE, 0.9, "new " + HOSTILE),
+                    RemovedExample(HOSTILE, 1.0, HOSTILE),
+                ),
             ),
-            Cluster(HOSTILE, HOSTILE, 2, (Example(HOSTILE, 1.0, HOSTILE),)),
-            Cluster(HOSTILE, HOSTILE, 2),
+            ClusterExcerpt(HOSTILE, HOSTILE, 2, (RemovedExample(HOSTILE, 1.0, HOSTILE),)),
+            ClusterExcerpt(HOSTILE, HOSTILE, 2),
         ),
         warnings=(HOSTILE,),
         audit=replace(data.audit, advice=HOSTILE),
         boilerplate=Boilerplate(9, (Phrase(HOSTILE, 2, 0.5, (SourceShare(HOSTILE, 1.0),), False),)),
         overlap=replace(data.overlap, column=HOSTILE, labels=(HOSTILE, HOSTILE + "2")),
         leakage=replace(data.leakage, column=HOSTILE, labels=(HOSTILE, HOSTILE + "2")),
-        borderline=(Borderline(0.8, 0.81, HOSTILE, HOSTILE, HOSTILE + " old", "new " + HOSTILE),),
+        borderline=(
+            BorderlinePair(0.8, 0.81, HOSTILE, HOSTILE, HOSTILE + " old", "new " + HOSTILE),
+        ),
     )
 
 
 def test_hostile_text_adds_no_markup(data: ReportData) -> None:
     """Escaping is complete if the attack leaves the same elements as harmless words in its place."""
-    attacked = render(hostile(data))
+    attacked = render_page(hostile(data))
     structure = Structure(attacked)
     tame = Structure(
-        render(
+        render_page(
             ReportData.from_json(hostile(data).to_json().replace(json_of(HOSTILE), "tame words"))
         )
     )
@@ -192,28 +197,28 @@ def json_of(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def test_an_empty_run_has_a_page(data: ReportData) -> None:
-    text = render(ReportData("nothing", data.parameters, Counts(0, 0)))
+def test_empty_run_has_a_page(data: ReportData) -> None:
+    text = render_page(ReportData("nothing", data.parameters, Counts(0, 0)))
     structure = Structure(text)
-    assert "Of 0 documents 0 are kept" in text
+    assert "0 of 0 documents kept" in text
     assert "svg" not in structure.tags
 
 
-def test_a_run_without_banding_has_no_curve(data: ReportData) -> None:
-    text = render(
+def test_run_without_banding_has_no_curve(data: ReportData) -> None:
+    text = render_page(
         replace(data, audit=None, parameters=replace(data.parameters, bands=0, rows=0, curve=()))
     )
     assert "<polyline" not in text
     assert "every pair was compared" in text
 
 
-def test_a_run_without_verification_says_so(data: ReportData) -> None:
-    text = render(replace(data, parameters=replace(data.parameters, verify="none")))
+def test_run_without_verification_is_labelled_as_not_verified(data: ReportData) -> None:
+    text = render_page(replace(data, parameters=replace(data.parameters, verify="none")))
     assert "not verified" in text
 
 
-def test_differences_are_marked_and_long_equal_stretches_left_out(data: ReportData) -> None:
-    pair = side_by_side(data.clusters[0])
+def test_differences_are_marked_and_long_equal_passages_elided(data: ReportData) -> None:
+    pair = compare_cluster(data.clusters[0])
     assert "<del>old</del> end" in pair.left
     assert "<ins>new</ins> end" in pair.right
     assert 'class="elided"' in pair.left
@@ -222,28 +227,30 @@ def test_differences_are_marked_and_long_equal_stretches_left_out(data: ReportDa
 
 @pytest.mark.parametrize(
     ("similarity", "words"),
-    [(1.0, "with the same words"), (0.97, "0.970 similar and the same as far")],
+    [(1.0, "with the same words"), (0.97, "with similarity 0.970 and the same text")],
 )
 def test_equal_excerpts_are_shown_once(similarity: float, words: str) -> None:
-    pair = side_by_side(Cluster("a", "same text", 2, (Example("b", similarity, "same  text"),)))
+    pair = compare_cluster(
+        ClusterExcerpt("a", "same text", 2, (RemovedExample("b", similarity, "same  text"),))
+    )
     assert not pair.right
     assert words in pair.note
 
 
-def test_at_most_twenty_clusters_and_a_hundred_sources(data: ReportData) -> None:
+def test_page_shows_at_most_twenty_clusters_and_a_hundred_sources(data: ReportData) -> None:
     many = replace(
         data,
         clusters=data.clusters[:1] * 30,
         sources=tuple(SourceCount(f"s{i}", i, 0) for i in range(130)),
     )
-    text = render(many)
+    text = render_page(many)
     assert text.count("<article") == page.MAX_CLUSTERS
     assert "30 smaller sources are not shown" in text
     assert "s129" in text
 
 
 def test_rendering_twice_gives_the_same_bytes(data: ReportData) -> None:
-    assert render(data) == render(data)
+    assert render_page(data) == render_page(data)
 
 
 def luminance(colour: str) -> float:
@@ -258,9 +265,9 @@ def contrast(a: str, b: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_colours_have_contrast(scheme: int, data: ReportData) -> None:
+def test_colors_have_contrast(scheme: int, data: ReportData) -> None:
     """WCAG 2.2: 4.5 for text (1.4.3), 3 for what charts are read by (1.4.11)."""
-    blocks = re.findall(r":root \{(.*?)\}", render(data), re.DOTALL)
+    blocks = re.findall(r":root \{(.*?)\}", render_page(data), re.DOTALL)
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[scheme]))
     text = "ink ground, ink raised, muted ground, muted raised, link ground, ink alarm, ins-ink ins, del-ink del"
     graphics = [
@@ -281,6 +288,6 @@ def test_colours_have_contrast(scheme: int, data: ReportData) -> None:
         assert contrast(colours[front], colours["ground"]) >= 3, front
 
 
-def test_the_page_needs_no_plotting_library() -> None:
+def test_rendering_imports_no_plotting_library() -> None:
     code = "import sys, nearkin.report.page; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

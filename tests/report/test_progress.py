@@ -30,11 +30,11 @@ def run(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_silent_where_nobody_watches() -> None:
+def test_nothing_is_written_without_a_terminal() -> None:
     assert run(Console(file=io.StringIO())) == ""
 
 
-def test_stages_with_their_counts_stay_on_a_terminal() -> None:
+def test_finished_stages_stay_on_the_terminal_with_their_counts() -> None:
     shown = run(Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None))
     last = shown[shown.rindex("✓ sketch") :]
     assert "sketch [b]x" in last

@@ -1,4 +1,4 @@
-"""Runs say when fewer pairs are found than the asked recall says."""
+"""Tests of the warnings that the recall is lower than requested."""
 
 import json
 from pathlib import Path
@@ -20,31 +20,31 @@ def warnings_of(texts: list[str], **settings: object) -> tuple[str, ...]:
     return nk.dedup(texts, **settings).report_data.all_warnings  # type: ignore[arg-type]
 
 
-def test_hot_buckets_are_said_to_lower_the_recall() -> None:
+def test_hot_buckets_cause_a_recall_warning() -> None:
     spec = nk.Spec(unit="words", n=1)
     banded = {"threshold": 0.3, "bands": 64, "rows": 1, "spec": spec}
     found = [
         warning
         for warning in warnings_of(TEXTS, hot_bucket_size=10, **banded)
-        if "buckets held more than 10" in warning
+        if "buckets have more than 10" in warning
     ]
     assert len(found) == 1
     assert "% of the pairs that share a bucket" in found[0]
-    assert "lower than the asked 0.95" in found[0]
+    assert "lower than the requested 0.95" in found[0]
     assert not [
         warning
         for warning in warnings_of(TEXTS, hot_bucket_size=100, **banded)
-        if "buckets held" in warning
+        if "buckets have" in warning
     ]
 
 
 @pytest.mark.parametrize(("threshold", "said"), [(0.6, True), (0.79, True), (0.8, False)])
-def test_simhash_at_a_low_cosine_is_said_to_lower_the_recall(threshold: float, said: bool) -> None:
+def test_simhash_at_a_low_cosine_causes_a_recall_warning(threshold: float, said: bool) -> None:
     found = warnings_of(TEXTS, threshold=threshold, spec=SIMHASH, bands=16, rows=4)
     assert bool([warning for warning in found if "not independent" in warning]) == said
 
 
-def test_brute_force_finds_every_pair_and_says_nothing() -> None:
+def test_brute_force_causes_no_recall_warning() -> None:
     assert not [
         warning
         for warning in warnings_of(TEXTS, threshold=0.6, spec=SIMHASH)
@@ -52,7 +52,7 @@ def test_brute_force_finds_every_pair_and_says_nothing() -> None:
     ]
 
 
-def test_the_terminal_and_run_json_say_it(tmp_path: Path) -> None:
+def test_recall_warning_is_on_the_terminal_and_in_run_json(tmp_path: Path) -> None:
     path, out = tmp_path / "texts.jsonl", tmp_path / "out"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
     line = [

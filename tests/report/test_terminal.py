@@ -1,4 +1,4 @@
-"""The end of a run on a terminal, and which clusters it shows."""
+"""Tests of the summary and the clusters that a terminal shows."""
 
 import io
 from dataclasses import replace
@@ -6,8 +6,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nearkin.report.model import Cluster, Example, ReportData
-from nearkin.report.terminal import most_interesting, print_clusters, print_summary
+from nearkin.report.model import ClusterExcerpt, RemovedExample, ReportData
+from nearkin.report.terminal.clusters import print_clusters, rank_clusters
+from nearkin.report.terminal.summary import print_summary
 
 HOSTILE = "[bold]markup[/] [/nothing] \x1b[2J\x07 \u202e"
 
@@ -26,17 +27,17 @@ def text_of(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_the_summary_has_numbers_warnings_and_places(data: ReportData, tmp_path: Path) -> None:
+def test_summary_shows_numbers_warnings_and_output_files(data: ReportData, tmp_path: Path) -> None:
     (tmp_path / "report.html").touch()
     console = printed()
     print_summary(data, console, tmp_path)
     text = text_of(console)
     assert data.headline in text
     for words in (
-        "Near duplicates",
+        "Near-duplicates",
         "18.0%",
         "4.00 s, 250 documents/s, peak memory 1.3 GB",
-        "warning mirror loses",
+        "warning 190 of 200 documents of the source mirror",
         "report",
     ):
         assert words in text
@@ -44,7 +45,7 @@ def test_the_summary_has_numbers_warnings_and_places(data: ReportData, tmp_path:
     assert "pairs.parquet" not in text
 
 
-def test_clusters_are_side_by_side_with_signs_in_a_file_and_styles_on_a_terminal(
+def test_differences_are_symbols_in_a_file_and_styles_on_a_terminal(
     data: ReportData,
 ) -> None:
     console = printed()
@@ -58,10 +59,10 @@ def test_clusters_are_side_by_side_with_signs_in_a_file_and_styles_on_a_terminal
     assert "\x1b[4;32mnew" in text_of(console)
 
 
-def test_hostile_text_is_shown_not_obeyed(data: ReportData, tmp_path: Path) -> None:
+def test_hostile_text_does_not_control_the_terminal(data: ReportData, tmp_path: Path) -> None:
     clusters = (
-        Cluster(HOSTILE, HOSTILE + " a", 2, (Example(HOSTILE, 0.9, HOSTILE + " b"),)),
-        Cluster(HOSTILE, HOSTILE, 2),
+        ClusterExcerpt(HOSTILE, HOSTILE + " a", 2, (RemovedExample(HOSTILE, 0.9, HOSTILE + " b"),)),
+        ClusterExcerpt(HOSTILE, HOSTILE, 2),
     )
     console = printed()
     print_summary(replace(data, warnings=(HOSTILE,)), console, tmp_path)
@@ -73,26 +74,29 @@ def test_hostile_text_is_shown_not_obeyed(data: ReportData, tmp_path: Path) -> N
 
 def cluster(
     left: str, right: str, similarity: float = 0.9, length: int = 1000, members: int = 2
-) -> Cluster:
-    return Cluster(
-        f"{left}/a.py:f:1", "x" * length, members, (Example(f"{right}/a.py:f:1", similarity, "y"),)
+) -> ClusterExcerpt:
+    return ClusterExcerpt(
+        f"{left}/a.py:f:1",
+        "x" * length,
+        members,
+        (RemovedExample(f"{right}/a.py:f:1", similarity, "y"),),
     )
 
 
-def test_code_that_travelled_comes_first_then_near_then_long() -> None:
+def test_rank_prefers_several_packages_then_near_duplicates_then_length() -> None:
     travelled, near, exact = cluster("a", "b"), cluster("c", "c"), cluster("d", "d", 1.0)
     longer = cluster("e", "e", length=2000)
-    assert most_interesting([exact, near, longer, travelled]) == [travelled, longer, near, exact]
+    assert rank_clusters([exact, near, longer, travelled]) == [travelled, longer, near, exact]
 
 
-def test_one_pair_of_packages_does_not_fill_the_list() -> None:
+def test_one_pair_of_packages_does_not_fill_the_ranking() -> None:
     vendored = [cluster("a", "b", length=1900 - i) for i in range(5)]
     other = cluster("c", "d", length=900)
-    assert most_interesting([*vendored, other], top=3).index(other) < 2
+    assert rank_clusters([*vendored, other], top=3).index(other) < 2
 
 
-def test_giant_clusters_gain_nothing_and_ties_keep_their_order() -> None:
+def test_rank_ignores_sizes_above_eight_and_keeps_the_order_of_ties() -> None:
     first, second = cluster("a", "b", members=8), cluster("c", "d", members=100_000)
-    assert most_interesting([first, second]) == [first, second]
-    assert most_interesting([second, first]) == [second, first]
-    assert most_interesting([], top=3) == []
+    assert rank_clusters([first, second]) == [first, second]
+    assert rank_clusters([second, first]) == [second, first]
+    assert rank_clusters([], top=3) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearkin.report.escaping import visible
+from nearkin.report.escaping import make_visible
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,6 @@ from nearkin.report.escaping import visible
         ("可愛い 👩\u200d🚀 नमस्ते", "可愛い 👩\u200d🚀 नमस्ते"),
     ],
 )
-def test_table(text: str, shown: str) -> None:
-    assert visible(text) == shown
+def test_acting_characters_become_symbols(text: str, shown: str) -> None:
+    assert make_visible(text) == shown
     shown.encode()

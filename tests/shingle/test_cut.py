@@ -79,7 +79,7 @@ def test_nothing_but_a_banner_is_an_exact_duplicate_or_alone_and_is_said() -> No
     assert kinds[0] == "kept"
     assert kinds[1] == "exact"
     assert kinds[3] == "empty"
-    assert any("nothing but shingles" in warning for warning in result.report_data.all_warnings)
+    assert any("the frequency cut removes all shingles" in warning for warning in result.report_data.all_warnings)
     assert result.statistics["empty"] == 1
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from nearkin.report.diff import MAX_CHARACTERS, Kind, Piece, diff_sides
-from nearkin.report.escaping import visible
-from nearkin.report.page import similarity_text
+from nearkin.report.diff import MAX_CHARACTERS, Piece, SpanKind, diff_sides
+from nearkin.report.escaping import make_visible
+from nearkin.report.formatting import format_similarity
 from nearkin.server.console.visitor import address
 
 EXCERPT = 140
@@ -44,26 +44,26 @@ def note(*content: "str | Component") -> Component:
 
 def alert(title: str, detail: str) -> Component:
     """Something that went wrong."""
-    return html.Div([html.H2(title), html.P(visible(detail))], className="warnings", role="alert")
+    return html.Div([html.H2(title), html.P(make_visible(detail))], className="warnings", role="alert")
 
 
 def name_of(id: str) -> Component:
     """An id, which may be written in any direction."""
-    return html.Bdi(visible(id), className="id")
+    return html.Bdi(make_visible(id), className="id")
 
 
 def excerpt(text: str | None) -> str:
     """The beginning of a text, on one line."""
     if text is None:
         return "(its text is not kept)"
-    shown = visible(" ".join(text[: 4 * EXCERPT].split()))
+    shown = make_visible(" ".join(text[: 4 * EXCERPT].split()))
     return shown if len(shown) <= EXCERPT else shown[:EXCERPT] + "…"
 
 
 def beginning(text: str) -> str:
     """Returns the first `MAX_CHARACTERS` of a text, and how many more there are."""
     more = len(text) - MAX_CHARACTERS
-    return visible(text) if more <= 0 else f"{visible(text[:MAX_CHARACTERS])}… ({more:,} characters more)"
+    return make_visible(text) if more <= 0 else f"{make_visible(text[:MAX_CHARACTERS])}… ({more:,} characters more)"
 
 
 def tiles(*facts: tuple[str, str]) -> Component:
@@ -121,10 +121,10 @@ def _side(name: str, content: "list[str | Component]") -> Component:
 def _marked(side: Sequence[Piece], changed: Callable[[str], Component]) -> "list[str | Component]":
     out: list[str | Component] = []
     for kind, text in side:
-        if kind is Kind.ELIDED:
+        if kind is SpanKind.ELIDED:
             out.append(html.Span(f"{len(text):,} characters", className="elided"))
         else:
-            out.append(text if kind is Kind.EQUAL else changed(text))
+            out.append(text if kind is SpanKind.EQUAL else changed(text))
     return out
 
 
@@ -135,7 +135,7 @@ def cluster_link(scope: str, id: str, *more: "str | Component") -> Component:
 
 def similar(similarity: float) -> Component:
     """How similar something is."""
-    return html.Span(f"{similarity_text(similarity)} similar", className="similarity")
+    return html.Span(f"{format_similarity(similarity)} similar", className="similarity")
 
 
 def at(seconds: float) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from dash.development.base_component import Component
 
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Audit, Share
+from nearkin.evaluate.audit import Audit, Proportion
+from nearkin.report.formatting import format_percent
 from nearkin.report.model import restore_dataclass
-from nearkin.report.page import percent
 from nearkin.server.console import charts as figures
 from nearkin.server.console import components as shown
 from nearkin.server.console.visitor import Page, Visit
@@ -28,9 +28,9 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     return [
         *page,
         shown.tiles(
-            ("Recall", percent(found.recall.value) if found.recall.total else "–"),
-            ("Precision", percent(found.precision.value) if found.precision.total else "–"),
-            ("Asked recall", percent(found.asked)),
+            ("Recall", format_percent(found.recall.value) if found.recall.total else "–"),
+            ("Precision", format_percent(found.precision.value) if found.precision.total else "–"),
+            ("Asked recall", format_percent(found.asked)),
             ("Documents sampled", f"{found.sampled:,}"),
         ),
         shown.note(f"{interval('Recall', found.recall)} {interval('Precision', found.precision)} {found.advice.capitalize()}."),
@@ -42,9 +42,9 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
                 (
                     f"{one.low:.2f} to {one.high:.2f}",
                     f"{one.recall.total:,}",
-                    percent(one.recall.value) if one.recall.total else "–",
-                    f"{percent(one.recall.low)} to {percent(one.recall.high)}" if one.recall.total else "–",
-                    percent(one.predicted),
+                    format_percent(one.recall.value) if one.recall.total else "–",
+                    f"{format_percent(one.recall.low)} to {format_percent(one.recall.high)}" if one.recall.total else "–",
+                    format_percent(one.predicted),
                 )
                 for one in found.bins
             ],
@@ -67,16 +67,16 @@ def read(path: Path) -> Audit:
     return found
 
 
-def interval(name: str, share: Share) -> str:
+def interval(name: str, share: Proportion) -> str:
     """A sentence.
 
     Examples:
-        >>> interval("Recall", Share.of(95, 100))
+        >>> interval("Recall", Proportion.of(95, 100))
         'Recall is 88.8% to 97.8% of 100, at 95% confidence.'
     """
     if not share.total:
         return f"{name}: there was nothing to measure it on."
-    return f"{name} is {percent(share.low)} to {percent(share.high)} of {share.total:,}, at 95% confidence."
+    return f"{name} is {format_percent(share.low)} to {format_percent(share.high)} of {share.total:,}, at 95% confidence."
 
 
 def _chart(found: Audit) -> Component:

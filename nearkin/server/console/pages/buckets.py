@@ -6,7 +6,7 @@ from dash.development.base_component import Component
 
 from nearkin.index.entry import RESERVED, Entry
 from nearkin.index.stats import REMEMBERED
-from nearkin.report.escaping import visible
+from nearkin.report.escaping import make_visible
 from nearkin.server.console import components as shown
 from nearkin.server.console.visitor import Page, Visit
 
@@ -25,7 +25,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     if not found:
         return [*page, shown.note("No search of this process has looked into a large bucket of your scopes yet. " + cap)]
     rows = [
-        (f"{size:,}", visible(entry.scope), shown.cluster_link(entry.scope, entry.id), shown.excerpt(entry.text))
+        (f"{size:,}", make_visible(entry.scope), shown.cluster_link(entry.scope, entry.id), shown.excerpt(entry.text))
         for size, entry in found
     ]
     caption = "Largest first, as searches of this process saw them"

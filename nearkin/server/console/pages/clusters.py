@@ -10,9 +10,9 @@ from nearkin.errors import UsageError
 from nearkin.index.entry import MAX_NAME_BYTES, ClusterPart, Entry
 from nearkin.index.index import Index
 from nearkin.measures.explanation import Explanation
-from nearkin.report.escaping import visible
-from nearkin.report.explained import facts
-from nearkin.report.page import similarity_text
+from nearkin.report.escaping import make_visible
+from nearkin.report.explanation import describe_explanation
+from nearkin.report.formatting import format_similarity
 from nearkin.server.cluster_listings import Head
 from nearkin.server.console import components as shown
 from nearkin.server.console.pages.search import TOP
@@ -64,7 +64,7 @@ async def _list(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Comp
         html.Nav(
             html.Ul([html.Li(_order(scope, name, order)) for name in ORDERS]), className="orders", **shown.aria(label="Order")
         ),
-        _heads(f"{ORDERS[order]} clusters of {visible(scope)}", scope, some, entries),
+        _heads(f"{ORDERS[order]} clusters of {make_visible(scope)}", scope, some, entries),
         html.P(steps, className="steps"),
     ]
 
@@ -163,13 +163,13 @@ async def _one(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Compo
     chosen = await service.run_in_thread(_chosen, service.index, scope, cluster, named(query.get("member") or id, "member"))
     asked = [cluster.representative, *([chosen[0]] if chosen else [])]
     head, *others = await service.run_in_thread(service.index.store.entries, scope, asked)
-    back = html.A(f"Clusters of {visible(scope)}", href=address("clusters", scope=scope))
+    back = html.A(f"Clusters of {make_visible(scope)}", href=address("clusters", scope=scope))
     page: list[Component] = [
         html.P(back, className="back"),
         html.H1(shown.name_of(cluster.id)),
         shown.tiles(
             ("Documents", f"{cluster.size:,}"),
-            ("Least similar here", similarity_text(min((similarity for _, similarity in cluster.members), default=1.0))),
+            ("Least similar here", format_similarity(min((similarity for _, similarity in cluster.members), default=1.0))),
             ("Since", shown.at(head.created)[:10] if head else "–"),
         ),
     ]
@@ -204,8 +204,10 @@ def _beside(head: Entry, other: Entry, why: Explanation | None) -> Component:
     if head.text is None or other.text is None:
         return shown.section("Beside the representative", title, shown.note("Texts are not kept."), id="beside")
     same = "This member has the same words." if other.similarity == 1 else "They read the same as far as the excerpt goes."
-    texts = shown.sides((f"Representative {visible(head.id)}", head.text), (f"Member {visible(other.id)}", other.text), same)
-    rows = facts(why) if why is not None else []
+    texts = shown.sides(
+        (f"Representative {make_visible(head.id)}", head.text), (f"Member {make_visible(other.id)}", other.text), same
+    )
+    rows = describe_explanation(why) if why is not None else []
     reasons = html.Details([html.Summary("Why they match"), shown.table("Compared exactly", ("", ""), rows)]) if rows else None
     parts = [part for part in (title, texts, reasons) if part is not None]
     return shown.section("Beside the representative", *parts, id="beside")
@@ -226,12 +228,12 @@ def _members(scope: str, cluster: ClusterPart, start: int, shown_id: str) -> Com
         link = html.A(
             shown.name_of(name), href=address("clusters", scope=scope, id=cluster.representative, member=name), **here
         )
-        rows.append((link, similarity_text(similarity)))
+        rows.append((link, format_similarity(similarity)))
     steps = []
     for text, first in (("Before", start - ON_A_PAGE), ("Further", start + ON_A_PAGE)):
         if 0 <= first < cluster.size - 1:
             steps.append(html.A(text, href=address("clusters", scope=scope, id=cluster.representative, start=str(first))))
-    caption = f"{cluster.size - 1:,} resolved to {visible(cluster.representative)}"
+    caption = f"{cluster.size - 1:,} resolved to {make_visible(cluster.representative)}"
     content = shown.table(caption, ("Member", "Similarity"), rows, numbers=(1,))
     return shown.section("Members", content, html.P(steps, className="steps"), id="members")
 

@@ -7,7 +7,7 @@ from typing import Any
 from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 
-from nearkin.report.page import bytes_text, percent
+from nearkin.report.formatting import format_bytes, format_percent
 from nearkin.server.console import charts as figures
 from nearkin.server.console import components as shown
 from nearkin.server.console.visitor import Page, Visit, current
@@ -61,7 +61,7 @@ async def _drawn(visit: Visit) -> list[Component]:
             ("Waiting", f"{waiting:,}"),
             ("Documents", f"{counts['records']:,}"),
             ("Clusters", f"{counts['leaders']:,}"),
-            ("Index", bytes_text(counts["bytes"])),
+            ("Index", format_bytes(counts["bytes"])),
         ),
         shown.note(
             f"At {shown.at(now)}; rate and latency of the last {WINDOW} seconds"
@@ -88,9 +88,9 @@ def told(name: str, value: float | None) -> str:
     if value is None:
         return "–"
     if name in SHARES:
-        return percent(value)
+        return format_percent(value)
     if name.endswith("_bytes"):
-        return bytes_text(int(value))
+        return format_bytes(int(value))
     return milliseconds(value) if "latency" in name else f"{value:,.3g}" if isinstance(value, float) else f"{value:,}"
 
 

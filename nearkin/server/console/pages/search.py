@@ -9,7 +9,7 @@ from dash.development.base_component import Component
 from nearkin.errors import UsageError
 from nearkin.index.entry import Entry, Match
 from nearkin.index.preparation import Document
-from nearkin.report.page import similarity_text
+from nearkin.report.formatting import format_similarity
 from nearkin.server.console import components as shown
 from nearkin.server.console.visitor import Page, Visit, current
 from nearkin.server.http.parsing import check_json_shape
@@ -49,7 +49,7 @@ async def _look(_: int | None, text: str | None, scope: str | None) -> list[Comp
     service, asked = visit.service, document(text or "", visit)
     matches = await service.query(scope or "", asked, min(TOP, service.settings.max_top))
     entries = await service.run_in_thread(service.index.store.entries, scope or "", [match.id for match in matches])
-    threshold = similarity_text(service.index.threshold)
+    threshold = format_similarity(service.index.threshold)
     if not matches:
         return [
             html.H2("No match"),

@@ -5,7 +5,7 @@ from typing import Any
 
 from dash.development.base_component import Component
 
-from nearkin.report.escaping import visible
+from nearkin.report.escaping import make_visible
 from nearkin.server.console import components as shown
 from nearkin.server.console.visitor import Page, Visit
 
@@ -77,7 +77,7 @@ def told(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:,.3g}"
-    return f"{value:,}" if isinstance(value, int) else visible(str(value))
+    return f"{value:,}" if isinstance(value, int) else make_visible(str(value))
 
 
 PAGE = Page("shadow", "Shadow", "admin", build, every_scope=True)

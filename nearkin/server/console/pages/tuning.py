@@ -9,8 +9,8 @@ from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from nearkin.index.index import Index
-from nearkin.plan.tune import Distribution, OperatingPoint, Tuning, point_of, probabilities, tune
-from nearkin.report.curves import name_of
+from nearkin.plan.tune import Distribution, OperatingPoint, Tuning, candidate_probabilities, evaluate_point, tune
+from nearkin.report.curves import format_banding
 from nearkin.server.cluster_listings import BINS
 from nearkin.server.console import charts as figures
 from nearkin.server.console import components as shown
@@ -90,7 +90,7 @@ def _tuned(spec: Spec, threshold: float, recall: float, pairs: Distribution) -> 
 def point_of_index(index: Index, pairs: Distribution, threshold: float) -> OperatingPoint:
     """What the index does now, at a threshold that may be another."""
     banding = index.banding
-    return point_of(index.measure, threshold, banding.bands, banding.rows, 1, banding.probes, pairs)
+    return evaluate_point(index.measure, threshold, banding.bands, banding.rows, probes=banding.probes, distribution=pairs)
 
 
 def _numbers(tuning: Tuning) -> Component:
@@ -98,7 +98,7 @@ def _numbers(tuning: Tuning) -> Component:
     middle = best.similarities[1]
     return html.Div(
         shown.tiles(
-            ("Bands × rows", name_of(best)),
+            ("Bands × rows", format_banding(best)),
             (f"Found at {tuning.threshold:.2f}", f"{best.recall:.1%}"),
             ("Half are found at", "–" if np.isnan(middle) else f"{middle:.3f}"),
             ("Candidates a document", f"{best.candidates:,.3g}"),
@@ -111,7 +111,7 @@ def _numbers(tuning: Tuning) -> Component:
 def _chart(tuning: Tuning, index: Index, sampled: Distribution | None, resolved: Sequence[int]) -> Component:
     x = np.linspace(0, 1, POINTS)
     best = tuning.best
-    live = probabilities(index.measure, index.banding, x)
+    live = candidate_probabilities(index.measure, index.banding, x)
     centres = ((np.arange(BINS) + 0.5) / BINS).tolist()
     traces = []
     if sampled is not None:
@@ -122,12 +122,14 @@ def _chart(tuning: Tuning, index: Index, sampled: Distribution | None, resolved:
     )
     percents = {"yaxis": "y2", "hovertemplate": "%{y:.1%}"}
     traces.append(
-        figures.line(f"P(candidate), {name_of(best)}", x.tolist(), tuning.curve(best, x).tolist(), figures.ORANGE, **percents)
+        figures.line(
+            f"P(candidate), {format_banding(best)}", x.tolist(), tuning.curve(best, x).tolist(), figures.ORANGE, **percents
+        )
     )
     dotted = {"color": figures.PURPLE, "width": 1.5, "dash": "dot"}
     now = f"P(candidate), this index: {index.banding.bands} × {index.banding.rows}"
     traces.append(figures.line(now, x.tolist(), live.tolist(), figures.PURPLE, **percents) | {"line": dotted})
-    told = f"{name_of(best)}: {best.recall:.1%} of the pairs at {tuning.threshold:.2f} become candidates"
+    told = f"{format_banding(best)}: {best.recall:.1%} of the pairs at {tuning.threshold:.2f} become candidates"
     figure = figures.chart(
         "tune-curve",
         "Chance to become a candidate, over the similarities of this scope",
@@ -179,7 +181,7 @@ def _choices(tuning: Tuning, live: OperatingPoint, comparable: bool) -> Componen
     points = [*tuning.points[:CHOICES], *([live] if comparable else [])]
     rows = []
     for at, point in enumerate(points):
-        name = "This index now: " + name_of(point) if at == min(CHOICES, len(tuning.points)) else name_of(point)
+        name = "This index now: " + format_banding(point) if at == min(CHOICES, len(tuning.points)) else format_banding(point)
         low, _, high = (f"{value:.3f}" if not np.isnan(value) else "–" for value in point.similarities)
         rows.append((name, f"{point.recall:.1%}", low, high, f"{point.candidates:,.3g}", f"{point.keys:,}"))
     columns = ("Bands × rows", f"Found at {tuning.threshold:.2f}", "0.1% from", "99% from", "Candidates", "Keys")

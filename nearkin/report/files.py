@@ -1,4 +1,4 @@
-"""The report of a finished run in its folder: report.json and report.html, the only files about a run that quote texts."""
+"""The files of a report in an output folder: report.json and report.html. Both quote documents."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from nearkin.errors import UsageError
 from nearkin.report.model import ReportData
-from nearkin.report.page import render
+from nearkin.report.page import render_page
 from nearkin.runtime.files import PRIVATE_FILE, to_json, write_durably
 
 REPORT_DATA = "report.json"
@@ -14,22 +14,25 @@ REPORT_PAGE = "report.html"
 
 
 def write_report(folder: Path, data: ReportData, mode: int = PRIVATE_FILE) -> None:
-    """Writes the data of a report and its page. Both quote documents.
+    """Writes the data of a report and its page.
 
     Args:
-        folder: The output of the run.
-        data: The report.
+        folder: Output folder of the run.
+        data: Data of the report.
         mode: Permissions of the two files.
     """
     write_durably(folder / REPORT_DATA, to_json(data.to_dict()), mode)
-    write_durably(folder / REPORT_PAGE, render(data).encode("utf-8", "backslashreplace"), mode)
+    write_durably(folder / REPORT_PAGE, render_page(data).encode("utf-8", "backslashreplace"), mode)
 
 
 def read_report(folder: Path) -> ReportData:
     """Reads the data of a report.
 
+    Args:
+        folder: Output folder of the run.
+
     Raises:
-        UsageError: If the folder holds no report that can be read.
+        UsageError: If the folder does not contain a report that can be read.
     """
     try:
         if (folder / REPORT_DATA).exists():
@@ -39,6 +42,6 @@ def read_report(folder: Path) -> ReportData:
             values = json.loads((folder / "run.json").read_bytes())["report"]
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
-            f"{folder} is not the output of a run with a report ({error}); run nearkin dedup again"
+            f"{folder} does not contain a report ({error}); run nearkin dedup again"
         ) from error
     return ReportData.from_dict(values)

@@ -1,0 +1,110 @@
+"""Shows the explanation of one pair on a terminal or as an HTML page."""
+
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import Console
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from nearkin.measures.explanation import Explanation
+from nearkin.report.escaping import make_visible
+from nearkin.report.model import ClusterExcerpt, RemovedExample
+from nearkin.report.page import compare_cluster
+from nearkin.report.terminal.clusters import side_by_side_table
+
+SHOWN_EXAMPLES = 6
+"""The number of example shingles that are shown of each kind."""
+
+
+def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
+    """Returns the names and values of everything that an explanation contains, safe to show.
+
+    Args:
+        explanation: Explanation of a pair.
+    """
+    shingles = explanation.shingles
+    first_size, second_size = shingles.sizes
+    in_second, in_first = shingles.containment
+    rows = [
+        ("verdict", f"{explanation.verdict}: {explanation.why}"),
+        (
+            "similarity",
+            f"{explanation.similarity:.4f} ({explanation.measure}), threshold "
+            f"{explanation.threshold:g}",
+        ),
+        (
+            "estimate",
+            f"{explanation.estimate:.4f}: {explanation.agreeing} of {explanation.slots} slots agree, "
+            f"margin {explanation.margin}",
+        ),
+        (
+            "bands",
+            f"{explanation.shared_bands} of {explanation.bands} bands of {explanation.rows} rows "
+            f"agree; candidate probability {explanation.probability:.4f}",
+        ),
+        (
+            "shingles",
+            f"{first_size:,} and {second_size:,}, {shingles.shared:,} of them shared; Jaccard "
+            f"similarity {shingles.jaccard:.4f}",
+        ),
+        (
+            "containment",
+            f"{in_second:.4f} of the first is in the second, {in_first:.4f} of the second is in the "
+            "first",
+        ),
+    ]
+    labels = ("shared", "only in the first", "only in the second")
+    for label, examples in zip(labels, shingles.examples, strict=True):
+        if examples:
+            shown = " · ".join(examples[:SHOWN_EXAMPLES])
+            rows.append((label, f"{shown} …" if len(examples) > SHOWN_EXAMPLES else shown))
+    for row in explanation.run or ():
+        rows.append((f"in the run, {row['id']}", f"{row['kind']}, cluster of {row['cluster']}"))
+    return [(name, make_visible(value)) for name, value in rows]
+
+
+def _as_cluster(explanation: Explanation) -> ClusterExcerpt:
+    """Returns the pair as a cluster, which is what side-by-side views are made from."""
+    example = RemovedExample(
+        id=explanation.names[1], similarity=explanation.similarity, text=explanation.texts[1]
+    )
+    return ClusterExcerpt(
+        id=explanation.names[0], text=explanation.texts[0], members=2, examples=(example,)
+    )
+
+
+def print_explanation(explanation: Explanation, console: Console) -> None:
+    """Prints an explanation and both texts side by side.
+
+    Args:
+        explanation: Explanation of a pair.
+        console: Console to print to.
+    """
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, value in describe_explanation(explanation):
+        table.add_row(Text(name, style="dim"), Text(value))
+    console.print(table)
+    console.print(Rule(style="dim"))
+    cluster = _as_cluster(explanation)
+    labels = ("first", "second")
+    console.print(side_by_side_table(cluster, styled=console.is_terminal, labels=labels))
+
+
+def render_explanation(explanation: Explanation) -> str:
+    """Returns an explanation as a self-contained HTML page.
+
+    Args:
+        explanation: Explanation of a pair.
+    """
+    folder = Path(__file__).parent
+    environment = Environment(
+        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template("explanation.html").render(
+        names=[make_visible(name) for name in explanation.names],
+        rows=describe_explanation(explanation),
+        pair=compare_cluster(_as_cluster(explanation)),
+        style=(folder / "page.css").read_text("utf-8"),
+    )

@@ -1,0 +1,70 @@
+"""Numbers as text, in the same form in the HTML report, in the terminal and in the console."""
+
+import math
+
+
+def format_percent(share: float) -> str:
+    """Formats a share as a percentage. Only 0 and 1 themselves read as 0 % and 100 %.
+
+    Args:
+        share: Share in [0, 1].
+
+    Examples:
+        >>> [format_percent(share) for share in (0, 0.00001, 0.256, 0.99999, 1)]
+        ['0%', '<0.1%', '25.6%', '>99.9%', '100%']
+    """
+    if share in (0, 1):
+        return f"{share:.0%}"
+    if share < 0.0005:
+        return "<0.1%"
+    if share > 0.9995:
+        return ">99.9%"
+    return f"{share:.1%}"
+
+
+def format_similarity(similarity: float) -> str:
+    """Formats a similarity with three decimals, rounded down, so that only equal sets read as 1.
+
+    Args:
+        similarity: Similarity in [0, 1].
+
+    Examples:
+        >>> format_similarity(0.99996), format_similarity(0.8), format_similarity(1.0)
+        ('0.999', '0.800', '1.000')
+    """
+    return f"{int(similarity * 1000 + 1e-9) / 1000:.3f}"
+
+
+def format_bytes(size: int) -> str:
+    """Formats a number of bytes in decimal units.
+
+    Examples:
+        >>> format_bytes(812), format_bytes(1_340_000_000)
+        ('812 B', '1.3 GB')
+    """
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} B"
+
+
+def format_compact(count: float) -> str:
+    """Formats a number so that it is short enough for an axis.
+
+    Examples:
+        >>> [format_compact(n) for n in (7, 950, 1000, 1234, 45_678, 999_999, 2_500_000)]
+        ['7', '950', '1k', '1.2k', '46k', '1M', '2.5M']
+    """
+    units = (
+        (999.5, 1, ""),
+        (999_500, 1000, "k"),
+        (999_500_000, 10**6, "M"),
+        (math.inf, 10**9, "G"),
+    )
+    for limit, unit, suffix in units:
+        if count < limit:
+            value = count / unit
+            if unit > 1 and value < 9.95:
+                return f"{value:.1f}".removesuffix(".0") + suffix
+            return f"{value:.0f}{suffix}"
+    return str(count)

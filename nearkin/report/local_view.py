@@ -1,0 +1,241 @@
+"""The report's view of a run of the local engine."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus import Corpus
+from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
+from nearkin.engine.local.run import LocalRun
+from nearkin.evaluate.boilerplate import Boilerplate, TextSample, find_boilerplate
+from nearkin.evaluate.labels import most_frequent_labels
+from nearkin.evaluate.overlap import Overlap, compute_overlap
+from nearkin.packed_pairs import PAIRS_PER_BATCH
+from nearkin.report.collect import (
+    EXAMPLES_PER_CLUSTER,
+    EXCERPT_CHARACTERS,
+    QUOTED_CLUSTERS,
+    QuotedCluster,
+    RemovedMember,
+    RunView,
+    hottest_buckets,
+)
+from nearkin.report.model import (
+    BorderlinePair,
+    Histogram,
+    SizeCount,
+    SourceCount,
+    ThresholdStep,
+)
+from nearkin.report.whatif import borderline_pairs, evaluate_thresholds
+
+BORDERLINE_CHARACTERS = 600
+"""The largest number of characters that a report quotes of a document of a borderline pair."""
+MAX_SOURCES = 1000
+"""The largest number of sources that are counted separately. The others, which have the fewest
+documents, are counted together."""
+REMOVED_KINDS = (EXACT, NEAR, VECTOR)
+
+
+class ExcerptCollector:
+    """Collects excerpts of the documents that a report quotes, while the corpus is read once.
+
+    The caller passes every batch of the corpus to `observe`, in any order.
+    """
+
+    def __init__(self, run: LocalRun, result: Clustering, clusters: int = QUOTED_CLUSTERS) -> None:
+        """Decides which documents are quoted.
+
+        Args:
+            run: The finished run.
+            result: Clusters of the run.
+            clusters: Number of the largest clusters to quote.
+        """
+        self.clusters = largest_clusters(result, clusters)
+        self.borderline = borderline_pairs(run)
+        quoted = {ordinal for cluster in self.clusters for ordinal in cluster.ordinals}
+        quoted |= {first for _, _, first in hottest_buckets(run)}
+        quoted |= {ordinal for pair in self.borderline for ordinal in (pair.a, pair.b)}
+        self.texts: dict[int, str] = {}
+        self.has_texts = run.options.spec.unit != "vector"
+        self._ordinals = np.array(sorted(quoted), np.int64)
+        lengths = np.asarray(run.documents().lengths)
+        self.sample = TextSample(
+            np.flatnonzero(np.asarray(result.kept)), float(lengths.mean()) if len(lengths) else 0.0
+        )
+
+    def observe(self, first: int, documents: pa.Array) -> None:
+        """Takes the excerpts of the quoted documents of a batch.
+
+        Args:
+            first: Number of the first document of the batch in the corpus.
+            documents: Texts, lists of tokens or vectors of the batch.
+        """
+        if self.has_texts:
+            self.sample.observe(first, documents)
+        low, high = np.searchsorted(self._ordinals, [first, first + len(documents)])
+        for ordinal in self._ordinals[low:high].tolist():
+            value = documents[ordinal - first].as_py()
+            if not isinstance(value, str):
+                value = " ".join(map(str, value[:EXCERPT_CHARACTERS]))
+            self.texts[ordinal] = value
+
+
+class LocalRunView(RunView):
+    """The view of a run of the local engine."""
+
+    def __init__(
+        self,
+        run: LocalRun,
+        result: Clustering,
+        excerpts: ExcerptCollector,
+        rejected: Mapping[str, int],
+    ) -> None:
+        """Creates a view.
+
+        Args:
+            run: The finished run.
+            result: Clusters of the run.
+            excerpts: Collector that has observed the whole corpus.
+            rejected: Number of rejected rows for each reason.
+        """
+        super().__init__(run)
+        self._local = run
+        self._result = result
+        self._excerpts = excerpts
+        self._rejected = rejected
+
+    @property
+    def corpus(self) -> Corpus:
+        """The corpus of the run."""
+        return self._local.corpus
+
+    def stage_statistics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Returns the statistics of all stages by name, in the order of execution."""
+        statistics: Mapping[str, Mapping[str, Any]] = self._local.work.manifest["stages"]
+        return statistics
+
+    def cluster_counts(self) -> Mapping[str, int]:
+        """Returns the numbers of documents by kind, and the number `documents_kept`."""
+        return self._result.counts()
+
+    def cluster_sizes(self) -> tuple[SizeCount, ...]:
+        """Returns the number of clusters of each size above 1, in ascending order of the sizes."""
+        removed = np.isin(self._result.kind, REMOVED_KINDS)
+        members = np.bincount(np.asarray(self._result.leader)[removed].astype(np.int64))
+        sizes, clusters = np.unique(members[members > 0] + 1, return_counts=True)
+        return tuple(map(SizeCount, sizes.tolist(), clusters.tolist()))
+
+    def verified_histogram(self) -> Histogram:
+        """Returns the histogram of the similarities of all scored pairs."""
+        scored = self._local.scored()
+        total = Histogram()
+        for start in range(0, len(scored.pairs), PAIRS_PER_BATCH):
+            batch = scored.select(slice(start, start + PAIRS_PER_BATCH))
+            total += Histogram.from_similarities(batch.similarity)
+        return total
+
+    def source_counts(self) -> tuple[SourceCount, ...]:
+        """Returns the numbers of rows by source, or nothing without a source column."""
+        column = self._local.options.source
+        if column is None:
+            return ()
+        labels = most_frequent_labels(self._local.documents().riding[column], MAX_SOURCES)
+        size = len(labels.names)
+        removed = labels.codes[~np.asarray(self._result.kept)]
+        rows = np.bincount(labels.codes, minlength=size).tolist()
+        removed_rows = np.bincount(removed, minlength=size).tolist()
+        return tuple(sorted(map(SourceCount, labels.names, rows, removed_rows)))
+
+    def rejected_reasons(self) -> Mapping[str, int]:
+        """Returns the number of rejected rows for each reason."""
+        return self._rejected
+
+    def quoted_clusters(self) -> Sequence[QuotedCluster]:
+        """Returns the clusters to quote, the largest first."""
+        return self._excerpts.clusters
+
+    def ids_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
+        """Returns the ids of some documents by their numbers in the corpus."""
+        ids = self._local.documents().ids
+        return {ordinal: ids[ordinal].as_py() for ordinal in ordinals}
+
+    def texts_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
+        """Returns the collected excerpts. Documents may be missing."""
+        return self._excerpts.texts
+
+    def empty_columns(self) -> Sequence[str]:
+        """Returns the carried columns in which no document has a value."""
+        columns = self._local.documents().riding
+        if not len(columns):
+            return ()
+        return [
+            name for name in self._local.columns.extra if columns[name].null_count == len(columns)
+        ]
+
+    def boilerplate(self) -> Boilerplate | None:
+        """Returns the phrases that many kept documents share, or None for vectors."""
+        if not self._excerpts.has_texts:
+            return None
+        options = self._local.options
+        sources = None
+        if options.source is not None:
+            sources = self._local.documents().riding[options.source]
+        return find_boilerplate(self._excerpts.sample, options.spec, self._local.resources, sources)
+
+    def overlap_by(self, column: str | None) -> Overlap | None:
+        """Returns the duplicates between the values of a column, or None without a column."""
+        if column is None:
+            return None
+        return compute_overlap(
+            column,
+            self._local.documents().riding[column],
+            self._local.work.load("representative"),
+            self._local.scored().pairs,
+        )
+
+    def threshold_steps(self) -> tuple[ThresholdStep, ...]:
+        """Returns the results at higher thresholds."""
+        return evaluate_thresholds(self._local)
+
+    def borderline_pairs(self) -> tuple[BorderlinePair, ...]:
+        """Returns the pairs just above these thresholds."""
+        ids = self._local.documents().ids
+        texts = self._excerpts.texts
+        return tuple(
+            BorderlinePair(
+                threshold=pair.threshold,
+                similarity=pair.similarity,
+                id_a=ids[pair.a].as_py(),
+                id_b=ids[pair.b].as_py(),
+                text_a=texts.get(pair.a, "")[:BORDERLINE_CHARACTERS],
+                text_b=texts.get(pair.b, "")[:BORDERLINE_CHARACTERS],
+            )
+            for pair in self._excerpts.borderline
+        )
+
+
+def largest_clusters(result: Clustering, clusters: int = QUOTED_CLUSTERS) -> list[QuotedCluster]:
+    """Returns the largest clusters with some of their removed documents.
+
+    Args:
+        result: Clusters of a run.
+        clusters: Largest number of clusters to return.
+    """
+    removed = np.flatnonzero(np.isin(result.kind, REMOVED_KINDS))
+    if not len(removed):
+        return []
+    leaders = np.asarray(result.leader[removed]).astype(np.int64)
+    removed_counts = np.bincount(leaders)
+    sizes = np.bincount(np.asarray(result.leader).astype(np.int64))
+    largest = np.argsort(-removed_counts, kind="stable")[:clusters]
+    is_exact = result.kind[removed] == EXACT
+    order = np.lexsort((removed, result.similarity[removed], is_exact))
+    quoted = []
+    for kept in largest[removed_counts[largest] > 0].tolist():
+        members = removed[order[leaders[order] == kept][:EXAMPLES_PER_CLUSTER]].tolist()
+        shown = tuple(RemovedMember(member, float(result.similarity[member])) for member in members)
+        quoted.append(QuotedCluster(kept, int(sizes[kept]), shown))
+    return quoted

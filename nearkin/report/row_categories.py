@@ -1,0 +1,70 @@
+"""The categories of the rows that a run read: kept, removed for some reason, or rejected."""
+
+from typing import NamedTuple
+
+from nearkin.report.model import ReportData
+
+ALWAYS_SHOWN = ("kept", "exact", "near")
+"""The categories that are shown even if they have no rows."""
+
+
+class RowCategory(NamedTuple):
+    """The rows of one category: its key and name, the reason, and the number and share of rows."""
+
+    key: str
+    name: str
+    why: str
+    rows: int
+    share: float
+
+
+def categorize_rows(data: ReportData) -> list[RowCategory]:
+    """Returns the categories of the rows of a run. Most categories without rows are omitted.
+
+    Args:
+        data: Data of the report.
+    """
+    counts = data.counts
+    parameters = data.parameters
+    same = "vector" if parameters.measure == "cosine" else "words in the same order"
+    if parameters.verify == "none":
+        near = "a band in common with a kept document, not verified"
+    else:
+        near = (
+            f"similarity of at least {parameters.threshold} to a kept document, by "
+            f"{parameters.verify} comparison"
+        )
+    rows = [
+        ("kept", "Kept", "unique documents, and one document of each cluster", counts.kept),
+        (
+            "exact",
+            "Exact duplicates",
+            f"the same {same} as a kept document",
+            counts.removed_exact,
+        ),
+        ("near", "Near-duplicates", near, counts.removed_near),
+        (
+            "vector",
+            "Near-duplicates by second measure",
+            f"similar to a kept document by {parameters.then}",
+            counts.removed_vector,
+        ),
+        (
+            "empty",
+            "Empty",
+            "documents without words, removed because of --empty drop",
+            counts.removed_empty,
+        ),
+        (
+            "rejected",
+            "Rejected",
+            "rows that could not be read; they are in the quarantine",
+            counts.rejected,
+        ),
+    ]
+    total = counts.read or 1
+    return [
+        RowCategory(key, name, why, number, number / total)
+        for key, name, why, number in rows
+        if number or key in ALWAYS_SHOWN
+    ]

@@ -1,0 +1,150 @@
+"""Warnings about a finished run, as sentences for its report."""
+
+from typing import Any, Protocol
+
+from nearkin.corpus import Corpus, FileCorpus
+from nearkin.corpus.inputs import skipped_sentences
+from nearkin.engine.options import RunOptions
+from nearkin.lsh.slot_bands import Banding
+from nearkin.measures import Measure
+from nearkin.sketch.resources import SpecResources
+
+NOTABLE_HOT_SHARE = 0.01
+"""The share of pairs in hot buckets, among all pairs with a common bucket, from which a run warns that
+its recall is lower than requested."""
+MIN_INDEPENDENT_COSINE = 0.8
+"""The cosine below which the signs of SimHash signatures of texts agree less evenly than independent
+ones."""
+
+
+class FinishedStages(Protocol):
+    """A finished run of any engine: its settings and what its stages recorded."""
+
+    @property
+    def options(self) -> RunOptions:
+        """The settings of the run."""
+
+    @property
+    def resources(self) -> SpecResources:
+        """The key, document frequencies and cut shingles that the Spec refers to."""
+
+    @property
+    def measure(self) -> Measure:
+        """The measure of the run."""
+
+    @property
+    def banding(self) -> Banding:
+        """The bands and rows of the run."""
+
+    @property
+    def brute_force(self) -> bool:
+        """True if the run compared every pair, without banding."""
+
+    def recorded(self, stage: str) -> dict[str, Any]:
+        """Returns the statistics of a stage, or an empty dictionary if it did not run."""
+
+
+def warn_of_run(run: FinishedStages) -> list[str]:
+    """Returns the warnings that follow from the settings of a run and the statistics of its stages.
+
+    Args:
+        run: The finished run.
+    """
+    warnings = []
+    options = run.options
+    sketch = run.recorded("sketch")
+    second = run.recorded("then")
+    if second and second["rejected"]:
+        warnings.append(
+            f"{second['rejected']:,} kept documents have no vector to compare by {options.second_measure}; "
+            "they stay in the result"
+        )
+    if all_cut := run.recorded("collapse").get("all_cut"):
+        warnings.append(
+            f"the frequency cut removes all shingles of {all_cut:,} documents; only their exact "
+            "duplicates are removed"
+        )
+    if repeated := sketch.get("repeated_ids"):
+        warnings.append(
+            f"{repeated:,} rows share an id with another row; #<path>:<row> was appended to each of "
+            "these ids"
+        )
+    if not run.brute_force and options.verify != "exact":
+        warnings.append(
+            f"similarities are estimates (verify={options.verify}); use --verify exact to verify them"
+        )
+    if not run.brute_force and run.banding.recall < options.recall:
+        warnings.append(
+            f"{run.banding.bands} bands of {run.banding.rows} rows reach a recall of "
+            f"{run.banding.recall:.3f} at the threshold, less than the requested {options.recall}; "
+            "omit --bands and --rows to have them solved"
+        )
+    hot_buckets = run.recorded("candidates").get("hot_buckets", 0)
+    if options.distance is not None and hot_buckets:
+        warnings.append(
+            f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents and were "
+            f"clustered internally, so pairs within distance {options.distance} may be missing; "
+            "raise --max-bucket to find all of them"
+        )
+    warnings += warn_of_recall(run)
+    if limited := sketch.get("workers_limited"):
+        requested, used = limited
+        warnings.append(
+            f"{used} of the requested {requested} workers ran, because --memory "
+            f"({options.memory:,} bytes) has no room for more; raise it to use more"
+        )
+    return warnings
+
+
+def warn_of_recall(run: FinishedStages) -> list[str]:
+    """Returns a warning for each reason for which a run finds fewer pairs than the requested recall.
+
+    Args:
+        run: The finished run.
+    """
+    options = run.options
+    if options.distance is not None or run.brute_force:
+        return []
+    warnings = []
+    share = share_of_hot_pairs(run)
+    if share >= NOTABLE_HOT_SHARE:
+        hot_buckets = run.recorded("candidates")["hot_buckets"]
+        warnings.append(
+            f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents, which were "
+            f"compared with at most {options.fanout} leaders each: {share:.0%} of the pairs that "
+            f"share a bucket. The recall at the threshold {options.threshold:g} is lower than the "
+            f"requested {options.recall:g}; measure it with nearkin audit, or raise --max-bucket or "
+            "the threshold"
+        )
+    if options.spec.measure == "simhash" and options.threshold < MIN_INDEPENDENT_COSINE:
+        warnings.append(
+            f"at cosine {options.threshold:g} the bits of SimHash signatures are not independent, "
+            f"so the recall is lower than the requested {options.recall:g} (0.68 was measured on "
+            "revised texts at 0.6); measure it with nearkin audit"
+        )
+    return warnings
+
+
+def share_of_hot_pairs(run: FinishedStages) -> float:
+    """Returns the share of the pairs in hot buckets among all pairs with a common bucket, in [0, 1].
+
+    Args:
+        run: The finished run.
+    """
+    hot = 0
+    total = 0
+    for size, buckets in run.recorded("candidates").get("bucket_sizes", ()):
+        pairs = size * (size - 1) // 2 * buckets
+        total += pairs
+        if size > run.options.hot_bucket_size:
+            hot += pairs
+    return hot / max(total, 1)
+
+
+def warn_of_skipped_inputs(corpus: Corpus) -> list[str]:
+    """Returns a warning for each reason for which a part of the inputs was not read.
+
+    Args:
+        corpus: Corpus of the run.
+    """
+    return skipped_sentences(corpus.skipped) if isinstance(corpus, FileCorpus) else []

@@ -1,0 +1,142 @@
+"""The report's view of a run over Spark: counts are made where the rows are, few texts are fetched."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+from nearkin.corpus import Corpus
+from nearkin.engine.local.clustering import EXACT, KINDS
+from nearkin.engine.spark.arrow_columns import numbers
+from nearkin.engine.spark.rereading import ExcerptRows
+from nearkin.engine.spark.run import SparkRun, facts_of
+from nearkin.engine.spark.sources import FileSource
+from nearkin.packed_pairs import ScoredPairs
+from nearkin.report.collect import (
+    EXAMPLES_PER_CLUSTER,
+    QUOTED_CLUSTERS,
+    QuotedCluster,
+    RemovedMember,
+    RunView,
+)
+from nearkin.report.model import Histogram, SizeCount, SourceCount
+
+
+class SparkRunView(RunView):
+    """The view of a run over Spark.
+
+    It has neither boilerplate nor overlaps nor results at higher thresholds, because these need every
+    text or every pair in one place.
+    """
+
+    def __init__(self, run: SparkRun, clusters: int = QUOTED_CLUSTERS) -> None:
+        """Creates a view.
+
+        Args:
+            run: The run after its last stage.
+            clusters: Number of the largest clusters to quote.
+        """
+        super().__init__(run)
+        self._spark_run = run
+        self._clusters = clusters
+
+    @property
+    def corpus(self) -> Corpus | None:
+        """The corpus of the run, or None if the run reads a DataFrame."""
+        source = self._spark_run.source
+        return source.corpus if isinstance(source, FileSource) else None
+
+    def stage_statistics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Returns the statistics of all stages by name, in the order of execution."""
+        return self._spark_run.stages
+
+    def cluster_counts(self) -> Mapping[str, int]:
+        """Returns the numbers of documents by kind, and the number `documents_kept`."""
+        return self._spark_run.recorded("cluster")
+
+    def cluster_sizes(self) -> tuple[SizeCount, ...]:
+        """Returns the number of clusters of each size above 1, in ascending order of the sizes."""
+        sizes = self._spark_run.removed.groupBy("leader").agg((f.count("*") + 1).alias("size"))
+        rows = sizes.groupBy("size").count().orderBy("size").collect()
+        return tuple(SizeCount(row[0], row[1]) for row in rows)
+
+    def verified_histogram(self) -> Histogram:
+        """Returns the histogram of the similarities of all scored pairs."""
+        scored = self._spark_run.scored.select("shared", "joint")
+        total = Histogram()
+        for part in facts_of(scored.mapInArrow(_count_similarities, "facts string")):
+            total += Histogram(tuple(part["counts"]))
+        return total
+
+    def source_counts(self) -> tuple[SourceCount, ...]:
+        """Returns the numbers of rows by source, or nothing without a source column."""
+        run = self._spark_run
+        if run.options.source is None:
+            return ()
+        source = f.coalesce("source", f.lit("(none)")).alias("source")
+        documents = run.documents.select("doc", source)
+        groups = documents.join(run.clusters.select("doc", "kept"), "doc").groupBy("source")
+        removed = f.sum((~f.col("kept")).cast("long"))
+        rows = groups.agg(f.count("*"), removed).orderBy("source").collect()
+        return tuple(SourceCount(row[0], row[1], row[2]) for row in rows)
+
+    def rejected_reasons(self) -> Mapping[str, int]:
+        """Returns the number of rejected rows for each reason."""
+        reason = f.substring_index("reason", ":", 1).alias("reason")
+        rows = self._spark_run.rejected.groupBy(reason).count().collect()
+        return {row[0]: row[1] for row in rows}
+
+    def quoted_clusters(self) -> Sequence[QuotedCluster]:
+        """Returns the clusters to quote, the largest first."""
+        return self._quoted_clusters
+
+    @cached_property
+    def _quoted_clusters(self) -> list[QuotedCluster]:
+        removed = self._spark_run.removed
+        sizes = removed.groupBy("leader").agg(f.count("*").alias("members"))
+        largest = sizes.orderBy(f.desc("members"), "leader").limit(self._clusters)
+        is_exact = f.col("kind") == KINDS[EXACT]
+        rank = f.row_number().over(
+            Window.partitionBy("leader").orderBy(is_exact, "similarity", "doc")
+        )
+        ranked = removed.join(f.broadcast(largest), "leader").withColumn("place", rank)
+        shown = ranked.where(f.col("place") <= EXAMPLES_PER_CLUSTER).orderBy("leader", "place")
+        examples: dict[tuple[int, int], list[RemovedMember]] = {}
+        for row in shown.collect():
+            member = RemovedMember(row.doc, float(row.similarity))
+            examples.setdefault((row.leader, row.members), []).append(member)
+        return [
+            QuotedCluster(leader, members + 1, tuple(examples[leader, members]))
+            for leader, members in sorted(examples, key=lambda entry: (-entry[1], entry[0]))
+        ]
+
+    def ids_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
+        """Returns the ids of some documents by their numbers in the corpus."""
+        chosen = sorted(ordinals)
+        if not chosen:
+            return {}
+        rows = self._spark_run.documents.where(f.col("doc").isin(chosen)).select("doc", "id")
+        return {row.doc: row.id for row in rows.collect()}
+
+    def texts_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
+        """Returns excerpts of some documents by their numbers, which reads the inputs again."""
+        chosen = sorted(ordinals)
+        if not chosen:
+            return {}
+        run = self._spark_run
+        frame = run.spark.createDataFrame([(ordinal,) for ordinal in chosen], "doc long")
+        return {row.doc: row.text for row in run.again(frame, ExcerptRows(run.request)).collect()}
+
+
+def _count_similarities(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    total = Histogram()
+    for batch in batches:
+        pairs = np.zeros(len(batch), np.uint64)
+        scored = ScoredPairs(pairs, numbers(batch["shared"]), numbers(batch["joint"]))
+        total += Histogram.from_similarities(scored.similarity)
+    yield pa.record_batch([pa.array([json.dumps({"counts": total.counts})])], ["facts"])

@@ -1,0 +1,152 @@
+"""Prints clusters on a terminal, the kept document beside a removed one."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from nearkin.report.diff import Span, SpanKind, diff_words, focus_changes
+from nearkin.report.escaping import make_visible
+from nearkin.report.formatting import format_similarity
+from nearkin.report.model import ClusterExcerpt, ReportData
+from nearkin.report.page import choose_example
+
+MAX_LINES = 14
+"""The largest number of lines that are shown of a document."""
+CONTEXT = 160
+"""The number of equal characters that are shown before a change."""
+
+
+class _ChangeMark(NamedTuple):
+    """A style for changed words, and symbols around them for output without styles."""
+
+    style: str
+    opening: str = ""
+    closing: str = ""
+
+
+STYLED_MARKS = (_ChangeMark("red strike"), _ChangeMark("green underline"))
+PLAIN_MARKS = (_ChangeMark("", "[-", "-]"), _ChangeMark("", "{+", "+}"))
+
+
+def print_clusters(data: ReportData, console: Console, top: int = 10) -> None:
+    """Prints the most interesting clusters with highlighted differences.
+
+    Differences are colored on a terminal, and written as `[-kept-]` and `{+removed+}` in a file or a
+    pipe.
+
+    Args:
+        data: Data of the report, whose clusters are ranked.
+        console: Console to print to.
+        top: Largest number of clusters to print.
+    """
+    for rank, cluster in enumerate(rank_clusters(data.clusters, top), 1):
+        console.print()
+        title = Text(f"{rank}  {cluster.members:,} documents")
+        console.print(Rule(title, align="left", style="dim"))
+        labels = ("kept", "removed")
+        console.print(side_by_side_table(cluster, styled=console.is_terminal, labels=labels))
+
+
+def side_by_side_table(cluster: ClusterExcerpt, *, styled: bool, labels: tuple[str, str]) -> Table:
+    """Returns a table with the kept document beside a removed one, with highlighted differences.
+
+    Args:
+        cluster: Cluster with examples of removed documents.
+        styled: True to highlight by color, False to write `[-left-]` and `{+right+}`.
+        labels: Labels of the two documents.
+    """
+    left_mark, right_mark = STYLED_MARKS if styled else PLAIN_MARKS
+    example = choose_example(cluster)
+    table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="")
+    heading = Text.assemble((f"{labels[0]}\n", "dim"), (make_visible(cluster.id), "bold"))
+    table.add_column(heading, ratio=1, overflow="fold")
+    if example is None:
+        table.add_row(_mark_changes([(SpanKind.EQUAL, make_visible(cluster.text))], left_mark))
+        return table
+    label = f"{labels[1]}, similarity {format_similarity(example.similarity)}\n"
+    heading = Text.assemble((label, "dim"), (make_visible(example.id), "bold"))
+    table.add_column(heading, ratio=1, overflow="fold")
+    spans = diff_words(make_visible(cluster.text), make_visible(example.text))
+    spans = _skip_elided_beginning(focus_changes(spans, CONTEXT))
+    left = _mark_changes([(span.kind, span.left) for span in spans], left_mark)
+    right = _mark_changes([(span.kind, span.right) for span in spans], right_mark)
+    table.add_row(left, right)
+    return table
+
+
+def _skip_elided_beginning(spans: list[Span]) -> list[Span]:
+    is_elided = len(spans) > 1 and spans[0].kind is SpanKind.ELIDED
+    return spans[1:] if is_elided else spans
+
+
+def _mark_changes(side: Sequence[tuple[SpanKind, str]], mark: _ChangeMark) -> Text:
+    """Returns the first lines of one side with marked changes."""
+    text = Text()
+    for kind, part in side:
+        core = part.rstrip()
+        if kind is SpanKind.ELIDED:
+            text.append("⋯\n", "dim")
+        elif kind is SpanKind.EQUAL:
+            text.append(part)
+        else:
+            if core:
+                text.append(f"{mark.opening}{core}{mark.closing}", mark.style)
+            text.append(part[len(core) :])
+    text.expand_tabs(4)
+    return Text("\n").join(text.split("\n")[:MAX_LINES])
+
+
+def rank_clusters(clusters: Sequence[ClusterExcerpt], top: int = 10) -> list[ClusterExcerpt]:
+    """Returns the clusters that say most about copied text, the best first.
+
+    The score of a cluster is the sum of:
+
+    - 3 if its documents come from different packages (the first folder of their ids).
+    - 2 if an example is a near-duplicate, so that there is a difference to look at.
+    - up to 2 for its length: 1 for each thousand characters of the kept excerpt.
+    - up to 1 for its size: a third for each doubling up to eight documents.
+    - minus 1 for each better cluster of the same packages, so that one package does not fill the
+      list.
+
+    Args:
+        clusters: Clusters to choose from. Equal scores keep their order.
+        top: Largest number of clusters to return.
+
+    Examples:
+        >>> from nearkin.report.model import RemovedExample
+        >>> near_example = RemovedExample("right/b.py:f:1", 0.9, "y")
+        >>> near = ClusterExcerpt("left/a.py:f:1", "x" * 900, 2, (near_example,))
+        >>> exact_example = RemovedExample("left/b.py:g:1", 1.0, "x")
+        >>> exact = ClusterExcerpt("left/a.py:g:1", "x" * 900, 9, (exact_example,))
+        >>> [cluster.id for cluster in rank_clusters([exact, near], top=1)]
+        ['left/a.py:f:1']
+    """
+    better: dict[frozenset[str], int] = {}
+    scored = []
+    for cluster in sorted(clusters, key=_score_cluster, reverse=True):
+        packages = _packages_of(cluster)
+        scored.append((_score_cluster(cluster) - better.get(packages, 0), cluster))
+        better[packages] = better.get(packages, 0) + 1
+    ranked = sorted(scored, key=lambda entry: -entry[0])
+    return [cluster for _, cluster in ranked[:top]]
+
+
+def _score_cluster(cluster: ClusterExcerpt) -> float:
+    score = 0.0
+    if len(_packages_of(cluster)) > 1:
+        score += 3.0
+    if any(example.similarity < 1 for example in cluster.examples):
+        score += 2.0
+    score += min(len(cluster.text) / 1000, 2.0)
+    return score + min(math.log2(max(cluster.members, 1)), 3.0) / 3
+
+
+def _packages_of(cluster: ClusterExcerpt) -> frozenset[str]:
+    """Returns the first folders of the ids of the kept document and of the examples."""
+    ids = (cluster.id, *(example.id for example in cluster.examples))
+    return frozenset(name.partition(":")[0].partition("/")[0] for name in ids)

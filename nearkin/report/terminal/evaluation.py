@@ -1,0 +1,136 @@
+"""Prints audits, scores on golden pairs and shadow comparisons on a terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nearkin.evaluate.audit import Audit
+from nearkin.evaluate.golden import Scores
+from nearkin.evaluate.shadow import ShadowComparison, ShadowSide
+from nearkin.report.escaping import make_visible
+from nearkin.report.formatting import format_percent
+from nearkin.report.terminal.tables import format_proportion, text_table
+
+
+def print_audit(audit: Audit, console: Console) -> None:
+    """Prints the precision and the recall of an audit, recall by similarity, and the advice.
+
+    Args:
+        audit: Audit of a run.
+        console: Console to print to.
+    """
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_row(Text("precision of removals", style="dim"), format_proportion(audit.precision))
+    recall = f"{format_proportion(audit.recall)}, requested {audit.asked:g} at the threshold"
+    table.add_row(Text("recall of pairs", style="dim"), recall)
+    sample = (
+        f"{audit.sampled:,} documents in {audit.seconds:.1f} s; {audit.exact:,} pairs of exact "
+        "duplicates not counted"
+    )
+    table.add_row(Text("sample", style="dim"), sample)
+    console.print(table)
+    rows = [
+        (
+            f"{entry.low:.2f} to {entry.high:.2f}",
+            format_proportion(entry.recall),
+            f"{entry.predicted:.3f}",
+        )
+        for entry in audit.bins
+    ]
+    names = ("similarity", "recall", "predicted")
+    console.print(text_table("Recall by similarity, with 95 % intervals", names, rows))
+    console.print(Text(audit.advice, style="bold"))
+
+
+def scores_table(scored: Sequence[tuple[Mapping[str, Any], Scores]]) -> Table:
+    """Returns a table with six scores for each combination of settings.
+
+    Args:
+        scored: Settings and their scores.
+    """
+    rows = []
+    for settings, scores in scored:
+        label = ", ".join(f"{name}={value}" for name, value in settings.items())
+        estimates = (
+            ("precision", scores.precision),
+            ("recall", scores.recall),
+            ("F1", scores.f1),
+            ("Rand index, adjusted", scores.rand),
+            ("B-cubed precision", scores.bcubed_precision),
+            ("B-cubed recall", scores.bcubed_recall),
+        )
+        for name, score in estimates:
+            if isinstance(score, float):
+                rows.append((label, name, f"{score:.3f}", ""))
+            else:
+                interval = f"{score.low:.3f} to {score.high:.3f}"
+                rows.append((label, name, f"{score.value:.3f}", interval))
+            label = ""
+    title = f"{scored[0][1].documents:,} labelled documents"
+    return text_table(title, ("settings", "score", "value", "95 % interval"), rows)
+
+
+def print_shadow(comparison: ShadowComparison, console: Console) -> None:
+    """Prints two settings side by side, then the pairs that only one of them found.
+
+    Args:
+        comparison: Comparison of two settings over the same signatures.
+        console: Console to print to.
+    """
+    live = _side_column(comparison.live)
+    shadow = _side_column(comparison.shadow)
+    rows = [(name, live[name], shadow[name]) for name in live]
+    title = "Two settings over the same signatures"
+    console.print(text_table(title, ("", "run", "shadow"), rows))
+    console.print(
+        Text(
+            f"{comparison.agreement:.1%} of all pairs were found by both; "
+            f"{comparison.only_live:,} only by the run, {comparison.only_shadow:,} only by the "
+            f"shadow; {comparison.moved:,} documents are kept by one and removed by the other"
+        )
+    )
+    if comparison.disagreements:
+        pairs = [
+            (
+                make_visible(pair.id_a),
+                make_visible(pair.id_b),
+                f"{pair.similarity:.3f}",
+                pair.found_by,
+                pair.why,
+            )
+            for pair in comparison.disagreements
+        ]
+        names = ("document", "document", "similarity", "found by", "missed because")
+        console.print(text_table("Pairs found by one of them", names, pairs))
+
+
+def _side_column(side: ShadowSide) -> dict[str, str]:
+    """Returns the column of one of the two settings: names and values of its rows."""
+    metrics = side.metrics
+    compared_all = "every pair compared"
+    banding = f"{side.bands} × {side.rows}" if side.bands else compared_all
+    candidates = compared_all if side.candidates is None else f"{side.candidates:,}"
+    dropped = ""
+    if metrics.verify_drop_rate is not None:
+        dropped = format_percent(metrics.verify_drop_rate)
+    largest_bucket = ""
+    if metrics.bucket_size_max is not None:
+        largest_bucket = f"{metrics.bucket_size_max:,}"
+    column = {
+        "threshold": f"{side.threshold:g}",
+        "bands × rows": banding,
+        "candidates": candidates,
+        "verified pairs": f"{side.pairs:,}",
+        "documents kept": f"{side.kept:,}",
+        "share of the pairs found by either": f"{side.recall:.4f}",
+        "dropped by verification": dropped,
+        "largest bucket": largest_bucket,
+        "seconds": ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in side.seconds.items()),
+    }
+    if side.scores is not None:
+        column["precision, labelled"] = format_proportion(side.scores.precision)
+        column["recall, labelled"] = format_proportion(side.scores.recall)
+    return column

@@ -1,0 +1,69 @@
+"""Prints the summary of a finished run on a terminal."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nearkin.report.escaping import make_visible
+from nearkin.report.formatting import format_bytes, format_percent
+from nearkin.report.model import ReportData
+from nearkin.report.row_categories import categorize_rows
+
+OUTPUT_FILES = (
+    ("kept documents", "kept"),
+    ("clusters", "clusters.parquet"),
+    ("pairs", "pairs.parquet"),
+    ("rejected rows", "rejected.jsonl"),
+    ("report", "report.html"),
+    ("run record", "run.json"),
+)
+"""The names and the paths of the files of an output, in the order in which they are listed."""
+
+
+def print_summary(data: ReportData, console: Console, output: Path | None = None) -> None:
+    """Prints the headline, the numbers of rows by category, the warnings and the output files.
+
+    Args:
+        data: Data of the report.
+        console: Console to print to, usually standard error.
+        output: Output folder of the run. Its existing files are listed.
+    """
+    console.print()
+    console.print(Text(data.headline, style="bold"))
+    console.print(_category_table(data))
+    if data.total_seconds:
+        console.print(Text(_describe_speed(data), style="dim"))
+    for warning in data.all_warnings:
+        console.print(Text.assemble(("warning ", "yellow"), make_visible(warning)))
+    if output is not None:
+        console.print(_output_table(output))
+
+
+def _category_table(data: ReportData) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right", style="dim")
+    for category in categorize_rows(data):
+        table.add_row(category.name, f"{category.rows:,}", format_percent(category.share))
+    return table
+
+
+def _describe_speed(data: ReportData) -> str:
+    rate = data.counts.read / data.total_seconds
+    speed = f"{data.total_seconds:,.2f} s, {rate:,.0f} documents/s"
+    if data.peak_memory:
+        speed += f", peak memory {format_bytes(data.peak_memory)}"
+    return speed
+
+
+def _output_table(output: Path) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, file in OUTPUT_FILES:
+        path = output / file
+        if path.exists():
+            style = "bold" if name == "report" else ""
+            table.add_row(Text(name), Text(make_visible(str(path)), style=style, overflow="fold"))
+    return table

@@ -1,0 +1,44 @@
+"""Tables of text on a terminal."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from nearkin.evaluate.audit import Proportion
+
+
+def text_table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Returns a table of text. All columns but the first are aligned to the right.
+
+    Args:
+        title: Title of the table.
+        names: Names of the columns.
+        rows: Texts of the rows, one for each column.
+    """
+    table = Table(title=title, title_justify="left", box=None)
+    for i, name in enumerate(names):
+        table.add_column(name, justify="right" if i else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def format_number(value: float) -> str:
+    """Formats a number with three decimals, or as an empty text if it is not a number."""
+    return "" if math.isnan(value) else f"{value:.3f}"
+
+
+def format_proportion(proportion: Proportion) -> str:
+    """Formats a proportion with its interval, for example `0.953 (0.941 to 0.963 of 1,204)`.
+
+    Args:
+        proportion: Proportion to format. It reads `none` if nothing was counted.
+    """
+    if not proportion.total:
+        return "none"
+    return (
+        f"{proportion.value:.3f} ({proportion.low:.3f} to {proportion.high:.3f} of "
+        f"{proportion.total:,})"
+    )
