@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, count_reasons, with_dimensions
+from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, count_reasons, detect_dimensions
 from nearkin.corpus.arrow_conversion import to_table, to_texts, to_vectors
 from nearkin.engine.local import result_tables as tables
 from nearkin.engine.local.clustering import Clustering
@@ -315,7 +315,7 @@ def _start(
     if unknown:
         raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(RunOptions.__dataclass_fields__)}")
     corpus = _corpus(data)
-    columns = with_dimensions(corpus, columns.within(settings.get("memory", RunOptions.memory)))
+    columns = detect_dimensions(corpus, columns.with_memory(settings.get("memory", RunOptions.memory)))
     asked = RunOptions(spec=resolve_spec(columns, measure, spec), **settings)
     folder = tempfile.TemporaryDirectory(prefix="nearkin-", dir=work)
     shown = progress or Silent()
@@ -324,7 +324,7 @@ def _start(
         cut = count_frequency_cut(max_df, counting)
         resources, asked = replace(resources, cut=cut), asked.with_spec(replace(asked.spec, cut=cut.fingerprint))
     work_folder = WorkFolder.create(Path(folder.name) / "work", {}, durable=False)
-    run = LocalRun(corpus, replace(columns, extra=asked.carried_columns), asked, work_folder, shown, resources)
+    run = LocalRun(corpus, replace(columns, carried_columns=asked.carried_columns), asked, work_folder, shown, resources)
     return _Finished(run, folder)
 
 

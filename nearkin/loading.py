@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.corpus import Columns, FileCorpus, make_ids, with_dimensions
-from nearkin.corpus.batches import MAX_DOCUMENT
-from nearkin.corpus.inputs import skipped_sentences
+from nearkin.corpus import Columns, FileCorpus, detect_dimensions, make_ids
+from nearkin.corpus.columns import MAX_DOCUMENT
+from nearkin.corpus.inputs import describe_skipped
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
@@ -54,8 +55,8 @@ def add_files(
         tables: A run's folder with the tables that the Spec names.
     """
     corpus = FileCorpus.open(inputs)
-    warnings = skipped_sentences(corpus.skipped)
-    columns = with_dimensions(corpus, columns)
+    warnings = describe_skipped(corpus.skipped)
+    columns = detect_dimensions(corpus, columns)
     corpus.check(columns)
     kinds: dict[str, int] = {}
     made: dict[str, Any] = (
@@ -119,7 +120,7 @@ def load_run(saved: SavedRun, url: str, scope: str, secret: HashKey | None, post
     require_scope(scope)
     corpus = saved.open_corpus("quarantine")
     limit = record["stages"]["sketch"].get("document_limit", MAX_DOCUMENT)
-    columns = Columns(**{**record["columns"], "extra": (), "document_limit": limit})
+    columns = replace(Columns.from_record(record["columns"]), carried_columns=(), document_limit=limit)
     if columns.tokens is not None:
         raise UsageError("an index takes texts and vectors; this run was made of tokens")
     clusters = pq.read_table(saved.folder / CLUSTERS)

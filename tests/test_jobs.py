@@ -29,7 +29,7 @@ from nearkin.runtime.progress import Silent
 from nearkin.shingle import Shingler, text_buffers
 from nearkin.spec import Spec
 
-COLUMNS = Columns(id="id", extra=("source",))
+COLUMNS = Columns(id="id", carried_columns=("source",))
 
 
 @pytest.fixture(scope="session")
@@ -188,7 +188,7 @@ class Killer:
         pass
 
 inputs, out, stage, advances = sys.argv[1:]
-columns = Columns(id="id", extra=("source",))
+columns = Columns(id="id", carried_columns=("source",))
 run_dedup(Job((inputs,), Path(out), columns, RunOptions(source="source")), Killer(stage, int(advances)))
 """
 MOMENTS = [
@@ -297,7 +297,7 @@ def test_saved_signatures_of_inputs_that_changed(corpus: Path, reference: Path, 
     shutil.copytree(corpus / "documents", copy)
     finished(copy, tmp_path / "saved", save_signatures=True)
     with pytest.raises(UsageError, match="column 'quality' was not kept"):
-        finished(tmp_path / "saved", tmp_path / "x", columns=Columns(extra=("quality",)), source="quality")
+        finished(tmp_path / "saved", tmp_path / "x", columns=Columns(carried_columns=("quality",)), source="quality")
     (copy / "part-00002.parquet").unlink()
     with pytest.raises(UsageError, match="part-00002"):
         finished(tmp_path / "saved", tmp_path / "x")
@@ -423,7 +423,7 @@ def test_keep_policy_decides(corpus: Path, tmp_path: Path) -> None:
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
-    columns = Columns(extra=("source",))
+    columns = Columns(carried_columns=("source",))
     finished(tmp_path / "a.parquet", tmp_path / "out", columns=columns, keep="source:gold>books", source=None)
     assert pq.read_table(tmp_path / "out/kept")["source"].to_pylist() == ["gold"]
 

@@ -206,7 +206,7 @@ def test_a_failure_before_the_first_stage_leaves_nothing(docs: Path, tmp_path: P
     requests: list[dict[str, Any]] = [
         {"columns": Columns(text="body")},
         {"columns": Columns(id="number")},
-        {"columns": Columns(extra=("quality",)), "keep": "quality desc"},
+        {"columns": Columns(carried_columns=("quality",)), "keep": "quality desc"},
         {"second_measure": "cosine:embedding:0.9"},
         {"spec": Spec(base_hash="siphash", key_id="0123456789abcdef")},
     ]

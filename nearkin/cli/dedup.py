@@ -113,7 +113,7 @@ def dedup(
     threshold, recall, bands, rows, memory = (taken[name] for name in ("threshold", "recall", "bands", "rows", "memory"))
     options = o.SpecOptions.of(taken)
     asked, policy = options.asked(), KeepPolicy.parse(keep)
-    columns = o.columns(text, tokens, vector, id_column, carried_columns(policy, block_by, source, split)).within(
+    columns = o.columns(text, tokens, vector, id_column, carried_columns(policy, block_by, source, split)).with_memory(
         parse_size(memory)
     )
     require_output_free(out, resume=resume, overwrite=overwrite)

@@ -46,7 +46,7 @@ def demo(
         try:
             write_source_corpus(source)
             settings = RunOptions(threshold=threshold, source="package", workers=o.workers_or_cores(workers))
-            columns = Columns(id="id", extra=settings.carried_columns)
+            columns = Columns(id="id", carried_columns=settings.carried_columns)
             readers = Readers(readable_by)
             job = Job((str(source),), out, columns, settings, overwrite=overwrite, quoted=WIDE_CHOICE, readers=readers)
             summary = run_dedup(job, shown)

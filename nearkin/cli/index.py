@@ -106,7 +106,7 @@ def build(
         o.require_as_saved(context, inputs)
         say(load_run(saved, store, scope, options.asked().secret, postings), json)
         return
-    columns = o.columns(text, tokens, vector, id_column, ()).within(parse_size(memory))
+    columns = o.columns(text, tokens, vector, id_column, ()).with_memory(parse_size(memory))
     say_added(add_files(tuple(inputs), columns, options.asked(), store, scope, threshold, postings), json)
 
 
@@ -135,7 +135,7 @@ def add(
     from nearkin.runs.spec_request import SpecRequest
 
     asked = SpecRequest(secret=None if key_file is None else HashKey.read(key_file))
-    columns = o.columns(text, None, vector, id_column, ()).within(parse_size(memory))
+    columns = o.columns(text, None, vector, id_column, ()).with_memory(parse_size(memory))
     say_added(add_files(tuple(inputs), columns, asked, store, scope, None, None, tables), json)
 
 

@@ -169,7 +169,7 @@ def columns(text: str | None, tokens: str | None, vector: str | None, id_column:
     given = [f"{option} {value}" for option, value in named.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} exclude each other")
-    return Columns(text=text or (None if given else "text"), tokens=tokens, vector=vector, id=id_column, extra=extra)
+    return Columns(text=text or (None if given else "text"), tokens=tokens, vector=vector, id=id_column, carried_columns=extra)
 
 
 def numbers(text: str, option: str) -> tuple[int, ...]:

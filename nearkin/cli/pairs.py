@@ -78,7 +78,8 @@ def pairs(
 
     options = o.SpecOptions.of(context.params)
     asked = options.asked()
-    columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,)).within(parse_size(memory))
+    columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,))
+    columns = columns.with_memory(parse_size(memory))
     require_pairs_output(out, tuple(inputs), resume=resume, overwrite=overwrite)
     o.require_apart_from_files(context, out)
     o.require_as_saved(context, inputs)

@@ -58,7 +58,7 @@ def sketch(
 
     options = o.SpecOptions.of(context.params)
     asked = options.asked()
-    columns = o.columns(text, tokens, vector, id_column, ()).within(parse_size(memory))
+    columns = o.columns(text, tokens, vector, id_column, ()).with_memory(parse_size(memory))
     require_file_output(out, is_signature_file, "a signature file", inputs, overwrite=overwrite)
     o.require_apart_from_files(context, out)
     selection = Selection(hidden, follow_links)

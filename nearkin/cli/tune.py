@@ -96,8 +96,8 @@ def observed(
     """(distribution of a corpus or None, Spec)."""
     from dataclasses import replace
 
-    from nearkin.corpus import FileCorpus, with_dimensions
-    from nearkin.corpus.inputs import skipped_sentences
+    from nearkin.corpus import FileCorpus, detect_dimensions
+    from nearkin.corpus.inputs import describe_skipped
     from nearkin.engine.options import parse_size
     from nearkin.measures import measure_of
     from nearkin.plan.observe import observe_corpus
@@ -107,13 +107,13 @@ def observed(
     unit, n = parse_shingle(shingle)
     given = {"unit": unit, "n": n, "k": k, "slot_bits": slot_bits}
     fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    columns = o.columns(text, tokens, vector, None, ()).within(parse_size(o.MEMORY))
+    columns = o.columns(text, tokens, vector, None, ()).with_memory(parse_size(o.MEMORY))
     if not inputs:
         if measure == "cosine":
             columns = replace(columns, vector="vector", text=None, dimensions=1)
         return None, resolve_spec(columns, measure, **fields)
     corpus = FileCorpus.open(inputs)
-    o.show_warnings(skipped_sentences(corpus.skipped))
-    columns = with_dimensions(corpus, columns)
+    o.show_warnings(describe_skipped(corpus.skipped))
+    columns = detect_dimensions(corpus, columns)
     spec = resolve_spec(columns, measure, **fields)
     return observe_corpus(corpus, columns, measure_of(spec), sample, workers=o.workers_or_cores(None)), spec

@@ -1,10 +1,12 @@
-"""Files to Arrow batches and back: readers, writers, quarantine, manifest."""
+"""Input files as batches of documents, and the copies of their kept rows."""
 
-from nearkin.corpus.batches import Batch, Columns, Corpus, Rejected, make_ids, positions, riding
+from nearkin.corpus.batches import Batch, Corpus, Rejection
+from nearkin.corpus.columns import Columns, carried_column_name
 from nearkin.corpus.corpus import FileCorpus, TableCorpus
-from nearkin.corpus.input_manifest import describe, first_change
-from nearkin.corpus.rejects import Quarantine, count_reasons
-from nearkin.corpus.vectors import with_dimensions
+from nearkin.corpus.ids import make_ids, make_position_ids
+from nearkin.corpus.input_manifest import describe_inputs, find_first_change
+from nearkin.corpus.rejects import QuarantineWriter, count_reasons
+from nearkin.corpus.vectors import detect_dimensions
 from nearkin.corpus.writer import write_kept
 
 __all__ = [
@@ -12,15 +14,15 @@ __all__ = [
     "Columns",
     "Corpus",
     "FileCorpus",
-    "Quarantine",
-    "Rejected",
+    "QuarantineWriter",
+    "Rejection",
     "TableCorpus",
+    "carried_column_name",
     "count_reasons",
-    "describe",
-    "first_change",
+    "describe_inputs",
+    "detect_dimensions",
+    "find_first_change",
     "make_ids",
-    "positions",
-    "riding",
-    "with_dimensions",
+    "make_position_ids",
     "write_kept",
 ]

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.column_values import type_without_views
-from nearkin.corpus.validation import Column, as_text, as_vectors
+from nearkin.corpus.arrow_types import replace_views_in_type
+from nearkin.corpus.validation import CheckedColumn, check_texts, check_vectors
 from nearkin.errors import UsageError
 
 
@@ -19,12 +19,12 @@ def to_table(data: Any) -> pa.Table:
         >>> to_table(["one", "two"]).column_names
         ['text']
     """
-    return without_views(_to_table(data))
+    return replace_views(_to_table(data))
 
 
-def without_views(table: pa.Table) -> pa.Table:
+def replace_views(table: pa.Table) -> pa.Table:
     """Returns a table in which views of text are plain text, nested ones too: polars has them, and Arrow cannot filter them."""
-    fields = [field.with_type(type_without_views(field.type)) for field in table.schema]
+    fields = [field.with_type(replace_views_in_type(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields, table.schema.metadata))
 
 
@@ -85,7 +85,7 @@ def to_vectors(values: Any, dimensions: int) -> list[pa.Array]:
     Raises:
         UsageError: At what is no finite, non-zero vector of that many numbers.
     """
-    return _checked(values, lambda chunk: as_vectors(chunk, "vector", dimensions))
+    return _checked(values, lambda chunk: check_vectors(chunk, "vector", dimensions))
 
 
 def to_texts(values: Any) -> list[pa.Array]:
@@ -94,10 +94,10 @@ def to_texts(values: Any) -> list[pa.Array]:
     Raises:
         UsageError: At a null, invalid UTF-8 or a column that is no text.
     """
-    return _checked(values, lambda chunk: as_text(chunk, "text"))
+    return _checked(values, lambda chunk: check_texts(chunk, "text"))
 
 
-def _checked(values: Any, check: Callable[[pa.Array], Column]) -> list[pa.Array]:
+def _checked(values: Any, check: Callable[[pa.Array], CheckedColumn]) -> list[pa.Array]:
     out = []
     first = 0
     for chunk in to_chunked(values).chunks:

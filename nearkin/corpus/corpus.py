@@ -6,18 +6,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, WHOLE_FILE, Batch, Columns, Rejected
-from nearkin.corpus.file_names import shown_path
-from nearkin.corpus.formats.base import UNREADABLE, Format, Piece, one_line
-from nearkin.corpus.formats.columnar import AHEAD, ArrowIpc, Parquet, pieces, split
+from nearkin.corpus.batches import WHOLE_FILE, Batch, Rejection
+from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.file_names import format_path
+from nearkin.corpus.formats.arrow_ipc import ArrowIpc
+from nearkin.corpus.formats.base import UNREADABLE, FileSlice, Format, describe_error
 from nearkin.corpus.formats.delimited import Delimited
-from nearkin.corpus.formats.detection import READABLE, Fields, first_fields, foreign_content, mentions, quoted
+from nearkin.corpus.formats.foreign_content import READABLE, find_foreign_content
 from nearkin.corpus.formats.json_array import JsonArray, holds_array
+from nearkin.corpus.formats.json_fields import FieldSample, contains_string, format_names, sample_fields
 from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.parquet import Parquet
 from nearkin.corpus.formats.plain_text import PlainText
+from nearkin.corpus.formats.record_batches import AHEAD, check_batches, split_batch
 from nearkin.corpus.input_file import FileStatus, InputFile
-from nearkin.corpus.inputs import Selection, Skipped, find_files
-from nearkin.corpus.validation import no_documents
+from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
+from nearkin.corpus.validation import make_empty_documents
 from nearkin.errors import NearkinError, RunError, UsageError
 
 LINES = JsonLines()
@@ -56,7 +60,7 @@ class FileCorpus:
         files: Sequence[InputFile],
         on_error: str = "quarantine",
         ahead: int = AHEAD,
-        skipped: Sequence[Skipped] = (),
+        skipped: Sequence[SkippedPath] = (),
     ) -> None:
         if on_error not in ON_ERROR:
             raise UsageError(f"on-error {on_error!r} is not one of {', '.join(ON_ERROR)}")
@@ -77,10 +81,10 @@ class FileCorpus:
         selection: Selection | None = None,
     ) -> "FileCorpus":
         """From paths, globs, folders and URLs."""
-        found = find_files(inputs, selection)
+        found = find_inputs(inputs, selection)
         return cls(found.files, on_error, ahead, found.skipped)
 
-    def use_scratch(self, folder: Path) -> None:
+    def set_scratch_folder(self, folder: Path) -> None:
         """Sets the folder whose disk is used for what reading needs beside the memory. Until then it is the system's."""
         self._parquet.scratch_folder = folder
 
@@ -110,7 +114,7 @@ class FileCorpus:
         Raises:
             UsageError: If no reader understands a file, a file lacks a column, or no JSON object has one.
         """
-        fields: dict[str, Fields] = {}
+        fields: dict[str, FieldSample] = {}
         for file in self.files:
             try:
                 names = self._column_names(file, columns, fields)
@@ -122,42 +126,44 @@ class FileCorpus:
                 _require(columns, names, file)
         self._require_fields(columns, fields)
 
-    def _column_names(self, file: InputFile, columns: Columns, fields: dict[str, Fields]) -> list[str] | None:
+    def _column_names(self, file: InputFile, columns: Columns, fields: dict[str, FieldSample]) -> list[str] | None:
         form = self.format_of(file)
         if not isinstance(form, (Parquet, ArrowIpc)):
             # what remote files hold is told when they are read
-            if not file.remote and (content := foreign_content(file, form is TEXT)):
-                raise UsageError(f"cannot read {shown_path(file.path)}: it holds {content}. {READABLE}; leave the file out")
+            if not file.remote and (content := find_foreign_content(file, form is TEXT)):
+                raise UsageError(f"cannot read {format_path(file.path)}: it holds {content}. {READABLE}; leave the file out")
             if columns.vector and not isinstance(form, JsonLines):
-                raise UsageError(f"{shown_path(file.path)} cannot hold vectors; they are read from parquet, Arrow and JSON")
+                raise UsageError(f"{format_path(file.path)} cannot hold vectors; they are read from parquet, Arrow and JSON")
         if isinstance(form, JsonLines):
-            found = fields[file.path] = first_fields(file, form)
-            return list(dict.fromkeys([*found.names, *columns.extra])) if found.objects else None
+            found = fields[file.path] = sample_fields(file, form)
+            return list(dict.fromkeys([*found.names, *columns.carried_columns])) if found.objects else None
         if form is TEXT:
             return ["text"]
         return form.columns(file) or None
 
-    def _require_fields(self, columns: Columns, fields: dict[str, Fields]) -> None:
+    def _require_fields(self, columns: Columns, fields: dict[str, FieldSample]) -> None:
         """Requires that each column that rides along is a field of some object, if all files are JSON and have objects."""
         if not fields or len(fields) < len(self.files) or not any(found.objects for found in fields.values()):
             return
         files = [file for file in self.files if not fields[file.path].complete]
-        for name in columns.extra:
-            if any(name in found.names for found in fields.values()) or any(mentions(file, name) for file in files):
+        for name in columns.carried_columns:
+            if any(name in found.names for found in fields.values()) or any(contains_string(file, name) for file in files):
                 continue
             seen = dict.fromkeys(other for found in fields.values() for other in found.names)
-            raise UsageError(f"no object of the inputs has the field {name!r} (they have {quoted(seen)}); correct its name")
+            raise UsageError(
+                f"no object of the inputs has the field {name!r} (they have {format_names(seen)}); correct its name"
+            )
 
     def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
-        gathered = _Gathered(first)
+        gathered = _BatchBuilder(first)
         for number in range(start[0], len(self.files)):
-            for piece in self.pieces(number, columns, start[1] if number == start[0] else 0):
+            for piece in self.read_slices(number, columns, start[1] if number == start[0] else 0):
                 if gathered.add(number, piece):
                     yield gathered.take()
         if gathered.begun:
             yield gathered.take()
 
-    def pieces(self, number: int, columns: Columns, start: int = 0, whole: bool = False) -> Iterator[Piece]:
+    def read_slices(self, number: int, columns: Columns, start: int = 0, whole: bool = False) -> Iterator[FileSlice]:
         """One file; what cannot be read of it is one rejection, or an error if so asked."""
         file, row = self.files[number], start
         self.require_unchanged(number)
@@ -170,9 +176,9 @@ class FileCorpus:
             raise
         except UNREADABLE as error:
             self.require_unchanged(number)
-            reason = f"unreadable{f' from row {row}' if row else ''}: {one_line(error)}"
+            reason = f"unreadable{f' from row {row}' if row else ''}: {describe_error(error)}"
             self._refuse(file, [(WHOLE_FILE, reason, "")])
-            yield Piece(np.empty(0, np.int64), no_documents(columns), [(WHOLE_FILE, reason, "")], row + 1)
+            yield FileSlice(np.empty(0, np.int64), make_empty_documents(columns), [(WHOLE_FILE, reason, "")], row + 1)
         except KeyError as error:
             raise UsageError(f"{file.path} has no column {error}") from error
         self.require_unchanged(number)
@@ -195,10 +201,10 @@ class FileCorpus:
             status = file.status()
         except OSError as error:
             raise RunError(
-                f"cannot read {shown_path(file.path)}: {error.strerror or error}; restore it, then continue with --resume"
+                f"cannot read {format_path(file.path)}: {error.strerror or error}; restore it, then continue with --resume"
             ) from error
         if self.statuses.setdefault(file.path, status) != status:
-            raise RunError(f"{shown_path(file.path)} has changed while the run was reading it; run again with --overwrite")
+            raise RunError(f"{format_path(file.path)} has changed while the run was reading it; run again with --overwrite")
         return status
 
     def require_all_unchanged(self) -> None:
@@ -213,28 +219,28 @@ def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
         if name not in names:
             way = f"; choose one with {options[name]}" if name in options else ""
             raise UsageError(f"{file.path} has no column {name!r} (it has {', '.join(map(repr, names))}){way}")
-        require_once(name, names, file.path)
+        require_unique_column(name, names, file.path)
 
 
-def require_once(name: str, names: Sequence[str], place: str) -> None:
+def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
     """Raises UsageError if several columns have the name, because it is ambiguous then."""
     if names.count(name) > 1:
         raise UsageError(f"{place} has {names.count(name)} columns named {name!r}; rename all but one")
 
 
-class _Gathered:
+class _BatchBuilder:
     """Small pieces (text files) joined to batches worth a thread's while."""
 
     def __init__(self, first: int) -> None:
         self._first = first
-        self._parts: list[tuple[int, Piece]] = []
+        self._parts: list[tuple[int, FileSlice]] = []
         self._bytes = self._rows = 0
 
     @property
     def begun(self) -> bool:
         return bool(self._parts)
 
-    def add(self, number: int, piece: Piece) -> bool:
+    def add(self, number: int, piece: FileSlice) -> bool:
         """Whether it is enough for a batch now."""
         self._parts.append((number, piece))
         self._rows += len(piece.rows) + len(piece.rejected)
@@ -244,9 +250,9 @@ class _Gathered:
     def take(self) -> Batch:
         parts, self._parts, self._bytes, self._rows = self._parts, [], 0, 0
         full = [(number, piece) for number, piece in parts if len(piece.rows)]
-        documents = _joined([piece.documents for _, piece in full or parts[:1]])
+        documents = _join_batches([piece.documents for _, piece in full or parts[:1]])
         files = np.concatenate([np.full(len(piece.rows), number, np.int32) for number, piece in parts])
-        rejected = tuple(Rejected(number, *entry) for number, piece in parts for entry in piece.rejected)
+        rejected = tuple(Rejection(number, *entry) for number, piece in parts for entry in piece.rejected)
         batch = Batch(
             self._first,
             files,
@@ -259,7 +265,7 @@ class _Gathered:
         return batch
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     joint = pa.Table.from_batches(batches)
@@ -281,11 +287,11 @@ class TableCorpus:
         for name in columns.all:
             if name not in self.table.schema.names:
                 raise UsageError(f"the table has no column {name!r} (it has {', '.join(map(repr, self.table.schema.names))})")
-            require_once(name, self.table.schema.names, "the table")
+            require_unique_column(name, self.table.schema.names, "the table")
 
     def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
-        for piece in pieces(self._parts(columns, start[1]), columns, False):
-            rejected = tuple(Rejected(0, *entry) for entry in piece.rejected)
+        for piece in check_batches(self._parts(columns, start[1]), columns, False):
+            rejected = tuple(Rejection(0, *entry) for entry in piece.rejected)
             yield Batch(first, np.zeros(len(piece.rows), np.int32), piece.rows, piece.documents, rejected, (0, piece.next_row))
             first += len(piece.rows)
 
@@ -293,5 +299,5 @@ class TableCorpus:
         first = 0
         for batch in self.table.select(list(columns.all)).to_batches():
             skipped = min(max(start - first, 0), len(batch))
-            yield from split(first + skipped, batch.slice(skipped))
+            yield from split_batch(first + skipped, batch.slice(skipped))
             first += len(batch)

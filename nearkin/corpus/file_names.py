@@ -11,23 +11,23 @@ from nearkin.redaction import HIDDEN, redact
 COMPRESSION_SUFFIXES = frozenset({".gz", ".zst", ".bz2", ".lz4"})
 
 
-def shown_path(path: str) -> str:
+def format_path(path: str) -> str:
     r"""Returns a path as valid Unicode text: bytes that are not UTF-8 become `\xNN`.
 
     Examples:
-        >>> shown_path(os.fsdecode(b"caf\xe9.txt"))
+        >>> format_path(os.fsdecode(b"caf\xe9.txt"))
         'caf\\xe9.txt'
     """
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def without_password(path: str) -> str:
+def hide_password(path: str) -> str:
     """Returns a URL without its password and without secrets among its parameters; another path as it is.
 
     Unlike in messages, a path is not searched for what only looks like a password: its file must be found again by it.
 
     Examples:
-        >>> without_password("https://user:pw@example.org/a:b@c?token=d"), without_password("s3://bucket/token=1/a:b@c")
+        >>> hide_password("https://user:pw@example.org/a:b@c?token=d"), hide_password("s3://bucket/token=1/a:b@c")
         ('https://user:***@example.org/a:b@c?token=***', 's3://bucket/token=1/a:b@c')
     """
     scheme, mark, rest = path.partition("://")
@@ -43,26 +43,26 @@ def without_password(path: str) -> str:
 
 
 def has_hidden_password(path: str) -> bool:
-    """Returns whether `without_password` removed a password or secret of a URL."""
+    """Returns whether `hide_password` removed a password or secret of a URL."""
     return "://" in path and HIDDEN in path
 
 
-def safe_name(path: str) -> str:
+def make_safe_name(path: str) -> str:
     """Returns a relative name without empty, `.` and `..` parts, so that it cannot lead out of a folder.
 
     Examples:
-        >>> safe_name("/crawl/../a.jsonl"), safe_name("s3://bucket/./b.csv")
+        >>> make_safe_name("/crawl/../a.jsonl"), make_safe_name("s3://bucket/./b.csv")
         ('crawl/__/a.jsonl', 's3:/bucket/b.csv')
     """
-    parts = ["__" if part == ".." else part for part in shown_path(path).split("/") if part not in ("", ".")]
+    parts = ["__" if part == ".." else part for part in format_path(path).split("/") if part not in ("", ".")]
     return "/".join(parts).replace("\0", "_") or "_"
 
 
-def distinct_names(names: Sequence[str]) -> list[str]:
+def make_distinct_names(names: Sequence[str]) -> list[str]:
     """Numbers the names that another one equals exactly.
 
     Examples:
-        >>> distinct_names(["a.csv", "a.csv", "b.csv"])
+        >>> make_distinct_names(["a.csv", "a.csv", "b.csv"])
         ['a.csv', 'a-2.csv', 'b.csv']
     """
     taken = set(names)
@@ -75,14 +75,14 @@ def distinct_names(names: Sequence[str]) -> list[str]:
     return out
 
 
-def output_names(names: Sequence[str]) -> list[str]:
+def make_output_names(names: Sequence[str]) -> list[str]:
     """Returns a name for the copy of each input, so that no two copies share a place on any file system.
 
     Names that differ only by case or by Unicode normalisation share a place on some file systems. A store of objects may hold
     `a` and `a/b` at once, which no file system can.
 
     Examples:
-        >>> output_names(["A.jsonl.gz", "a.jsonl.gz", "part", "part/one.txt"])
+        >>> make_output_names(["A.jsonl.gz", "a.jsonl.gz", "part", "part/one.txt"])
         ['A.jsonl.gz', 'a-2.jsonl.gz', 'part-2', 'part/one.txt']
     """
     folders = {_place(str(parent)) for name in names for parent in PurePosixPath(name).parents}
@@ -96,7 +96,7 @@ def output_names(names: Sequence[str]) -> list[str]:
     return out
 
 
-def target_inside(folder: Path, name: str) -> Path:
+def join_inside(folder: Path, name: str) -> Path:
     """Returns the path of a relative name inside a folder.
 
     Raises:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from nearkin.corpus.compressed import DecompressedStream
-from nearkin.corpus.remote import RemoteStream, filesystem_of, remote_errors
+from nearkin.corpus.decompression import DecompressedStream
+from nearkin.corpus.remote import RemoteStream, open_filesystem, translate_driver_errors
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 
@@ -59,8 +59,8 @@ class InputFile:
         """
         if not self.remote:
             return pa.OSFile(fsencode(self.path))
-        with remote_errors(self.path):
-            filesystem, path = filesystem_of(self.path)
+        with translate_driver_errors(self.path):
+            filesystem, path = open_filesystem(self.path)
             return pa.PythonFile(RemoteStream(self.path, filesystem.open(path, "rb")), "r")
 
     def open_decompressed(self) -> Any:
@@ -76,8 +76,8 @@ class InputFile:
         if not self.remote:
             found = Path(self.path).stat()
             return FileStatus(found.st_size, found.st_mtime, f"{found.st_dev}:{found.st_ino}:{found.st_mtime_ns}")
-        with remote_errors(self.path):
-            filesystem, path = filesystem_of(self.path)
+        with translate_driver_errors(self.path):
+            filesystem, path = open_filesystem(self.path)
             filesystem.invalidate_cache()
             info = filesystem.info(path)
         changed = info.get("LastModified") or info.get("mtime") or info.get("updated") or 0

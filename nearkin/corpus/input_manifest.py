@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from nearkin.corpus.corpus import FileCorpus
-from nearkin.corpus.file_names import shown_path, without_password
+from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.input_file import InputFile
 from nearkin.errors import RunError
 
@@ -13,7 +13,7 @@ BLOCK = 4 << 20
 THREADS = 4
 
 
-def describe(corpus: FileCorpus) -> list[dict[str, Any]]:
+def describe_inputs(corpus: FileCorpus) -> list[dict[str, Any]]:
     """Returns one entry for each file, and pins its status: any later reading of a file that has changed is an error.
 
     Raises:
@@ -29,10 +29,10 @@ def _entry(corpus: FileCorpus, number: int) -> dict[str, Any]:
     try:
         digest = _digest(file)
     except OSError as error:
-        raise RunError(f"cannot read {shown_path(file.path)}: {error.strerror or error}; fix it or leave it out") from error
+        raise RunError(f"cannot read {format_path(file.path)}: {error.strerror or error}; fix it or leave it out") from error
     corpus.require_unchanged(number)
     # a password is not recorded: a resumed run is given its inputs again, and compares their content
-    path = without_password(file.path)
+    path = hide_password(file.path)
     return {"path": path, "name": file.name, "size": status.size, "modified": status.modified, "sha256": digest}
 
 
@@ -44,21 +44,21 @@ def _digest(file: InputFile) -> str:
     return digest.hexdigest()
 
 
-def first_change(described: list[dict[str, Any]], corpus: FileCorpus) -> str | None:
+def find_first_change(described: list[dict[str, Any]], corpus: FileCorpus) -> str | None:
     """In words, the first difference between inputs as they were described and as they are; None if there is none.
 
     A new modification time of the same content is no change.
     """
     before = {entry["name"]: entry for entry in described}
-    now = {entry["name"]: entry for entry in describe(corpus)}
+    now = {entry["name"]: entry for entry in describe_inputs(corpus)}
     if added := sorted(now.keys() - before.keys()):
-        return f"the input {shown_path(now[added[0]]['path'])} was not there before"
+        return f"the input {format_path(now[added[0]]['path'])} was not there before"
     if gone := sorted(before.keys() - now.keys()):
-        return f"the input {shown_path(before[gone[0]]['path'])} is not among the inputs now"
+        return f"the input {format_path(before[gone[0]]['path'])} is not among the inputs now"
     for name, entry in before.items():
         for fact in ("size", "sha256"):
             if entry[fact] != now[name][fact]:
                 return (
-                    f"the input {shown_path(now[name]['path'])} has changed: {fact} was {entry[fact]} and is {now[name][fact]}"
+                    f"the input {format_path(now[name]['path'])} has changed: {fact} was {entry[fact]} and is {now[name][fact]}"
                 )
     return None

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from nearkin.corpus.file_names import distinct_names, safe_name, shown_path, without_password
+from nearkin.corpus.file_names import format_path, hide_password, make_distinct_names, make_safe_name
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.remote import driver_errors, filesystem_of, list_error
+from nearkin.corpus.remote import loaded_driver_errors, make_listing_error, open_filesystem
 from nearkin.errors import UsageError
 from nearkin.runtime.outputs import LOCK, MARKER
 
@@ -40,21 +40,21 @@ class Selection:
     follow_links: bool = False
 
 
-class Skipped(NamedTuple):
+class SkippedPath(NamedTuple):
     """A file or folder among the inputs that is not read; of a folder, nothing below it is read."""
 
     path: str
     reason: str
 
 
-class FoundFiles(NamedTuple):
+class InputListing(NamedTuple):
     """The inputs, and what was found beside them."""
 
     files: tuple[InputFile, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedPath, ...]
 
 
-def find_files(inputs: Sequence[str], selection: Selection | None = None) -> FoundFiles:
+def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> InputListing:
     """Finds every file that the inputs name, each path once, sorted by relative name (bytes).
 
     Two paths are the same input if they are equal without `.`, `..` and repeated slashes. Links keep their own names, so a file
@@ -67,20 +67,20 @@ def find_files(inputs: Sequence[str], selection: Selection | None = None) -> Fou
     Raises:
         UsageError: If an input names no file.
     """
-    search = _Search(selection or Selection())
+    search = _InputSearch(selection or Selection())
     paths = sorted({path for given in inputs for path in search.expand(os.fspath(given))}, key=os.fsencode)
     if not paths:
         raise UsageError("no inputs given")
-    shown = [without_password(path) for path in paths]
-    names = [safe_name(path) for path in _relative(shown)]
-    files = map(InputFile, paths, distinct_names(names))
-    return FoundFiles(
+    shown = [hide_password(path) for path in paths]
+    names = [make_safe_name(path) for path in _relative(shown)]
+    files = map(InputFile, paths, make_distinct_names(names))
+    return InputListing(
         tuple(sorted(files, key=lambda file: file.name.encode())),
         tuple(sorted({entry for entry in search.skipped if entry.path not in set(shown)})),
     )
 
 
-def normal_path(given: str) -> str:
+def normalize_path(given: str) -> str:
     """Returns an absolute path without `.` and `..`; `..` after a link leads where the system takes it."""
     path = "/"
     for part in os.path.join(os.getcwd(), given).split("/"):  # noqa: PTH109, PTH118 (bytes that are not UTF-8 stay as they are)
@@ -91,7 +91,7 @@ def normal_path(given: str) -> str:
     return path
 
 
-def skipped_sentences(skipped: Sequence[Skipped]) -> list[str]:
+def describe_skipped(skipped: Sequence[SkippedPath]) -> list[str]:
     """Returns a sentence for each reason for which something was skipped, with the first path and the number of the others."""
     first: dict[str, str] = {}
     for path, reason in skipped:
@@ -122,11 +122,11 @@ def _relative(paths: Sequence[str]) -> list[str]:
 
 
 @dataclass
-class _Search:
+class _InputSearch:
     """One search for inputs; collects what it leaves out."""
 
     selection: Selection
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedPath] = field(default_factory=list)
 
     def expand(self, given: str) -> list[str]:
         """Every file that one input names."""
@@ -138,24 +138,24 @@ class _Search:
 
     def skip(self, path: str, reason: str) -> None:
         """Notes that something is not read."""
-        self.skipped.append(Skipped(without_password(shown_path(path)), reason))
+        self.skipped.append(SkippedPath(hide_password(format_path(path)), reason))
 
     def _expand_local(self, given: str) -> list[str]:
-        path = normal_path(given)
+        path = normalize_path(given)
         if os.path.isdir(path):  # noqa: PTH112
             before = len(self.skipped)
             found = list(self._walk(path))
-            self._require(found, given, f"no files in the folder {shown_path(given)}", before)
+            self._require(found, given, f"no files in the folder {format_path(given)}", before)
         elif os.path.exists(path):  # noqa: PTH110
             if not os.path.isfile(path):  # noqa: PTH113
-                raise UsageError(f"{shown_path(given)} is not a regular file or a folder; write its content to a file first")
+                raise UsageError(f"{format_path(given)} is not a regular file or a folder; write its content to a file first")
             found = [path]
         elif MAGIC & set(given):
             before = len(self.skipped)
             found = self._matches(path)
-            self._require(found, given, f"no files match {shown_path(given)}", before)
+            self._require(found, given, f"no files match {format_path(given)}", before)
         else:
-            raise UsageError(f"no such file or folder: {shown_path(given)}")
+            raise UsageError(f"no such file or folder: {format_path(given)}")
         return found
 
     def _require(self, found: list[str], given: str, message: str, before: int) -> None:
@@ -185,7 +185,9 @@ class _Search:
     def _walk(self, folder: str) -> Iterator[str]:
         """Every file below a folder."""
         if is_output(folder):
-            raise UsageError(f"{shown_path(folder)} is the output of a nearkin run; name its folder kept to read its documents")
+            raise UsageError(
+                f"{format_path(folder)} is the output of a nearkin run; name its folder kept to read its documents"
+            )
         followed = self.selection.follow_links
         seen: set[tuple[int, int]] = set()
         for parent, folders, files in os.walk(folder, onerror=self._unreadable(folder), followlinks=followed):
@@ -201,8 +203,8 @@ class _Search:
                 if self._visible(path, name) and self._regular(path):
                     yield path
 
-    def _unreadable(self, top: str) -> "_OnError":
-        return _OnError(self, top)
+    def _unreadable(self, top: str) -> "_ListingErrorHandler":
+        return _ListingErrorHandler(self, top)
 
     def _enters(self, path: str, name: str) -> bool:
         if not self._visible(path, name):
@@ -236,7 +238,7 @@ class _Search:
 
     def _expand_url(self, given: str) -> list[str]:
         protocol = given.partition("://")[0]
-        filesystem, path = filesystem_of(given)
+        filesystem, path = open_filesystem(given)
         try:
             if MAGIC & set(path):
                 found = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
@@ -245,9 +247,9 @@ class _Search:
             else:
                 found = [path] if filesystem.exists(path) else []
         except (OSError, ValueError) as error:
-            raise list_error(given, error) from error
-        except driver_errors() as error:
-            raise list_error(given, error) from error
+            raise make_listing_error(given, error) from error
+        except loaded_driver_errors() as error:
+            raise make_listing_error(given, error) from error
         if not found:
             raise UsageError(f"no files match {given}")
         return [_url(protocol, name) for name in found]
@@ -264,14 +266,14 @@ def _url(protocol: str, name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _OnError:
+class _ListingErrorHandler:
     """A handler for a folder that cannot be listed: an input must be readable, a folder below it is skipped."""
 
-    search: _Search
+    search: _InputSearch
     top: str
 
     def __call__(self, error: OSError) -> None:
         path = os.fsdecode(error.filename or self.top)
         if path == self.top:
-            raise UsageError(f"cannot list {shown_path(path)}: {error.strerror}; fix its permissions") from error
+            raise UsageError(f"cannot list {format_path(path)}: {error.strerror}; fix its permissions") from error
         self.search.skip(path, f"{UNREADABLE}: {error.strerror}")

@@ -7,10 +7,10 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from nearkin.corpus.batches import WHOLE_FILE, Rejected
+from nearkin.corpus.batches import WHOLE_FILE, Rejection
 
 
-class Quarantine:
+class QuarantineWriter:
     """Appends rejections to an open file, one JSON object a line.
 
     Args:
@@ -22,7 +22,7 @@ class Quarantine:
         self._file = file
         self._names = names
 
-    def add(self, rejected: Iterable[Rejected]) -> None:
+    def add(self, rejected: Iterable[Rejection]) -> None:
         """Writes some."""
         for entry in rejected:
             place: dict[str, Any] = {"file": self._names[entry.file]}

@@ -26,18 +26,18 @@ SHORT_WAITS = {"AWS_METADATA_SERVICE_TIMEOUT": "1", "AWS_METADATA_SERVICE_NUM_AT
 """A machine outside of the cloud has no metadata service to ask for credentials; these bound how long it is looked for."""
 
 
-def protocol_of(url: str) -> str:
+def parse_protocol(url: str) -> str:
     """Returns the protocol of a URL, of a chained one the last.
 
     Examples:
-        >>> protocol_of("s3a://bucket/a"), protocol_of("simplecache::gcs://bucket/a")
+        >>> parse_protocol("s3a://bucket/a"), parse_protocol("simplecache::gcs://bucket/a")
         ('s3', 'gs')
     """
     name = url.partition("://")[0].rpartition("::")[2].lower()
     return {"s3a": "s3", "gcs": "gs"}.get(name, name)
 
 
-def filesystem_of(url: str) -> tuple[Any, str]:
+def open_filesystem(url: str) -> tuple[Any, str]:
     """Returns the fsspec file system of a URL, and the path in it.
 
     Raises:
@@ -60,7 +60,7 @@ def filesystem_of(url: str) -> tuple[Any, str]:
     return filesystem, path
 
 
-def driver_errors() -> tuple[type[BaseException], ...]:
+def loaded_driver_errors() -> tuple[type[BaseException], ...]:
     """Returns the exceptions of the drivers that are loaded."""
     found = [
         getattr(module, name)
@@ -73,26 +73,26 @@ def driver_errors() -> tuple[type[BaseException], ...]:
 
 
 @contextmanager
-def remote_errors(url: str) -> Iterator[None]:
+def translate_driver_errors(url: str) -> Iterator[None]:
     """Raises what a driver raises as an OSError, or as a UsageError if there are no credentials."""
     try:
         yield
-    except driver_errors() as error:
-        raise storage_error(url, error) from error
+    except loaded_driver_errors() as error:
+        raise make_storage_error(url, error) from error
 
 
-def storage_error(url: str, error: BaseException) -> UsageError | OSError:
+def make_storage_error(url: str, error: BaseException) -> UsageError | OSError:
     """Returns what to raise for an exception of a driver or file system."""
     if type(error).__name__ in WITHOUT_CREDENTIALS:
-        way = CREDENTIALS.get(protocol_of(url), "configure them for this protocol")
+        way = CREDENTIALS.get(parse_protocol(url), "configure them for this protocol")
         return UsageError(f"no credentials for {url}; {way}")
     text = " ".join(str(error).split()) or type(error).__name__
     return OSError(f"cannot reach {url}: {text[:300]}")
 
 
-def list_error(url: str, error: BaseException) -> UsageError | RunError:
+def make_listing_error(url: str, error: BaseException) -> UsageError | RunError:
     """Returns what to raise if the files of a URL cannot be listed."""
-    known = storage_error(url, error)
+    known = make_storage_error(url, error)
     if isinstance(known, UsageError):
         return known
     if isinstance(error, PermissionError):
@@ -128,7 +128,7 @@ class RemoteStream:
             data: bytes = self._file.read(size)
         except OSError as error:
             raise self._failure(error) from error
-        except driver_errors() as error:
+        except loaded_driver_errors() as error:
             raise self._failure(error) from error
         return data
 

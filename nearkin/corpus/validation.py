@@ -7,25 +7,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus.batches import ID, MAX_DOCUMENT, RAW_PREFIX, Columns, riding
-from nearkin.corpus.column_values import (
-    as_bytes,
-    decoded,
-    decoded_within,
-    in_type,
-    is_binary,
-    is_list,
-    is_text,
-    readable_text,
-    text_form,
-    valid_text,
-)
+from nearkin.corpus.arrow_types import is_binary, is_list, is_text, view_as_binary
+from nearkin.corpus.batches import RAW_PREFIX
+from nearkin.corpus.columns import ID, MAX_DOCUMENT, Columns, carried_column_name
+from nearkin.corpus.encoded_columns import cast_to_stored_type, remove_encoding, remove_encoding_within
+from nearkin.corpus.text_forms import format_as_readable_text, format_as_text, validate_text
 from nearkin.errors import UsageError
 
 TOKENS = pa.large_list(pa.large_string())
 
 
-class Checked(NamedTuple):
+class CheckedRows(NamedTuple):
     """Rows of one file, told apart."""
 
     documents: pa.RecordBatch
@@ -37,64 +29,64 @@ class Checked(NamedTuple):
     """bool: which rows are documents."""
 
 
-class Column(NamedTuple):
+class CheckedColumn(NamedTuple):
     """A column in the type the pipeline wants, null where a value is not fit, and the reasons."""
 
     values: pa.Array
     reasons: dict[int, str]
 
 
-def check_rows(rows: pa.RecordBatch, columns: Columns) -> Checked:
+def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
     """Tells documents from rows that are none."""
     content = rows[columns.source]
-    checked = content_of(content, columns)
+    checked = check_content(content, columns)
     reasons = dict(checked.reasons)
     values = {columns.content: checked.values}
     if columns.id is not None:
-        ids = as_id(rows[columns.id], columns.id, columns.document_limit)
+        ids = check_ids(rows[columns.id], columns.id, columns.document_limit)
         reasons = {**ids.reasons, **reasons}
         values[ID] = ids.values
-    for name in columns.extra:
-        plain, large = decoded_within(rows[name], columns.document_limit)
-        text = readable_text(plain)
+    for name in columns.carried_columns:
+        plain, large = remove_encoding_within(rows[name], columns.document_limit)
+        text = format_as_readable_text(plain)
         large += _long_texts(text, columns.document_limit)
-        reasons.update(dict.fromkeys(large, too_long(name, columns.document_limit)))
-        values[riding(name)] = text
+        reasons.update(dict.fromkeys(large, too_long_reason(name, columns.document_limit)))
+        values[carried_column_name(name)] = text
     documents = pa.record_batch(list(values.values()), list(values))
     if not reasons:
-        return Checked(documents, np.arange(len(rows)), [], np.ones(len(rows), bool))
+        return CheckedRows(documents, np.arange(len(rows)), [], np.ones(len(rows), bool))
     fit = np.ones(len(rows), bool)
     fit[list(reasons)] = False
-    rejected = [(at, reasons[at], raw_prefix(_python_value(content, at))) for at in sorted(reasons)]
-    return Checked(documents.filter(pa.array(fit)), np.flatnonzero(fit), rejected, fit)
+    rejected = [(at, reasons[at], format_raw_prefix(_python_value(content, at))) for at in sorted(reasons)]
+    return CheckedRows(documents.filter(pa.array(fit)), np.flatnonzero(fit), rejected, fit)
 
 
-def content_of(values: pa.Array, columns: Columns) -> Column:
+def check_content(values: pa.Array, columns: Columns) -> CheckedColumn:
     """The documents' column as its kind wants it."""
     if columns.vector:
-        return as_vectors(values, columns.vector, columns.dimensions)
+        return check_vectors(values, columns.vector, columns.dimensions)
     if columns.tokens:
-        return as_tokens(values, columns.source, columns.document_limit)
-    return as_text(values, columns.source, columns.document_limit)
+        return check_tokens(values, columns.source, columns.document_limit)
+    return check_texts(values, columns.source, columns.document_limit)
 
 
-def content_type(columns: Columns) -> pa.DataType:
+def content_arrow_type(columns: Columns) -> pa.DataType:
     """Of the documents' column in a batch."""
     if columns.vector:
         return pa.list_(pa.float32(), columns.dimensions or 1)
     return TOKENS if columns.tokens else pa.large_string()
 
 
-def no_documents(columns: Columns) -> pa.RecordBatch:
+def make_empty_documents(columns: Columns) -> pa.RecordBatch:
     """Returns a batch without rows."""
-    kinds = {columns.content: content_type(columns)}
+    kinds = {columns.content: content_arrow_type(columns)}
     if columns.id is not None:
         kinds[ID] = pa.large_string()
-    kinds.update(dict.fromkeys(map(riding, columns.extra), pa.large_string()))
+    kinds.update(dict.fromkeys(map(carried_column_name, columns.carried_columns), pa.large_string()))
     return pa.record_batch([pa.array([], kind) for kind in kinds.values()], list(kinds))
 
 
-def raw_prefix(value: object) -> str:
+def format_raw_prefix(value: object) -> str:
     """The first characters of what stood there, as text."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value[:RAW_PREFIX]).decode("utf-8", "backslashreplace")
@@ -105,30 +97,30 @@ def raw_prefix(value: object) -> str:
 
 def _python_value(values: pa.Array, at: int) -> object:
     """One value; of broken text its bytes."""
-    one = decoded_within(values.slice(at, 1), MAX_DOCUMENT >> 8)[0]
+    one = remove_encoding_within(values.slice(at, 1), MAX_DOCUMENT >> 8)[0]
     try:
         return one[0].as_py()
     except UnicodeDecodeError:
-        return as_bytes(one)[0].as_py() if is_text(one.type) else "(invalid UTF-8)"
+        return view_as_binary(one)[0].as_py() if is_text(one.type) else "(invalid UTF-8)"
 
 
-def too_long(name: str, limit: int) -> str:
+def too_long_reason(name: str, limit: int) -> str:
     """Returns why a value with more bytes than the limit is rejected."""
     return f"{name} is longer than {limit:,} bytes, the largest document that --memory leaves room for"
 
 
-def as_text(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
+def check_texts(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> CheckedColumn:
     """large_string of any text column; binary ones are taken as UTF-8. Texts of more than `limit` bytes are rejected."""
-    values, large = decoded_within(values, limit)
+    values, large = remove_encoding_within(values, limit)
     if pa.types.is_null(values.type):
-        return Column(values.cast(pa.large_string()), _where(values.is_null(), f"null {name}"))
+        return CheckedColumn(values.cast(pa.large_string()), _where(values.is_null(), f"null {name}"))
     if not (is_text(values.type) or is_binary(values.type)):
         raise UsageError(f"column {name!r} is {values.type}, not text; choose another one with --text, or --tokens for lists")
     reasons = _where(values.is_null(), f"null {name}") if values.null_count else {}
-    values, broken = valid_text(values)
+    values, broken = validate_text(values)
     reasons.update(dict.fromkeys(broken, f"invalid UTF-8 in {name}"))
-    reasons.update(dict.fromkeys([*_long_texts(values, limit), *large], too_long(name, limit)))
-    return Column(values, reasons)
+    reasons.update(dict.fromkeys([*_long_texts(values, limit), *large], too_long_reason(name, limit)))
+    return CheckedColumn(values, reasons)
 
 
 def _long_texts(values: pa.Array, limit: int) -> list[int]:
@@ -147,15 +139,15 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def as_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
+def check_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> CheckedColumn:
     """large_list of large_string of any list-of-text column. Tokens of more than `limit` bytes in all are rejected."""
-    values, large = decoded_within(values, limit)
+    values, large = remove_encoding_within(values, limit)
     if not _is_list_of(values.type, _is_text_or_its_dictionary, pa.types.is_null):
         raise UsageError(
             f"column {name!r} is {values.type}, not lists of text; choose another one with --tokens, or use --text"
         )
     reasons = _where(values.is_null(), f"null {name}")
-    lists = in_type(values, TOKENS)
+    lists = cast_to_stored_type(values, TOKENS)
     try:
         lists.validate(full=True)
         bad = pc.any(pc.is_null(lists.flatten())).as_py()
@@ -164,8 +156,8 @@ def as_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
     if bad:
         lists, broken = _without_bad_lists(lists)
         reasons.update(dict.fromkeys(broken, f"null or invalid UTF-8 among the tokens of {name}"))
-    reasons.update(dict.fromkeys([*_long_lists(lists, limit), *large], too_long(name, limit)))
-    return Column(lists, reasons)
+    reasons.update(dict.fromkeys([*_long_lists(lists, limit), *large], too_long_reason(name, limit)))
+    return CheckedColumn(lists, reasons)
 
 
 def _is_text_or_its_dictionary(kind: pa.DataType) -> bool:
@@ -192,7 +184,7 @@ def _without_bad_lists(lists: pa.Array) -> tuple[pa.Array, list[int]]:
     return pa.array(fit, TOKENS), broken
 
 
-def as_vectors(values: pa.Array, name: str, dimensions: int | None = None) -> Column:
+def check_vectors(values: pa.Array, name: str, dimensions: int | None = None) -> CheckedColumn:
     """fixed_size_list of float32 of any column of lists of numbers; a vector has a finite length that is not zero.
 
     Args:
@@ -200,12 +192,12 @@ def as_vectors(values: pa.Array, name: str, dimensions: int | None = None) -> Co
         name: Of the column.
         dimensions: Numbers of a vector; by default what most have.
     """
-    values = decoded(values)
+    values = remove_encoding(values)
     if not _is_list_of(values.type, pa.types.is_floating, pa.types.is_integer):
         raise UsageError(f"column {name!r} is {values.type}, not lists of numbers; choose another one with --vector")
     lengths = pc.fill_null(pc.list_value_length(values), -1).to_numpy(zero_copy_only=False)
     if dimensions is None:
-        dimensions = max(1, most_common(lengths))
+        dimensions = max(1, most_common_length(lengths))
     reasons = dict.fromkeys(np.flatnonzero(lengths < 0).tolist(), f"null {name}")
     wrong = np.flatnonzero((lengths >= 0) & (lengths != dimensions))
     reasons.update({at: f"{name} has {lengths[at]} numbers, not {dimensions}" for at in wrong.tolist()})
@@ -215,21 +207,21 @@ def as_vectors(values: pa.Array, name: str, dimensions: int | None = None) -> Co
         flat = pc.list_flatten(values.take(pa.array(fit))).to_numpy(zero_copy_only=False)
         numbers[fit] = flat.astype(np.float32).reshape(len(fit), dimensions)
     reasons.update(_vector_faults(numbers, fit, name))
-    return Column(pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), dimensions), reasons)
+    return CheckedColumn(pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), dimensions), reasons)
 
 
-def most_common(lengths: "np.ndarray | list[int]") -> int:
+def most_common_length(lengths: "np.ndarray | list[int]") -> int:
     """The length that occurs most, the smallest of them if there are several; 0 for none. Lengths below 0 do not count.
 
     Examples:
-        >>> most_common([3, 3, 2, 2, 3, -1]), most_common([])
+        >>> most_common_length([3, 3, 2, 2, 3, -1]), most_common_length([])
         (3, 0)
     """
     counted = np.maximum(np.asarray(lengths, np.int64), 0)
     return int(np.bincount(counted[counted > 0]).argmax()) if (counted > 0).any() else 0
 
 
-def vector_fault(value: object, name: str, dimensions: int | None) -> str | None:
+def find_vector_fault(value: object, name: str, dimensions: int | None) -> str | None:
     """Why a parsed value is no vector, or None."""
     if not isinstance(value, list) or not set(map(type, value)) <= {int, float}:
         return f"{name} is not a list of numbers"
@@ -237,7 +229,7 @@ def vector_fault(value: object, name: str, dimensions: int | None) -> str | None
         numbers = np.array(value, np.float64).astype(np.float32)
     if len(numbers) == (dimensions or len(numbers)) and np.isfinite(numbers).all() and numbers.any():
         return None
-    return as_vectors(pa.array([value], pa.list_(pa.float64())), name, dimensions).reasons.get(0)
+    return check_vectors(pa.array([value], pa.list_(pa.float64())), name, dimensions).reasons.get(0)
 
 
 def _vector_faults(numbers: np.ndarray, which: np.ndarray, name: str) -> dict[int, str]:
@@ -247,14 +239,14 @@ def _vector_faults(numbers: np.ndarray, which: np.ndarray, name: str) -> dict[in
     return {**faults, **dict.fromkeys(which[infinite].tolist(), f"NaN or infinite number in {name}")}
 
 
-def as_id(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Column:
-    """Returns ids as text, in the form of `text_form`."""
-    values, large = decoded_within(values, limit)
-    text, broken = valid_text(text_form(values))
+def check_ids(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> CheckedColumn:
+    """Returns ids as text, in the form of `format_as_text`."""
+    values, large = remove_encoding_within(values, limit)
+    text, broken = validate_text(format_as_text(values))
     reasons = dict.fromkeys(broken, f"invalid UTF-8 in id {name}")
     reasons.update(_where(values.is_null(), f"null id in {name}"))
     large += _long_texts(text, limit)
-    return Column(text, {**reasons, **dict.fromkeys(large, too_long(name, limit))})
+    return CheckedColumn(text, {**reasons, **dict.fromkeys(large, too_long_reason(name, limit))})
 
 
 def _where(mask: pa.Array, reason: str) -> dict[int, str]:

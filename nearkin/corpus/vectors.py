@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from nearkin.corpus.batches import Columns, Corpus
+from nearkin.corpus.batches import Corpus
+from nearkin.corpus.columns import Columns
 from nearkin.errors import UsageError
 
 
-def with_dimensions(corpus: Corpus, columns: Columns) -> Columns:
+def detect_dimensions(corpus: Corpus, columns: Columns) -> Columns:
     """The columns with the length of a vector: what most of the first ones have.
 
     Raises:

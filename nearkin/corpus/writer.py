@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.batches import Columns
+from nearkin.corpus.columns import Columns
 from nearkin.corpus.corpus import FileCorpus
-from nearkin.corpus.file_names import output_names, target_inside
-from nearkin.corpus.formats.base import Piece, Writer
+from nearkin.corpus.file_names import join_inside, make_output_names
+from nearkin.corpus.formats.base import FileSlice, Writer
 from nearkin.errors import RunError
 
 AHEAD = 6
@@ -42,12 +42,12 @@ def write_kept(
         advance: Receives the number of documents that are done.
     """
     first = 0
-    corpus.use_scratch(folder)
-    for number, name in enumerate(output_names(corpus.names)):
-        target = target_inside(folder, name)
+    corpus.set_scratch_folder(folder)
+    for number, name in enumerate(make_output_names(corpus.names)):
+        target = join_inside(folder, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         writer = _writer(corpus, number, target)
-        for piece in _written(corpus.pieces(number, columns, whole=True), writer, kept, rows, first):
+        for piece in _written(corpus.read_slices(number, columns, whole=True), writer, kept, rows, first):
             if observe is not None:
                 observe(first, piece.documents[columns.content])
             first += len(piece.rows)
@@ -67,8 +67,8 @@ def _writer(corpus: FileCorpus, number: int, target: Path) -> Writer | None:
 
 
 def _written(
-    pieces: Iterator[Piece], writer: Writer | None, kept: np.ndarray, rows: Annotations | None, first: int
-) -> Iterator[Piece]:
+    pieces: Iterator[FileSlice], writer: Writer | None, kept: np.ndarray, rows: Annotations | None, first: int
+) -> Iterator[FileSlice]:
     """The pieces, each being written by a thread while the next one is read."""
     with ThreadPoolExecutor(1, "nearkin-write") as pool:
         pending: deque[Future[None]] = deque()

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearkin.corpus import Batch, Columns, Corpus, riding
+from nearkin.corpus import Batch, Columns, Corpus, carried_column_name
 from nearkin.engine.local.documents import block_hashes
 from nearkin.engine.options import RunOptions
 from nearkin.evaluate import kernels
@@ -258,7 +258,7 @@ class CorpusScan(ABC):
         column = self.run.settings.block_by
         if column is None:
             return np.zeros(len(batch.rows), np.uint64)
-        return block_hashes(batch.documents[riding(column)])
+        return block_hashes(batch.documents[carried_column_name(column)])
 
     def verified_pairs(
         self, ids: pa.ChunkedArray

@@ -172,7 +172,9 @@ class LocalRunView(RunView):
         if not len(columns):
             return ()
         return [
-            name for name in self._local.columns.extra if columns[name].null_count == len(columns)
+            name
+            for name in self._local.columns.carried_columns
+            if columns[name].null_count == len(columns)
         ]
 
     def boilerplate(self) -> Boilerplate | None:

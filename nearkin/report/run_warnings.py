@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from nearkin.corpus import Corpus, FileCorpus
-from nearkin.corpus.inputs import skipped_sentences
+from nearkin.corpus.inputs import describe_skipped
 from nearkin.engine.options import RunOptions
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
@@ -147,4 +147,4 @@ def warn_of_skipped_inputs(corpus: Corpus) -> list[str]:
     Args:
         corpus: Corpus of the run.
     """
-    return skipped_sentences(corpus.skipped) if isinstance(corpus, FileCorpus) else []
+    return describe_skipped(corpus.skipped) if isinstance(corpus, FileCorpus) else []

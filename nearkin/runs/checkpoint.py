@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nearkin.corpus import FileCorpus, describe, first_change
+from nearkin.corpus import FileCorpus, describe_inputs, find_first_change
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
@@ -61,12 +61,12 @@ def _create_or_resume(
     job: Job, claim: Claim, identity: dict[str, Any], corpus: FileCorpus
 ) -> WorkFolder:
     if not (job.resume and (claim.path / MANIFEST).exists()):
-        inputs = describe(corpus)
+        inputs = describe_inputs(corpus)
         with disk_errors(claim.path):
             claim.clear()
         return WorkFolder.create(claim.path, identity, inputs=inputs, replaces=job.overwrite)
     work = WorkFolder.resume(claim.path, identity)
-    if change := first_change(work.manifest["inputs"], corpus):
+    if change := find_first_change(work.manifest["inputs"], corpus):
         raise UsageError(
             f"cannot resume {job.work_folder}: {change}. Run with --overwrite to start again"
         )

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import FileCorpus, count_reasons, write_kept
-from nearkin.corpus.file_names import without_password
+from nearkin.corpus.file_names import hide_password
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
@@ -73,7 +73,7 @@ def run_dedup(job: Job, progress: Progress) -> dict[str, Any]:
         annotations = _cluster_columns(run, clustering) if job.annotate else None
         _write_outputs(run, corpus, clustering, excerpts, annotations, staging)
         rejected = count_reasons(staging / REJECTED)
-        title = ", ".join(map(without_password, job.inputs))
+        title = ", ".join(map(hide_password, job.inputs))
         view = LocalRunView(run, clustering, excerpts, rejected)
         data = collect_report(view, title, memory.peak)
         # The peak includes the memory that collecting the report took.

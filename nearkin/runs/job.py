@@ -82,7 +82,7 @@ class Job:
             "command": command,
             "spec": json.loads(self.settings.spec.to_json()),
             "parameters": self.settings.parameters(),
-            "columns": self.columns.identity(),
+            "columns": self.columns.to_record(),
             "annotate": self.annotate,
             "save_signatures": self.save_signatures,
         }

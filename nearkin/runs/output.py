@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.corpus import FileCorpus, TableCorpus, first_change, write_kept
+from nearkin.corpus import FileCorpus, TableCorpus, find_first_change, write_kept
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
@@ -133,7 +133,7 @@ def find_finished_run(
             f"{job.out} is finished and was made with other settings: {difference}; replace it "
             "with --overwrite, or choose another --out"
         )
-    if change := first_change(record["inputs"], corpus):
+    if change := find_first_change(record["inputs"], corpus):
         raise UsageError(
             f"{job.out} is finished, but {change}; replace it with --overwrite, or choose another "
             "--out"

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.corpus import FileCorpus, first_change
+from nearkin.corpus import FileCorpus, find_first_change
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.containment import find_contained, require_containable
 from nearkin.engine.local.run import LocalRun
@@ -177,7 +177,7 @@ def _count_finished_pairs(job: Job, identity: dict[str, Any], corpus: FileCorpus
         return None
     recorded = json.loads(_read_footer(job.out)[FOOTER_KEY])
     difference = first_difference(recorded["identity"], json.loads(json.dumps(identity)))
-    change = None if difference else first_change(recorded["inputs"], corpus)
+    change = None if difference else find_first_change(recorded["inputs"], corpus)
     if difference or change:
         if (job.work_folder / MANIFEST).exists():
             return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nearkin.corpus import Columns
-from nearkin.corpus.batches import MAX_DOCUMENT
+from nearkin.corpus.columns import MAX_DOCUMENT
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
@@ -55,8 +55,8 @@ def open_finished_run(
         raise UsageError(f"{folder} is not the output of nearkin dedup on files")
     saved = SavedRun(folder, record)
     settings = RunOptions.from_parameters(record["parameters"], saved.spec, workers=workers)
-    extra = tuple(record["columns"]["extra"])
-    columns = Columns(**{**record["columns"], "extra": extra, **document_limit_of(record)})
+    columns = Columns.from_record(record["columns"])
+    columns = replace(columns, document_limit=document_limit_of(record))
     resources = SpecResources.read(folder, saved.spec, secret)
     settings.spec.require_key(secret)
     documents = record["stages"]["sketch"]["documents"]
@@ -91,9 +91,9 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
     return add_run_outcome(pair, (first.row, second.row), compared_all=run.banding is None)
 
 
-def document_limit_of(record: dict[str, Any]) -> dict[str, int]:
-    """Returns the field of `Columns` that limits the size of the documents of a finished run."""
-    return {"document_limit": record["stages"]["sketch"].get("document_limit", MAX_DOCUMENT)}
+def document_limit_of(record: dict[str, Any]) -> int:
+    """Returns the number of bytes that a document of a finished run may have."""
+    return int(record["stages"]["sketch"].get("document_limit", MAX_DOCUMENT))
 
 
 class AuditResult(NamedTuple):

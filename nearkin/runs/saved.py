@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nearkin.corpus import Columns, FileCorpus, first_change
+from nearkin.corpus import Columns, FileCorpus, find_first_change
 from nearkin.corpus.file_names import has_hidden_password
 from nearkin.engine.local.work_folder import WorkFolder, first_difference
 from nearkin.errors import UsageError
@@ -88,7 +88,7 @@ class SavedRun:
                 "of the storage, and run nearkin dedup again"
             )
         corpus = FileCorpus.open(paths, on_error=on_error)
-        if change := first_change(self.record["inputs"], corpus):
+        if change := find_first_change(self.record["inputs"], corpus):
             raise UsageError(
                 f"{self.folder} cannot be an input: {change}; run nearkin dedup on the inputs "
                 "themselves"
@@ -119,7 +119,8 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
         UsageError: If the job requests another Spec or other columns than the saved run has.
     """
     kept_columns = saved.record["columns"]
-    columns = Columns(**{**kept_columns, "extra": job.columns.extra})
+    columns = Columns.from_record(kept_columns)
+    columns = replace(columns, carried_columns=job.columns.carried_columns)
     _require_same_columns(job.columns, columns, saved.folder)
     if job.settings.spec not in (Spec(), saved.spec):
         requested = json.loads(job.settings.spec.to_json())
@@ -129,13 +130,13 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
             f"{first_difference(kept, requested, 'spec')}; leave it out, or run on the inputs of "
             "the saved run"
         )
-    missing = sorted(set(columns.extra) - set(kept_columns["extra"]))
+    missing = sorted(set(columns.carried_columns) - set(kept_columns["extra"]))
     if missing:
         raise UsageError(
             f"column {missing[0]!r} was not kept by the run {saved.folder} (it has "
             f"{kept_columns['extra']}); run nearkin dedup on its inputs instead"
         )
-    columns = replace(columns, extra=tuple(kept_columns["extra"]))
+    columns = replace(columns, carried_columns=tuple(kept_columns["extra"]))
     return replace(job, settings=job.settings.with_spec(saved.spec), columns=columns)
 
 

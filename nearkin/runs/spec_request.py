@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nearkin.corpus import Columns, FileCorpus, with_dimensions
+from nearkin.corpus import Columns, FileCorpus, detect_dimensions
 from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.document_frequencies import Counting, count_frequencies
@@ -164,7 +164,7 @@ def resolve_inputs(
         progress.stage("list inputs", None)
     corpus = FileCorpus.open(inputs, on_error, selection=selection)
     corpus.check(columns)
-    columns = with_dimensions(corpus, columns)
+    columns = detect_dimensions(corpus, columns)
     require_apart(out, [*inputs, *(file.path for file in corpus.files)])
     spec = request.to_spec(columns)
     counting = Counting(

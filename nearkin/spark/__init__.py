@@ -15,8 +15,8 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from nearkin.corpus import Columns, FileCorpus, describe
-from nearkin.corpus.file_names import shown_path, without_password
+from nearkin.corpus import Columns, FileCorpus, describe_inputs
+from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.document_frequencies import Counting
 from nearkin.engine.options import RunOptions
@@ -178,7 +178,7 @@ def dedup(
     with told(), ExitStack() as failed:
         columns = _with_dimensions(frame, columns)
         asked = RunOptions(spec=resolve_spec(columns, measure, spec), threshold=threshold, distance=distance, **options)
-        columns = replace(columns, extra=asked.carried_columns).within(asked.memory)
+        columns = replace(columns, carried_columns=asked.carried_columns).with_memory(asked.memory)
         require_supported(asked)
         _require_columns(frame, columns)
         request = Request(columns, asked, SpecResources(key, frequencies, cut), on_error, merge_parts)
@@ -329,14 +329,14 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
         # workers that are processes of another user need --readable-by
         staging.chmod(job.readers.folder_mode)
         (staging / RESULT).mkdir()
-        inputs = describe(corpus)
+        inputs = describe_inputs(corpus)
         request = Request(job.columns, job.settings, job.resources, job.on_error, merge_parts)
         run = _run_of(request, corpus, spark, staging, progress)
         run.to_clusters()
         _write(job, run, staging / RESULT)
         corpus.require_all_unchanged()
         view = SparkRunView(run, job.quoted)
-        data = collect_report(view, ", ".join(map(without_password, job.inputs)), memory.peak)
+        data = collect_report(view, ", ".join(map(hide_password, job.inputs)), memory.peak)
         summary = {
             **build_run_record(job, inputs, run.stages, data, corpus),
             "engine": "spark",
@@ -396,7 +396,7 @@ def _require_files(job: Job, merge_parts: bool, corpus: FileCorpus) -> None:
             file.path.encode()
         except UnicodeEncodeError as error:
             raise UsageError(
-                f"{shown_path(file.path)} has a name that is not UTF-8, which Spark cannot take; rename it"
+                f"{format_path(file.path)} has a name that is not UTF-8, which Spark cannot take; rename it"
             ) from error
     if merge_parts:
         require_mergeable(job.settings.spec, job.settings.probes)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, make_ids, write_kept
-from nearkin.corpus.batches import RIDING
+from nearkin.corpus.columns import CARRIED_PREFIX
 from nearkin.errors import MissingExtraError, RunError, UsageError
 
 TEXTS = [f'Text {i}: naïve café, "quoted", 日本\nand, a line' if i % 3 else f"plain {i}" for i in range(50)]
@@ -79,7 +79,7 @@ def read(corpus: FileCorpus | TableCorpus, columns: Columns, **start: Any) -> tu
         assert len(batch.files) == len(batch.rows) == len(batch.documents)
         ids = make_ids(batch, columns, corpus.names).to_pylist()
         places = zip(batch.files.tolist(), batch.rows.tolist(), strict=True)
-        plain = batch.documents.rename_columns([name.removeprefix(RIDING) for name in batch.documents.schema.names])
+        plain = batch.documents.rename_columns([name.removeprefix(CARRIED_PREFIX) for name in batch.documents.schema.names])
         rows += [{**row, "id": i, "at": at} for row, i, at in zip(plain.to_pylist(), ids, places, strict=True)]
         rejected += batch.rejected
     return rows, rejected
@@ -89,7 +89,7 @@ def read(corpus: FileCorpus | TableCorpus, columns: Columns, **start: Any) -> tu
 def test_every_format_gives_the_same_documents(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(FILES[name]())
     corpus = FileCorpus.open([str(tmp_path / name)])
-    columns = Columns(id="id", extra=("score",))
+    columns = Columns(id="id", carried_columns=("score",))
     corpus.check(columns)
     rows, rejected = read(corpus, columns)
     assert [row["text"] for row in rows] == TEXTS
@@ -129,7 +129,7 @@ def test_kept_rows_are_written_as_they_were(name: str, tmp_path: Path) -> None:
     corpus = FileCorpus.open([str(source / name)])
     write_kept(corpus, Columns(), kept, out)
     again = FileCorpus.open([str(out / name)])
-    rows, _ = read(again, Columns(id="id", extra=("score",)))
+    rows, _ = read(again, Columns(id="id", carried_columns=("score",)))
     assert [row["text"] for row in rows] == [text for text, stays in zip(TEXTS, kept, strict=True) if stays]
     if name.endswith(".parquet"):
         assert pq.read_schema(out / name).equals(pq.read_schema(source / name), check_metadata=True)
@@ -151,7 +151,7 @@ def test_annotated_rows(name: str, tmp_path: Path) -> None:
         )
 
     write_kept(FileCorpus.open([str(source / name)]), Columns(), np.zeros(50, bool), out, rows)
-    found, _ = read(FileCorpus.open([str(out / name)]), Columns(id="id", extra=("cluster", "nearkin_score", "score")))
+    found, _ = read(FileCorpus.open([str(out / name)]), Columns(id="id", carried_columns=("cluster", "nearkin_score", "score")))
     assert [row["cluster"] for row in found] == [f"c{i}" for i in range(50)]
     assert {float(row["nearkin_score"]) for row in found} == {0.5}
 
@@ -280,7 +280,7 @@ def test_fail_names_file_row_and_value(tmp_path: Path) -> None:
     [
         (Columns(text="body"), r"no column 'body' \(it has 'id', 'text', 'score', 'tags'\); choose one with --text"),
         (Columns(id="key"), "no column 'key'.*--id"),
-        (Columns(extra=("source",)), "no column 'source'"),
+        (Columns(carried_columns=("source",)), "no column 'source'"),
         (Columns(text=None, tokens="words"), "no column 'words'.*--tokens"),
     ],
 )
@@ -351,7 +351,7 @@ def test_a_file_that_changes_between_readings_stops_the_run(tmp_path: Path) -> N
 def test_columns_of_different_types_in_different_files(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "x", "rank": 1}\n{"text": "y", "rank": {"deep": [1]}}\n')
     (tmp_path / "b.jsonl").write_text('{"text": "z", "rank": 2.5}\n{"text": "w"}\n')
-    rows, _ = read(FileCorpus.open([str(tmp_path)]), Columns(extra=("rank",)))
+    rows, _ = read(FileCorpus.open([str(tmp_path)]), Columns(carried_columns=("rank",)))
     assert [row["rank"] for row in rows] == ["1", '{"deep":[1]}', "2.5", None]
 
 

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from nearkin.cli.app import run
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, write_kept
-from nearkin.corpus.batches import document_limit
-from nearkin.corpus.formats.kernels import unfold_snappy
-from nearkin.corpus.formats.parquet_pages import longest_stored_value
-from nearkin.corpus.formats.parquet_values import longest_dictionary_value
+from nearkin.corpus.columns import document_limit
+from nearkin.corpus.formats.kernels import decompress_snappy
+from nearkin.corpus.formats.parquet_byte_columns import parse_longest_value
+from nearkin.corpus.formats.parquet_pages import decode_longest_value
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
@@ -110,7 +110,9 @@ def test_a_dictionary_is_not_unfolded_beyond_the_limit(form: str, role: str, tmp
     values = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 2], pa.int32()), pa.array(["fine", "x" * (LIMIT + 1), "also"]))
     plain = pa.array(["a", "b", "c", "d"])
     table = pa.table({"text": values if role == "text" else plain, "other": plain if role == "text" else values})
-    columns = Columns(id="other" if role == "id" else None, extra=("other",) if role == "source" else (), document_limit=LIMIT)
+    columns = Columns(
+        id="other" if role == "id" else None, carried_columns=("other",) if role == "source" else (), document_limit=LIMIT
+    )
     if form == "table":
         corpus: Any = TableCorpus(table)
     else:
@@ -222,13 +224,13 @@ def test_snappy_is_decompressed_as_arrow_does(seed: int) -> None:
     data = b"".join(words[at] for at in rng.integers(0, 20, rng.integers(0, 3000)))
     stored = np.frombuffer(pa.Codec("snappy").compress(data), np.uint8)
     unfolded = np.zeros(len(data), np.uint8)
-    assert unfold_snappy(stored, unfolded)
+    assert decompress_snappy(stored, unfolded)
     assert unfolded.tobytes() == data
-    assert not unfold_snappy(stored, np.zeros(len(data) + 1, np.uint8))
+    assert not decompress_snappy(stored, np.zeros(len(data) + 1, np.uint8))
     for _ in range(50):
         damaged = stored.copy()
         damaged[rng.integers(0, len(damaged))] ^= np.uint8(rng.integers(1, 256))
-        unfold_snappy(damaged[: rng.integers(0, len(damaged) + 1)], np.zeros(len(data), np.uint8))
+        decompress_snappy(damaged[: rng.integers(0, len(damaged) + 1)], np.zeros(len(data), np.uint8))
 
 
 HUGE_FORMS = [
@@ -324,7 +326,7 @@ def test_documents_larger_than_a_share_of_the_memory_are_rejected(name: str, tmp
     else:
         with pa.ipc.new_file(path, table.schema) as writer:
             writer.write_table(table)
-    texts, rejected = read(path, Columns().within(512 << 20))
+    texts, rejected = read(path, Columns().with_memory(512 << 20))
     assert [text for _, text in texts] == ([] if name == "a.txt" else ["small"])
     assert [entry.row for entry in rejected] == [0]
     assert "longer than 16,777,216 " in rejected[0].reason
@@ -384,7 +386,7 @@ def test_a_run_keeps_the_limit_that_it_began_with(tmp_path: Path) -> None:
         (str(tmp_path / "a.parquet"),), tmp_path / "saved", Columns(document_limit=100), RunOptions(), save_signatures=True
     )
     assert run_dedup(job, Silent())["counts"]["rejected"] == 1
-    again = Job((str(tmp_path / "saved"),), tmp_path / "out", Columns().within(10**12), RunOptions())
+    again = Job((str(tmp_path / "saved"),), tmp_path / "out", Columns().with_memory(10**12), RunOptions())
     assert run_dedup(again, Silent())["counts"]["kept"] == 2
     assert pq.read_table(tmp_path / "out" / "kept" / "a.parquet")["text"].to_pylist() == ["a b c d", "e f g h"]
     assert audit_run(tmp_path / "saved", Silent()).audit.precision.value == 1
@@ -451,7 +453,7 @@ MEASURED = """
     from nearkin.corpus import Columns, FileCorpus
     rows = rejected = 0
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for batch in FileCorpus.open([sys.argv[1]], ahead=(512 << 20) // 32).batches(Columns().within(512 << 20)):
+    for batch in FileCorpus.open([sys.argv[1]], ahead=(512 << 20) // 32).batches(Columns().with_memory(512 << 20)):
         rows += len(batch.rows)
         rejected += len(batch.rejected)
     print(rows, rejected, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
@@ -510,12 +512,12 @@ def test_the_longest_value_of_a_parquet_dictionary_is_told_without_decoding_rows
     pq.write_table(pa.table({"text": texts}), path, compression=codec, data_page_version=version)
     with pa.OSFile(str(path)) as source:
         metadata = pq.ParquetFile(source).metadata
-        found = longest_dictionary_value(source, metadata.row_group(0).column(0))
-        assert longest_stored_value(source, metadata, 0, "text") == 1400
+        found = parse_longest_value(source, metadata.row_group(0).column(0))
+        assert decode_longest_value(source, metadata, 0, "text") == 1400
     assert found == (1400 if codec in ("none", "snappy", "gzip", "zstd") else None)
 
 
 def test_a_column_without_a_dictionary_has_no_longest_value_in_one(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "a.parquet", use_dictionary=False)
     with pa.OSFile(str(tmp_path / "a.parquet")) as source:
-        assert longest_dictionary_value(source, pq.ParquetFile(source).metadata.row_group(0).column(0)) is None
+        assert parse_longest_value(source, pq.ParquetFile(source).metadata.row_group(0).column(0)) is None

@@ -18,9 +18,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from nearkin.cli import app
-from nearkin.corpus import Columns, FileCorpus, describe, write_kept
+from nearkin.corpus import Columns, FileCorpus, describe_inputs, write_kept
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.inputs import Selection, find_files
+from nearkin.corpus.inputs import Selection, find_inputs
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.runs.dedup import run_dedup
@@ -39,11 +39,11 @@ def lines(*numbers: int) -> str:
 
 
 def names_of(*inputs: str | Path, **selection: bool) -> list[str]:
-    return [file.name for file in find_files(list(map(str, inputs)), Selection(**selection)).files]
+    return [file.name for file in find_inputs(list(map(str, inputs)), Selection(**selection)).files]
 
 
 def skipped_in(*inputs: str | Path, **selection: bool) -> dict[str, str]:
-    return {Path(path).name: reason for path, reason in find_files(list(map(str, inputs)), Selection(**selection)).skipped}
+    return {Path(path).name: reason for path, reason in find_inputs(list(map(str, inputs)), Selection(**selection)).skipped}
 
 
 class At(Silent):
@@ -84,7 +84,7 @@ def test_dots_after_a_link_lead_where_the_system_takes_them(tmp_path: Path, monk
     (tmp_path / "far" / "a.jsonl").write_text(lines(1))
     (tmp_path / "link").symlink_to(tmp_path / "far" / "away")
     monkeypatch.chdir(tmp_path)
-    assert [file.path for file in find_files(["link/../a.jsonl"]).files] == [str(tmp_path / "far" / "a.jsonl")]
+    assert [file.path for file in find_inputs(["link/../a.jsonl"]).files] == [str(tmp_path / "far" / "a.jsonl")]
 
 
 def test_copies_of_inputs_above_the_current_folder_stay_inside_the_output(
@@ -275,7 +275,7 @@ def test_folders_that_cannot_be_listed_are_said(tmp_path: Path, monkeypatch: pyt
     assert names_of(tmp_path) == ["a.jsonl"]
     assert "Permission denied" in skipped_in(tmp_path)["closed"]
     with pytest.raises(UsageError, match=r"cannot list .*closed: Permission denied"):
-        find_files([str(tmp_path / "closed")])
+        find_inputs([str(tmp_path / "closed")])
 
 
 def test_folders_that_a_pattern_matches_are_said(tmp_path: Path) -> None:
@@ -294,13 +294,13 @@ def test_outputs_of_nearkin_inside_an_input_folder_are_skipped(tmp_path: Path) -
     assert set(skipped_in(tmp_path)) == {"out", "out.partial"}
     assert names_of(tmp_path / "out" / "kept") == ["a.jsonl"]
     with pytest.raises(UsageError, match="output of a nearkin run"):
-        find_files([str(tmp_path / "out"), str(tmp_path / "a.jsonl")])
+        find_inputs([str(tmp_path / "out"), str(tmp_path / "a.jsonl")])
 
 
 def test_pipes_are_not_inputs(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="not a regular file"):
-        find_files([str(tmp_path / "pipe")])
+        find_inputs([str(tmp_path / "pipe")])
 
 
 # changes while a run reads
@@ -327,7 +327,7 @@ def test_an_input_that_is_replaced_by_another_of_the_same_size_and_time_is_an_er
     times = source.stat()
     os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
     corpus = FileCorpus.open([str(source)])
-    describe(corpus)
+    describe_inputs(corpus)
     other.replace(source)
     with pytest.raises(RunError, match="has changed"):
         list(corpus.batches(Columns()))
@@ -417,9 +417,9 @@ def test_storage_that_cannot_be_reached_is_one_clear_error(
     driver = ModuleType("botocore.exceptions")
     driver.__dict__.update(BotoCoreError=NoCredentialsError, ClientError=BucketError)
     monkeypatch.setitem(sys.modules, "botocore.exceptions", driver)
-    monkeypatch.setattr("nearkin.corpus.inputs.filesystem_of", lambda url: (Storage(), "bucket/a.jsonl"))
+    monkeypatch.setattr("nearkin.corpus.inputs.open_filesystem", lambda url: (Storage(), "bucket/a.jsonl"))
     with pytest.raises(UsageError, match=said):
-        find_files(["s3://bucket/a.jsonl"])
+        find_inputs(["s3://bucket/a.jsonl"])
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet", "a.arrow", "a.csv"])

@@ -11,8 +11,8 @@ import pyarrow.ipc
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
-from nearkin.corpus.formats import columnar, ipc_slices
-from nearkin.corpus.formats.ipc_slices import sliced_batches
+from nearkin.corpus.formats import arrow_ipc, ipc_slices
+from nearkin.corpus.formats.ipc_slices import read_sliced_batches
 from nearkin.errors import RunError
 
 ROWS = 1003
@@ -54,7 +54,7 @@ def write(path: Path, rows: pa.Table, **options: Any) -> Path:
 def test_slices_are_the_rows_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ipc_slices, "BATCH_ROWS", 101)
     path = write(tmp_path / "a.arrow", table())
-    slices = sliced_batches(os.fsencode(path), None)
+    slices = read_sliced_batches(os.fsencode(path), None)
     assert slices is not None
     first = 0
     parts = []
@@ -69,15 +69,15 @@ def test_slices_are_the_rows_of_the_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_compressed_batches_are_read_as_a_whole(compression: str, tmp_path: Path) -> None:
-    assert sliced_batches(os.fsencode(write(tmp_path / "a.arrow", table(), compression=compression)), None) is None
+    assert read_sliced_batches(os.fsencode(write(tmp_path / "a.arrow", table(), compression=compression)), None) is None
 
 
 def test_a_corpus_reads_large_files_by_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, out = write(tmp_path / "a.arrow", table()), tmp_path / "out"
     out.mkdir()
-    columns = Columns(extra=("whole",))
+    columns = Columns(carried_columns=("whole",))
     before = [batch.documents for batch in FileCorpus.open([str(source)]).batches(columns)]
-    monkeypatch.setattr(columnar, "AHEAD", 0)
+    monkeypatch.setattr(arrow_ipc, "AHEAD", 0)
     corpus = FileCorpus.open([str(source)])
     after = [batch.documents for batch in corpus.batches(columns)]
     assert pa.Table.from_batches(after).combine_chunks().equals(pa.Table.from_batches(before).combine_chunks())
@@ -89,7 +89,7 @@ def test_a_corpus_reads_large_files_by_slices(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_large_batch_is_not_held_and_may_be_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columnar, "AHEAD", 0)
+    monkeypatch.setattr(arrow_ipc, "AHEAD", 0)
     texts = pa.array([f"{i} " + "word " * 400 for i in range(30_000)])
     path = tmp_path / "a.arrow"
     with pa.ipc.new_file(path, pa.schema([("text", pa.string())])) as writer:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.formats.json_array import JsonArray
-from nearkin.corpus.formats.json_lines import Line
+from nearkin.corpus.formats.json_lines import JsonRow
 from nearkin.errors import UsageError
 
 DOCUMENTS: list[dict[str, Any]] = [
@@ -80,7 +80,7 @@ def test_elements_are_those_of_the_array_wherever_blocks_end(values: list[Any], 
             return super().read(block)
 
     data = json.dumps(values, indent=indent, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    found = list(JsonArray().records(Slow(data), 1 << 20))
+    found = list(JsonArray().read_rows(Slow(data), 1 << 20))
     assert [line.row for line in found] == list(range(len(values)))
     assert [json.loads(line.raw or b"") for line in found] == values
 
@@ -108,14 +108,14 @@ def test_an_array_is_read_an_element_at_a_time() -> None:
                 b'[{"text": "a"},' if not hasattr(self, "begun") and not setattr(self, "begun", 1) else b'{"text": "a"},' * 99
             )
 
-    lines = JsonArray().records(Endless(), 1 << 20)
+    lines = JsonArray().read_rows(Endless(), 1 << 20)
     assert [next(lines).row for _ in range(1000)] == list(range(1000))
 
 
 def test_an_element_that_is_too_long_is_not_held() -> None:
     data = b'[1,"' + b"x" * 5000 + b'",2]'
-    found = list(JsonArray().records(io.BytesIO(data), 1000))
-    assert found == [Line(0, b"1"), Line(1, None), Line(2, b"2")]
+    found = list(JsonArray().read_rows(io.BytesIO(data), 1000))
+    assert found == [JsonRow(0, b"1"), JsonRow(1, None), JsonRow(2, b"2")]
 
 
 # content that no reader understands
@@ -190,9 +190,9 @@ def test_a_misspelt_column_of_json_lines_is_an_error(
 
 def test_a_field_that_only_a_late_object_has_is_no_error(tmp_path: Path) -> None:
     path = sparse(tmp_path / "a.jsonl", 3000, 2999)
-    FileCorpus.open([str(path)]).check(Columns(extra=("quality",)))
+    FileCorpus.open([str(path)]).check(Columns(carried_columns=("quality",)))
     with pytest.raises(UsageError, match="has the field 'qualty'"):
-        FileCorpus.open([str(path)]).check(Columns(extra=("qualty",)))
+        FileCorpus.open([str(path)]).check(Columns(carried_columns=("qualty",)))
 
 
 def test_a_field_need_not_be_in_the_first_object(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 import nearkin as nk
 from nearkin.corpus import Columns
-from nearkin.corpus.column_values import readable_text
-from nearkin.corpus.validation import as_id
+from nearkin.corpus.text_forms import format_as_readable_text
+from nearkin.corpus.validation import check_ids
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
@@ -151,7 +151,7 @@ def run(path: Path, out: Path, role: str, annotate: bool) -> dict[str, Any]:
         settings = RunOptions(keep="value desc, length desc")
     options = {name: "value" for name in ("block_by", "source", "split") if role in (name, "all")}
     settings = RunOptions(threshold=0.8, keep=settings.keep, **options)
-    columns = Columns(id="value" if role == "id" else None, extra=settings.carried_columns)
+    columns = Columns(id="value" if role == "id" else None, carried_columns=settings.carried_columns)
     return run_dedup(Job((str(path),), out, columns, settings, annotate=annotate), Silent())
 
 
@@ -182,10 +182,12 @@ def check_case(name: str, form: str, role: str, annotate: bool, folder: Path) ->
         return
     stored, kept = read_table(path), read_table(folder / "out" / "kept" / path.name)
     assert kept.schema.field("value").equals(stored.schema.field("value"))
-    texts = readable_text(stored["value"].combine_chunks() if stored["value"].num_chunks > 1 else stored["value"].chunk(0))
+    texts = format_as_readable_text(
+        stored["value"].combine_chunks() if stored["value"].num_chunks > 1 else stored["value"].chunk(0)
+    )
     rows = kept["text"].to_pylist()
     want = [value for text, value in zip(stored["text"].to_pylist(), texts.to_pylist(), strict=True) if text in rows]
-    assert [value for chunk in kept["value"].chunks for value in readable_text(chunk).to_pylist()] == want
+    assert [value for chunk in kept["value"].chunks for value in format_as_readable_text(chunk).to_pylist()] == want
     if annotate and role != "id":
         assert rows == TEXTS
         assert {"cluster", "kept"} <= set(kept.column_names)
@@ -194,9 +196,9 @@ def check_case(name: str, form: str, role: str, annotate: bool, folder: Path) ->
 @pytest.mark.parametrize("name", COLUMNS)
 def test_every_type_has_a_text_form(name: str) -> None:
     make, texts = COLUMNS[name]
-    assert readable_text(make()).to_pylist() == texts
-    assert readable_text(pa.concat_arrays([make(), make()]).slice(3, 4)).to_pylist() == (texts * 2)[3:7]
-    found = as_id(make(), "value")
+    assert format_as_readable_text(make()).to_pylist() == texts
+    assert format_as_readable_text(pa.concat_arrays([make(), make()]).slice(3, 4)).to_pylist() == (texts * 2)[3:7]
+    found = check_ids(make(), "value")
     assert [None if at in found.reasons else text for at, text in enumerate(found.values.to_pylist())] == texts
 
 
@@ -285,7 +287,7 @@ def test_files_with_a_column_called_id_and_no_ids(form: str, tmp_path: Path) -> 
     table = pa.table({"text": TEXTS, "id": ["4", "3", "2", "1"]})
     write_table(table, tmp_path / f"a.{form}")
     settings = RunOptions(keep="id asc")
-    job = Job((str(tmp_path),), tmp_path / "out", Columns(extra=("id",)), settings)
+    job = Job((str(tmp_path),), tmp_path / "out", Columns(carried_columns=("id",)), settings)
     run_dedup(job, Silent())
     clusters = pq.read_table(tmp_path / "out" / "clusters.parquet")
     assert clusters["kept"].to_pylist() == [False, False, True, True]
@@ -312,7 +314,7 @@ def test_internal_names_with_tokens_vectors_and_a_second_measure() -> None:
 def test_internal_names_in_a_saved_run(tmp_path: Path) -> None:
     table = pa.table({"body": TEXTS, "text": ["4", "3", "2", "1"], "id": ["a", "b", "c", "d"]})
     write_table(table, tmp_path / "a.parquet")
-    columns, settings = Columns(text="body", extra=("text", "id")), RunOptions(keep="text asc", source="id")
+    columns, settings = Columns(text="body", carried_columns=("text", "id")), RunOptions(keep="text asc", source="id")
     job = Job((str(tmp_path / "a.parquet"),), tmp_path / "saved", columns, settings, save_signatures=True)
     run_dedup(job, Silent())
     run_dedup(Job((str(tmp_path / "saved"),), tmp_path / "out", columns, settings), Silent())

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
-from nearkin.corpus.formats.base import Piece
-from nearkin.corpus.formats.scratch import Scratch
+from nearkin.corpus.formats.base import FileSlice
+from nearkin.corpus.formats.scratch_files import ScratchFiles
 from nearkin.errors import RunError
 
 LIMIT = 1 << 20
@@ -52,13 +52,13 @@ def wide_table(rows: int, columns: int) -> pa.Table:
     return pa.table(list(arrays.values()), schema=pa.schema(fields, {"made by": "a test"}))
 
 
-def pieces_of(path: Path, columns: Columns) -> Iterator[Piece]:
-    return FileCorpus.open([str(path)], ahead=columns.document_limit).pieces(0, columns, whole=True)
+def pieces_of(path: Path, columns: Columns) -> Iterator[FileSlice]:
+    return FileCorpus.open([str(path)], ahead=columns.document_limit).read_slices(0, columns, whole=True)
 
 
 def kept_file(path: Path, columns: Columns, folder: Path) -> Path:
     corpus = FileCorpus.open([str(path)])
-    rows = sum(len(piece.rows) for piece in corpus.pieces(0, columns))
+    rows = sum(len(piece.rows) for piece in corpus.read_slices(0, columns))
     folder.mkdir()
     write_kept(corpus, columns, np.arange(rows) % 3 > 0, folder)
     assert [found.name for found in folder.iterdir()] == [path.name]
@@ -121,15 +121,15 @@ def test_portions_of_columns_wait_in_a_file_as_dictionaries(tmp_path: Path, monk
     pq.write_table(table, path)
     unfolded = sum(column.nbytes for column in table.columns)
     sizes: list[int] = []
-    store = Scratch._store
+    store = ScratchFiles._store
 
-    def store_and_measure(self: Scratch, batches: Any, file: Any) -> Any:
+    def store_and_measure(self: ScratchFiles, batches: Any, file: Any) -> Any:
         damage = store(self, batches, file)
         sizes.append(file.seek(0, 2))
         file.seek(0)
         return damage
 
-    monkeypatch.setattr(Scratch, "_store", store_and_measure)
+    monkeypatch.setattr(ScratchFiles, "_store", store_and_measure)
     kept = pq.read_table(kept_file(path, Columns(document_limit=50_000), tmp_path / "out"))
     assert len(sizes) > 2
     assert sum(sizes) < unfolded / 5
@@ -172,7 +172,7 @@ def test_long_texts_that_lists_repeat_are_not_unfolded_at_once(name: str, tmp_pa
     before = pa.total_allocated_bytes()
     largest = 0
     texts = []
-    for piece in pieces_of(path, Columns(document_limit=1 << 20, extra=("c",))):
+    for piece in pieces_of(path, Columns(document_limit=1 << 20, carried_columns=("c",))):
         largest = max(largest, pa.total_allocated_bytes() - before)
         texts += piece.documents["text"].to_pylist()
     assert texts == expected
@@ -195,7 +195,7 @@ def test_tokens_that_repeat_long_texts_are_bounded(tmp_path: Path) -> None:
     before = pa.total_allocated_bytes()
     largest = 0
     documents, rejected = [], []
-    for piece in FileCorpus.open([str(path)]).pieces(0, columns):
+    for piece in FileCorpus.open([str(path)]).read_slices(0, columns):
         largest = max(largest, pa.total_allocated_bytes() - before)
         documents += piece.documents["tokens"].to_pylist()
         rejected += piece.rejected
@@ -211,7 +211,7 @@ def test_a_list_that_is_too_large_to_be_copied_is_an_error(tmp_path: Path) -> No
     pq.write_table(pa.table({"text": ["first", "second"], "c": [["a"], [long] * 4000]}), path)
     corpus = FileCorpus.open([str(path)])
     with pytest.raises(RunError, match=r"a row of column 'c' unfolds into 80,000,000 bytes, more than the 800,000 that"):
-        list(corpus.pieces(0, Columns(document_limit=100_000), whole=True))
+        list(corpus.read_slices(0, Columns(document_limit=100_000), whole=True))
 
 
 @pytest.mark.parametrize("column", ["text", "c1", "c59"])
@@ -236,10 +236,10 @@ def test_damage_in_a_wide_table_costs_the_same_rows_in_portions(column: str, tmp
     found = {}
     for columns in (Columns(document_limit=100_000), LARGE):
         corpus = FileCorpus.open([str(path)])
-        found[columns] = [row for piece in corpus.pieces(0, columns) for row in piece.rows.tolist()]
+        found[columns] = [row for piece in corpus.read_slices(0, columns) for row in piece.rows.tolist()]
         if column != "text":
             with pytest.raises(RunError, match="that the run did not read is damaged"):
-                list(corpus.pieces(0, columns, whole=True))
+                list(corpus.read_slices(0, columns, whole=True))
     first, second = found.values()
     assert first == second
 
@@ -249,7 +249,7 @@ def test_a_full_disk_while_columns_wait_is_an_error_and_no_damage(tmp_path: Path
     path = tmp_path / "a.parquet"
     pq.write_table(wide_table(3000, 60), path)
     full = Path("/dev/full")
-    monkeypatch.setattr(Scratch, "file", lambda self: full.open("r+b"))
+    monkeypatch.setattr(ScratchFiles, "file", lambda self: full.open("r+b"))
     with pytest.raises(RunError, match=r"cannot write a temporary file in .*: No space left on device; make room there"):
         list(pieces_of(path, Columns(document_limit=100_000)))
 
@@ -266,8 +266,10 @@ def test_a_long_id_or_value_that_rides_along_is_rejected_in_every_format(name: s
     else:
         with pa.ipc.new_file(str(path), table.schema) as writer:
             writer.write_table(table)
-    columns = Columns(id="other" if role == "id" else None, extra=("other",) if role == "source" else (), document_limit=2000)
-    found = list(FileCorpus.open([str(path)]).pieces(0, columns))
+    columns = Columns(
+        id="other" if role == "id" else None, carried_columns=("other",) if role == "source" else (), document_limit=2000
+    )
+    found = list(FileCorpus.open([str(path)]).read_slices(0, columns))
     assert [row for piece in found for row in piece.rows.tolist()] == [0, 2]
     assert [(row, reason) for piece in found for row, reason, _ in piece.rejected] == [
         (1, "other is longer than 2,000 bytes, the largest document that --memory leaves room for")
@@ -279,9 +281,9 @@ def test_a_value_of_very_many_levels_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     deep = [f'{{"text": "x", "d": {"[" * levels}1{"]" * levels}}}\n' for levels in (3, 250, 300, 1000)]
     path.write_text("".join(deep))
-    found = list(FileCorpus.open([str(path)]).pieces(0, Columns(extra=("d",))))
+    found = list(FileCorpus.open([str(path)]).read_slices(0, Columns(carried_columns=("d",))))
     assert [row for piece in found for row in piece.rows.tolist()] == [0, 1]
     assert [reason for piece in found for _, reason, _ in piece.rejected] == [
         "d has more than 254 levels of lists and objects"
     ] * 2
-    assert sum(len(piece.rows) for piece in FileCorpus.open([str(path)]).pieces(0, Columns())) == 4
+    assert sum(len(piece.rows) for piece in FileCorpus.open([str(path)]).read_slices(0, Columns())) == 4

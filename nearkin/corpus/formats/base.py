@@ -7,13 +7,13 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.batches import Columns
+from nearkin.corpus.columns import Columns
 from nearkin.corpus.input_file import InputFile
 
 Item = TypeVar("Item")
 
 
-class Piece(NamedTuple):
+class FileSlice(NamedTuple):
     """Some consecutive rows of one file."""
 
     rows: np.ndarray
@@ -31,7 +31,7 @@ UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
 """The exceptions that reading a damaged file raises."""
 
 
-class UntilDamage(Generic[Item]):
+class ItemsBeforeDamage(Generic[Item]):
     """Items that are read from a file, up to where it is damaged; the error waits until what was read is passed on.
 
     Attributes:
@@ -54,7 +54,7 @@ class UntilDamage(Generic[Item]):
             raise self.damage
 
 
-def one_line(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Returns what an error says, in a line."""
     text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     return " ".join(text.split())[:200]
@@ -79,18 +79,18 @@ class Format(Protocol):
     def columns(self, file: InputFile) -> list[str] | None:
         """Names of the columns; None where every row has its own."""
 
-    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
         """Pieces from row `start` on, with complete rows if `whole`."""
 
     def writer(self, file: InputFile, target: str) -> Writer:
         """A writer that makes a file like `file` at the path `target`."""
 
 
-def fresh_name(name: str, taken: set[str]) -> str:
+def make_unused_name(name: str, taken: set[str]) -> str:
     """An added column's name, prefixed where the input has one of that name.
 
     Examples:
-        >>> fresh_name("cluster", {"cluster", "text"})
+        >>> make_unused_name("cluster", {"cluster", "text"})
         'nearkin_cluster'
     """
     while name in taken:
@@ -98,7 +98,7 @@ def fresh_name(name: str, taken: set[str]) -> str:
     return name
 
 
-def compressed_sink(file: InputFile, target: str) -> Any:
+def open_compressed_sink(file: InputFile, target: str) -> Any:
     """A stream that writes with the compression of the input."""
     sink = pa.OSFile(target, "wb")
     return pa.CompressedOutputStream(sink, file.compression) if file.compression else sink

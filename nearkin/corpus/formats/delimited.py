@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, RAW_PREFIX, Columns
-from nearkin.corpus.formats.base import Piece, UntilDamage, compressed_sink, fresh_name
+from nearkin.corpus.batches import RAW_PREFIX
+from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, make_unused_name, open_compressed_sink
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.validation import check_rows, raw_prefix
+from nearkin.corpus.validation import check_rows, format_raw_prefix
 
 ESCAPE = "surrogateescape"
 """Bytes that are not UTF-8 are read as lone surrogates, so that only their row is rejected, and written as the same bytes."""
@@ -21,7 +22,7 @@ UNCLOSED = "a quote that is not closed"
 csv.field_size_limit((1 << 31) - 1)  # rows are bounded here, with a reason and without an end of the file
 
 
-class Record(NamedTuple):
+class DelimitedRow(NamedTuple):
     """A row of a file, or the reason why it cannot be read."""
 
     raw: str
@@ -38,36 +39,36 @@ class Delimited:
 
     def columns(self, file: InputFile) -> list[str]:
         with file.open_decompressed() as stream:
-            return self._header(_Records(stream, self._delimiter, Columns().document_limit)).values
+            return self._header(_DelimitedRowReader(stream, self._delimiter, Columns().document_limit)).values
 
     @staticmethod
-    def _header(records: "_Records") -> Record:
-        header = next((record for record in records if record.fault or record.values), Record("", [], None))
+    def _header(records: "_DelimitedRowReader") -> DelimitedRow:
+        header = next((record for record in records if record.fault or record.values), DelimitedRow("", [], None))
         if header.fault:
             raise ValueError(f"not delimited text: the header has {header.fault}")
         return header
 
-    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
         with file.open_decompressed() as stream:
-            records = _Records(stream, self._delimiter, columns.document_limit)
-            gathered = _Gathered(self._header(records).values, columns, whole)
-            rows = UntilDamage(enumerate(records))
+            records = _DelimitedRowReader(stream, self._delimiter, columns.document_limit)
+            gathered = _DelimitedSliceBuilder(self._header(records).values, columns, whole)
+            rows = ItemsBeforeDamage(enumerate(records))
             for at, record in rows:
                 if at >= start and (record.values or record.fault):
                     gathered.add(at, record)
                     if gathered.full:
-                        yield gathered.piece()
+                        yield gathered.take_slice()
             if gathered.begun:
-                yield gathered.piece()
+                yield gathered.take_slice()
             rows.raise_damage()
 
     def writer(self, file: InputFile, target: str) -> "DelimitedWriter":
         with file.open_decompressed() as stream:
-            header = self._header(_Records(stream, self._delimiter, Columns().document_limit))
-        return DelimitedWriter(header, self._delimiter, compressed_sink(file, target))
+            header = self._header(_DelimitedRowReader(stream, self._delimiter, Columns().document_limit))
+        return DelimitedWriter(header, self._delimiter, open_compressed_sink(file, target))
 
 
-class _Records:
+class _DelimitedRowReader:
     """The rows of a stream, header included.
 
     A row is bounded, and so is a quote that never closes: its row is rejected, and the lines behind the first one are read
@@ -86,11 +87,11 @@ class _Records:
         self._limit = limit
         self._records = self._every_record()
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[DelimitedRow]:
         return self._records
 
-    def _every_record(self) -> Iterator[Record]:
-        lines = _Lines(self._text, self._limit)
+    def _every_record(self) -> Iterator[DelimitedRow]:
+        lines = _LineReader(self._text, self._limit)
         reader = csv.reader(lines, delimiter=self._delimiter)
         while True:
             fault = None
@@ -105,26 +106,26 @@ class _Records:
             if lines.ended_inside:
                 fault = UNCLOSED
             if fault is None:
-                yield Record("".join(taken), values, None)
+                yield DelimitedRow("".join(taken), values, None)
                 continue
-            yield Record(taken[0][:RAW_PREFIX] if taken else "", [], fault)
+            yield DelimitedRow(taken[0][:RAW_PREFIX] if taken else "", [], fault)
             yield from map(self._single_line, taken[1:])
             reader = csv.reader(lines, delimiter=self._delimiter)
 
-    def _single_line(self, line: str) -> Record:
-        lines = _Lines(io.StringIO(line, newline=""), self._limit)
+    def _single_line(self, line: str) -> DelimitedRow:
+        lines = _LineReader(io.StringIO(line, newline=""), self._limit)
         try:
             values = next(csv.reader(lines, delimiter=self._delimiter))
         except (csv.Error, _TooLongError) as error:
-            return Record(line[:RAW_PREFIX], [], str(error))
-        return Record(line[:RAW_PREFIX], [], UNCLOSED) if lines.ended_inside else Record(line, values, None)
+            return DelimitedRow(line[:RAW_PREFIX], [], str(error))
+        return DelimitedRow(line[:RAW_PREFIX], [], UNCLOSED) if lines.ended_inside else DelimitedRow(line, values, None)
 
 
 class _TooLongError(Exception):
     """A row has more characters than a document may have."""
 
 
-class _Lines:
+class _LineReader:
     """Lines for csv's reader, which asks for another one as long as a quote is open.
 
     Attributes:
@@ -143,7 +144,7 @@ class _Lines:
         self.ended_inside = False
         self._size = 0
 
-    def __iter__(self) -> "_Lines":
+    def __iter__(self) -> "_LineReader":
         return self
 
     def __next__(self) -> str:
@@ -171,7 +172,7 @@ class _Lines:
         return _TooLongError(f"row is longer than {self._limit:,} characters, or {UNCLOSED}")
 
 
-class _Gathered:
+class _DelimitedSliceBuilder:
     """Collects rows to a piece."""
 
     def __init__(self, names: list[str], columns: Columns, whole: bool) -> None:
@@ -182,7 +183,7 @@ class _Gathered:
 
     def _clear(self) -> None:
         self._rows: list[int] = []
-        self._records: list[Record] = []
+        self._records: list[DelimitedRow] = []
         self._rejected: list[tuple[int, str, str]] = []
         self._size = 0
         self._next = 0
@@ -195,16 +196,18 @@ class _Gathered:
     def begun(self) -> bool:
         return bool(self._records or self._rejected)
 
-    def add(self, at: int, record: Record) -> None:
+    def add(self, at: int, record: DelimitedRow) -> None:
         self._next = at + 1
-        if fault := record.fault or _fault(record, self._names):
-            self._rejected.append((at, fault, raw_prefix(record.raw[:RAW_PREFIX].rstrip("\r\n").encode("utf-8", ESCAPE))))
+        if fault := record.fault or _find_fault(record, self._names):
+            self._rejected.append(
+                (at, fault, format_raw_prefix(record.raw[:RAW_PREFIX].rstrip("\r\n").encode("utf-8", ESCAPE)))
+            )
             return
         self._rows.append(at)
         self._records.append(record)
         self._size += len(record.raw)
 
-    def piece(self) -> Piece:
+    def take_slice(self) -> FileSlice:
         """Returns what was collected. The next piece begins empty."""
         wanted = {name: self._names.index(name) for name in self._columns.all}
         arrays = [pa.array([record.values[at] for record in self._records], pa.large_string()) for at in wanted.values()]
@@ -212,12 +215,12 @@ class _Gathered:
         rows = np.array(self._rows, np.int64)
         rejected = [(self._rows[at], reason, raw) for at, reason, raw in checked.rejected]
         whole = [self._records[at].raw for at in checked.kept.tolist()] if self._whole else None
-        piece = Piece(rows[checked.kept], checked.documents, sorted([*self._rejected, *rejected]), self._next, whole)
+        piece = FileSlice(rows[checked.kept], checked.documents, sorted([*self._rejected, *rejected]), self._next, whole)
         self._clear()
         return piece
 
 
-def _fault(record: Record, names: list[str]) -> str | None:
+def _find_fault(record: DelimitedRow, names: list[str]) -> str | None:
     if len(record.values) != len(names):
         return f"{len(record.values)} values for {len(names)} columns"
     if not record.raw.isascii():
@@ -231,7 +234,7 @@ def _fault(record: Record, names: list[str]) -> str | None:
 class DelimitedWriter:
     """Copies the header and kept rows; added columns are appended to each."""
 
-    def __init__(self, header: Record, delimiter: str, sink: Any) -> None:
+    def __init__(self, header: DelimitedRow, delimiter: str, sink: Any) -> None:
         self._header = header
         self._delimiter = delimiter
         self._line_end = header.raw[len(header.raw.rstrip("\r\n")) :] or "\n"
@@ -242,7 +245,7 @@ class DelimitedWriter:
         self._begin([] if added is None else added.schema.names)
         rows = [whole[at] for at in np.flatnonzero(keep).tolist()]
         extra = [()] * len(rows) if added is None else [tuple(row.values()) for row in added.to_pylist()]
-        return [self._extended(row, map(_shown, values)) for row, values in zip(rows, extra, strict=True)]
+        return [self._extended(row, map(_format_value, values)) for row, values in zip(rows, extra, strict=True)]
 
     def write(self, rows: list[str]) -> None:
         self._sink.writelines(rows)
@@ -259,7 +262,7 @@ class DelimitedWriter:
 
     def _begin(self, added: list[str]) -> None:
         if not self._begun and self._header.values:
-            names = (fresh_name(name, set(self._header.values)) for name in added)
+            names = (make_unused_name(name, set(self._header.values)) for name in added)
             self._sink.write(self._extended(self._header.raw, names))
         self._begun = True
 
@@ -268,7 +271,7 @@ class DelimitedWriter:
         self._sink.close()
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)

@@ -22,7 +22,7 @@ BUFFERS, COMPRESSION = 2, 3
 LONGEST_HEADER = 64 << 20
 
 
-class UnfoldedMessage(NamedTuple):
+class MessageSize(NamedTuple):
     """A message with data."""
 
     is_batch: bool
@@ -31,7 +31,7 @@ class UnfoldedMessage(NamedTuple):
     """Bytes that its buffers take in memory."""
 
 
-def unfolded_messages(source: Any) -> Iterator[UnfoldedMessage]:
+def measure_messages(source: Any) -> Iterator[MessageSize]:
     """Yields the record batches and dictionaries of an open file or stream, up to its end or to what is not a message.
 
     Args:
@@ -50,19 +50,19 @@ def unfolded_messages(source: Any) -> Iterator[UnfoldedMessage]:
         if not 0 < length <= LONGEST_HEADER:
             return
         try:
-            message = _Table.root(source.read_at(length, at))
+            message = _FlatbufferTable.root(source.read_at(length, at))
             at += length
             kind = message.byte(HEADER_TYPE)
             batch = message.table(HEADER)
             if kind in (DICTIONARY_BATCH, RECORD_BATCH):
                 rows = batch if kind == RECORD_BATCH else batch.table(DATA)
-                yield UnfoldedMessage(kind == RECORD_BATCH, _unfolded(source, at, rows))
+                yield MessageSize(kind == RECORD_BATCH, _unfolded(source, at, rows))
             at += message.long(BODY_LENGTH)
         except struct.error:
             return
 
 
-def _unfolded(source: Any, body: int, batch: "_Table") -> int:
+def _unfolded(source: Any, body: int, batch: "_FlatbufferTable") -> int:
     compressed = batch.has(COMPRESSION)
     total = 0
     for offset, length in batch.pairs(BUFFERS):
@@ -75,7 +75,7 @@ def _unfolded(source: Any, body: int, batch: "_Table") -> int:
     return total
 
 
-class _Table:
+class _FlatbufferTable:
     """A table of a flatbuffer. What is out of its bounds raises struct.error."""
 
     def __init__(self, data: bytes, at: int) -> None:
@@ -84,7 +84,7 @@ class _Table:
         self._fields = at - self._number("<i", at)
 
     @classmethod
-    def root(cls, data: bytes) -> "_Table":
+    def root(cls, data: bytes) -> "_FlatbufferTable":
         return cls(data, struct.unpack_from("<I", data)[0])
 
     def _number(self, form: str, at: int) -> int:
@@ -111,9 +111,9 @@ class _Table:
         place = self._place(field)
         return self._number("<q", place) if place else 0
 
-    def table(self, field: int) -> "_Table":
+    def table(self, field: int) -> "_FlatbufferTable":
         place = self._place(field)
-        return _Table(self._data, place + self._number("<I", place))
+        return _FlatbufferTable(self._data, place + self._number("<I", place))
 
     def pairs(self, field: int) -> Iterator[tuple[int, int]]:
         """A vector of two whole numbers each."""

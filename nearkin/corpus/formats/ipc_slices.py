@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS
+from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS
 
 ALIGNED = 8
 """Slices begin at multiples of this row, so that bitmaps begin at a whole byte."""
 
 
-def sliced_batches(path: bytes, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]] | None:
+def read_sliced_batches(path: bytes, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]] | None:
     """Returns slices of the batches of a file with the number of their first row, or None if they cannot be read so.
 
     Args:
@@ -39,10 +39,10 @@ def sliced_batches(path: bytes, columns: Sequence[str] | None) -> Iterator[tuple
         if not all(base <= buffer.address < base + mapped.size() for buffer in buffers):
             # the file compresses its buffers, so that a batch is unfolded as a whole in any case
             return None
-    return _slices(path, columns)
+    return _read_slices(path, columns)
 
 
-def _slices(path: bytes, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _read_slices(path: bytes, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
     first = 0
     with pa.memory_map(path) as mapped, open(path, "rb") as file:  # noqa: PTH123 (a path in bytes)
         base = mapped.read_buffer(1).address
@@ -53,7 +53,7 @@ def _slices(path: bytes, columns: Sequence[str] | None) -> Iterator[tuple[int, p
                 raise OSError("the file has become shorter")
             batch = reader.get_batch(number)
             part = batch if columns is None else batch.select(list(columns))
-            source = _Source(file.fileno(), base, mapped.size())
+            source = _BufferSlicer(file.fileno(), base, mapped.size())
             rows = int(min(BATCH_ROWS, len(part) * BATCH_BYTES / max(part.get_total_buffer_size(), 1)))
             rows = max(ALIGNED, rows - rows % ALIGNED)
             for start in range(0, len(part), rows):
@@ -76,7 +76,7 @@ def _has_offsets(kind: pa.DataType) -> bool:
     return types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
 
 
-class _Source:
+class _BufferSlicer:
     """Reads parts of arrays whose buffers are mapped from a file.
 
     Args:

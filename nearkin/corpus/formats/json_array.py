@@ -8,8 +8,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus.formats.base import compressed_sink
-from nearkin.corpus.formats.json_lines import BLOCK, BOM, JsonLines, Line, LineWriter
+from nearkin.corpus.formats.base import open_compressed_sink
+from nearkin.corpus.formats.json_lines import BLOCK, BOM, JsonLines, JsonRow, LineWriter
 from nearkin.corpus.input_file import InputFile
 
 SAMPLE = 1 << 16
@@ -41,17 +41,17 @@ def holds_array(file: InputFile) -> bool:
 class JsonArray(JsonLines):
     """A file with one array of objects; a row is an element. The file is read in blocks, and an element is held at a time."""
 
-    def records(self, stream: Any, limit: int) -> Iterator[Line]:
-        elements = _Elements(limit)
+    def read_rows(self, stream: Any, limit: int) -> Iterator[JsonRow]:
+        elements = _ElementSplitter(limit)
         while block := stream.read(BLOCK):
             yield from elements.feed(bytes(block))
         elements.require_end()
 
     def writer(self, file: InputFile, target: str) -> "ArrayWriter":
-        return ArrayWriter(compressed_sink(file, target))
+        return ArrayWriter(open_compressed_sink(file, target))
 
 
-class _Elements:
+class _ElementSplitter:
     """Cuts an array that comes in blocks into its elements, by its brackets, quotes and commas alone.
 
     An element that is not valid JSON inside does not harm the others.
@@ -67,7 +67,7 @@ class _Elements:
         self._held: list[bytes] = []
         self._size = 0
 
-    def feed(self, block: bytes) -> Iterator[Line]:
+    def feed(self, block: bytes) -> Iterator[JsonRow]:
         """Yields the elements that end in the next block.
 
         Raises:
@@ -141,15 +141,15 @@ class _Elements:
         else:
             self._held.append(part)
 
-    def _element(self, part: bytes, last: bool) -> Iterator[Line]:
+    def _element(self, part: bytes, last: bool) -> Iterator[JsonRow]:
         self._hold(part)
-        too_long = self._size > self._limit
+        too_long_reason = self._size > self._limit
         raw = b"".join(self._held).strip()
         self._held = []
         self._size = 0
         # an array without elements, or with a comma behind the last one, has nothing in front of its bracket
-        if too_long or raw or not last:
-            yield Line(self._row, None if too_long else raw or b"nothing")
+        if too_long_reason or raw or not last:
+            yield JsonRow(self._row, None if too_long_reason else raw or b"nothing")
             self._row += 1
 
 

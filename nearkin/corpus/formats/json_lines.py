@@ -10,10 +10,16 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus.batches import BATCH_BYTES, BATCH_ROWS, ID, MAX_DOCUMENT, UNFOLDED_SHARE, Columns, riding
-from nearkin.corpus.formats.base import Piece, UntilDamage, compressed_sink, fresh_name
+from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, ID, MAX_DOCUMENT, UNFOLDED_SHARE, Columns, carried_column_name
+from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, make_unused_name, open_compressed_sink
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.validation import content_type, most_common, raw_prefix, too_long, vector_fault
+from nearkin.corpus.validation import (
+    content_arrow_type,
+    find_vector_fault,
+    format_raw_prefix,
+    most_common_length,
+    too_long_reason,
+)
 
 BLOCK = 1 << 20
 BOM = b"\xef\xbb\xbf"
@@ -29,21 +35,21 @@ LONG_LINE = 1 << 16
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 
 
-class Line(NamedTuple):
+class JsonRow(NamedTuple):
     """A line without its end; None instead of the bytes where it is too long to be kept in memory."""
 
     row: int
     raw: bytes | None
 
 
-def lines_of(stream: Any, limit: int = LINE_SHARE * MAX_DOCUMENT) -> Iterator[Line]:
+def read_lines(stream: Any, limit: int = LINE_SHARE * MAX_DOCUMENT) -> Iterator[JsonRow]:
     """Yields every line of a stream of bytes, blank ones too; a line without its bytes if there are more than `limit`."""
     held: list[bytes] = []
     row, size, dropped = 0, 0, False
     while block := stream.read(BLOCK):
         parts = bytes(block).split(b"\n")
         for part in parts[:-1]:
-            yield Line(row, None if dropped or size + len(part) > limit else b"".join([*held, part]))
+            yield JsonRow(row, None if dropped or size + len(part) > limit else b"".join([*held, part]))
             row, held, size, dropped = row + 1, [], 0, False
         size += len(parts[-1])
         if size > limit:
@@ -51,7 +57,7 @@ def lines_of(stream: Any, limit: int = LINE_SHARE * MAX_DOCUMENT) -> Iterator[Li
         elif parts[-1]:
             held.append(parts[-1])
     if size:
-        yield Line(row, None if dropped else b"".join(held))
+        yield JsonRow(row, None if dropped else b"".join(held))
 
 
 class JsonLines:
@@ -60,37 +66,37 @@ class JsonLines:
     def columns(self, file: InputFile) -> list[str] | None:
         return None
 
-    def records(self, stream: Any, limit: int) -> Iterator[Line]:
+    def read_rows(self, stream: Any, limit: int) -> Iterator[JsonRow]:
         """The lines of a stream, blank ones too; one of more than `limit` bytes without its bytes."""
-        return lines_of(stream, limit)
+        return read_lines(stream, limit)
 
-    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
         with file.open_decompressed() as stream:
-            parser = _Parser(columns, whole)
-            lines = UntilDamage(self.records(stream, LINE_SHARE * columns.document_limit))
+            parser = _JsonSliceBuilder(columns, whole)
+            lines = ItemsBeforeDamage(self.read_rows(stream, LINE_SHARE * columns.document_limit))
             next_row = start
             for line in lines:
                 if line.row >= start:
                     parser.add(line)
                     next_row = line.row + 1
                     if parser.full:
-                        yield parser.piece(next_row)
+                        yield parser.take_slice(next_row)
             if parser.begun:
-                yield parser.piece(next_row)
+                yield parser.take_slice(next_row)
             lines.raise_damage()
 
     def writer(self, file: InputFile, target: str) -> "LineWriter":
-        return LineWriter(compressed_sink(file, target))
+        return LineWriter(open_compressed_sink(file, target))
 
 
-class _Parser:
+class _JsonSliceBuilder:
     """Collects lines to a piece."""
 
     def __init__(self, columns: Columns, whole: bool) -> None:
         self._columns = columns
         self._whole = whole
         self._names = columns.all
-        self._texts = tuple(name for name in (columns.id, *columns.extra) if name is not None)
+        self._texts = tuple(name for name in (columns.id, *columns.carried_columns) if name is not None)
         self._clear()
 
     def _clear(self) -> None:
@@ -108,9 +114,9 @@ class _Parser:
     def begun(self) -> bool:
         return bool(self._rows or self._rejected)
 
-    def add(self, line: Line) -> None:
+    def add(self, line: JsonRow) -> None:
         if line.raw is None:
-            self._rejected.append((line.row, too_long("line", LINE_SHARE * self._columns.document_limit), ""))
+            self._rejected.append((line.row, too_long_reason("line", LINE_SHARE * self._columns.document_limit), ""))
             return
         raw = line.raw.removeprefix(BOM) if line.row == 0 else line.raw
         if not raw.strip():
@@ -123,7 +129,7 @@ class _Parser:
         except orjson.JSONDecodeError as error:
             value, reason = None, _json_fault(raw, error)
         if reason:
-            self._rejected.append((line.row, reason, raw_prefix(raw)))
+            self._rejected.append((line.row, reason, format_raw_prefix(raw)))
             return
         self._with_exact_numbers(raw, value)
         self._rows.append(line.row)
@@ -150,7 +156,7 @@ class _Parser:
         if value[name] is None:
             return f"null {name}"
         if self._columns.vector:
-            if fault := vector_fault(value[name], name, self._columns.dimensions):
+            if fault := find_vector_fault(value[name], name, self._columns.dimensions):
                 return fault
         elif self._columns.tokens:
             if not (isinstance(value[name], list) and all(isinstance(token, str) for token in value[name])):
@@ -158,11 +164,11 @@ class _Parser:
             if sum(map(len, value[name])) > self._columns.document_limit // 4 and (
                 sum(len(token.encode()) for token in value[name]) > self._columns.document_limit
             ):
-                return too_long(name, self._columns.document_limit)
+                return too_long_reason(name, self._columns.document_limit)
         elif not isinstance(value[name], str):
             return f"{name} is not a string"
         elif _longer_than(value[name], self._columns.document_limit):
-            return too_long(name, self._columns.document_limit)
+            return too_long_reason(name, self._columns.document_limit)
         if self._columns.id is not None and value.get(self._columns.id) is None:
             return f"null id in {self._columns.id}"
         return None
@@ -177,7 +183,7 @@ class _Parser:
                 except TypeError:
                     return f"{name} has more than {DEEPEST_VALUE} levels of lists and objects"
             if isinstance(found, str) and _longer_than(found, self._columns.document_limit):
-                return too_long(name, self._columns.document_limit)
+                return too_long_reason(name, self._columns.document_limit)
         return None
 
     def _with_exact_numbers(self, raw: bytes, value: dict[str, Any]) -> None:
@@ -191,21 +197,23 @@ class _Parser:
             return
         value.update({name: exact[name] for name in inexact})
 
-    def piece(self, next_row: int) -> Piece:
+    def take_slice(self, next_row: int) -> FileSlice:
         """What was collected; starts anew."""
         columns, values = self._columns, self._values
         if columns.vector and columns.dimensions is None and values:
             lengths = [len(value[columns.vector]) for value in values]
-            columns = replace(columns, dimensions=most_common(lengths))
+            columns = replace(columns, dimensions=most_common_length(lengths))
             fit = [at for at, length in enumerate(lengths) if length == columns.dimensions]
             values, self._rows = [values[at] for at in fit], [self._rows[at] for at in fit]
-        arrays = {columns.content: pa.array([value[columns.source] for value in values], content_type(columns))}
+        arrays = {columns.content: pa.array([value[columns.source] for value in values], content_arrow_type(columns))}
         if columns.id is not None:
             arrays[ID] = _texts([value[columns.id] for value in values])
-        arrays.update({riding(name): _texts([value.get(name) for value in values]) for name in columns.extra})
+        arrays.update(
+            {carried_column_name(name): _texts([value.get(name) for value in values]) for name in columns.carried_columns}
+        )
         documents = pa.record_batch(list(arrays.values()), list(arrays))
         whole = self._lines if self._whole else None
-        found = Piece(np.array(self._rows, np.int64), documents, self._rejected, next_row, whole)
+        found = FileSlice(np.array(self._rows, np.int64), documents, self._rejected, next_row, whole)
         self._clear()
         return found
 
@@ -234,7 +242,7 @@ def _may_be_rounded(value: Any, is_id: bool) -> bool:
 
 
 def _texts(values: list[Any]) -> pa.Array:
-    """Returns JSON values as text, in the form of `text_form`, so that a number is the same in every format."""
+    """Returns JSON values as text, in the form of `format_as_text`, so that a number is the same in every format."""
     floats = [value for value in values if type(value) is float]
     shown = iter(pa.array(floats, pa.float64()).cast(pa.large_string()).to_pylist())
     return pa.array([next(shown) if type(value) is float else _text(value) for value in values], pa.large_string())
@@ -268,5 +276,5 @@ class LineWriter:
 def _spliced(line: bytes, row: dict[str, Any]) -> bytes:
     text = line.rstrip()
     taken = set(orjson.loads(text.removeprefix(BOM)))
-    fields = orjson.dumps({fresh_name(name, taken): value for name, value in row.items()})
+    fields = orjson.dumps({make_unused_name(name, taken): value for name, value in row.items()})
     return text[:-1].rstrip() + b"," + fields[1:]

@@ -8,7 +8,7 @@ I64 = np.int64
 
 
 @kernel
-def unfold_snappy(stored: np.ndarray, unfolded: np.ndarray) -> bool:
+def decompress_snappy(stored: np.ndarray, unfolded: np.ndarray) -> bool:
     """Decompresses a raw block of snappy.
 
     Args:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearkin.corpus.column_values import as_bytes, is_list, stored_values
+from nearkin.corpus.arrow_types import is_list, view_as_binary
+from nearkin.corpus.encoded_columns import split_encoding
 
 HEADER = 512
 HEADER_WITH_LONG_VALUES = 16 << 10
@@ -25,11 +26,11 @@ KIND, UNCOMPRESSED, COMPRESSED, CHECKSUM, DATA_HEADER, DICTIONARY_HEADER, DATA_H
 """Fields of a header."""
 DEEPEST = 8
 """Levels of structs in a header, at most."""
-Fields = dict[int, "int | Fields"]
+ThriftFields = dict[int, "int | ThriftFields"]
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
 
 
-class Page(NamedTuple):
+class PageHeader(NamedTuple):
     """What the header of a page says."""
 
     at: int
@@ -56,14 +57,14 @@ class PageSizes(NamedTuple):
     """Bytes that pyarrow takes while it decodes the column, at most."""
 
 
-def page_sizes(source: Any, chunk: pq.ColumnChunkMetaData) -> PageSizes:
+def measure_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> PageSizes:
     """Returns the sizes of the pages of a column of a row group, from their headers.
 
     Raises:
         ValueError: If a header cannot be read.
     """
     largest = dictionary = values = 0
-    for page in pages_of(source, chunk):
+    for page in iterate_pages(source, chunk):
         largest = max(largest, page.unfolded)
         if page.kind == DICTIONARY_PAGE:
             dictionary, values = page.unfolded, page.values
@@ -72,18 +73,18 @@ def page_sizes(source: Any, chunk: pq.ColumnChunkMetaData) -> PageSizes:
     return PageSizes(largest, buffer + 2 * (largest + dictionary) + 16 * values)
 
 
-def stated_sizes(chunk: pq.ColumnChunkMetaData) -> PageSizes:
+def estimate_pages(chunk: pq.ColumnChunkMetaData) -> PageSizes:
     """Returns the most that the pages of a column of a row group may have according to the footer."""
     size = chunk.total_uncompressed_size
     return PageSizes(size, min(chunk.total_compressed_size, READ_BUFFER) + 2 * min(size, 2 * COMMON_PAGE))
 
 
-def dictionary_bytes(source: Any, chunk: pq.ColumnChunkMetaData) -> int:
+def measure_dictionary(source: Any, chunk: pq.ColumnChunkMetaData) -> int:
     """Returns the bytes of a column's dictionary in a row group."""
-    return next((page.unfolded for page in pages_of(source, chunk)), 0)
+    return next((page.unfolded for page in iterate_pages(source, chunk)), 0)
 
 
-def pages_of(source: Any, chunk: pq.ColumnChunkMetaData) -> Iterator[Page]:
+def iterate_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> Iterator[PageHeader]:
     """Yields the pages of a column of a row group.
 
     Raises:
@@ -92,27 +93,27 @@ def pages_of(source: Any, chunk: pq.ColumnChunkMetaData) -> Iterator[Page]:
     at = chunk.dictionary_page_offset or chunk.data_page_offset
     end = min(at + chunk.total_compressed_size, source.size())
     while at < end:
-        fields, length = _header(source, at)
+        fields, length = _read_header(source, at)
         uncompressed, compressed = (fields.get(name) for name in (UNCOMPRESSED, COMPRESSED))
         if not isinstance(uncompressed, int) or not isinstance(compressed, int) or compressed < 0:
             raise ValueError(f"the header of the page at byte {at} has no size")
-        yield _page(fields, at + length, compressed, uncompressed)
+        yield _make_page_header(fields, at + length, compressed, uncompressed)
         at += length + compressed
 
 
-def _page(fields: Fields, at: int, stored: int, unfolded: int) -> Page:
-    parts: Fields = {}
+def _make_page_header(fields: ThriftFields, at: int, stored: int, unfolded: int) -> PageHeader:
+    parts: ThriftFields = {}
     second = False
     for name in (DATA_HEADER, DICTIONARY_HEADER, DATA_HEADER_V2):
         if isinstance(found := fields.get(name), dict):
             parts, second = found, name == DATA_HEADER_V2
 
-    def number(fields: Fields, name: int, default: int) -> int:
+    def number(fields: ThriftFields, name: int, default: int) -> int:
         value = fields.get(name, default)
         return value if isinstance(value, int) else default
 
     checksum = fields.get(CHECKSUM)
-    return Page(
+    return PageHeader(
         at,
         stored,
         unfolded,
@@ -126,7 +127,7 @@ def _page(fields: Fields, at: int, stored: int, unfolded: int) -> Page:
     )
 
 
-def _header(source: Any, at: int) -> tuple[Fields, int]:
+def _read_header(source: Any, at: int) -> tuple[ThriftFields, int]:
     for size in (HEADER, HEADER_WITH_LONG_VALUES, LONGEST_HEADER):
         reader = _CompactReader(source.read_at(size, at))
         try:
@@ -147,7 +148,7 @@ class _CompactReader:
         self._data = data
         self.at = 0
 
-    def fields_of_struct(self, depth: int = 0) -> Fields:
+    def fields_of_struct(self, depth: int = 0) -> ThriftFields:
         """Returns the fields of a struct that are whole numbers, truth values or structs; skips all others.
 
         Raises:
@@ -156,7 +157,7 @@ class _CompactReader:
         """
         if depth > DEEPEST:
             raise ValueError("a page header has more levels than parquet has")
-        fields: Fields = {}
+        fields: ThriftFields = {}
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._zigzag()
@@ -200,7 +201,7 @@ class _CompactReader:
             raise IndexError
 
 
-def longest_stored_value(source: Any, metadata: pq.FileMetaData, group: int, name: str) -> int:
+def decode_longest_value(source: Any, metadata: pq.FileMetaData, group: int, name: str) -> int:
     """Returns the number of bytes of the longest value in the dictionary of a text column; 0 if it has none.
 
     Args:
@@ -211,8 +212,8 @@ def longest_stored_value(source: Any, metadata: pq.FileMetaData, group: int, nam
     """
     reader = pq.ParquetFile(source, metadata=metadata, read_dictionary=[name], buffer_size=READ_BUFFER)
     for batch in reader.iter_batches(1, [group], [name], use_threads=False):
-        stored, _ = stored_values(_innermost(batch.column(0)))
-        return int(pc.max(pc.binary_length(as_bytes(stored))).as_py() or 0)
+        stored, _ = split_encoding(_innermost(batch.column(0)))
+        return int(pc.max(pc.binary_length(view_as_binary(stored))).as_py() or 0)
     return 0
 
 

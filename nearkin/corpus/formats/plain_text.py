@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.batches import Columns
-from nearkin.corpus.formats.base import Piece, compressed_sink
+from nearkin.corpus.columns import Columns
+from nearkin.corpus.formats.base import FileSlice, open_compressed_sink
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.validation import raw_prefix, too_long
+from nearkin.corpus.validation import format_raw_prefix, too_long_reason
 
 BLOCK = 1 << 20
 
@@ -21,16 +21,16 @@ class PlainText:
     def columns(self, file: InputFile) -> None:
         return None
 
-    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[Piece]:
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
         if start > 0:
             return
         with file.open_decompressed() as stream:
             raw = read_up_to(stream, columns.document_limit + 1)
-        fault = _fault(raw, columns.document_limit)
-        rejected = [(0, fault, raw_prefix(raw))] if fault else []
+        fault = _find_fault(raw, columns.document_limit)
+        rejected = [(0, fault, format_raw_prefix(raw))] if fault else []
         texts = [] if fault else [raw.decode()]
         documents = pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
-        yield Piece(np.zeros(len(texts), np.int64), documents, rejected, 1, raw if whole else None)
+        yield FileSlice(np.zeros(len(texts), np.int64), documents, rejected, 1, raw if whole else None)
 
     def writer(self, file: InputFile, target: str) -> "FileWriter":
         return FileWriter(file, target)
@@ -46,9 +46,9 @@ def read_up_to(stream: Any, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _fault(raw: bytes, limit: int) -> str | None:
+def _find_fault(raw: bytes, limit: int) -> str | None:
     if len(raw) > limit:
-        return too_long("text", limit)
+        return too_long_reason("text", limit)
     try:
         raw.decode()
     except UnicodeDecodeError:
@@ -67,7 +67,7 @@ class FileWriter:
 
     def write(self, rows: bytes | None) -> None:
         if rows is not None:
-            with compressed_sink(self._file, str(self._target)) as sink:
+            with open_compressed_sink(self._file, str(self._target)) as sink:
                 sink.write(rows)
 
     def close(self) -> None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
-from nearkin.corpus.batches import ID, RIDING
-from nearkin.corpus.column_values import readable_text
+from nearkin.corpus.columns import CARRIED_PREFIX, ID
+from nearkin.corpus.text_forms import format_as_readable_text
 from nearkin.engine.local.work_folder import map_file
 from nearkin.sketch.sketcher import EMPTY_STREAM
 from nearkin.spec import Spec
@@ -62,7 +62,7 @@ class Documents:
     def riding(self) -> pa.Table:
         """The columns that ride along, large_string, under the names that they have in the inputs."""
         names = [name for name in self._columns.column_names if name != ID]
-        return self._columns.select(names).rename_columns([name.removeprefix(RIDING) for name in names])
+        return self._columns.select(names).rename_columns([name.removeprefix(CARRIED_PREFIX) for name in names])
 
     @property
     def empty(self) -> np.ndarray:
@@ -138,7 +138,7 @@ def _in_text(table: pa.Table) -> pa.Table:
     """Columns of runs that were saved before all of them were text."""
     if all(kind == pa.large_string() for kind in table.schema.types):
         return table
-    columns = [pa.chunked_array(map(readable_text, column.chunks), pa.large_string()) for column in table.columns]
+    columns = [pa.chunked_array(map(format_as_readable_text, column.chunks), pa.large_string()) for column in table.columns]
     return pa.table(columns, table.column_names)
 
 

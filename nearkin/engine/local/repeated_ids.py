@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
-from nearkin.corpus import positions
+from nearkin.corpus import make_position_ids
 from nearkin.engine.local.documents import UNIQUE, Documents
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
@@ -68,7 +68,7 @@ def _rewrite(documents: Documents, repeated: np.ndarray, names: Sequence[str]) -
 def _renamed(table: pa.Table, repeated: np.ndarray, first: int, documents: Documents, names: Sequence[str]) -> pa.Table:
     if not len(repeated):
         return table
-    places = positions(np.asarray(documents.files[repeated]), np.asarray(documents.rows[repeated]), names)
+    places = make_position_ids(np.asarray(documents.files[repeated]), np.asarray(documents.rows[repeated]), names)
     mask = np.zeros(len(table), bool)
     mask[repeated - first] = True
     ids = pa.concat_arrays(table["id"].chunks)

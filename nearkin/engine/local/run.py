@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
-from nearkin.corpus.batches import MAX_DOCUMENT
+from nearkin.corpus.columns import MAX_DOCUMENT
 from nearkin.engine.banding import keeps_keys
 from nearkin.engine.local import exact_groups as collapse
 from nearkin.engine.local import sketching
@@ -109,7 +109,7 @@ class LocalRun:
         """Stage 1: signatures, fingerprints, ids and columns that ride along."""
         self.corpus.check(self.columns)
         if isinstance(self.corpus, FileCorpus):
-            self.corpus.use_scratch(self.work.path)
+            self.corpus.set_scratch_folder(self.work.path)
         self.columns = replace(self.columns, document_limit=self._document_limit())
         if self.work.done("sketch") is None:
             self.progress.stage("sketch", None)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.cluster.election import leaders
-from nearkin.corpus import Batch, Columns, Corpus, with_dimensions
+from nearkin.corpus import Batch, Columns, Corpus, detect_dimensions
 from nearkin.engine.local.clustering import EMPTY, EXACT, KEPT, NEAR, UNIQUE, VECTOR, Clustering, Grouped, look_up
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.result_tables import pair_batches
@@ -143,7 +143,7 @@ def _run_second(run: LocalRun, first: Clustering) -> Second:
     survivors = np.flatnonzero(np.asarray(first.kept) & (np.asarray(first.kind) != EMPTY))
     places = places_of(documents.files, documents.rows)
     corpus = Subset(run.corpus, places[survivors])
-    columns = with_dimensions(corpus, vector_columns(run.columns, then.column))
+    columns = detect_dimensions(corpus, vector_columns(run.columns, then.column))
     spec = Spec(measure="cosine", unit="vector", n=columns.dimensions or 1)
     secret = run.resources.secret
     if secret is not None:

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from nearkin.corpus import Batch, Columns, Corpus, Quarantine, make_ids
-from nearkin.corpus.batches import ID, RIDING
+from nearkin.corpus import Batch, Columns, Corpus, QuarantineWriter, make_ids
+from nearkin.corpus.columns import CARRIED_PREFIX, ID
 from nearkin.engine.local.documents import KEYS, UNIQUE, arrays_of
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.measures import Measure
@@ -180,7 +180,7 @@ class SketchWriter:
         self._files = ExitStack()
         self._types = {name: dtype for name, (dtype, _) in arrays.items()}
         self._arrays = {name: self._open(name, width * position.documents) for name, width in _widths(arrays).items()}
-        self._quarantine = Quarantine(self._open(REJECTED, position.rejected_bytes), names)
+        self._quarantine = QuarantineWriter(self._open(REJECTED, position.rejected_bytes), names)
 
     def __enter__(self) -> "SketchWriter":
         return self
@@ -250,7 +250,7 @@ class SketchWriter:
 
 def _riding_along(done: Sketched) -> pa.RecordBatch:
     documents = done.batch.documents
-    names = [name for name in documents.schema.names if name.startswith(RIDING)]
+    names = [name for name in documents.schema.names if name.startswith(CARRIED_PREFIX)]
     return pa.record_batch([done.ids, *(documents[name] for name in names)], [ID, *names])
 
 

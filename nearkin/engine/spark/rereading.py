@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from nearkin.corpus import write_kept
-from nearkin.corpus.file_names import target_inside
+from nearkin.corpus.file_names import join_inside
 from nearkin.engine.local.result_tables import CLUSTERS
 from nearkin.engine.spark.arrow_columns import payload_columns
 from nearkin.engine.spark.sketching import Request, corpus_of, docs_of, read_rows
@@ -154,9 +154,9 @@ class Writing:
             clusters = pa.Table.from_batches(found).combine_chunks() if found else None
             kept = np.zeros(0, bool) if clusters is None else clusters["kept"].to_numpy()
             write_kept(corpus, self.request.columns, kept, attempt, self._annotations(clusters) if self.annotate else None)
-            made = target_inside(attempt, corpus.names[0])
+            made = join_inside(attempt, corpus.names[0])
             if made.exists():
-                target = target_inside(Path(self.folder), file["target"][0].as_py())
+                target = join_inside(Path(self.folder), file["target"][0].as_py())
                 target.parent.mkdir(parents=True, exist_ok=True)
                 made.replace(target)
             written += len(kept)

@@ -15,9 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Batch, Columns
-from nearkin.corpus.arrow_conversion import without_views
-from nearkin.corpus.batches import ID, WHOLE_FILE, make_ids, riding
+from nearkin.corpus.arrow_conversion import replace_views
+from nearkin.corpus.batches import WHOLE_FILE
+from nearkin.corpus.columns import ID, carried_column_name
 from nearkin.corpus.corpus import FileCorpus
+from nearkin.corpus.ids import make_ids
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows
 from nearkin.engine.local.documents import block_hashes
@@ -140,15 +142,15 @@ class Sketching:
             columns["keys"] = packed(sketches.keys)
         for name in ("source", "split"):
             if (column := getattr(request.options, name)) is not None:
-                columns[name] = read.documents[riding(column)]
+                columns[name] = read.documents[carried_column_name(column)]
         if not request.riding:
             columns["sort"] = keep_order(request.options.keep_policy, pa.table({}), lengths, read.ids)
-        columns.update({f"riding{i}": read.documents[riding(name)] for i, name in enumerate(request.riding)})
+        columns.update({f"riding{i}": read.documents[carried_column_name(name)] for i, name in enumerate(request.riding)})
         return table(request.schema, **columns)
 
     def _blocks(self, documents: pa.RecordBatch) -> np.ndarray:
         column = self.request.options.block_by
-        return np.zeros(len(documents), np.uint64) if column is None else block_hashes(documents[riding(column)])
+        return np.zeros(len(documents), np.uint64) if column is None else block_hashes(documents[carried_column_name(column)])
 
 
 class _Task:
@@ -165,7 +167,7 @@ class _Task:
     def add(self, documents: pa.RecordBatch, sketches: Sketches, seconds: float) -> None:
         self._latency.append((round(seconds, 6), len(documents)))
         for name in self._request.riding:
-            self._unfit.update((name, kind) for kind in unfit_types(documents[riding(name)]))
+            self._unfit.update((name, kind) for kind in unfit_types(documents[carried_column_name(name)]))
         spec = self._request.options.spec
         if spec.scheme == "binned" and not spec.truncated:
             sample = sketches.signatures[::SAMPLE]
@@ -265,7 +267,7 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: Request) -> Iterator[R
     """Documents of a DataFrame's rows, by the checks of the local engine; an id is what identifies them."""
     columns = request.columns
     for number, batch in enumerate(batches):
-        plain = without_views(pa.Table.from_batches([batch])).combine_chunks().to_batches()
+        plain = replace_views(pa.Table.from_batches([batch])).combine_chunks().to_batches()
         for rows in plain:
             checked = check_rows(rows, columns)
             if checked.rejected and request.on_error == "fail":

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus import FileCorpus
-from nearkin.corpus.file_names import output_names
-from nearkin.corpus.formats.base import fresh_name
+from nearkin.corpus.file_names import make_output_names
+from nearkin.corpus.formats.base import make_unused_name
 from nearkin.engine.spark.frequencies import HASHES, Hashing
 from nearkin.engine.spark.rereading import Again, Rows
 from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Request, Sketching
@@ -77,7 +77,7 @@ class FileSource:
 def _runs(corpus: FileCorpus, sizes: list[int], most: int) -> Iterator[list[FileRow]]:
     run: list[FileRow] = []
     held = 0
-    targets = output_names(corpus.names)
+    targets = make_output_names(corpus.names)
     for number, (file, size) in enumerate(zip(corpus.files, sizes, strict=True)):
         if run and held + size > most:
             yield run
@@ -124,7 +124,7 @@ class FrameSource:
 
 def unused_name(name: str, taken: Iterable[str]) -> str:
     """Returns a name for a column that is not taken; Spark does not distinguish upper and lower case."""
-    return fresh_name(name, {other.lower() for other in taken})
+    return make_unused_name(name, {other.lower() for other in taken})
 
 
 def quoted(name: str) -> str:

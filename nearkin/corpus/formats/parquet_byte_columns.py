@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.corpus.formats.kernels import unfold_snappy
-from nearkin.corpus.formats.parquet_pages import DICTIONARY_PAGE, Page, pages_of
-from nearkin.corpus.formats.scratch import Scratch
+from nearkin.corpus.formats.kernels import decompress_snappy
+from nearkin.corpus.formats.parquet_pages import DICTIONARY_PAGE, PageHeader, iterate_pages
+from nearkin.corpus.formats.scratch_files import ScratchFiles
 
 PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY, DELTA_LENGTHS, DELTA_TEXTS = 0, 2, 8, 6, 7
 """Encodings of values."""
@@ -34,7 +34,7 @@ STREAM_CODECS = ("GZIP", "ZSTD", "BROTLI")
 COMMON_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD")
 
 
-class Values(NamedTuple):
+class PageValues(NamedTuple):
     """Where the values of a page are in its buffer."""
 
     data: memoryview
@@ -54,7 +54,7 @@ class Values(NamedTuple):
         return bytes(self.data[start:end])
 
 
-class ByteColumn:
+class ByteColumnReader:
     """Reads a flat column of texts or bytes in a row group, row after row.
 
     Args:
@@ -76,14 +76,14 @@ class ByteColumn:
         optional: bool,
         limit: int,
         page_limit: int,
-        scratch: Scratch | None,
+        scratch: ScratchFiles | None,
     ) -> None:
         self._source = source
         self._chunk = chunk
         self._optional = optional
         self._cut = limit + LONGEST_CHARACTER
-        self._dictionary: Values | None = None
-        pages = list(pages_of(source, chunk))
+        self._dictionary: PageValues | None = None
+        pages = list(iterate_pages(source, chunk))
         dictionary = max((page.unfolded for page in pages if page.kind == DICTIONARY_PAGE), default=0)
         largest = dictionary + max((page.unfolded for page in pages if page.kind != DICTIONARY_PAGE), default=0)
         self._scratch = scratch if largest > page_limit else None
@@ -115,38 +115,38 @@ class ByteColumn:
         except StopIteration:
             raise ValueError(f"column {self._chunk.path_in_schema!r} has fewer rows than the footer says") from None
 
-    def _each(self, pages: list[Page]) -> Iterator[bytes | None]:
+    def _each(self, pages: list[PageHeader]) -> Iterator[bytes | None]:
         for page in pages:
             if page.kind == DICTIONARY_PAGE:
-                content = _content_of(self._source, self._chunk, page, self._scratch)[1]
-                self._dictionary = _plain_values(content, page.values)
+                content = _read_page(self._source, self._chunk, page, self._scratch)[1]
+                self._dictionary = _parse_plain_values(content, page.values)
             elif page.kind in (DATA_PAGE, DATA_PAGE_V2):
                 yield from self._values_of(page)
 
-    def _values_of(self, page: Page) -> Iterator[bytes | None]:
-        levels, content = _content_of(self._source, self._chunk, page, self._scratch)
+    def _values_of(self, page: PageHeader) -> Iterator[bytes | None]:
+        levels, content = _read_page(self._source, self._chunk, page, self._scratch)
         if self._optional and page.kind == DATA_PAGE:
             end = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
             levels, content = content[LENGTH_BYTES:end], content[end:]
-        present = _unpacked(levels, 1, page.values).astype(bool) if self._optional else np.ones(page.values, bool)
+        present = _parse_hybrid_numbers(levels, 1, page.values).astype(bool) if self._optional else np.ones(page.values, bool)
         count = int(present.sum())
         if page.encoding == DELTA_TEXTS:
-            texts = _delta_texts(content, count, self._cut)
+            texts = _parse_delta_texts(content, count, self._cut)
             for there in present.tolist():
                 yield next(texts) if there else None
             return
         if page.encoding == PLAIN:
-            values = _plain_values(content, count)
+            values = _parse_plain_values(content, count)
             places = np.arange(count)
         elif page.encoding == DELTA_LENGTHS:
-            lengths, start = _delta_numbers(content, 0, count)
-            values = _values_of_lengths(content, start, lengths)
+            lengths, start = _parse_delta_numbers(content, 0, count)
+            values = _locate_values(content, start, lengths)
             places = np.arange(count)
         else:
             if self._dictionary is None:
                 raise ValueError("a page refers to a dictionary that is not there")
             values = self._dictionary
-            places = _unpacked(content[1:], content[0], count) if count else np.empty(0, np.int64)
+            places = _parse_hybrid_numbers(content[1:], content[0], count) if count else np.empty(0, np.int64)
             if count and int(places.max()) >= len(values.starts):
                 raise ValueError("a page refers to values that its dictionary does not have")
         used = iter(places.tolist())
@@ -154,7 +154,7 @@ class ByteColumn:
             yield values.at(next(used), self._cut) if there else None
 
 
-def longest_dictionary_value(source: Any, chunk: pq.ColumnChunkMetaData) -> int | None:
+def parse_longest_value(source: Any, chunk: pq.ColumnChunkMetaData) -> int | None:
     """Returns the bytes of the longest value in the dictionary of a column of texts or bytes.
 
     Args:
@@ -167,20 +167,20 @@ def longest_dictionary_value(source: Any, chunk: pq.ColumnChunkMetaData) -> int 
     Raises:
         ValueError: If the dictionary is damaged.
     """
-    page = next(pages_of(source, chunk), None)
+    page = next(iterate_pages(source, chunk), None)
     if page is None or page.kind != DICTIONARY_PAGE or page.encoding not in (PLAIN, PLAIN_DICTIONARY):
         return None
     if not 0 < page.values <= SHORT_DICTIONARY or str(chunk.compression) not in COMMON_CODECS:
         return None
-    return int(_plain_values(_content_of(source, chunk, page)[1], page.values).lengths.max())
+    return int(_parse_plain_values(_read_page(source, chunk, page)[1], page.values).lengths.max())
 
 
-def _content_of(
-    source: Any, chunk: pq.ColumnChunkMetaData, page: Page, scratch: Scratch | None = None
+def _read_page(
+    source: Any, chunk: pq.ColumnChunkMetaData, page: PageHeader, scratch: ScratchFiles | None = None
 ) -> tuple[memoryview, memoryview]:
     """Returns the levels of a page of version 2, and what else it holds, decompressed: in a file if `scratch` makes one."""
     if scratch is not None:
-        return _mapped_content_of(source, chunk, page, scratch)
+        return _read_page_to_file(source, chunk, page, scratch)
     stored = source.read_at(page.stored, page.at)
     if len(stored) != page.stored:
         raise ValueError(f"the page at byte {page.at} ends too early")
@@ -197,8 +197,8 @@ def _content_of(
     return levels, memoryview(pa.Codec(name).decompress(pa.py_buffer(stored).slice(end), page.unfolded - end))
 
 
-def _mapped_content_of(
-    source: Any, chunk: pq.ColumnChunkMetaData, page: Page, scratch: Scratch
+def _read_page_to_file(
+    source: Any, chunk: pq.ColumnChunkMetaData, page: PageHeader, scratch: ScratchFiles
 ) -> tuple[memoryview, memoryview]:
     stored = scratch.mapped(page.stored)
     checksum = 0
@@ -217,9 +217,9 @@ def _mapped_content_of(
         return stored[start:end].data, stored[end:].data
     unfolded = scratch.mapped(page.unfolded - end)
     if codec == "SNAPPY":
-        complete = unfold_snappy(stored[end:], unfolded)
+        complete = decompress_snappy(stored[end:], unfolded)
     elif codec in STREAM_CODECS:
-        complete = _unfold_stream(stored[end:], codec.lower(), unfolded)
+        complete = _decompress_stream(stored[end:], codec.lower(), unfolded)
     else:
         raise ValueError(
             f"a page of column {chunk.path_in_schema!r} unfolds into {page.unfolded:,} bytes, and {codec.lower()} can only be "
@@ -230,7 +230,7 @@ def _mapped_content_of(
     return stored[start:end].data, unfolded.data
 
 
-def _unfold_stream(stored: np.ndarray, codec: str, unfolded: np.ndarray) -> bool:
+def _decompress_stream(stored: np.ndarray, codec: str, unfolded: np.ndarray) -> bool:
     """Decompresses into an array; returns whether the content has exactly its size."""
     done = 0
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(stored)), codec) as stream:
@@ -242,16 +242,16 @@ def _unfold_stream(stored: np.ndarray, codec: str, unfolded: np.ndarray) -> bool
     return done == len(unfolded)
 
 
-def _delta_numbers(data: memoryview, at: int, count: int) -> tuple[np.ndarray, int]:
+def _parse_delta_numbers(data: memoryview, at: int, count: int) -> tuple[np.ndarray, int]:
     """Returns whole numbers that are stored as packed differences, int64 (count,), and where they end.
 
     Raises:
         ValueError: If there are fewer.
     """
-    block_size, at = _varint(data, at)
-    miniblocks, at = _varint(data, at)
-    total, at = _varint(data, at)
-    first, at = _varint(data, at)
+    block_size, at = _parse_varint(data, at)
+    miniblocks, at = _parse_varint(data, at)
+    total, at = _parse_varint(data, at)
+    first, at = _parse_varint(data, at)
     if total != count or not miniblocks or block_size % miniblocks or not 0 < block_size // miniblocks <= BLOCK:
         raise ValueError("a page has fewer values than its header says")
     size = block_size // miniblocks
@@ -259,7 +259,7 @@ def _delta_numbers(data: memoryview, at: int, count: int) -> tuple[np.ndarray, i
     numbers[:1] = (first >> 1) ^ -(first & 1)
     done = 1
     while done < count:
-        smallest, at = _varint(data, at)
+        smallest, at = _parse_varint(data, at)
         smallest = (smallest >> 1) ^ -(smallest & 1)
         widths = bytes(data[at : at + miniblocks])
         at += miniblocks
@@ -277,18 +277,18 @@ def _delta_numbers(data: memoryview, at: int, count: int) -> tuple[np.ndarray, i
     return np.cumsum(numbers), at
 
 
-def _values_of_lengths(data: memoryview, start: int, lengths: np.ndarray) -> Values:
+def _locate_values(data: memoryview, start: int, lengths: np.ndarray) -> PageValues:
     ends = start + np.cumsum(lengths)
     if len(lengths) and (int(lengths.min()) < 0 or int(ends[-1]) > len(data)):
         raise ValueError("a value is longer than its page")
-    return Values(data, ends - lengths, lengths)
+    return PageValues(data, ends - lengths, lengths)
 
 
-def _delta_texts(data: memoryview, count: int, cut: int) -> Iterator[bytes]:
+def _parse_delta_texts(data: memoryview, count: int, cut: int) -> Iterator[bytes]:
     """Yields values that are stored as the rest behind what they share with the one before, cut behind `cut` bytes."""
-    shared, at = _delta_numbers(data, 0, count)
-    lengths, at = _delta_numbers(data, at, count)
-    rests = _values_of_lengths(data, at, lengths)
+    shared, at = _parse_delta_numbers(data, 0, count)
+    lengths, at = _parse_delta_numbers(data, at, count)
+    rests = _locate_values(data, at, lengths)
     if count and int(shared.min()) < 0:
         raise ValueError("a value is longer than its page")
     before = b""
@@ -299,10 +299,10 @@ def _delta_texts(data: memoryview, count: int, cut: int) -> Iterator[bytes]:
         if common > len(before) < longest:
             raise ValueError("a value is longer than its page")
         before = before[:common] + bytes(rest)
-        yield Values(memoryview(before), np.zeros(1, np.int64), np.full(1, len(before))).at(0, cut)
+        yield PageValues(memoryview(before), np.zeros(1, np.int64), np.full(1, len(before))).at(0, cut)
 
 
-def _plain_values(data: memoryview, count: int) -> Values:
+def _parse_plain_values(data: memoryview, count: int) -> PageValues:
     starts = np.empty(count, np.int64)
     lengths = np.empty(count, np.int64)
     at = 0
@@ -314,10 +314,10 @@ def _plain_values(data: memoryview, count: int) -> Values:
         starts[number] = at
         lengths[number] = length
         at += length
-    return Values(data, starts, lengths)
+    return PageValues(data, starts, lengths)
 
 
-def _unpacked(data: memoryview, width: int, count: int) -> np.ndarray:
+def _parse_hybrid_numbers(data: memoryview, width: int, count: int) -> np.ndarray:
     """Returns whole numbers in parquet's hybrid of runs and packed bits, int64 (count,).
 
     Raises:
@@ -329,7 +329,7 @@ def _unpacked(data: memoryview, width: int, count: int) -> np.ndarray:
     found = at = 0
     weights = 1 << np.arange(width, dtype=np.int64)
     while found < count:
-        header, at = _varint(data, at)
+        header, at = _parse_varint(data, at)
         if header & 1:
             packed = np.frombuffer(data[at : at + (header >> 1) * width], np.uint8)
             bits = np.unpackbits(packed, bitorder="little")
@@ -347,7 +347,7 @@ def _unpacked(data: memoryview, width: int, count: int) -> np.ndarray:
     return np.concatenate(parts)[:count] if parts else np.empty(0, np.int64)
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def _parse_varint(data: memoryview, at: int) -> tuple[int, int]:
     """Returns a whole number and where it ends."""
     value = shift = 0
     while True:

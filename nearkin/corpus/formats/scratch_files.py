@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus.formats.base import UntilDamage
+from nearkin.corpus.formats.base import ItemsBeforeDamage
 from nearkin.errors import RunError
 
 
-class Scratch:
+class ScratchFiles:
     """Makes files that nobody else can open and that are deleted when they are closed, also if the process is killed.
 
     Args:
@@ -47,7 +47,7 @@ class Scratch:
         with self.file() as file:
             try:
                 # without blocks of its own, a file on a full disk would end the process by SIGBUS
-                _reserve(file, size)
+                _reserve_blocks(file, size)
                 return np.memmap(file, np.uint8, "r+", shape=(size,))
             except OSError as error:
                 raise self._fault(error) from error
@@ -95,9 +95,9 @@ class Scratch:
     def _store(self, batches: Iterator[pa.RecordBatch], file: IO[bytes]) -> Exception | None:
         """Writes batches, and returns the error that ended them, if one did."""
         writer: Any = None
-        until = UntilDamage(batches)
+        until = ItemsBeforeDamage(batches)
         for batch in until:
-            compact = _with_used_values(batch)
+            compact = _compact_dictionaries(batch)
             try:
                 writer = writer or pa.ipc.new_stream(pa.PythonFile(file, "w"), compact.schema)
                 writer.write_batch(compact)
@@ -113,7 +113,7 @@ class Scratch:
         return until.damage
 
 
-def _reserve(file: IO[bytes], size: int) -> None:
+def _reserve_blocks(file: IO[bytes], size: int) -> None:
     """Gives a file its size, and the blocks for it if the system can do that."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
@@ -121,13 +121,13 @@ def _reserve(file: IO[bytes], size: int) -> None:
         file.truncate(size)
 
 
-def _with_used_values(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _compact_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Returns a batch whose dictionaries hold only the values of its rows, in the same order."""
-    columns = [_compacted(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+    columns = [_compact_dictionary(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
     return pa.record_batch(columns, schema=batch.schema)
 
 
-def _compacted(column: pa.DictionaryArray) -> pa.DictionaryArray:
+def _compact_dictionary(column: pa.DictionaryArray) -> pa.DictionaryArray:
     indices = column.indices.drop_null().to_numpy(zero_copy_only=False)
     used = np.unique(indices)
     places = pa.array(np.searchsorted(used, column.indices.fill_null(0).to_numpy()).astype(indices.dtype))

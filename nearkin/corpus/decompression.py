@@ -78,7 +78,7 @@ class DecompressedStream(io.RawIOBase):
     def _read_until_failure(self, careful_from: int, start: int, step: int) -> bytes:
         """Returns the bytes from `start` on, read `step` at a time, of which the last reading fails."""
         with self._open_file() as file:
-            stream = pa.CompressedInputStream(pa.PythonFile(_Dripping(file, careful_from), "r"), self._compression)
+            stream = pa.CompressedInputStream(pa.PythonFile(_ByteByByteFile(file, careful_from), "r"), self._compression)
             parts: list[bytes] = []
             try:
                 while start > 0:
@@ -90,7 +90,7 @@ class DecompressedStream(io.RawIOBase):
             return b"".join(parts)
 
 
-class _Dripping:
+class _ByteByByteFile:
     """A file of which, from some place on, one byte is read at a time."""
 
     def __init__(self, file: Any, careful_from: int) -> None:

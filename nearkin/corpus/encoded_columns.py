@@ -1,0 +1,102 @@
+"""Columns with dictionary or run-end encoding: their sizes without it, and their values."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearkin.corpus.arrow_types import TEXT, is_binary, is_encoded, is_list, is_nested, is_text, view_as_binary
+
+
+def split_encoding(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Returns what a dictionary or run-end encoded array stores, and each row's place there (null for a null index)."""
+    if pa.types.is_dictionary(values.type):
+        return use_large_offsets(values.dictionary), values.indices
+    rows = np.arange(values.offset, values.offset + len(values))
+    return use_large_offsets(values.values), pa.array(np.searchsorted(values.run_ends.to_numpy(), rows, side="right"))
+
+
+def use_large_offsets(values: pa.Array) -> pa.Array:
+    """Returns text and bytes with 64-bit offsets, so that taking rows of them cannot overflow; another column as it is."""
+    if is_text(values.type):
+        return view_as_binary(values).view(TEXT)
+    return values.cast(pa.large_binary()) if is_binary(values.type) else values
+
+
+def remove_encoding(values: pa.Array) -> pa.Array:
+    """Returns a column without dictionary, extension or run-end encoding."""
+    if isinstance(values, pa.ExtensionArray):
+        return remove_encoding(values.storage)
+    if is_encoded(values.type):
+        stored, places = split_encoding(values)
+        return remove_encoding(stored.take(places))
+    return values
+
+
+def measure_decoded_rows(values: pa.Array) -> np.ndarray | None:
+    """Returns the number of bytes of text that each row takes once the encoding is removed.
+
+    Args:
+        values: A column. Its text may be encoded as a whole, or inside lists, maps and structs.
+
+    Returns:
+        int64 (n,), or None if the column has no encoded text.
+    """
+    if isinstance(values, pa.ExtensionArray):
+        return measure_decoded_rows(values.storage)
+    kind = values.type
+    if pa.types.is_map(kind):
+        entries = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
+        return measure_decoded_rows(values.cast(pa.list_(entries)))
+    if pa.types.is_struct(kind):
+        parts = [sizes for field in values.flatten() if (sizes := measure_decoded_rows(field)) is not None]
+        return np.sum(parts, axis=0) if parts else None
+    if is_list(kind):
+        return _measure_decoded_lists(values)
+    if not is_encoded(kind):
+        return None
+    stored, places = split_encoding(values)
+    if not (is_text(stored.type) or is_binary(stored.type)):
+        return None
+    lengths = pc.binary_length(view_as_binary(stored)).take(places)
+    return np.asarray(lengths.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _measure_decoded_lists(lists: pa.Array) -> np.ndarray | None:
+    element_sizes = measure_decoded_rows(lists.flatten())
+    if element_sizes is None:
+        return None
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths)
+    totals = np.concatenate([[0], np.cumsum(element_sizes)])
+    return np.asarray(totals[ends] - totals[ends - lengths], np.int64)
+
+
+def cast_to_stored_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Returns a column in the type that it had before its reader encoded its text as dictionaries."""
+    if values.type == kind:
+        return values
+    if is_nested(kind) and measure_decoded_rows(values) is not None:
+        # a cast would decode all elements of the array that these rows are a slice of
+        values = values.take(pa.array(np.arange(len(values))))
+    if pa.types.is_dictionary(values.type):
+        values = use_large_offsets(values.dictionary).take(values.indices)
+    return values.cast(kind)
+
+
+def remove_encoding_within(values: pa.Array, limit: int) -> tuple[pa.Array, list[int]]:
+    """Returns a column without encoding and without values of more than `limit` bytes, and the positions of those.
+
+    A few bytes can stand for a text of any length in each row of an encoded column, so that they are never unfolded. Text
+    inside lists, maps and structs stays encoded.
+    """
+    sizes = measure_decoded_rows(values)
+    if sizes is None or not (sizes > limit).any():
+        return remove_encoding(values), []
+    if isinstance(values, pa.ExtensionArray):
+        return remove_encoding_within(values.storage, limit)
+    if not is_encoded(values.type):
+        rows = pa.array(np.arange(len(values)), mask=sizes > limit)
+        return values.take(rows), list(np.flatnonzero(sizes > limit).tolist())
+    stored, places = split_encoding(values)
+    within = pc.if_else(pa.array(sizes <= limit), places, None)
+    return remove_encoding(stored.take(within)), list(np.flatnonzero(sizes > limit).tolist())

@@ -1,0 +1,127 @@
+"""Arrow IPC files and streams."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from nearkin.corpus.columns import Columns
+from nearkin.corpus.formats.base import FileSlice
+from nearkin.corpus.formats.ipc_messages import MAGIC, MAGIC_BYTES, measure_messages
+from nearkin.corpus.formats.ipc_slices import read_sliced_batches
+from nearkin.corpus.formats.record_batches import AHEAD, TableWriter, check_batches, split_batch
+from nearkin.corpus.input_file import InputFile
+
+BATCH_SHARE = 16
+"""A record batch, which is read whole, may unfold into so many times the bytes of a document: half of the memory bound."""
+
+
+def _skip_rows(batches: Iterator[tuple[int, pa.RecordBatch]], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows from `start` on."""
+    for first, batch in batches:
+        skipped = min(max(start - first, 0), len(batch))
+        if skipped < len(batch):
+            yield first + skipped, batch.slice(skipped)
+
+
+class ArrowIpc:
+    """Arrow IPC files and streams (Feather v2 too)."""
+
+    def columns(self, file: InputFile) -> list[str]:
+        with file.open_decompressed() as source:
+            return list(self._open(source).schema.names)
+
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
+        names = None if whole else list(columns.all)
+        if (sliced := self._large(file, names)) is not None:
+            yield from check_batches(_skip_rows(sliced, start), columns, whole)
+            return
+        with file.open_decompressed() as source:
+            fitting, fault = self._fitting(source, BATCH_SHARE * columns.document_limit)
+            batches = self._each(self._open(source), fitting)
+            yield from check_batches(self._batches(batches, start, names), columns, whole)
+            if fault is not None:
+                raise ValueError(fault)
+
+    @staticmethod
+    def _fitting(source: Any, limit: int) -> tuple[int | None, str | None]:
+        """Returns how many record batches come before one that is too large to be read, None for all, and why it is."""
+        if not isinstance(source, pa.OSFile):
+            return None, None
+        batches = 0
+        for message in measure_messages(source):
+            if message.size > limit:
+                return batches, (
+                    f"a record batch unfolds into {message.size:,} bytes, more than the {limit:,} that --memory leaves room "
+                    "for; write the file in smaller batches"
+                )
+            batches += message.is_batch
+        return None, None
+
+    @staticmethod
+    def _large(file: InputFile, columns: list[str] | None) -> Iterator[tuple[int, pa.RecordBatch]] | None:
+        """Slices of a file whose batches may be large; None of another one."""
+        if file.remote or file.compression or file.status().size <= AHEAD:
+            return None
+        try:
+            return read_sliced_batches(os.fsencode(file.path), columns)
+        except pa.ArrowInvalid:
+            return None  # the end is missing
+
+    @staticmethod
+    def _open(source: Any) -> Any:
+        """A file has its index at the end and starts with a magic word; a stream has neither."""
+        if not source.seekable():
+            return pa.ipc.open_stream(source)
+        # Arrow wants a seek after reading at a place
+        source.seek(0)
+        magic = source.read(len(MAGIC))
+        source.seek(0)
+        if magic != MAGIC:
+            return pa.ipc.open_stream(source)
+        try:
+            return pa.ipc.open_file(source)
+        except pa.ArrowInvalid:
+            # the end is missing, and the index with it: what is there is read as the stream that a file contains
+            source.seek(MAGIC_BYTES)
+            return pa.ipc.open_stream(source)
+
+    @staticmethod
+    def _each(reader: Any, most: int | None) -> Iterator[pa.RecordBatch]:
+        if hasattr(reader, "num_record_batches"):
+            return (reader.get_batch(i) for i in range(reader.num_record_batches if most is None else most))
+        return itertools.islice(reader, most)
+
+    @staticmethod
+    def _batches(
+        batches: Iterator[pa.RecordBatch], start: int, columns: list[str] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        first = 0
+        for batch in batches:
+            skipped = min(max(start - first, 0), len(batch))
+            part = batch if columns is None else batch.select(columns)
+            yield from split_batch(first + skipped, part.slice(skipped))
+            first += len(batch)
+
+    def writer(self, file: InputFile, target: str) -> TableWriter:
+        with file.open_decompressed() as source:
+            reader = self._open(source)
+            schema, is_file = reader.schema, hasattr(reader, "num_record_batches")
+        sink = pa.OSFile(target, "wb") if file.compression is None else pa.CompressedOutputStream(target, file.compression)
+        open_writer = pa.ipc.new_file if is_file else pa.ipc.new_stream
+
+        class _Closing:
+            def __init__(self, schema: pa.Schema) -> None:
+                self._writer = open_writer(sink, schema)
+
+            def write(self, batch: pa.RecordBatch) -> None:
+                self._writer.write(batch)
+
+            def close(self) -> None:
+                self._writer.close()
+                sink.close()
+
+        return TableWriter(schema, _Closing)

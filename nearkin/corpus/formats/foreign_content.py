@@ -1,0 +1,54 @@
+"""Files whose content no reader understands."""
+
+import codecs
+
+from nearkin.corpus.input_file import InputFile
+
+SAMPLE = 1 << 16
+READABLE = (
+    "nearkin reads .parquet, .jsonl, .ndjson, .json, .csv, .tsv, .arrow, .feather and .ipc, UTF-8 text with any other suffix, "
+    "and these compressed as .gz, .zst, .bz2 and .lz4"
+)
+CONTENTS = {
+    b"PK\x03\x04": "a zip archive or an Office document",
+    b"\xd0\xcf\x11\xe0": "an Office document",
+    b"PAR1": "parquet; give it the suffix .parquet",
+    b"ARROW1": "Arrow data; give it the suffix .arrow",
+    b"\x1f\x8b": "gzip data; give it the suffix .gz",
+    b"\x28\xb5\x2f\xfd": "zstd data; give it the suffix .zst",
+    b"BZh": "bzip2 data; give it the suffix .bz2",
+    b"\x04\x22\x4d\x18": "lz4 data; give it the suffix .lz4",
+    b"\xfd7zXZ": "xz data; decompress it",
+    b"%PDF": "a PDF document; extract its text",
+    b"SQLite format 3": "an SQLite database; export its table",
+    b"\xff\xfe": "UTF-16 text; convert it to UTF-8",
+    b"\xfe\xff": "UTF-16 text; convert it to UTF-8",
+}
+"""What files that are not UTF-8 text begin with."""
+
+
+def find_foreign_content(file: InputFile, whole_text: bool) -> str | None:
+    """Returns what a file holds that is not the text it should be, or None.
+
+    Args:
+        file: A file that is read as text: JSON, delimited or one whole text.
+        whole_text: Whether the file is one text; then null bytes are foreign too.
+    """
+    with file.open_decompressed() as stream:
+        sample = bytes(stream.read(SAMPLE))
+    if _is_text(sample):
+        # a table may have a column PAR1
+        return None
+    for start, content in CONTENTS.items():
+        if sample.startswith(start):
+            return content
+    return "null bytes, so it is not UTF-8 text" if whole_text and b"\0" in sample else None
+
+
+def _is_text(sample: bytes) -> bool:
+    """Whether bytes are UTF-8 without null bytes; the last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in sample

@@ -1,0 +1,154 @@
+"""Parquet files."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from nearkin.corpus.batches import WHOLE_FILE
+from nearkin.corpus.columns import Columns
+from nearkin.corpus.formats.base import FileSlice, describe_error
+from nearkin.corpus.formats.parquet_row_groups import RowGroup, RowGroupReader, list_row_groups
+from nearkin.corpus.formats.record_batches import AHEAD, TableWriter, check_batches, split_batch
+from nearkin.corpus.formats.scratch_files import ScratchFiles
+from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.validation import make_empty_documents
+from nearkin.errors import RunError
+from nearkin.runtime.threads import ordered_map
+
+LONG = 64
+DECODERS = 2
+
+
+class _RowGroupWriter:
+    """Collects batches to row groups of a size worth compressing."""
+
+    ROWS = 1 << 17
+    BYTES = 64 << 20
+    COLUMN_BYTES = 512
+    """What a column of a batch takes beside its values."""
+
+    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema) -> None:
+        self._writer, self._schema = writer, schema
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch.cast(self._schema) if batch.schema != self._schema else batch)
+        self._rows += len(batch)
+        self._bytes += batch.nbytes + batch.num_columns * self.COLUMN_BYTES
+        if self._rows >= self.ROWS or self._bytes >= self.BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_batches(self._held, self._schema), row_group_size=self._rows)
+        self._held, self._rows, self._bytes = [], 0, 0
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+
+def _make_damage_rejection(group: RowGroup, row: int, damage: Exception, columns: Columns) -> FileSlice:
+    """Returns the rejection of the rows of a row group that cannot be read."""
+    end = group.first + group.rows
+    reason = f"unreadable: rows {row} to {end - 1} (row group {group.number}): {describe_error(damage)}"
+    return FileSlice(np.empty(0, np.int64), make_empty_documents(columns), [(WHOLE_FILE, reason, "")], end)
+
+
+def _split_group(group: RowGroup, batches: Iterable[pa.RecordBatch], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    first = group.first
+    for batch in batches:
+        skipped = min(max(start - first, 0), len(batch))
+        yield from split_batch(first + skipped, batch.slice(skipped))
+        first += len(batch)
+
+
+class Parquet:
+    """Columnar files, read by row group. One that is damaged costs its own rows, from the damage on.
+
+    Args:
+        ahead: Bytes up to which a row group is decoded ahead, two at a time.
+
+    Attributes:
+        scratch_folder: The folder for what a row group needs beside the memory; None for the system's.
+    """
+
+    def __init__(self, ahead: int = AHEAD) -> None:
+        self._ahead = ahead
+        self.scratch_folder: Path | None = None
+
+    def columns(self, file: InputFile) -> list[str]:
+        with file.open() as source:
+            return list(pq.read_schema(source).names)
+
+    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
+        with file.open() as source, pq.ParquetFile(source) as parquet:
+            groups = list(list_row_groups(parquet.metadata, start))
+            reader = RowGroupReader(source, parquet.metadata, columns, whole, ScratchFiles(self.scratch_folder))
+            in_threads = all(group.bytes <= self._ahead for group in groups)
+            decoded = (
+                ordered_map(lambda group: reader.batches(group, self._ahead), groups, DECODERS, 0)
+                if in_threads
+                else (reader.batches(group, 0) for group in groups)
+            )
+            for group, (batches, until) in zip(groups, decoded, strict=True):
+                row = max(group.first, start)
+                for piece in check_batches(_split_group(group, batches, start), columns, whole):
+                    row = piece.next_row
+                    yield piece
+                if until.damage is not None:
+                    if whole:
+                        self._require_no_documents(file, parquet.metadata, columns, group, row, until.damage)
+                    yield _make_damage_rejection(group, row, until.damage, columns)
+
+    def _require_no_documents(
+        self, file: InputFile, metadata: pq.FileMetaData, columns: Columns, group: RowGroup, row: int, damage: Exception
+    ) -> None:
+        """A row that is a document must be copied. It cannot be if another column than those of the run is damaged.
+
+        Raises:
+            RunError: If the run's columns of the rows that cannot be copied can be read.
+        """
+        with file.open() as source:
+            reader = RowGroupReader(source, metadata, columns, False, ScratchFiles(self.scratch_folder))
+            batches, _ = reader.batches(group, 0)
+            readable = group.first + sum(map(len, batches))
+        if readable > row:
+            raise RunError(
+                f"cannot copy rows {row} to {readable - 1} of {file.path}: a column that the run did not read is damaged "
+                f"({describe_error(damage)}); drop that column from the file, or leave the file out"
+            )
+
+    def writer(self, file: InputFile, target: str) -> TableWriter:
+        with file.open() as source, pq.ParquetFile(source) as parquet:
+            schema, codec, texts = parquet.schema_arrow, self._codec(parquet), self._long_columns(parquet)
+
+        def open_writer(schema: pa.Schema) -> _RowGroupWriter:
+            # Looking for repeats among long texts costs more than writing them.
+            short = [name for name in schema.names if name not in texts]
+            return _RowGroupWriter(pq.ParquetWriter(target, schema, compression=codec, use_dictionary=short or False), schema)
+
+        return TableWriter(schema, open_writer)
+
+    @staticmethod
+    def _long_columns(parquet: pq.ParquetFile) -> set[str]:
+        """Columns whose values take more than LONG bytes on average."""
+        facts = parquet.metadata
+        if not facts.num_row_groups:
+            return set()
+        group = facts.row_group(0)
+        columns = [group.column(i) for i in range(group.num_columns)]
+        return {c.path_in_schema for c in columns if c.total_uncompressed_size > LONG * max(group.num_rows, 1)}
+
+    @staticmethod
+    def _codec(parquet: pq.ParquetFile) -> str:
+        facts = parquet.metadata
+        if not facts.num_row_groups or not facts.num_columns:
+            return "snappy"
+        codec = str(facts.row_group(0).column(0).compression).lower()
+        return "none" if codec == "uncompressed" else codec

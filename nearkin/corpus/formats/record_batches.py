@@ -1,0 +1,105 @@
+"""Record batches of a file as documents, and the writer of their kept rows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+
+from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.encoded_columns import cast_to_stored_type, measure_decoded_rows
+from nearkin.corpus.formats.base import FileSlice, make_unused_name
+from nearkin.corpus.validation import check_rows
+
+AHEAD = 128 << 20
+"""The number of bytes up to which parts of a file are decoded ahead."""
+
+
+def check_batches(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whole: bool) -> Iterator[FileSlice]:
+    """Pieces of (first row, batch)."""
+    for first, batch in batches:
+        checked = check_rows(batch, columns)
+        rejected = [(first + at, reason, raw) for at, reason, raw in checked.rejected]
+        complete = None
+        if whole:
+            complete = select_rows(batch, checked.mask)
+        yield FileSlice(checked.kept + first, checked.documents, rejected, first + len(batch), complete)
+
+
+def select_rows(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
+    """Returns the rows at which the mask is true, of columns of any type."""
+    if mask.all():
+        return batch
+    return pa.record_batch([_filter_column(column, mask) for column in batch.columns], schema=batch.schema)
+
+
+def _filter_column(column: pa.Array, mask: np.ndarray) -> pa.Array:
+    try:
+        return column.filter(pa.array(mask))
+    except pa.ArrowNotImplementedError:
+        # views, on their own and inside of lists and dictionaries: what can be sliced can be joined again
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
+        runs = [column.slice(start, end - start) for start, end in edges.reshape(-1, 2).tolist()]
+        return pa.concat_arrays(runs) if runs else column.slice(0, 0)
+
+
+def split_batch(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of a size that a thread works on at a time; one that is nearly so stays whole."""
+    unfolded = [sizes for column in batch.columns if (sizes := measure_decoded_rows(column)) is not None]
+    if unfolded:
+        yield from _split_by_size(first, batch, np.sum(unfolded, axis=0) + batch.nbytes // max(len(batch), 1))
+        return
+    if len(batch) <= BATCH_ROWS and batch.nbytes <= 2 * BATCH_BYTES:
+        yield first, batch
+        return
+    rows = max(1, min(BATCH_ROWS, int(len(batch) * BATCH_BYTES / max(batch.nbytes, 1))))
+    for start in range(0, len(batch), rows):
+        yield first + start, batch.slice(start, rows)
+
+
+def _split_by_size(first: int, batch: pa.RecordBatch, sizes: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of rows whose encoded values stand for about BATCH_BYTES."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(batch):
+        before = ends[start - 1] if start else 0
+        end = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
+        end = min(max(end, start + 1), start + BATCH_ROWS, len(batch))
+        yield first + start, batch.slice(start, end - start)
+        start = end
+
+
+def _cast_to_schema(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns a batch without the dictionaries that only reading made."""
+    if batch.schema.types == schema.types:
+        return batch
+    columns = [cast_to_stored_type(column, kind) for column, kind in zip(batch.columns, schema.types, strict=True)]
+    return pa.record_batch(columns, schema=schema)
+
+
+class TableWriter:
+    """Writes record batches through a writer that is made when the first one tells the schema."""
+
+    def __init__(self, schema: pa.Schema, open_writer: Any) -> None:
+        self._schema = schema
+        self._open = open_writer
+        self._writer: Any = None
+
+    def select(self, whole: pa.RecordBatch, keep: np.ndarray, added: pa.RecordBatch | None) -> pa.RecordBatch:
+        batch = _cast_to_schema(self._schema, select_rows(whole, keep))
+        if added is not None:
+            taken = set(batch.schema.names)
+            for name in added.schema.names:
+                batch = batch.append_column(make_unused_name(name, taken), added[name])
+        return batch
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        if self._writer is None:
+            self._writer = self._open(rows.schema.with_metadata(self._schema.metadata))
+        self._writer.write(rows)
+
+    def close(self) -> None:
+        if self._writer is None:
+            self._writer = self._open(self._schema)
+        self._writer.close()

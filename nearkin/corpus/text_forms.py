@@ -1,0 +1,163 @@
+"""The text form of values: of ids, and of carried columns."""
+
+import uuid
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearkin.corpus.arrow_types import TEXT, is_binary, is_encoded, is_list, is_nested, is_text, view_as_binary
+from nearkin.corpus.encoded_columns import split_encoding
+
+UUID_BYTES = 16
+NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+def format_as_text(values: pa.Array) -> pa.Array:
+    """Returns each value of a column as text, large_string; a null stays null.
+
+    Numbers are decimal, dates and times have their ISO form (times with a zone in UTC), a duration is its nanoseconds. In a
+    column of fixed size, 16 bytes are a uuid and others hexadecimal digits; other bytes are their UTF-8 text, or `\\x` and
+    hexadecimal digits. Lists and structs are JSON. A text column is not validated: see `validate_text`.
+
+    Examples:
+        >>> format_as_text(pa.array([1.5, 2.0, None])).to_pylist()
+        ['1.5', '2', None]
+        >>> format_as_text(pa.array([{"a": [1, 2]}])).to_pylist()
+        ['{"a":[1,2]}']
+        >>> format_as_text(pa.array([bytes(16)], pa.binary(16))).to_pylist()
+        ['00000000-0000-0000-0000-000000000000']
+    """
+    if isinstance(values, pa.ExtensionArray):
+        return format_as_text(values.storage)
+    if is_encoded(values.type):
+        stored, places = split_encoding(values)
+        return format_as_text(stored).take(places)
+    kind = values.type
+    if is_text(kind):
+        return view_as_binary(values).view(TEXT)
+    if is_binary(kind):
+        return pa.array(map(_text_of_bytes, values.to_pylist()), TEXT)
+    if pa.types.is_fixed_size_binary(kind):
+        convert = _uuid_text if kind.byte_width == UUID_BYTES else bytes.hex
+        return pa.array([None if value is None else convert(value) for value in values.to_pylist()], TEXT)
+    if pa.types.is_float16(kind):
+        return values.cast(pa.float32()).cast(TEXT)
+    if pa.types.is_timestamp(kind):
+        return _text_of_times(values)
+    if pa.types.is_time(kind):
+        return _without_trailing_zeros(values.cast(TEXT))
+    if pa.types.is_date64(kind):
+        return values.cast(pa.date32()).cast(TEXT)
+    if pa.types.is_duration(kind):
+        factor = NANOSECONDS[kind.unit]
+        counts = values.cast(pa.int64()).to_pylist()
+        return pa.array([None if count is None else str(count * factor) for count in counts], TEXT)
+    if is_nested(kind) or pa.types.is_interval(kind):
+        return pa.array([None if value is None else _json(value) for value in _json_values(values)], TEXT)
+    return values.cast(TEXT)
+
+
+def validate_text(values: pa.Array) -> tuple[pa.Array, list[int]]:
+    """Returns text or bytes as large_string, null where they are not valid UTF-8, and the positions where that is so."""
+    raw = view_as_binary(values)
+    text = raw.view(TEXT)
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        broken = [at for at, value in enumerate(raw.to_pylist()) if value is not None and not _is_utf8(value)]
+        fit = np.ones(len(raw), bool)
+        fit[broken] = False
+        return pc.if_else(pa.array(fit), raw, None).cast(TEXT), broken
+    return text, []
+
+
+def format_as_readable_text(values: pa.Array) -> pa.Array:
+    """Returns `format_as_text` of a column; bytes of a text that are not valid UTF-8 are escaped as in `\\xff`."""
+    found = format_as_text(values)
+    text, broken = validate_text(found)
+    if not broken:
+        return text
+    raw = found.view(pa.large_binary()).to_pylist()
+    return pa.array([None if value is None else value.decode("utf-8", "backslashreplace") for value in raw], TEXT)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _text_of_bytes(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"\\x{value.hex()}"
+
+
+def _uuid_text(value: bytes) -> str:
+    return str(uuid.UUID(bytes=value))
+
+
+def _text_of_times(values: pa.Array) -> pa.Array:
+    """Returns ISO times without trailing zeros, so that equal times of different units are equal, and sort as text."""
+    short = _without_trailing_zeros(values.cast(pa.timestamp(values.type.unit)).cast(TEXT))
+    if values.type.tz is None:
+        return short
+    # "+" sorts before ".", as a whole second does before its fractions
+    return pc.binary_join_element_wise(short, pa.scalar("+00:00", TEXT), pa.scalar("", TEXT))
+
+
+def _without_trailing_zeros(times: pa.Array) -> pa.Array:
+    short = pc.replace_substring_regex(times, r"(\.\d*[1-9])0+$", r"\1")
+    return pc.replace_substring_regex(short, r"\.0+$", "")
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _json_values(values: pa.Array) -> list[Any]:
+    """Returns the values of a column as JSON has them: numbers, truth values, nulls, lists, objects, and text for all else."""
+    kind = values.type
+    if isinstance(values, pa.ExtensionArray):
+        return _json_values(values.storage)
+    if is_encoded(kind):
+        stored, places = split_encoding(values)
+        return _json_values(stored.take(places))
+    if pa.types.is_map(kind):
+        return _json_values(values.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))))
+    if is_list(kind):
+        return _json_lists(values)
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        columns = [_json_values(column) for column in values.flatten()]
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if columns else [{}] * len(values)
+        valid = values.is_valid().to_pylist()
+        return [row if there else None for row, there in zip(rows, valid, strict=True)]
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return list(values.to_pylist())
+    if pa.types.is_union(kind) or pa.types.is_interval(kind):
+        return [None if value is None else str(value) for value in values.to_pylist()]
+    return list(format_as_readable_text(values).to_pylist())
+
+
+def _json_lists(values: pa.Array) -> list[Any]:
+    lengths = pc.list_value_length(values).to_pylist()
+    # flatten leaves out what null lists refer to, those of a fixed size too
+    items = _json_values(values.flatten())
+    rows: list[Any] = []
+    start = 0
+    for length in lengths:
+        if length is None:
+            rows.append(None)
+            continue
+        rows.append(items[start : start + length])
+        start += length
+    return rows
