@@ -571,7 +571,7 @@ def test_a_group_keeps_below_the_record_limit(cluster: Cluster, monkeypatch: pyt
 
 
 def test_bounds_of_a_record(cluster: Cluster) -> None:
-    with pytest.raises(UsageError, match=r"bucket_capacity=20,200 .* at most 20,164"):
+    with pytest.raises(UsageError, match=r"bucket_capacity=20,200 .* maximum is 20,164"):
         opened(bucket_capacity=20_200)
     with opened() as index:
         with pytest.raises(UsageError, match="store_text=False"):
