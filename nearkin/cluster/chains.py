@@ -59,7 +59,7 @@ class _Components:
         self._positions.append(0)
 
     def next_kept(self, number: int) -> int | None:
-        """Returns the position of the first remaining member, or None if there is none."""
+        """Returns the position of the first remaining member, or None."""
         members = self.members[number]
         position = self._positions[number]
         while position < len(members) and self.of_document[members[position]] != number:

@@ -72,7 +72,7 @@ class ShingleOverlap:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What each stage makes of a pair of documents.
+    """The results of all stages for a pair of documents.
 
     Attributes:
         names: Names of the two documents.

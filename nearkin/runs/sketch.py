@@ -18,8 +18,8 @@ from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.resources import (
-    CUT,
-    FREQUENCIES,
+    CUT_FILE,
+    FREQUENCIES_FILE,
     NO_RESOURCES,
     SpecResources,
     is_frequencies_file,
@@ -137,7 +137,7 @@ def _resource_files(job: SketchJob) -> dict[str, Path]:
 
     The keys are the names of the files in the work folder.
     """
-    tables = {FREQUENCIES: job.resources.frequencies, CUT: job.resources.cut}
+    tables = {FREQUENCIES_FILE: job.resources.frequencies, CUT_FILE: job.resources.cut}
     return {
         name: job.out.with_name(f"{job.out.name}.{name}")
         for name, table in tables.items()

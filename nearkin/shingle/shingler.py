@@ -57,7 +57,7 @@ class Shingler:
     Args:
         spec: Of text.
         secret: The key, if the Spec names one.
-        cut: Shingles to leave out, if the Spec names such; `texts` and `tokens` still return them, `rest` does not.
+        cut: Shingles to leave out, if the Spec names such; `texts` and `tokens` still return them, `without_cut` does not.
 
     Examples:
         >>> data, offsets = text_buffers(pa.array(["The cat sat.", "", "the CAT sat", "cat"], pa.large_string()))
@@ -77,7 +77,7 @@ class Shingler:
         self._stems = Stems(spec.stem, self._key) if spec.stem else None
         self._buffers: dict[str, np.ndarray] = {}
 
-    def rest(self, shingles: Shingles) -> Shingles:
+    def without_cut(self, shingles: Shingles) -> Shingles:
         """What the frequency cut leaves of shingles: what documents are compared by."""
         return shingles if self._cut is None else Shingles(*self._cut.apply(*shingles))
 

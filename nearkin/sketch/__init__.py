@@ -1,0 +1,1 @@
+"""Signatures of documents: MinHash, SimHash, hyperplanes, counting sketches and their files."""

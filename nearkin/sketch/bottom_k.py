@@ -1,7 +1,8 @@
-"""Bottom-k sketches: the k smallest of a set's hashes, for sets of very different size.
+"""Bottom-k sketches: the k smallest hashes of a set, for sets of very different sizes.
 
-Cardinality from the k-th smallest (Bar-Yossef et al., RANDOM 2002; Beyer et al., SIGMOD 2007), Jaccard similarity and
-intersections from the k smallest of a union (Broder 1997; Cohen, Kaplan, PODC 2007).
+The cardinality is estimated from the k-th smallest hash (Bar-Yossef et al., RANDOM 2002; Beyer et
+al., SIGMOD 2007), the Jaccard similarity and intersections from the k smallest hashes of a union
+(Broder 1997; Cohen, Kaplan, PODC 2007).
 """
 
 import math
@@ -17,11 +18,11 @@ FULL = 2.0**64
 
 @dataclass(frozen=True)
 class BottomK:
-    """The k smallest distinct hashes of a set.
+    """A sketch of the k smallest distinct hashes of a set.
 
     Attributes:
-        k: How many are kept.
-        hashes: uint64, sorted: k of them, or all if there are fewer.
+        k: Number of hashes that are kept.
+        hashes: Sorted hashes, uint64: k of them, or all if the set has fewer.
 
     Examples:
         >>> def of(numbers):
@@ -39,60 +40,90 @@ class BottomK:
 
     @classmethod
     def of(cls, hashes: np.ndarray, k: int = 256) -> "BottomK":
-        """Of uniform hashes, uint64 (m,), with or without repeats."""
+        """Returns the sketch of a set.
+
+        Args:
+            hashes: Uniform hashes of the elements, uint64 (m,). Repeated hashes count once.
+            k: Number of hashes to keep, at least 2.
+
+        Raises:
+            UsageError: If k is less than 2.
+        """
         if k < 2:
-            raise UsageError(f"k={k} is not at least 2")
+            raise UsageError(f"k={k} is less than 2; use k=2 or more")
         return cls(k, np.unique(np.asarray(hashes, np.uint64))[:k])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, BottomK) and self.k == other.k and np.array_equal(self.hashes, other.hashes)
+        return (
+            isinstance(other, BottomK)
+            and self.k == other.k
+            and np.array_equal(self.hashes, other.hashes)
+        )
 
     def __hash__(self) -> int:
         return hash((self.k, self.hashes.tobytes()))
 
     @property
     def exact(self) -> bool:
-        """Whether the whole set is here."""
+        """True if the sketch contains the whole set."""
         return len(self.hashes) < self.k
 
     @property
     def cardinality(self) -> float:
-        """Distinct elements: (k − 1) / (k-th smallest as a fraction); unbiased, relative error about 1/√(k − 2)."""
+        """The estimated number of distinct elements.
+
+        It is (k − 1) / (k-th smallest hash as a fraction). The estimate is unbiased, with a
+        relative error of about 1/√(k − 2).
+        """
         if self.exact:
             return float(len(self.hashes))
         return (self.k - 1) / ((float(self.hashes[-1]) + 1) / FULL)
 
     def merge(self, *others: "BottomK") -> "BottomK":
-        """Of the union."""
+        """Returns the sketch of the union.
+
+        Raises:
+            IncompatibleError: If the sketches have different k.
+        """
         return reduce(BottomK._merge, others, self)
 
     def _merge(self, other: "BottomK") -> "BottomK":
-        self._require(other)
+        self._require_same_k(other)
         return BottomK(self.k, np.union1d(self.hashes, other.hashes)[: self.k])
 
-    def _require(self, other: "BottomK") -> None:
+    def _require_same_k(self, other: "BottomK") -> None:
         if self.k != other.k:
-            raise IncompatibleError(f"sketches of k={self.k} and k={other.k} are not comparable; make both of one size")
+            raise IncompatibleError(
+                f"sketches of k={self.k} and k={other.k} are not comparable; use the same k"
+            )
 
     def jaccard(self, other: "BottomK") -> float:
-        """|A ∩ B| / |A ∪ B|: the share of the union's k smallest that are in both; 0 for two empty sets."""
+        """Returns the estimated Jaccard similarity |A ∩ B| / |A ∪ B|.
+
+        It is the share of the k smallest hashes of the union that are in both sets. The similarity
+        of two empty sets is 0.
+        """
         union = self._merge(other).hashes
         return len(self._both(other, union)) / len(union) if len(union) else 0.0
 
     def _both(self, other: "BottomK", union: np.ndarray) -> np.ndarray:
-        return np.intersect1d(np.intersect1d(self.hashes, other.hashes, assume_unique=True), union, assume_unique=True)
+        return np.intersect1d(
+            np.intersect1d(self.hashes, other.hashes, assume_unique=True), union, assume_unique=True
+        )
 
     def intersection(self, other: "BottomK") -> float:
-        """|A ∩ B|."""
+        """Returns the estimated size of the intersection, |A ∩ B|."""
         return self.jaccard(other) * self._merge(other).cardinality
 
     def containment_in(self, other: "BottomK") -> float:
-        """|A ∩ B| / |A|, at most 1: how much of this set is in the other.
+        """Returns the estimated containment |A ∩ B| / |A| of this set in the other one, at most 1.
 
-        Elements of this sketch that lie below the other's largest are in the other set exactly if they are in its sketch, so
-        their share is the estimate; it does not suffer from the other set being large, as one by way of |A ∪ B| would.
+        Elements of this sketch that are at most the other sketch's largest hash are in the other
+        set exactly if they are in its sketch. Their share is the estimate. Unlike an estimate from
+        |A ∪ B|, it does not become worse if the other set is large. The result is NaN if there are
+        no such elements.
         """
-        self._require(other)
+        self._require_same_k(other)
         if not len(self.hashes):
             return 0.0
         known = self.hashes if other.exact else self.hashes[self.hashes <= other.hashes[-1]]
@@ -101,6 +132,16 @@ class BottomK:
         return len(np.intersect1d(known, other.hashes, assume_unique=True)) / len(known)
 
     def containment_error(self, other: "BottomK", containment: float) -> float:
-        """Standard error of `containment_in` at that containment; infinite where nothing is known."""
-        known = len(self.hashes) if other.exact else int((self.hashes <= other.hashes[-1]).sum()) if len(other.hashes) else 0
+        """Returns the standard error of `containment_in`.
+
+        Args:
+            other: Sketch of the containing set.
+            containment: Estimated containment, in [0, 1].
+
+        Returns:
+            Infinity if no element of this sketch can be looked up in the other one.
+        """
+        known = len(self.hashes)
+        if not other.exact:
+            known = int((self.hashes <= other.hashes[-1]).sum())
         return math.sqrt(containment * (1 - containment) / known) if known else math.inf

@@ -1,4 +1,4 @@
-"""A signature that grows while its document arrives."""
+"""A builder of signatures of documents that arrive in parts."""
 
 from threading import Lock
 from typing import Self
@@ -14,10 +14,18 @@ from nearkin.spec import Spec
 
 
 class MinHashBuilder:
-    """Folds pieces of text into one signature; safe under concurrent updates.
+    """A builder that combines parts of a text into one signature. It is safe for use by threads.
 
-    Each piece is shingled by itself: the result is the signature of the union of the pieces' shingle sets, whatever
-    their order and however often one arrives. Minima commute, so threads sketch alone and only the fold is locked.
+    Each part is split into shingles separately. The result is the signature of the union of the
+    shingle sets, independent of the order of the parts and of repetitions. Minima commute, so
+    threads sketch independently, and only the combination is locked.
+
+    Args:
+        spec: Spec of measure `jaccard` with whole slots.
+        resources: Key and cut shingles that the Spec refers to.
+
+    Raises:
+        UsageError: If signatures of the Spec cannot be merged.
 
     Examples:
         >>> whole = MinHashBuilder(Spec(k=16))
@@ -28,39 +36,52 @@ class MinHashBuilder:
     def __init__(self, spec: Spec, resources: SpecResources = NO_RESOURCES) -> None:
         if spec.measure != "jaccard" or spec.slot_bits != 32:
             raise UsageError(
-                f"signatures of measure={spec.measure!r} with slot_bits={spec.slot_bits} cannot stream or merge: only whole "
-                "MinHash slots of sets can; use slot_bits=32"
+                f"signatures of measure={spec.measure!r} with slot_bits={spec.slot_bits} cannot be "
+                "built in parts or merged; use measure='jaccard' and slot_bits=32"
             )
-        self.spec, self.resources = spec, resources
+        self.spec = spec
+        self.resources = resources
         self._slots = np.full(spec.k, EMPTY_SLOT, np.uint32)
         self._lock = Lock()
 
-    def update(self, *pieces: str) -> Self:
-        """Adds the shingles of each piece of text."""
-        signatures = Sketcher(self.spec, self.resources).sketch(pa.array(pieces, pa.large_string())).signatures
-        return self._fold(signatures.min(axis=0, initial=EMPTY_SLOT))
+    def update(self, *parts: str) -> Self:
+        """Adds the shingles of each part of the text."""
+        texts = pa.array(parts, pa.large_string())
+        signatures = Sketcher(self.spec, self.resources).sketch(texts).signatures
+        return self._combine(signatures.min(axis=0, initial=EMPTY_SLOT))
 
     def update_hashes(self, hashes: np.ndarray) -> Self:
-        """Adds shingle hashes, uint64 (m,), of the caller's own making."""
+        """Adds shingle hashes that the caller computed, uint64 (m,)."""
         slots = np.full(self.spec.k, EMPTY_SLOT, np.uint32)
         scheme_of(self.spec).update(np.ascontiguousarray(hashes, np.uint64), slots)
-        return self._fold(slots)
+        return self._combine(slots)
 
     def merge(self, other: "MinHashBuilder | np.ndarray") -> Self:
-        """Adds everything another builder of the same Spec, or a signature uint32 (k,), has seen."""
+        """Adds the shingles of another builder, or of a signature, of the same Spec.
+
+        Args:
+            other: Builder, or signature, uint32 (k,).
+
+        Raises:
+            IncompatibleError: If the other builder has another Spec.
+            UsageError: If the signature has another type or shape.
+        """
         if isinstance(other, MinHashBuilder):
             self.spec.require(other.spec, "the builder to merge")
-            return self._fold(other.snapshot())
+            return self._combine(other.snapshot())
         if other.shape != self._slots.shape or other.dtype != np.uint32:
-            raise UsageError(f"a signature of this Spec is uint32 ({self.spec.k},), not {other.dtype} {other.shape}")
-        return self._fold(other)
+            raise UsageError(
+                f"a signature of this Spec is uint32 ({self.spec.k},), not {other.dtype} "
+                f"{other.shape}"
+            )
+        return self._combine(other)
 
     def snapshot(self) -> np.ndarray:
-        """The signature of all that was added so far, uint32 (k,); a copy."""
+        """Returns a copy of the signature of everything added so far, uint32 (k,)."""
         with self._lock:
             return self._slots.copy()
 
-    def _fold(self, slots: np.ndarray) -> Self:
+    def _combine(self, slots: np.ndarray) -> Self:
         with self._lock:
             np.minimum(self._slots, slots, out=self._slots)
         return self

@@ -1,8 +1,9 @@
-"""A MinHash signature that can forget: each slot keeps its several smallest elements, and knows when it knows no more.
+"""A MinHash signature from which elements can be removed.
 
-A slot holds at most `depth` elements, all those whose value lies below its bound; the bound is the smallest value that was ever
-crowded out. So what is held is exact, with how often each element was added, and a slot whose elements have all been discarded
-while others were crowded out before is unknown: it is reported, never guessed.
+Each slot keeps its `depth` smallest elements, with the number of times that each was added. The
+bound of a slot is the smallest value that was ever evicted from it. So the kept elements are
+exactly those below the bound. If all kept elements of a slot are removed after others were evicted,
+its minimum is unknown. Such slots are reported, not guessed.
 """
 
 from threading import Lock
@@ -19,15 +20,20 @@ from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.spec import Spec
 
 DEPTH = 8
+"""The default number of elements that a slot keeps."""
 
 
 class CountingMinHash:
-    """Shingles come and go; the signature is that of those which are there.
+    """A signature of a multiset of shingles that are added and removed.
 
     Args:
-        spec: Of `jaccard` with whole slots; signatures are those of any other document of it.
-        depth: Elements that a slot keeps: how many of its smallest may be discarded before it is unknown.
-        resources: What the Spec names but does not hold.
+        spec: Spec of measure `jaccard` with whole slots.
+        depth: Number of the smallest elements that a slot keeps. A slot becomes unknown only after
+            all of them are removed.
+        resources: Key and cut shingles that the Spec refers to.
+
+    Raises:
+        UsageError: If the Spec has another measure or truncated slots, or the depth is less than 1.
 
     Examples:
         >>> spec = Spec(n=1, k=16)
@@ -37,15 +43,18 @@ class CountingMinHash:
         True
     """
 
-    def __init__(self, spec: Spec, depth: int = DEPTH, resources: SpecResources = NO_RESOURCES) -> None:
+    def __init__(
+        self, spec: Spec, depth: int = DEPTH, resources: SpecResources = NO_RESOURCES
+    ) -> None:
         if spec.measure != "jaccard" or spec.truncated:
             raise UsageError(
-                f"slots of measure={spec.measure!r} with slot_bits={spec.slot_bits} do not say which elements made them; "
-                "count with measure jaccard and whole slots"
+                f"shingles cannot be removed from signatures of measure={spec.measure!r} with "
+                f"slot_bits={spec.slot_bits}; use measure='jaccard' and slot_bits=32"
             )
         if depth < 1:
-            raise UsageError(f"depth={depth} is not at least 1")
-        self.spec, self.depth = spec, depth
+            raise UsageError(f"depth={depth} is less than 1; use depth=1 or more")
+        self.spec = spec
+        self.depth = depth
         self._shingler = resources.shingler(spec)
         self._functions = multipliers(spec)
         self._lock = Lock()
@@ -53,34 +62,39 @@ class CountingMinHash:
 
     def _clear(self) -> None:
         shape = (self.spec.k, self.depth)
-        self._values, self._owners = np.full(shape, kernels.EMPTY, np.uint32), np.zeros(shape, np.uint64)
+        self._values = np.full(shape, kernels.EMPTY, np.uint32)
+        self._owners = np.zeros(shape, np.uint64)
         self._counts = np.zeros(shape, np.int64)
         self._bounds = np.full(self.spec.k, kernels.EMPTY, np.uint32)
         self._size = 0
 
     def __len__(self) -> int:
-        """Elements that are there, each as often as it was added."""
+        """Returns the number of elements, counted with repetitions."""
         return self._size
 
     def add(self, text: str) -> Self:
-        """Adds the shingles of a text, with repeats."""
+        """Adds the shingles of a text, with repetitions."""
         return self.add_hashes(self._hashes(text))
 
     def discard(self, text: str) -> Self:
-        """Takes the shingles of a text away that was added before."""
+        """Removes the shingles of a text that was added before.
+
+        Raises:
+            UsageError: If a shingle was not added. Those before it are removed.
+        """
         return self.discard_hashes(self._hashes(text))
 
     def add_hashes(self, hashes: np.ndarray) -> Self:
-        """Adds shingle hashes, uint64 (m,), of the caller's own making."""
+        """Adds shingle hashes that the caller computed, uint64 (m,)."""
         with self._lock:
             self._change(np.ascontiguousarray(hashes, np.uint64), 1)
         return self
 
     def discard_hashes(self, hashes: np.ndarray) -> Self:
-        """Takes shingle hashes away.
+        """Removes shingle hashes, uint64 (m,).
 
         Raises:
-            UsageError: One is not there; those before it have been taken away.
+            UsageError: If a hash was not added. Those before it are removed.
         """
         with self._lock:
             self._change(np.ascontiguousarray(hashes, np.uint64), -1)
@@ -92,35 +106,39 @@ class CountingMinHash:
         self._size += step * done
         if done < len(hashes) or self._size < 0:
             raise UsageError(
-                f"element {int(hashes[min(done, len(hashes) - 1)]):016x} is not there; only what was added is discarded"
+                f"element {int(hashes[min(done, len(hashes) - 1)]):016x} was not added; "
+                "remove only elements that were added"
             )
 
     @property
     def underflowed(self) -> np.ndarray:
-        """Slots that are unknown, int64: all elements that they held are gone, and smaller than those crowded out is none."""
-        return np.flatnonzero((self._values[:, 0] == kernels.EMPTY) & (self._bounds < kernels.EMPTY))
+        """The numbers of the slots whose minimum is unknown, int64."""
+        return np.flatnonzero(
+            (self._values[:, 0] == kernels.EMPTY) & (self._bounds < kernels.EMPTY)
+        )
 
     @property
     def rebuild_due(self) -> bool:
-        """Whether some slot is unknown."""
+        """True if the minimum of a slot is unknown."""
         return len(self.underflowed) > 0
 
     def snapshot(self) -> np.ndarray:
-        """The signature, uint32 (k,); a copy.
+        """Returns a copy of the signature, uint32 (k,).
 
         Raises:
-            RebuildDueError: Some slot is unknown.
+            RebuildDueError: If the minimum of a slot is unknown.
         """
         with self._lock:
             if len(unknown := self.underflowed):
                 raise RebuildDueError(
-                    f"{len(unknown)} of {self.spec.k} slots have lost all their {self.depth} smallest elements; rebuild with "
-                    "the elements that are left, or give more depth"
+                    f"{len(unknown)} of {self.spec.k} slots have lost all their {self.depth} "
+                    "smallest elements; call rebuild with the remaining elements, or use a larger "
+                    "depth"
                 )
             return self._values[:, 0].copy()
 
     def rebuild(self, hashes: np.ndarray) -> Self:
-        """Starts again with all the elements that are there, uint64 (m,) with repeats."""
+        """Replaces the content by the remaining elements, uint64 (m,) with repetitions."""
         with self._lock:
             self._clear()
             self._change(np.ascontiguousarray(hashes, np.uint64), 1)
@@ -128,4 +146,6 @@ class CountingMinHash:
 
     def _hashes(self, text: str) -> np.ndarray:
         documents = pa.array([text], pa.large_string())
-        return np.concatenate([shingles.hashes.copy() for _, shingles in iterate_shingles(self._shingler, documents)])
+        return np.concatenate(
+            [shingles.hashes.copy() for _, shingles in iterate_shingles(self._shingler, documents)]
+        )

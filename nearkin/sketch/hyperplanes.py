@@ -1,8 +1,9 @@
-"""Vectors to signs: on which side of k random hyperplanes a vector lies (Charikar, STOC 2002; Goemans, Williamson, JACM 1995).
+"""Signatures of vectors: the sides of random hyperplanes on which a vector lies.
 
-Two signatures agree in a bit with probability 1 − θ/π, θ being the angle between the vectors. Projections are one matrix
-product (BLAS); a projection within its rounding error of zero is computed again in double precision, term by term, so that a
-bit depends on the vector alone, not on the batch it came in or on the library that multiplied.
+Two signatures agree in a bit with probability 1 − θ/π, where θ is the angle between the vectors
+(Charikar, STOC 2002; Goemans, Williamson, JACM 1995). Projections are one matrix product (BLAS). A
+projection that is within its rounding error of zero is computed again in double precision, term by
+term. So a bit depends only on the vector, not on its batch or on the BLAS library.
 """
 
 from functools import cache
@@ -19,42 +20,60 @@ from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.sketcher import Sketches
 from nearkin.spec import KEYED, KEYED_HYPERPLANES, Spec
 
-PARTS, PART_BITS = 8, 16
-"""A component is the sum of eight 16-bit numbers less its mean: nearly normal (kurtosis 2.85), and exact in float32."""
+PARTS = 8
+PART_BITS = 16
+"""A component is the sum of eight 16-bit numbers minus its mean.
+
+This is nearly normal (kurtosis 2.85) and exact in float32.
+"""
 MEAN = PARTS * ((1 << PART_BITS) - 1) // 2
 ROUNDING = 2.0**-23
-"""Twice the unit roundoff of float32: bounds a sum of d products by d · ROUNDING · |v|·|h|, whatever the order of its terms."""
+"""Twice the unit roundoff of float32.
+
+d · ROUNDING · |v|·|h| bounds the error of a sum of d products in any order.
+"""
 TINY = np.float32(1e-15)
-"""Lengths below this come from squares that underflow: every sign of such a vector is computed exactly."""
+"""The length below which squares underflow. All signs of shorter vectors are computed exactly."""
 ROWS = 1024
+"""The number of vectors that are projected at once."""
 
 
 @cache
 def hyperplanes(dimensions: int, bits: int, seed: int, secret: HashKey | None = None) -> np.ndarray:
-    """Returns random hyperplanes, float32 (dimensions, bits) of whole numbers.
+    """Returns random hyperplanes, float32 (dimensions, bits), of integers.
 
-    Component i of plane j is made of the words 2(j·d + i) and the next of a stream: SplitMix64 from the seed, or SipHash-2-4
-    under the key, see `keyed_words`.
+    Component i of plane j is computed from the words 2(j·d + i) and 2(j·d + i) + 1 of a stream:
+    SplitMix64 from the seed, or SipHash-2-4 with the key (see `keyed_words`).
 
     Args:
-        dimensions: d, numbers of a vector.
+        dimensions: Number of components d of a vector.
         bits: Number of planes.
         seed: Seed of the stream.
-        secret: Key of the stream. Without it, which vectors share a bit cannot be computed.
+        secret: Key of the stream. Nobody can compute which vectors share a bit without it.
     """
     planes = np.empty((dimensions, bits), np.float32)
     for j in range(bits):
         first, count = 2 * dimensions * j, 2 * dimensions
-        stream = splitmix64(seed, count, first) if secret is None else keyed_words(secret, seed, count, first)
+        stream = (
+            splitmix64(seed, count, first)
+            if secret is None
+            else keyed_words(secret, seed, count, first)
+        )
         words = stream.astype("<u8").view("<u2")
         planes[:, j] = words.reshape(dimensions, PARTS).sum(axis=1, dtype=np.int64) - MEAN
     return planes
 
 
 def keyed_words(secret: HashKey, seed: int, count: int, first: int) -> np.ndarray:
-    """Returns `count` words of a keyed stream from word `first` on, uint64.
+    """Returns words of a keyed stream, uint64 (count,).
 
-    Word i is SipHash-2-4, under the key, of 16 bytes: the seed and i, each as 8 bytes in little-endian order.
+    Word i is the SipHash-2-4 of 16 bytes: the seed and i, each as 8 little-endian bytes.
+
+    Args:
+        secret: Key of the stream.
+        seed: Seed of the stream.
+        count: Number of words.
+        first: Number of the first word.
 
     Examples:
         >>> secret = HashKey(bytes(range(16)))
@@ -71,24 +90,25 @@ def keyed_words(secret: HashKey, seed: int, count: int, first: int) -> np.ndarra
 
 
 def matrix_of(vectors: pa.Array) -> np.ndarray:
-    """float32 (n, d) view of a fixed_size_list<float> array without nulls."""
+    """Returns a fixed_size_list<float> array without nulls as a matrix, float32 (n, d)."""
     values = vectors.flatten().to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(values, np.float32).reshape(len(vectors), vectors.type.list_size)
 
 
 class VectorSketcher:
-    """Vectors to signatures.
+    """A sketcher of vectors.
 
     Args:
         spec: Spec of the signatures, of measure cosine.
         secret: Key that the Spec names, if it is keyed.
 
     Raises:
-        KeyRequiredError: If the Spec is keyed and the key is missing or another one.
+        KeyRequiredError: If the Spec is keyed and the key is missing or different.
 
     Examples:
         >>> spec = Spec(measure="cosine", unit="vector", n=3, k=64)
-        >>> rows = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 2, 4, 6, -1, -2, -3], pa.float32()), 3)
+        >>> values = pa.array([1, 2, 3, 2, 4, 6, -1, -2, -3], pa.float32())
+        >>> rows = pa.FixedSizeListArray.from_arrays(values, 3)
         >>> a, b, c = VectorSketcher(spec).sketch(rows).signatures
         >>> bool(a == b), int(a[0] ^ c[0]) == 2**64 - 1
         (True, True)
@@ -98,30 +118,53 @@ class VectorSketcher:
         self.spec = spec
         keyed = spec.require_key(secret) if spec.scheme == KEYED_HYPERPLANES else None
         self._planes = hyperplanes(spec.n, spec.k, spec.seed, keyed)
-        self._reach = ROUNDING * spec.n * np.linalg.norm(self._planes.astype(np.float64), axis=0).astype(np.float32)
+        self._reach = (
+            ROUNDING
+            * spec.n
+            * np.linalg.norm(self._planes.astype(np.float64), axis=0).astype(np.float32)
+        )
 
     def sketch(self, documents: pa.Array) -> Sketches:
-        """Signatures of finite, non-zero vectors."""
+        """Returns the signatures of finite, non-zero vectors (fixed_size_list<float>)."""
         return self.sketch_matrix(matrix_of(documents))
 
     def sketch_matrix(self, vectors: np.ndarray) -> Sketches:
-        """As `sketch`, of float32 (n, d)."""
+        """Returns the signatures of finite, non-zero vectors, float32 (n, d).
+
+        Raises:
+            UsageError: If the array has another type or shape.
+        """
         n = len(vectors)
         if vectors.shape != (n, self.spec.n) or vectors.dtype != np.float32:
-            raise UsageError(f"vectors of this Spec are float32 (n, {self.spec.n}), not {vectors.dtype} {vectors.shape}")
-        out = Sketches(np.empty((n, self.spec.signature_width), np.uint64), np.ones(n, np.uint32), fingerprints(vectors))
+            raise UsageError(
+                f"vectors of this Spec are float32 (n, {self.spec.n}), not {vectors.dtype} "
+                f"{vectors.shape}"
+            )
+        out = Sketches(
+            np.empty((n, self.spec.signature_width), np.uint64),
+            np.ones(n, np.uint32),
+            fingerprints(vectors),
+        )
         for start in range(0, n, ROWS):
             part = vectors[start : start + ROWS]
-            # What overflows is infinite or no number, so its sign is computed exactly.
+            # An overflow gives infinity or NaN. The sign is then computed exactly.
             with np.errstate(over="ignore", invalid="ignore"):
-                lengths, projections = np.sqrt(np.vecdot(part, part)), part @ self._planes
+                lengths = np.sqrt(np.vecdot(part, part))
+                projections = part @ self._planes
             lengths[lengths < TINY] = np.inf
-            kernels.pack_signs(projections, part, self._planes, lengths, self._reach, out.signatures[start : start + ROWS])
+            kernels.pack_signs(
+                projections,
+                part,
+                self._planes,
+                lengths,
+                self._reach,
+                out.signatures[start : start + ROWS],
+            )
         return out
 
 
 def fingerprints(vectors: np.ndarray) -> np.ndarray:
-    """uint64 (n, 2): 128 bits of each vector's bytes; equal for equal vectors (−0 counts as 0)."""
+    """Returns 128-bit hashes of vectors, uint64 (n, 2). Equal vectors have equal hashes."""
     data = (vectors + np.float32(0)).astype("<f4").view(np.uint8).reshape(-1)
     offsets = np.arange(len(vectors) + 1, dtype=np.int64) * (4 * vectors.shape[1])
     out = np.empty((2, len(vectors)), np.uint64)

@@ -1,4 +1,4 @@
-"""Sketch kernels: shingle hashes to slots (MinHash) or signs (SimHash), projections to signs, slots to packed low bits."""
+"""Kernels of sketching: from shingle hashes to slots or signs, and from projections to signs."""
 
 import numpy as np
 
@@ -13,12 +13,14 @@ VALUE_SHIFT = U32(3)
 STREAM_A = U64(0x9E3779B97F4A7C15)
 STREAM_B = U64(0xC2B2AE3D27D4EB4F)
 GATHER = U64(0x0102040810204080)
-"""Times eight bytes of 0 or 1: their bits in the highest byte, the first one lowest."""
+"""A factor that moves the bits of eight bytes of 0 or 1 into the highest byte, the first lowest."""
 
 
 @kernel
 def bin_round(hashes: np.ndarray, tag: np.uint32, multiplier: np.uint64, slots: np.ndarray) -> None:
-    """One round of one-permutation binning: x = h·multiplier; slot (x₆₃‥₃₂ · k) >> 32 takes min(tag << 29 | x' >> 3),
+    """Performs a round of one-permutation binning.
+
+    With x = h·multiplier, slot (x₆₃‥₃₂ · k) >> 32 takes the minimum with tag << 29 | x' >> 3,
 
     where x' = low half ^ high half of x.
     """
@@ -34,7 +36,7 @@ def bin_round(hashes: np.ndarray, tag: np.uint32, multiplier: np.uint64, slots: 
 
 @kernel
 def highest_slot(slots: np.ndarray) -> np.uint32:
-    """The largest slot: its tag tells whether a later round can still lower anything."""
+    """Returns the largest slot. A later round can lower a slot only if its tag is larger."""
     highest = U32(0)
     for j in range(slots.shape[0]):
         highest = max(highest, slots[j])
@@ -42,8 +44,10 @@ def highest_slot(slots: np.ndarray) -> np.uint32:
 
 
 @kernel
-def complete(hashes: np.ndarray, tag: np.uint32, multipliers: np.ndarray, slots: np.ndarray) -> None:
-    """k-hash MinHash over all elements for the slots that no round has reached: min of (h₃₂ · aⱼ) mod 2³² >> 3."""
+def complete(
+    hashes: np.ndarray, tag: np.uint32, multipliers: np.ndarray, slots: np.ndarray
+) -> None:
+    """Fills the slots that no round has filled with the minimum of (h₃₂ · aⱼ) mod 2³² >> 3."""
     first = tag << TAG_SHIFT
     for j in range(slots.shape[0]):
         if slots[j] >= first:
@@ -54,8 +58,14 @@ def complete(hashes: np.ndarray, tag: np.uint32, multipliers: np.ndarray, slots:
 
 
 @kernel
-def binned_update(hashes: np.ndarray, rounds: np.ndarray, completion: np.ndarray, slots: np.ndarray) -> None:
-    """Folds elements into slots; stops early, exactly: a round's values never lower a slot of an earlier round."""
+def binned_update(
+    hashes: np.ndarray, rounds: np.ndarray, completion: np.ndarray, slots: np.ndarray
+) -> None:
+    """Adds elements to slots.
+
+    It stops as soon as no slot can become smaller, because a round never lowers a slot of an
+    earlier round.
+    """
     if hashes.shape[0] == 0:
         return
     count = U32(rounds.shape[0])
@@ -69,9 +79,13 @@ def binned_update(hashes: np.ndarray, rounds: np.ndarray, completion: np.ndarray
 
 @kernel
 def binned_minhash(
-    hashes: np.ndarray, offsets: np.ndarray, rounds: np.ndarray, completion: np.ndarray, out: np.ndarray
+    hashes: np.ndarray,
+    offsets: np.ndarray,
+    rounds: np.ndarray,
+    completion: np.ndarray,
+    out: np.ndarray,
 ) -> None:
-    """Binned MinHash of each document's shingle hashes into its row of out (n, k)."""
+    """Computes the binned MinHash signature of each document into out, (n, k)."""
     for d in range(out.shape[0]):
         slots = out[d]
         slots[:] = EMPTY
@@ -80,7 +94,10 @@ def binned_minhash(
 
 @kernel
 def classic_update(hashes: np.ndarray, a: np.ndarray, b: np.ndarray, slots: np.ndarray) -> None:
-    """k-hash MinHash: slot j = min over elements of (aⱼ·h₃₂ + bⱼ mod 2⁶⁴) >> 32 (multiply-shift; strongly universal)."""
+    """Adds elements to slots: slot j is the minimum of (aⱼ·h₃₂ + bⱼ mod 2⁶⁴) >> 32.
+
+    This multiply-shift hashing is strongly universal.
+    """
     if hashes.shape[0] == 0:
         return
     for j in range(slots.shape[0]):
@@ -93,8 +110,10 @@ def classic_update(hashes: np.ndarray, a: np.ndarray, b: np.ndarray, slots: np.n
 
 
 @kernel
-def classic_minhash(hashes: np.ndarray, offsets: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """Classic MinHash of each document's shingle hashes into its row of out (n, k)."""
+def classic_minhash(
+    hashes: np.ndarray, offsets: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray
+) -> None:
+    """Computes the classic MinHash signature of each document into out, (n, k)."""
     for d in range(out.shape[0]):
         slots = out[d]
         slots[:] = EMPTY
@@ -103,7 +122,7 @@ def classic_minhash(hashes: np.ndarray, offsets: np.ndarray, a: np.ndarray, b: n
 
 @kernel
 def stream_fingerprints(hashes: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """128 bits of each shingle stream, order and length included: sums of hashes mixed with their position."""
+    """Computes 128-bit hashes of shingle streams: sums of hashes mixed with their positions."""
     for d in range(out.shape[0]):
         start = offsets[d]
         size = offsets[d + 1] - start
@@ -120,7 +139,7 @@ def stream_fingerprints(hashes: np.ndarray, offsets: np.ndarray, out: np.ndarray
 
 @kernel
 def majority(sums: np.ndarray, total: np.int64) -> np.uint64:
-    """Bits whose sum is more than half of the total; a tie is 0."""
+    """Returns the bits whose sum is more than half of the total; a tie gives 0."""
     word = U64(0)
     for j in range(64):
         word |= U64(2 * sums[j] > total) << U64(j)
@@ -128,8 +147,10 @@ def majority(sums: np.ndarray, total: np.int64) -> np.uint64:
 
 
 @kernel
-def term_signs(hashes: np.ndarray, offsets: np.ndarray, streams: np.ndarray, out: np.ndarray) -> None:
-    """Word w of each document: the majority over its shingles, with repeats, of mix64(hash + streams[w])."""
+def term_signs(
+    hashes: np.ndarray, offsets: np.ndarray, streams: np.ndarray, out: np.ndarray
+) -> None:
+    """Computes word w of each document as the majority of mix64(hash + streams[w])."""
     counts = np.empty(64, np.int32)
     for d in range(out.shape[0]):
         start, end = offsets[d], offsets[d + 1]
@@ -144,8 +165,14 @@ def term_signs(hashes: np.ndarray, offsets: np.ndarray, streams: np.ndarray, out
 
 
 @kernel
-def weighted_signs(hashes: np.ndarray, weights: np.ndarray, offsets: np.ndarray, streams: np.ndarray, out: np.ndarray) -> None:
-    """As `term_signs`, each hash counting as much as its weight (int64 or float64)."""
+def weighted_signs(
+    hashes: np.ndarray,
+    weights: np.ndarray,
+    offsets: np.ndarray,
+    streams: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Computes signs like `term_signs`, with a weight for each hash (int64 or float64)."""
     sums = np.empty(64, weights.dtype)
     for d in range(out.shape[0]):
         start, end = offsets[d], offsets[d + 1]
@@ -162,7 +189,10 @@ def weighted_signs(hashes: np.ndarray, weights: np.ndarray, offsets: np.ndarray,
 
 @kernel
 def table_place(key: np.uint64, keys: np.ndarray) -> np.uint64:
-    """Where the key stands in an open-addressing table, or the free place for it; 0 marks a free one."""
+    """Returns the place of a key in a table with open addressing, or the free place for it.
+
+    The key 0 marks a free place.
+    """
     mask = U64(keys.shape[0] - 1)
     at = mix64(key) & mask
     while keys[at] != key and keys[at] != U64(0):
@@ -171,8 +201,10 @@ def table_place(key: np.uint64, keys: np.ndarray) -> np.uint64:
 
 
 @kernel
-def fill_table(hashes: np.ndarray, weights: np.ndarray, keys: np.ndarray, values: np.ndarray) -> None:
-    """Enters hashes and their weights (a hash of 0 cannot be told from a free place and is left out)."""
+def fill_table(
+    hashes: np.ndarray, weights: np.ndarray, keys: np.ndarray, values: np.ndarray
+) -> None:
+    """Inserts hashes and their weights. The hash 0, which marks a free place, is skipped."""
     for i in range(hashes.shape[0]):
         if hashes[i] != U64(0):
             at = table_place(hashes[i], keys)
@@ -180,8 +212,10 @@ def fill_table(hashes: np.ndarray, weights: np.ndarray, keys: np.ndarray, values
 
 
 @kernel
-def look_up(hashes: np.ndarray, keys: np.ndarray, values: np.ndarray, rare: np.int64, out: np.ndarray) -> None:
-    """The weight of each hash; `rare` for those that are not in the table."""
+def look_up(
+    hashes: np.ndarray, keys: np.ndarray, values: np.ndarray, rare: np.int64, out: np.ndarray
+) -> None:
+    """Looks up the weight of each hash. Hashes that are not in the table get the weight `rare`."""
     for i in range(hashes.shape[0]):
         at = table_place(hashes[i], keys)
         out[i] = values[at] if keys[at] == hashes[i] and hashes[i] != U64(0) else rare
@@ -189,7 +223,7 @@ def look_up(hashes: np.ndarray, keys: np.ndarray, values: np.ndarray, rare: np.i
 
 @kernel
 def exact_projection(vector: np.ndarray, planes: np.ndarray, j: np.uint64) -> float:
-    """Sum of products in double precision, in the order of the components."""
+    """Returns the sum of products in double precision, in the order of the components."""
     total = np.float64(0)
     for i in range(vector.shape[0]):
         total += np.float64(vector[i]) * np.float64(planes[i, j])
@@ -206,7 +240,7 @@ def exact_signs(
     reach: np.ndarray,
     word: np.uint64,
 ) -> np.uint64:
-    """The word with the signs that rounding could have turned over computed exactly."""
+    """Returns the word after computing again the signs that rounding could have changed."""
     for j in range(64):
         if not abs(projections[first + j]) > length * reach[first + j]:
             positive = exact_projection(vector, planes, U64(first + j)) > 0
@@ -223,7 +257,10 @@ def pack_signs(
     reach: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Bit j of document d: whether projection (d, j) is positive; computed exactly where |projection| ≤ |v| · reach[j]."""
+    """Packs the signs of projections: bit j of document d is 1 if projection (d, j) is positive.
+
+    It is computed exactly if |projection| ≤ |v| · reach[j].
+    """
     positive = np.empty(64, np.uint8)
     for d in range(out.shape[0]):
         length = lengths[d]
@@ -243,7 +280,7 @@ def pack_signs(
 
 @kernel
 def truncate(slots: np.ndarray, bits: int, out: np.ndarray) -> None:
-    """The lowest `bits` (1, 2, 4, 8 or 16) bits of each slot, packed from the lowest bit of the first byte on."""
+    """Packs the lowest `bits` bits (1, 2, 4, 8 or 16) of slots, the first in the lowest bits."""
     low = U32((1 << bits) - 1)
     for d in range(slots.shape[0]):
         out[d, :] = 0
@@ -256,19 +293,26 @@ def truncate(slots: np.ndarray, bits: int, out: np.ndarray) -> None:
 
 @kernel
 def number_occurrences(hashes: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """Sorted hashes of each document; the i-th repeat (from 1) of h becomes mix64(h + i · STREAM_A)."""
+    """Sorts the hashes of each document; repetition i of h becomes mix64(h + i · STREAM_A)."""
     for d in range(offsets.shape[0] - 1):
         start, end = offsets[d], offsets[d + 1]
         ordered = np.sort(hashes[start:end])
         repeat = U64(0)
         for i in range(ordered.shape[0]):
             repeat = repeat + U64(1) if i > 0 and ordered[i] == ordered[i - 1] else U64(0)
-            out[start + i] = ordered[i] if repeat == U64(0) else mix64(ordered[i] + repeat * STREAM_A)
+            out[start + i] = (
+                ordered[i] if repeat == U64(0) else mix64(ordered[i] + repeat * STREAM_A)
+            )
 
 
 @kernel
-def element_values(h: np.uint64, rounds: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """What one element alone puts into each slot: of `binned` (rounds, completion a) or `classic` (no rounds; a, b)."""
+def element_values(
+    h: np.uint64, rounds: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray
+) -> None:
+    """Computes the value of one element in each slot.
+
+    `binned` has rounds and the completion a, `classic` has no rounds but a and b.
+    """
     k = out.shape[0]
     high = h >> U64(32)
     if rounds.shape[0] == 0:
@@ -286,14 +330,25 @@ def element_values(h: np.uint64, rounds: np.ndarray, a: np.ndarray, b: np.ndarra
 
 @kernel
 def count_up(
-    value: np.uint32, h: np.uint64, values: np.ndarray, owners: np.ndarray, counts: np.ndarray, bound: np.uint32
+    value: np.uint32,
+    h: np.uint64,
+    values: np.ndarray,
+    owners: np.ndarray,
+    counts: np.ndarray,
+    bound: np.uint32,
 ) -> np.uint32:
-    """Adds an element to one slot's list, in the order of (value, element); returns the slot's bound, lower if it was full."""
+    """Inserts an element into the list of one slot, ordered by (value, element).
+
+    Returns:
+        The bound of the slot, which is lower if the list was full.
+    """
     if value >= bound:
         return bound
     depth = values.shape[0]
     at = 0
-    while at < depth and (values[at] < value or (values[at] == value and counts[at] > 0 and owners[at] < h)):
+    while at < depth and (
+        values[at] < value or (values[at] == value and counts[at] > 0 and owners[at] < h)
+    ):
         at += 1
     if at < depth and values[at] == value and owners[at] == h and counts[at] > 0:
         counts[at] += 1
@@ -318,9 +373,14 @@ def count_up(
 
 @kernel
 def count_down(
-    value: np.uint32, h: np.uint64, values: np.ndarray, owners: np.ndarray, counts: np.ndarray, bound: np.uint32
+    value: np.uint32,
+    h: np.uint64,
+    values: np.ndarray,
+    owners: np.ndarray,
+    counts: np.ndarray,
+    bound: np.uint32,
 ) -> bool:
-    """Takes an element from one slot's list; False if it should be there and is not."""
+    """Removes an element from the list of one slot; returns False if it is missing."""
     if value >= bound:
         return True
     depth = values.shape[0]
@@ -349,7 +409,11 @@ def change_counts(
     counts: np.ndarray,
     bounds: np.ndarray,
 ) -> int:
-    """Adds (step 1) or discards (-1) elements of a counting signature; returns how many, fewer if one was not there."""
+    """Adds (step 1) or removes (step -1) elements of a counting signature.
+
+    Returns:
+        The number of elements that were processed before the first missing one.
+    """
     k = values.shape[0]
     own = np.empty(k, np.uint32)
     for i in range(hashes.shape[0]):
@@ -372,7 +436,7 @@ def two_smallest(
     first: np.ndarray,
     second: np.ndarray,
 ) -> None:
-    """Each slot's minimum, and that of the elements other than the one which made it: uint32 (n, k) each.
+    """Computes the minimum and the runner-up of each slot, uint32 (n, k) each.
 
     `rounds`, `a`, `b` as in `element_values`; a slot with fewer elements is all ones.
     """

@@ -1,9 +1,11 @@
-"""MinHash signatures: the schemes `binned` and `classic`, and what is estimated from them.
+"""MinHash signatures: the schemes `binned` and `classic`, and estimates from signatures.
 
-A slot of `binned` is tag << 29 | 29-bit value, the tag being the round that filled it (R for completion), so a slot is the
-minimum over elements of a value that depends on the element alone. Hence it agrees with probability J for sets of every
-size, np.minimum of two signatures is the signature of the union, and stopping when no slot can be lowered is exact.
-Follows Dahlgaard, Knudsen, Thorup, *Fast Similarity Sketching* (FOCS 2017), with a constant number of rounds.
+A slot of `binned` is tag << 29 | 29-bit value. The tag is the number of the round that filled the
+slot, or R for the completion. So a slot is the minimum over the elements of a value that depends
+only on the element. Hence slots agree with probability J for sets of every size, np.minimum of two
+signatures is the signature of the union, and stopping when no slot can become smaller is exact. The
+scheme follows Dahlgaard, Knudsen, Thorup, *Fast Similarity Sketching* (FOCS 2017), with a constant
+number of rounds.
 """
 
 from typing import NamedTuple, Protocol
@@ -15,35 +17,49 @@ from nearkin.sketch import kernels
 from nearkin.spec import Spec
 
 ROUNDS = 4
+"""The number of rounds R of the scheme `binned`."""
 EMPTY_SLOT = np.uint32(0xFFFFFFFF)
+"""The value of each slot of a document without shingles."""
 GOLDEN = 0x9E3779B97F4A7C15
 
 
 def splitmix64(seed: int, count: int, first: int = 0) -> np.ndarray:
-    """`count` outputs of SplitMix64 from `seed`, after the first ones: where every multiplier of a Spec comes from.
+    """Returns outputs of SplitMix64, uint64 (count,). All multipliers of a Spec come from it.
+
+    Args:
+        seed: Seed of the generator.
+        count: Number of outputs.
+        first: Number of outputs that are skipped.
 
     Examples:
         >>> [hex(x) for x in splitmix64(0, 2).tolist()]
         ['0xe220a8397b1dcdaf', '0x6e789e6aa1b965f4']
     """
-    x = np.uint64(seed) + np.uint64(GOLDEN) * np.arange(first + 1, first + count + 1, dtype=np.uint64)
+    x = np.uint64(seed) + np.uint64(GOLDEN) * np.arange(
+        first + 1, first + count + 1, dtype=np.uint64
+    )
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(x ^ (x >> np.uint64(31)))
 
 
 class Scheme(Protocol):
-    """How elements fall into slots."""
+    """A scheme: how elements are mapped to slots."""
 
     def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
-        """Folds the elements into one signature, uint32 (k,)."""
+        """Adds elements to one signature.
+
+        Args:
+            hashes: Shingle hashes, uint64 (m,).
+            slots: Signature that is changed, uint32 (k,).
+        """
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
-        """The signatures of a batch into out, uint32 (n, k)."""
+        """Computes the signatures of a batch into out, uint32 (n, k)."""
 
 
 class Binned:
-    """R rounds of one-permutation binning, then completion by k-hash MinHash."""
+    """The scheme of R rounds of one-permutation binning, completed by k-hash MinHash."""
 
     def __init__(self, k: int, seed: int) -> None:
         stream = splitmix64(seed, ROUNDS + k) | np.uint64(1)
@@ -58,11 +74,12 @@ class Binned:
 
 
 class Classic:
-    """k independent multiply-shift hash functions (Broder 1997; Dietzfelbinger et al. 1997)."""
+    """The scheme of k multiply-shift functions (Broder 1997; Dietzfelbinger et al. 1997)."""
 
     def __init__(self, k: int, seed: int) -> None:
         stream = splitmix64(seed, 2 * k)
-        self.a, self.b = stream[:k].copy(), stream[k:].copy()
+        self.a = stream[:k].copy()
+        self.b = stream[k:].copy()
 
     def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
         kernels.classic_update(hashes, self.a, self.b, slots)
@@ -75,15 +92,21 @@ SCHEMES: dict[str, type[Binned] | type[Classic]] = {"binned": Binned, "classic":
 
 
 def scheme_of(spec: Spec) -> Scheme:
-    """The scheme that a Spec names, with its multipliers."""
+    """Returns the scheme that a Spec names, with its multipliers."""
     return SCHEMES[spec.scheme](spec.k, spec.seed)
 
 
 def estimate(a: np.ndarray, b: np.ndarray) -> float:
-    """Share of slots that agree: an unbiased estimate of Jaccard similarity; an empty slot agrees with nothing.
+    """Returns the share of agreeing slots, an unbiased estimate of the Jaccard similarity.
+
+    Empty slots do not agree.
+
+    Args:
+        a: Signature, uint32 (k,).
+        b: Signature of the same Spec, uint32 (k,).
 
     Examples:
-        The textbook case: "the cat sat" and "the cat lay" share one of three 2-word shingles.
+        "the cat sat" and "the cat lay" share one of three shingles of two words.
 
         >>> A, B = {("the", "cat"), ("cat", "sat")}, {("the", "cat"), ("cat", "lay")}
         >>> len(A & B) / len(A | B) == 1 / 3
@@ -95,12 +118,20 @@ def estimate(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def standard_error(similarity: float, k: int) -> float:
-    """Of the estimate at that similarity: √(J(1−J)/k), an upper bound for `binned`."""
+    """Returns the standard error √(J(1−J)/k) of an estimate; an upper bound for `binned`.
+
+    Args:
+        similarity: Jaccard similarity J.
+        k: Number of slots.
+    """
     return float(np.sqrt(similarity * (1 - similarity) / k))
 
 
 def multipliers(spec: Spec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(rounds, a, b) of a scheme as one: `classic` has no rounds, the completion of `binned` no b."""
+    """Returns the multipliers of a scheme in one form: rounds, a and b, uint64 each.
+
+    `classic` has no rounds, and the completion of `binned` has no b.
+    """
     scheme = scheme_of(spec)
     if isinstance(scheme, Classic):
         return np.empty(0, np.uint64), scheme.a, scheme.b
@@ -109,16 +140,20 @@ def multipliers(spec: Spec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 class FillShares(NamedTuple):
-    """Drift metrics of binned signatures."""
+    """The shares of slots of binned signatures that the first round did not fill."""
 
     later_round: float
-    """Share of slots filled after the first round: the empty-bin rate of one-permutation hashing."""
+    """The share of slots that were filled after the first round."""
     completed: float
-    """Share of slots that completion had to fill."""
+    """The share of slots that were filled by the completion."""
 
 
 def fill_shares(signatures: np.ndarray) -> FillShares:
-    """How hard binned slots were to fill, over the documents that have shingles; large shares mean short documents."""
+    """Returns the shares of slots that later rounds filled. Large shares mean short documents.
+
+    Args:
+        signatures: Binned signatures, uint32 (n, k). Documents without shingles do not count.
+    """
     filled = signatures[signatures[:, 0] != EMPTY_SLOT] if len(signatures) else signatures
     if not filled.size:
         return FillShares(0.0, 0.0)
@@ -127,7 +162,16 @@ def fill_shares(signatures: np.ndarray) -> FillShares:
 
 
 def slot_sources(hashes: np.ndarray, which: np.ndarray, spec: Spec) -> np.ndarray:
-    """For each slot index in `which`, the position in `hashes` of the element that made it: what a bucket's key is made of."""
+    """Returns the element that determined each of some slots.
+
+    Args:
+        hashes: Shingle hashes of a document, uint64 (m,).
+        which: Numbers of the slots, integers.
+        spec: Spec of the signature.
+
+    Returns:
+        The position in `hashes` of the element of each slot, int64.
+    """
     scheme = scheme_of(spec)
     alone = np.full((len(hashes), spec.k), EMPTY_SLOT, np.uint32)
     for i in range(len(hashes)):

@@ -1,4 +1,4 @@
-"""What a Spec names but does not hold: the secret key, the document frequencies behind tf-idf, the frequency cut."""
+"""Resources that a Spec refers to: the hash key, document frequencies and cut shingles."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -15,9 +15,11 @@ from nearkin.shingle import Cut, Shingler
 from nearkin.spec import Spec
 
 ONE = 1 << 16
-"""Weights of tf-idf are whole numbers of 1/65536, so that sums do not depend on their order."""
-FREQUENCIES, CUT = "frequencies.arrow", "cut.arrow"
-"""Files of a run whose Spec names them."""
+"""The integer that stands for weight 1. Integer weights make sums independent of their order."""
+FREQUENCIES_FILE = "frequencies.arrow"
+"""The file name of the document frequencies of a run."""
+CUT_FILE = "cut.arrow"
+"""The file name of the cut shingles of a run."""
 DOCUMENTS = b"nearkin.documents"
 SHINGLE = b"nearkin.shingle"
 BASE = b"nearkin.base"
@@ -25,17 +27,22 @@ BASE = b"nearkin.base"
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """In how many of a corpus' documents each shingle occurs; what tf-idf weights are made of, and cut lists.
+    """A table of the number of documents that contain each shingle.
+
+    It is the source of tf-idf weights and of lists of cut shingles.
 
     Attributes:
-        documents: How many documents were counted.
-        hashes: uint64 (m,), sorted: shingles that occur in two documents or more, for weights any other one counts as occurring
-            in one; of a cut list, the shingles that are left out.
-        counts: uint32 (m,).
+        documents: Number of counted documents.
+        hashes: Sorted hashes, uint64 (m,), of the shingles that at least two documents contain. For
+            weights, every other shingle counts as contained in one document. In a list of cut
+            shingles, these are the shingles that are removed.
+        counts: Number of documents that contain each shingle, uint32 (m,).
 
     Examples:
-        >>> found = DocumentFrequencies(3, np.array([5, 9], np.uint64), np.array([2, 3], np.uint32))
-        >>> (found.weights_of(np.array([9, 5, 7], np.uint64)) / ONE).round(3).tolist()
+        >>> hashes = np.array([5, 9], np.uint64)
+        >>> frequencies = DocumentFrequencies(3, hashes, np.array([2, 3], np.uint32))
+        >>> weights = frequencies.weights_of(np.array([9, 5, 7], np.uint64))
+        >>> (weights / ONE).round(3).tolist()
         [1.0, 1.288, 1.693]
     """
 
@@ -45,7 +52,7 @@ class DocumentFrequencies:
 
     @cached_property
     def fingerprint(self) -> str:
-        """First 16 hex digits of SHA-256 over the counts: what a Spec names."""
+        """The first 16 hex digits of the SHA-256 of the table, to which a Spec refers."""
         digest = hashlib.sha256(self.documents.to_bytes(8, "little"))
         digest.update(self.hashes.astype("<u8").tobytes())
         digest.update(self.counts.astype("<u4").tobytes())
@@ -53,16 +60,23 @@ class DocumentFrequencies:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """int64 (m,): round(65536 · (ln((1 + N) / (1 + df)) + 1)), the smoothed inverse document frequency."""
+        """The smoothed inverse document frequencies, int64 (m,).
+
+        They are round(65536 · (ln((1 + N) / (1 + df)) + 1)).
+        """
         return idf(self.documents, self.counts)
 
     @cached_property
     def rare(self) -> int:
-        """Weight of every shingle that is not listed: as of one that occurs in one document."""
+        """The weight of every other shingle, which counts as contained in one document."""
         return int(idf(self.documents, np.ones(1, np.uint32))[0])
 
     def weights_of(self, hashes: np.ndarray) -> np.ndarray:
-        """int64 (n,): the weight of each shingle."""
+        """Returns the weight of each shingle, int64 (n,).
+
+        Args:
+            hashes: Shingle hashes, uint64 (n,).
+        """
         out = np.full(len(hashes), self.rare, np.int64)
         if len(self.hashes):
             at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
@@ -71,17 +85,27 @@ class DocumentFrequencies:
         return out
 
     def above(self, share: float) -> "DocumentFrequencies":
-        """Those of more than this share of the documents: a cut list.
+        """Returns the shingles that more than a share of the documents contain.
+
+        Args:
+            share: Share of the documents, in (0, 1).
 
         Examples:
-            >>> DocumentFrequencies(10, np.array([5, 9], np.uint64), np.array([2, 3], np.uint32)).above(0.2).hashes.tolist()
+            >>> hashes = np.array([5, 9], np.uint64)
+            >>> counted = DocumentFrequencies(10, hashes, np.array([2, 3], np.uint32))
+            >>> counted.above(0.2).hashes.tolist()
             [9]
         """
-        often = self.counts > share * self.documents
-        return replace(self, hashes=self.hashes[often], counts=self.counts[often])
+        is_frequent = self.counts > share * self.documents
+        return replace(self, hashes=self.hashes[is_frequent], counts=self.counts[is_frequent])
 
     def write(self, path: Path, spec: Spec) -> None:
-        """As an Arrow file that says of which shingles it speaks."""
+        """Writes the table as an Arrow file that describes its shingles.
+
+        Args:
+            path: File to write.
+            spec: Spec of the shingles.
+        """
         facts = {DOCUMENTS: str(self.documents), SHINGLE: spec.shingle, BASE: shingle_facts(spec)}
         schema = pa.schema([("hash", pa.uint64()), ("documents", pa.uint32())], facts)
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -89,11 +113,15 @@ class DocumentFrequencies:
 
     @classmethod
     def read(cls, path: Path, spec: Spec) -> "DocumentFrequencies":
-        """From a file, if it counts the shingles of this Spec.
+        """Reads a table of the shingles of a Spec.
+
+        Args:
+            path: File that `write` wrote.
+            spec: Spec of the shingles.
 
         Raises:
-            UsageError: It cannot be read, or is something else.
-            IncompatibleError: It counts other shingles.
+            UsageError: If the file does not exist, is damaged or has another content.
+            IncompatibleError: If the table is of the shingles of another Spec.
         """
         try:
             with pa.memory_map(str(path)) as source:
@@ -103,14 +131,19 @@ class DocumentFrequencies:
         except FileNotFoundError as error:
             raise UsageError(f"no such file: {path}") from error
         except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-            raise UsageError(f"{path} holds no document frequencies, or is damaged") from error
+            raise UsageError(
+                f"cannot read {str(path)!r}: it is damaged or not a file of document frequencies"
+            ) from error
         if facts.get(BASE, b"").decode() != shingle_facts(spec):
-            raise IncompatibleError(f"{path} counts other shingles ({facts.get(SHINGLE, b'').decode()}) than this Spec makes")
+            raise IncompatibleError(
+                f"{str(path)!r} has frequencies of other shingles "
+                f"({facts.get(SHINGLE, b'').decode()}) than this Spec"
+            )
         return cls(documents, table["hash"].to_numpy(), table["documents"].to_numpy())
 
 
 def is_frequencies_file(path: Path) -> bool:
-    """Returns whether a file was written by `DocumentFrequencies.write`."""
+    """Returns True if a file was written by `DocumentFrequencies.write`."""
     try:
         with pa.memory_map(str(path)) as source:
             return DOCUMENTS in (pa.ipc.open_file(source).schema.metadata or {})
@@ -119,19 +152,42 @@ def is_frequencies_file(path: Path) -> bool:
 
 
 def shingle_facts(spec: Spec) -> str:
-    """Everything of a Spec that decides what a shingle's hash is, as text."""
-    names = ("unit", "n", "normalise", "stem", "base_hash", "hash_seed", "key_id", "unicode", "version")
+    """Returns all fields of a Spec that determine the hash of a shingle, as text."""
+    names = (
+        "unit",
+        "n",
+        "normalise",
+        "stem",
+        "base_hash",
+        "hash_seed",
+        "key_id",
+        "unicode",
+        "version",
+    )
     return repr([getattr(spec, name) for name in names])
 
 
 def idf(documents: int, counts: np.ndarray) -> np.ndarray:
-    """int64: the weights of shingles that occur in so many of the documents."""
-    return np.rint(ONE * (np.log((1 + documents) / (1 + counts.astype(np.float64))) + 1)).astype(np.int64)
+    """Returns the weights of shingles, int64 (m,).
+
+    Args:
+        documents: Number of documents N.
+        counts: Number of documents that contain each shingle, integers (m,).
+    """
+    return np.rint(ONE * (np.log((1 + documents) / (1 + counts.astype(np.float64))) + 1)).astype(
+        np.int64
+    )
 
 
 @dataclass(frozen=True)
 class SpecResources:
-    """The key and the tables that a Spec names, given beside it; none is part of it."""
+    """The data that a Spec refers to but does not contain.
+
+    Attributes:
+        secret: Hash key.
+        frequencies: Document frequencies for tf-idf weights.
+        cut: Shingles that are removed because too many documents contain them.
+    """
 
     secret: HashKey | None = None
     frequencies: DocumentFrequencies | None = None
@@ -139,43 +195,80 @@ class SpecResources:
 
     @classmethod
     def read(cls, folder: Path, spec: Spec, secret: HashKey | None = None) -> "SpecResources":
-        """The tables of a Spec that `write` left in a folder, and the key."""
-        frequencies = DocumentFrequencies.read(folder / FREQUENCIES, spec) if spec.frequencies else None
-        return cls(secret, frequencies, DocumentFrequencies.read(folder / CUT, spec) if spec.cut else None)
+        """Reads the tables of a Spec that `write` wrote to a folder.
+
+        Args:
+            folder: Folder of the files.
+            spec: Spec that refers to the tables.
+            secret: Hash key, which is in no file.
+
+        Raises:
+            UsageError: If a file does not exist or is damaged.
+            IncompatibleError: If a table is of the shingles of another Spec.
+        """
+        frequencies = (
+            DocumentFrequencies.read(folder / FREQUENCIES_FILE, spec) if spec.frequencies else None
+        )
+        return cls(
+            secret,
+            frequencies,
+            DocumentFrequencies.read(folder / CUT_FILE, spec) if spec.cut else None,
+        )
 
     def write(self, folder: Path, spec: Spec) -> None:
-        """The tables that the Spec names; never the key."""
-        for table, name in ((self.frequencies, FREQUENCIES), (self.cut, CUT)):
+        """Writes the tables, but not the key, to a folder.
+
+        Args:
+            folder: Folder of the files.
+            spec: Spec of the shingles.
+        """
+        for table, name in ((self.frequencies, FREQUENCIES_FILE), (self.cut, CUT_FILE)):
             if table is not None:
                 table.write(folder / name, spec)
 
     def weights(self, spec: Spec) -> DocumentFrequencies | None:
-        """The document frequencies, if they are those that the Spec names; None where it names none.
+        """Returns the document frequencies of a Spec, or None if it does not refer to any.
 
         Raises:
-            IncompatibleError: They are missing, or others.
+            IncompatibleError: If they are missing or have another fingerprint.
         """
-        return named(self.frequencies, spec.frequencies, "weights come from the document frequencies")
+        return require_table(self.frequencies, spec.frequencies, "document frequencies")
 
     def shingler(self, spec: Spec) -> Shingler:
-        """Of a Spec of text, with its key and its cut.
+        """Returns a new shingler of a Spec, with its key and its cut shingles.
 
         Raises:
-            KeyRequiredError: The key is missing, or another one.
-            IncompatibleError: The cut list is missing, or another one.
+            KeyRequiredError: If the key is missing or is not the key of the Spec.
+            IncompatibleError: If the cut shingles are missing or have another fingerprint.
         """
-        found = named(self.cut, spec.cut, "shingles are cut by the list")
-        return Shingler(spec, self.secret, None if found is None or not len(found.hashes) else Cut(found.hashes))
+        table = require_table(self.cut, spec.cut, "cut shingles")
+        cut = None if table is None or not len(table.hashes) else Cut(table.hashes)
+        return Shingler(spec, self.secret, cut)
 
 
-def named(given: DocumentFrequencies | None, wanted: str | None, what: str) -> DocumentFrequencies | None:
-    """The table that a Spec names by its fingerprint, if it is the given one; None where it names none."""
-    if wanted is None:
+def require_table(
+    table: DocumentFrequencies | None, fingerprint: str | None, name: str
+) -> DocumentFrequencies | None:
+    """Returns a table if it is the one that a Spec refers to.
+
+    Args:
+        table: The given table.
+        fingerprint: Fingerprint in the Spec, or None if the Spec does not refer to such a table.
+        name: Name of the table, for the error.
+
+    Raises:
+        IncompatibleError: If the table is missing or has another fingerprint.
+    """
+    if fingerprint is None:
         return None
-    fingerprint = given.fingerprint if given else None
-    if fingerprint != wanted:
-        raise IncompatibleError(f"this Spec's {what} {wanted}, not {fingerprint}: give it beside the Spec")
-    return given
+    given = None if table is None else table.fingerprint
+    if given != fingerprint:
+        raise IncompatibleError(
+            f"this Spec refers to the {name} {fingerprint}, but {given} was given; pass them as "
+            "SpecResources"
+        )
+    return table
 
 
 NO_RESOURCES = SpecResources()
+"""The resources of a Spec that does not refer to any."""

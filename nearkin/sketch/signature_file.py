@@ -1,4 +1,4 @@
-"""Signature files: ids and signatures as an Arrow IPC file that says what they are."""
+"""Signature files: Arrow IPC files of ids and signatures, with their Spec and checksums."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,13 @@ import pyarrow.ipc
 from nearkin.errors import UsageError
 from nearkin.runtime.files import replace_durably, sync_file
 from nearkin.shingle import text_buffers
-from nearkin.sketch.record import ChecksumError, ForeignError, TruncatedError, UnknownVersionError, checksum
+from nearkin.sketch.record import (
+    ChecksumError,
+    ForeignError,
+    TruncatedError,
+    UnknownVersionError,
+    checksum,
+)
 from nearkin.spec import FORMAT_VERSION, Spec
 
 SPEC = b"nearkin.spec"
@@ -22,32 +28,46 @@ VERSION = b"nearkin.version"
 CHECKSUM = b"nearkin.checksum"
 ARROW = b"ARROW1"
 ROWS = 1 << 14
+"""The number of documents of a batch of a merged file."""
 
 
 class Signatures(NamedTuple):
-    """What a signature file holds."""
+    """The content of a signature file."""
 
     spec: Spec
     ids: pa.ChunkedArray
-    """large_string (n,)"""
+    """large_string (n,): The ids."""
     signatures: np.ndarray
-    """(n, w) of the Spec's signature type."""
+    """(n, w): The signatures, of the Spec's signature type."""
     shingles: np.ndarray
-    """uint32 (n,): shingles with repeats of each document."""
+    """uint32 (n,): The number of shingles of each document, with repetitions."""
 
 
 def schema_of(spec: Spec) -> pa.Schema:
-    """id, signature (list of w words), shingles; version, Spec and fingerprint in the metadata."""
+    """Returns the schema of the signature file of a Spec.
+
+    The columns are id, signature (a list of w words) and shingles. The metadata contains the
+    version, the Spec and its fingerprint.
+    """
     words = pa.from_numpy_dtype(spec.signature_type)
-    fields = [("id", pa.large_string()), ("signature", pa.list_(words, spec.signature_width)), ("shingles", pa.uint32())]
+    fields = [
+        ("id", pa.large_string()),
+        ("signature", pa.list_(words, spec.signature_width)),
+        ("shingles", pa.uint32()),
+    ]
     facts = {SPEC: spec.to_json(), FINGERPRINT: spec.fingerprint, VERSION: str(FORMAT_VERSION)}
     return pa.schema(fields, facts)
 
 
 class SignatureWriter:
-    """Writes a signature file batch by batch; it appears under its name when it is complete.
+    """A writer of a signature file, which gets its name when it is complete.
 
-    Each batch has its checksum, and an empty last one that of all of them: whatever is missing or changed, shows.
+    Each batch has a checksum. An empty last batch has the checksum of all checksums, so that
+    missing or changed batches are detected.
+
+    Args:
+        path: File to write.
+        spec: Spec of the signatures.
     """
 
     def __init__(self, path: Path, spec: Spec) -> None:
@@ -62,13 +82,26 @@ class SignatureWriter:
         return self
 
     def add(self, ids: pa.Array, signatures: np.ndarray, shingles: np.ndarray) -> None:
-        """Appends documents."""
-        values = pa.FixedSizeListArray.from_arrays(pa.array(signatures.reshape(-1)), signatures.shape[1])
+        """Appends a batch of documents.
+
+        Args:
+            ids: Ids, large_string (n,).
+            signatures: Signatures, (n, w) of the Spec's signature type.
+            shingles: Number of shingles of each document, uint32 (n,).
+        """
+        values = pa.FixedSizeListArray.from_arrays(
+            pa.array(signatures.reshape(-1)), signatures.shape[1]
+        )
         batch = pa.record_batch([ids, values, pa.array(shingles)], schema=self.schema)
         self._sums.append(batch_checksum(batch))
         self._writer.write_batch(batch, custom_metadata={CHECKSUM: self._sums[-1]})
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if kind is None:
             last = pa.RecordBatch.from_pylist([], self.schema)
             self._writer.write_batch(last, custom_metadata={CHECKSUM: whole_checksum(self._sums)})
@@ -82,15 +115,20 @@ class SignatureWriter:
 
 
 def batch_checksum(batch: pa.RecordBatch) -> str:
-    """XXH3-64 of the batch: signatures' words, shingle counts, lengths of ids (all little-endian), ids; 16 hex digits."""
+    """Returns the XXH3-64 of a batch as 16 hex digits.
+
+    It covers the words of the signatures, the numbers of shingles, the lengths of the ids (all
+    little-endian) and the ids.
+    """
     data, offsets = text_buffers(batch["id"])
     words, counts = batch["signature"].flatten().to_numpy(), batch["shingles"].to_numpy()
     arrays = (words, counts, np.diff(offsets), data[offsets[0] : offsets[-1]])
-    return f"{checksum(b''.join(array.astype(array.dtype.newbyteorder('<')).tobytes() for array in arrays)):016x}"
+    parts = [array.astype(array.dtype.newbyteorder("<")).tobytes() for array in arrays]
+    return f"{checksum(b''.join(parts)):016x}"
 
 
 def whole_checksum(sums: Sequence[str]) -> str:
-    """XXH3-64 of the checksums of all batches, as ASCII, one after the other; 16 hex digits."""
+    """Returns the XXH3-64 of the concatenated checksums of all batches as 16 hex digits."""
     return f"{checksum(''.join(sums).encode()):016x}"
 
 
@@ -98,15 +136,15 @@ def read_signatures(path: Path, spec: Spec | None = None) -> Signatures:
     """Reads and checks a signature file.
 
     Args:
-        path: Of the file.
-        spec: The Spec that it must have; any by default.
+        path: File to read.
+        spec: Spec that the file must have. By default, any Spec is accepted.
 
     Raises:
-        UsageError: If there is none, or it is something else.
-        TruncatedError: It ends before it should.
-        UnknownVersionError: It was written by another version of the format.
-        ChecksumError: It was changed after it was written.
-        ForeignError: Its Spec is not the asked one.
+        UsageError: If the file does not exist or is not a signature file.
+        TruncatedError: If the file is truncated.
+        UnknownVersionError: If the file has another format version.
+        ChecksumError: If the file was changed after it was written.
+        ForeignError: If the file has another Spec.
     """
     try:
         with pa.memory_map(str(path)) as source:
@@ -115,12 +153,14 @@ def read_signatures(path: Path, spec: Spec | None = None) -> Signatures:
         raise UsageError(f"no such file: {path}") from error
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         if _begins_like_one(path):
-            raise TruncatedError(f"{path} is damaged or not whole ({_one_line(error)}); sketch it again") from error
+            raise TruncatedError(
+                f"{path} is damaged or not whole ({_one_line(error)}); sketch it again"
+            ) from error
         raise UsageError(f"{path} is not a signature file ({_one_line(error)})") from error
 
 
 def is_signature_file(path: Path) -> bool:
-    """Returns whether a file begins as one that `nearkin sketch` or `nearkin merge` wrote; it may be damaged."""
+    """Returns True if a file is a signature file, possibly a damaged one."""
     try:
         with pa.memory_map(str(path)) as source:
             return SPEC in (pa.ipc.open_file(source).schema.metadata or {})
@@ -143,7 +183,9 @@ def _read(path: Path, source: pa.MemoryMappedFile, wanted: Spec | None) -> Signa
     reader = pa.ipc.open_file(source)
     spec = _spec_of(path, reader.schema)
     if wanted is not None and wanted != spec:
-        raise ForeignError(f"{path} has signatures of the Spec {spec.fingerprint}, not {wanted.fingerprint}")
+        raise ForeignError(
+            f"{path} has signatures of the Spec {spec.fingerprint}, not {wanted.fingerprint}"
+        )
     batches = []
     sums = list[str]()
     last = reader.num_record_batches - 1
@@ -155,10 +197,14 @@ def _read(path: Path, source: pa.MemoryMappedFile, wanted: Spec | None) -> Signa
         try:
             sums.append(batch_checksum(found.batch) if i < last else whole_checksum(sums))
         except ValueError as error:
-            raise ChecksumError(f"{path} is damaged: buffers of batch {i} have impossible sizes; sketch it again") from error
+            raise ChecksumError(
+                f"{path} is damaged: buffers of batch {i} have impossible sizes; sketch it again"
+            ) from error
         given = (found.custom_metadata or {}).get(CHECKSUM, b"").decode()
         if given != sums[-1] or (i == last and len(found.batch)):
-            raise ChecksumError(f"{path} is damaged: the checksum of batch {i} does not match; sketch it again")
+            raise ChecksumError(
+                f"{path} is damaged: the checksum of batch {i} does not match; sketch it again"
+            )
         batches.append(found.batch)
     table = pa.Table.from_batches(batches, reader.schema)
     width = spec.signature_width
@@ -168,44 +214,65 @@ def _read(path: Path, source: pa.MemoryMappedFile, wanted: Spec | None) -> Signa
 
 
 def _spec_of(path: Path, schema: pa.Schema) -> Spec:
-    """The Spec in the metadata, if the columns are as it says."""
+    """Returns the Spec in the metadata, after comparing it with the columns."""
     metadata = schema.metadata or {}
     if SPEC not in metadata:
-        raise UsageError(f"{path} is an Arrow file without a Spec; signature files are written by nearkin sketch")
+        raise UsageError(
+            f"{path} is an Arrow file without a Spec; signature files are written by nearkin sketch"
+        )
     if (version := metadata.get(VERSION, b"").decode()) != str(FORMAT_VERSION):
-        raise UnknownVersionError(f"{path} has format version {version!r}, not {FORMAT_VERSION}; upgrade, or sketch it again")
+        raise UnknownVersionError(
+            f"{path} has format version {version!r}, not {FORMAT_VERSION}; upgrade nearkin, or "
+            "sketch it again"
+        )
     try:
         spec = Spec.from_json(metadata[SPEC])
     except (ValueError, TypeError) as error:
-        raise ChecksumError(f"{path} is damaged: its Spec cannot be read ({_one_line(error)})") from error
+        raise ChecksumError(
+            f"{path} is damaged: its Spec cannot be read ({_one_line(error)})"
+        ) from error
     if (
         metadata.get(FINGERPRINT, b"").decode() != spec.fingerprint
         or schema.remove_metadata() != schema_of(spec).remove_metadata()
     ):
-        raise ChecksumError(f"{path} is damaged: its fingerprint or columns are not those of its Spec; sketch it again")
+        raise ChecksumError(
+            f"{path} is damaged: its fingerprint or columns do not match its Spec; sketch it again"
+        )
     return spec
 
 
 def require_mergeable(spec: Spec) -> None:
-    """Only whole MinHash slots of sets make the signature of a union by taking minima.
+    """Checks that signatures of a Spec can be merged, which is possible for whole slots of sets.
 
     Raises:
-        UsageError: For every other Spec.
+        UsageError: If the Spec has truncated slots or another measure than `jaccard`.
     """
     if spec.truncated:
         raise UsageError(
-            f"signatures of {spec.slot_bits}-bit slots cannot be merged: the smaller of two slots is not known from its lowest "
-            "bits; merge signatures of 32-bit slots, then cut them"
+            f"signatures of {spec.slot_bits}-bit slots cannot be merged, because the lowest bits "
+            "do not determine the smaller of two slots; merge signatures with slot_bits=32"
         )
     if spec.measure != "jaccard":
-        raise UsageError(f"signatures of measure {spec.measure} cannot be merged: those of a union do not follow from them")
+        raise UsageError(
+            f"signatures of measure {spec.measure} cannot be merged; use measure jaccard"
+        )
 
 
 def merge_signatures(paths: Sequence[Path], out: Path) -> int:
-    """Joins signature files of one Spec; documents of one id are united (the signature of the union). Returns the documents.
+    """Merges signature files of one Spec.
+
+    The signatures of documents with the same id are merged to the signature of their union.
+
+    Args:
+        paths: Files to merge, at least one.
+        out: File to write.
+
+    Returns:
+        The number of documents in the merged file.
 
     Raises:
-        IncompatibleError: If two files have different Specs; the message names the difference.
+        IncompatibleError: If two files have different Specs. The message names the difference.
+        UsageError: If signatures of the Spec cannot be merged, or a file cannot be read.
     """
     opened = [read_signatures(path) for path in paths]
     spec = opened[0].spec

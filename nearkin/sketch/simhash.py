@@ -1,7 +1,8 @@
-"""SimHash: the signs of weighted sums of shingle hashes (Charikar, STOC 2002; Manku, Jain, Das Sarma, WWW 2007).
+"""SimHash: the signs of weighted sums of shingle hashes.
 
-Bit j of the signature is 1 where the shingles whose hash has bit j weigh more than those whose hash has not; a tie is 0. Two
-signatures agree in a bit with probability 1 − θ/π, θ being the angle between the weighted shingle vectors.
+Bit j of a signature is 1 if the shingles whose hash has bit j have more total weight than the other
+shingles; a tie gives 0. Two signatures agree in a bit with probability 1 − θ/π, where θ is the
+angle between the weighted shingle vectors (Charikar, STOC 2002; Manku, Jain, Das Sarma, WWW 2007).
 """
 
 import math
@@ -18,14 +19,25 @@ from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.resources import DocumentFrequencies
 from nearkin.spec import Spec
 
-LEAST_TABLE = 64
+MIN_TABLE = 64
+"""The smallest number of places of a weight table."""
 
 
 def accumulate(hashes: np.ndarray, weights: np.ndarray, bits: int) -> np.ndarray:
-    """For each of the low `bits` bits, the highest first: the weights of hashes that have it less those that have not.
+    """Returns weighted sums over the low bits of hashes, the highest bit first.
+
+    The weight of a hash is added to the sums of the bits that it has, and subtracted from others.
+
+    Args:
+        hashes: Hashes, uint64 (m,).
+        weights: Weights of the hashes, (m,).
+        bits: Number of low bits f.
+
+    Returns:
+        The sums, (f,).
 
     Examples:
-        The textbook case, f = 4:
+        An example with f = 4:
 
         >>> cat, sat, mat, rat = 0b1010, 0b1100, 0b0110, 0b1001
         >>> A = accumulate(np.array([cat, sat, mat], np.uint64), np.array([3, 2, 2]), 4)
@@ -42,56 +54,92 @@ def accumulate(hashes: np.ndarray, weights: np.ndarray, bits: int) -> np.ndarray
 
 
 def binarise(sums: np.ndarray) -> int:
-    """The bits, highest first, of the positive sums; a tie is 0."""
+    """Returns the number whose bits, the highest first, are 1 for positive sums."""
     return int("".join("1" if s > 0 else "0" for s in sums), 2)
 
 
 def angle(distance: float, bits: int) -> float:
-    """Estimated angle between the weighted vectors of two signatures at a Hamming distance."""
+    """Returns the estimated angle, in radians, between the vectors of two signatures.
+
+    Args:
+        distance: Hamming distance of the signatures.
+        bits: Number of bits of a signature.
+    """
     return math.pi * distance / bits
 
 
 class Signs:
-    """Weighted shingle hashes to signs; the hash of a shingle is mixed anew for each word of 64 bits."""
+    """The scheme of SimHash. The hash of a shingle is mixed again for each word of 64 bits.
 
-    def __init__(self, bits: int, seed: int, frequencies: DocumentFrequencies | None = None) -> None:
+    Args:
+        bits: Number of bits of a signature, a multiple of 64.
+        seed: Seed of the mixing.
+        frequencies: Document frequencies for tf-idf weights. By default, weights are counts.
+    """
+
+    def __init__(
+        self, bits: int, seed: int, frequencies: DocumentFrequencies | None = None
+    ) -> None:
         self.streams = splitmix64(seed, bits // 64)
         self.table = None if frequencies is None else WeightTable.of(frequencies)
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
-        """The signatures of a batch into out, uint64 (n, bits / 64)."""
+        """Computes the signatures of a batch into out, uint64 (n, bits / 64)."""
         if self.table is None:
             kernels.term_signs(shingles.hashes, shingles.offsets, self.streams, out)
         else:
             weights = np.empty(len(shingles.hashes), np.int64)
-            kernels.look_up(shingles.hashes, self.table.keys, self.table.values, self.table.rare, weights)
+            kernels.look_up(
+                shingles.hashes, self.table.keys, self.table.values, self.table.rare, weights
+            )
             self.weighted(shingles.hashes, weights, shingles.offsets, out)
 
-    def weighted(self, hashes: np.ndarray, weights: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-        """As `sketch`, of features with weights of their own: int64, or float64 (then sums depend on the order given)."""
+    def weighted(
+        self, hashes: np.ndarray, weights: np.ndarray, offsets: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Computes the signatures of documents whose shingles have given weights.
+
+        Args:
+            hashes: Shingle hashes, uint64 (total,).
+            weights: Weights, int64 or float64 (total,). Sums of float64 depend on the order.
+            offsets: First hash of each document, and the end, int64 (n + 1,).
+            out: Receives the signatures, uint64 (n, bits / 64).
+        """
         kernels.weighted_signs(hashes, weights, offsets, self.streams, out)
 
 
 def simhash(features: Mapping[str, float], spec: Spec, secret: HashKey | None = None) -> np.ndarray:
-    """The signature of one document's features with weights of the caller's own, uint64 (k / 64,).
+    """Returns the signature of a document from features with given weights.
 
     Args:
-        features: Names and weights, 0 or more; taken in the order of the names' hashes, so that theirs does not matter.
-        spec: Of measure simhash with weights `given`.
-        secret: The key, if the Spec names one.
+        features: Names and weights. Weights are finite and not negative. The order of the features
+            does not matter.
+        spec: Spec of measure `simhash` with weights `given`.
+        secret: Hash key, if the Spec is keyed.
+
+    Returns:
+        uint64 (k / 64,).
+
+    Raises:
+        UsageError: If the Spec has another measure or other weights, or a weight is not valid.
+        KeyRequiredError: If the Spec is keyed and the key is missing or different.
 
     Examples:
         >>> spec = Spec(measure="simhash", weights="given")
-        >>> a, b = simhash({"cat": 3.0, "sat": 2.0}, spec), simhash({"sat": 2.0, "cat": 3.0, "it": 0.0}, spec)
+        >>> a = simhash({"cat": 3.0, "sat": 2.0}, spec)
+        >>> b = simhash({"sat": 2.0, "cat": 3.0, "it": 0.0}, spec)
         >>> bool(a == b)
         True
     """
     if spec.measure != "simhash" or spec.weights != "given":
         raise UsageError(
-            f"a Spec of given weights is measure='simhash', weights='given', not {spec.measure!r}, {spec.weights!r}"
+            f"a Spec of given weights has measure='simhash' and weights='given', "
+            f"not {spec.measure!r}, {spec.weights!r}"
         )
     if wrong := [name for name, weight in features.items() if not 0 <= weight < math.inf]:
-        raise UsageError(f"the weight of {wrong[0]!r} is {features[wrong[0]]}, not a number from 0")
+        raise UsageError(
+            f"the weight of {wrong[0]!r} is {features[wrong[0]]}; weights must be 0 or more"
+        )
     names = [name.encode() for name in features]
     hashes = hash_values(names, key_of(spec.base_hash, spec.hash_seed, spec.require_key(secret)))
     order = np.argsort(hashes, kind="stable")
@@ -102,7 +150,7 @@ def simhash(features: Mapping[str, float], spec: Spec, secret: HashKey | None = 
 
 
 class WeightTable:
-    """Document frequencies as an open-addressing table: a look-up is one cache line."""
+    """A table of weights with open addressing, in which a lookup reads one cache line."""
 
     def __init__(self, keys: np.ndarray, values: np.ndarray, rare: int) -> None:
         self.keys = keys
@@ -111,8 +159,8 @@ class WeightTable:
 
     @classmethod
     def of(cls, frequencies: DocumentFrequencies) -> "WeightTable":
-        """A table at most half full."""
-        size = max(LEAST_TABLE, 1 << (2 * len(frequencies.hashes)).bit_length())
+        """Returns the table of document frequencies, at most half full."""
+        size = max(MIN_TABLE, 1 << (2 * len(frequencies.hashes)).bit_length())
         keys, values = np.zeros(size, np.uint64), np.zeros(size, np.int64)
         kernels.fill_table(frequencies.hashes, frequencies.weights, keys, values)
         return cls(keys, values, frequencies.rare)

@@ -1,4 +1,4 @@
-"""Documents to signatures: the sketcher of every measure whose documents are text."""
+"""The sketcher of texts, which computes signatures for every measure but the cosine of vectors."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
@@ -14,22 +14,24 @@ from nearkin.sketch.simhash import Signs
 from nearkin.spec import Spec
 
 SLICE_DOCUMENTS = 512
+"""The largest number of documents of a slice."""
 SLICE_BYTES = 1 << 19
+"""The largest number of bytes of text of a slice of several documents."""
 EMPTY_STREAM = 0
-"""Both words of the fingerprint of a document without shingles."""
+"""The value of both words of the fingerprint of a document without shingles."""
 
 
 class Sketches(NamedTuple):
-    """What a batch of n documents becomes."""
+    """The signatures and other facts of a batch of n documents."""
 
     signatures: np.ndarray
-    """(n, w) of the Spec's signature type; MinHash: all ones for a document without shingles."""
+    """(n, w): The signatures, of the Spec's signature type."""
     shingles: np.ndarray
-    """uint32 (n,): shingles with repeats that are compared; 0 marks a document that matches nothing."""
+    """uint32 (n,): The number of compared shingles, with repetitions; 0 for an empty document."""
     fingerprints: np.ndarray
-    """uint64 (n, 2): 128 bits of the shingle stream before any cut; equal for exact duplicates."""
+    """uint64 (n, 2): 128-bit hashes of the shingles before the cut, equal for exact duplicates."""
     keys: np.ndarray | None = None
-    """uint64 (n, b): band keys without a block, where the signature does not hold whole slots."""
+    """uint64 (n, b): Band keys without a block, if a `BandKeyBuilder` was given."""
 
 
 class BandKeyBuilder(NamedTuple):
@@ -44,55 +46,69 @@ class BandKeyBuilder(NamedTuple):
 
 
 class Scheme(Protocol):
-    """How the shingles of documents become signatures."""
+    """A scheme: how the shingles of documents become signatures."""
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
-        """The signatures of a batch into out, (n, w)."""
+        """Computes the signatures of a batch into out, (n, w)."""
 
 
 def scheme_for(spec: Spec, resources: SpecResources = NO_RESOURCES) -> Scheme:
-    """The scheme that a Spec of text names; of MinHash with whole slots, whatever is kept of them."""
+    """Returns the scheme of a Spec of text. The scheme of MinHash computes whole slots.
+
+    Args:
+        spec: Spec of the signatures.
+        resources: Key, document frequencies and cut shingles that the Spec refers to.
+    """
     if spec.measure == "simhash":
         return Signs(spec.k, spec.seed, resources.weights(spec))
     return scheme_of(spec)
 
 
 class Sketcher:
-    """Texts to signatures; one for each thread, for it owns reusable buffers.
+    """A sketcher of texts. It owns buffers, so each thread needs its own.
 
     Args:
-        spec: Of text.
-        resources: What the Spec names but does not hold.
-        key_builder: Makes band keys of MinHash before slots are cut, or with the runner-up minima that signatures do not hold.
+        spec: Spec of the signatures, not of vectors.
+        resources: Key, document frequencies and cut shingles that the Spec refers to.
+        key_builder: Builder of band keys that need whole slots or runner-ups (MinHash only).
 
     Examples:
         >>> sketcher = Sketcher(Spec(k=16))
-        >>> a, b = sketcher.sketch(pa.array(["One two three four", "one  TWO three, four!"])).signatures
+        >>> texts = pa.array(["One two three four", "one  TWO three, four!"])
+        >>> a, b = sketcher.sketch(texts).signatures
         >>> bool((a == b).all())
         True
         >>> Sketcher(Spec(k=128, slot_bits=1)).sketch(pa.array(["one two three"])).signatures.nbytes
         16
     """
 
-    def __init__(self, spec: Spec, resources: SpecResources = NO_RESOURCES, key_builder: BandKeyBuilder | None = None) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        resources: SpecResources = NO_RESOURCES,
+        key_builder: BandKeyBuilder | None = None,
+    ) -> None:
         self.spec = spec
         self.shingler = resources.shingler(spec)
         self.scheme = scheme_for(spec, resources)
         self.key_builder = key_builder
 
-    def sketch(self, documents: pa.Array, also: Callable[[Shingles], None] | None = None) -> Sketches:
-        """Signatures, shingle counts and stream fingerprints of text (large_string) or token lists.
+    def sketch(
+        self, documents: pa.Array, also: Callable[[Shingles], None] | None = None
+    ) -> Sketches:
+        """Returns the signatures of texts (large_string) or token lists (large_list).
 
         Args:
-            documents: Some.
-            also: Handed the compared shingles of each slice, which the next one overwrites: documents are shingled once.
+            documents: The documents.
+            also: Is called with the compared shingles of each slice. The next slice overwrites
+                them.
         """
         n, spec = len(documents), self.spec
         signatures = np.empty((n, spec.signature_width), spec.signature_type)
         out = Sketches(signatures, np.empty(n, np.uint32), np.empty((n, 2), np.uint64))
         keys: list[np.ndarray] = []
         for start, stream in iterate_streams(self.shingler, documents):
-            rest = self.shingler.rest(stream)
+            rest = self.shingler.without_cut(stream)
             if also is not None:
                 also(rest)
             shingles = occurrences(rest) if spec.measure == "weighted-jaccard" else rest
@@ -104,21 +120,26 @@ class Sketcher:
             kernels.stream_fingerprints(stream.hashes, stream.offsets, out.fingerprints[rows])
             out.shingles[rows] = np.diff(shingles.offsets)
         return (
-            out._replace(keys=np.concatenate([np.empty((0, self.key_builder.key_count), np.uint64), *keys]))
+            out._replace(
+                keys=np.concatenate([np.empty((0, self.key_builder.key_count), np.uint64), *keys])
+            )
             if self.key_builder
             else out
         )
 
-    def sketch_hashes(self, hashes: np.ndarray, starts: np.ndarray, counts: np.ndarray | None = None) -> Sketches:
-        """Signatures of documents whose text is gone: of their shingle hashes, and how often each occurred.
+    def sketch_hashes(
+        self, hashes: np.ndarray, starts: np.ndarray, counts: np.ndarray | None = None
+    ) -> Sketches:
+        """Returns the signatures of documents from their shingle hashes.
 
         Args:
-            hashes: uint64 (total,), after any cut.
-            starts: int64 (n + 1,).
-            counts: int64 (total,); 1 each for sets.
+            hashes: Shingle hashes after the cut, uint64 (total,).
+            starts: First hash of each document, and the end, int64 (n + 1,).
+            counts: Number of occurrences of each hash, int64 (total,). By default, it is 1.
 
         Returns:
-            As `sketch`, with fingerprints of zero, for they are of the order of shingles.
+            The result of `sketch`, but with fingerprints of 0, which depend on the order of the
+            shingles.
         """
         offsets = starts if counts is None else np.concatenate([[0], np.cumsum(counts)])[starts]
         plain = Shingles(hashes if counts is None else np.repeat(hashes, counts), offsets)
@@ -130,39 +151,62 @@ class Sketcher:
         else:
             self.scheme.sketch(shingles, signatures)
         sizes = np.diff(offsets).astype(np.uint32)
-        return Sketches(signatures, sizes, np.zeros((n, 2), np.uint64), keys if self.key_builder else None)
+        return Sketches(
+            signatures, sizes, np.zeros((n, 2), np.uint64), keys if self.key_builder else None
+        )
 
     def _keyed(self, shingles: Shingles, signatures: np.ndarray) -> np.ndarray:
-        """Keys of whole slots; then only their lowest bits, if so (Li, König, *b-Bit Minwise Hashing*, WWW 2010)."""
+        """Computes signatures, and returns the band keys of their whole slots.
+
+        Truncated signatures keep the lowest bits (Li, König, *b-Bit Minwise Hashing*, WWW 2010).
+        """
         slots = np.empty((len(signatures), self.spec.k), np.uint32)
         runners = slots
         if self.key_builder is not None and self.key_builder.uses_runner_ups:
             runners = np.empty_like(slots)
-            kernels.two_smallest(shingles.hashes, shingles.offsets, *multipliers(self.spec), slots, runners)
+            kernels.two_smallest(
+                shingles.hashes, shingles.offsets, *multipliers(self.spec), slots, runners
+            )
         else:
             self.scheme.sketch(shingles, slots)
         if self.spec.truncated:
             kernels.truncate(slots, self.spec.slot_bits, signatures)
         else:
             signatures[:] = slots
-        return np.empty((len(slots), 0), np.uint64) if self.key_builder is None else self.key_builder.build(slots, runners)
+        return (
+            np.empty((len(slots), 0), np.uint64)
+            if self.key_builder is None
+            else self.key_builder.build(slots, runners)
+        )
 
 
 def occurrences(shingles: Shingles) -> Shingles:
-    """The i-th occurrence of a shingle in its document as an element of its own: multisets to sets."""
+    """Returns shingles in which the i-th occurrence in a document is a separate element."""
     out = np.empty_like(shingles.hashes)
     kernels.number_occurrences(shingles.hashes, shingles.offsets, out)
     return Shingles(out, shingles.offsets)
 
 
 def iterate_shingles(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[int, Shingles]]:
-    """(first row, shingles that are compared) of slices of documents."""
+    """Yields the first row and the compared shingles of slices of documents.
+
+    Args:
+        shingler: Shingler of the Spec.
+        documents: Texts or token lists.
+    """
     for start, stream in iterate_streams(shingler, documents):
-        yield start, shingler.rest(stream)
+        yield start, shingler.without_cut(stream)
 
 
 def iterate_streams(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[int, Shingles]]:
-    """(first row, shingles before any cut) of slices so small that hashes stay in the processor's cache until they are used."""
+    """Yields the first row and the shingles before the cut of slices of documents.
+
+    The hashes of a slice fit into the cache of the processor.
+
+    Args:
+        shingler: Shingler of the Spec.
+        documents: Texts or token lists.
+    """
     if pa.types.is_large_list(documents.type):
         yield from _token_slices(shingler, documents)
         return
@@ -172,7 +216,9 @@ def iterate_streams(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[i
 
 
 def _token_slices(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[int, Shingles]]:
-    lists = np.frombuffer(documents.buffers()[1], np.int64)[documents.offset : documents.offset + len(documents) + 1]
+    lists = np.frombuffer(documents.buffers()[1], np.int64)[
+        documents.offset : documents.offset + len(documents) + 1
+    ]
     data, offsets = text_buffers(documents.values.cast(pa.large_string()))
     for start in range(0, len(documents), SLICE_DOCUMENTS):
         end = min(start + SLICE_DOCUMENTS, len(documents))
@@ -180,7 +226,13 @@ def _token_slices(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[int
 
 
 def slices(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Row ranges of at most SLICE_DOCUMENTS documents and, but for single longer ones, SLICE_BYTES bytes."""
+    """Yields ranges of rows of at most SLICE_DOCUMENTS documents and SLICE_BYTES bytes.
+
+    A document with more bytes is a range of its own.
+
+    Args:
+        offsets: First byte of each document, and the end, int64 (n + 1,).
+    """
     n, start = len(offsets) - 1, 0
     while start < n:
         fits = int(np.searchsorted(offsets, offsets[start] + SLICE_BYTES, side="right")) - 1

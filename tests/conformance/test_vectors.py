@@ -32,7 +32,7 @@ def golden() -> dict[str, Any]:
 
 
 def maker() -> ModuleType:
-    """The script that writes the vectors."""
+    """Returns the module of the script that writes the vectors."""
     found = importlib.util.spec_from_file_location("make_golden", ROOT / "scripts" / "make_golden.py")
     assert found is not None
     assert found.loader is not None
@@ -41,7 +41,7 @@ def maker() -> ModuleType:
     return module
 
 
-def test_vectors_have_not_changed() -> None:
+def test_vectors_are_unchanged() -> None:
     make, kept = maker(), golden()
     assert kept["texts"] == make.TEXTS
     for spec, case in zip(make.SPECS, kept["cases"], strict=True):
@@ -61,7 +61,7 @@ def test_vectors_cover_every_family_scheme_and_width() -> None:
 
 
 @needs_node
-def test_the_reader_in_node_agrees() -> None:
+def test_node_reader_gives_same_result() -> None:
     done = subprocess.run(
         [str(NODE), str(ROOT / "conformance/node/run.js"), str(VECTORS), str(UNICODE)],
         capture_output=True,
@@ -79,8 +79,8 @@ PIECES = [
 
 
 @needs_node
-def test_random_texts_in_node(full: bool) -> None:
-    """Byte-identical signatures, band keys and records from text, for the default Spec and another one."""
+def test_node_gives_same_result_for_random_texts(full: bool) -> None:
+    """Compares bytes of signatures, band keys and records, for the default Spec and another one."""
     rng = random.Random(4)
     texts = [
         "".join(rng.choice(PIECES) + rng.choice(["", " "]) for _ in range(rng.randint(0, 60)))

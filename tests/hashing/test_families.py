@@ -30,14 +30,14 @@ def long_values(seed: int) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("make", [values_of_every_length, long_values])
-def test_xxh3(seed: int, make) -> None:
+def test_xxh3_matches_reference(seed: int, make) -> None:
     values = make(seed)
     assert hash_values(values, key_of("xxh3", seed)).tolist() == [xxhash.xxh3_64_intdigest(v, seed) for v in values]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
 @pytest.mark.parametrize("make", [values_of_every_length, long_values])
-def test_murmur3(seed: int, make) -> None:
+def test_murmur3_matches_reference(seed: int, make) -> None:
     values = make(seed)
     want = [mmh3.hash64(value, seed, x64arch=True, signed=False)[0] for value in values]
     assert hash_values(values, key_of("murmur3", seed)).tolist() == want
@@ -50,7 +50,7 @@ def fnv1a(value: bytes) -> int:
     return h
 
 
-def test_fnv1a() -> None:
+def test_fnv1a_matches_reference() -> None:
     published = {b"": 0xCBF29CE484222325, b"a": 0xAF63DC4C8601EC8C, b"foobar": 0x85944171F73967E8}
     assert hash_values(list(published), key_of("fnv1a", 0)).tolist() == list(published.values())
     values = values_of_every_length(3)
@@ -86,7 +86,7 @@ def siphash(value: bytes, low: int, high: int) -> int:
     return a ^ b ^ c ^ d
 
 
-def test_siphash() -> None:
+def test_siphash_matches_reference() -> None:
     inputs = [bytes(range(size)) for size in range(len(SIP_VECTORS))]
     assert hash_values(inputs, key_of("siphash", 0, SIP_KEY)).tolist() == SIP_VECTORS
     secret = HashKey(bytes(range(100, 116)))
@@ -94,7 +94,7 @@ def test_siphash() -> None:
     assert hash_values(values, key_of("siphash", 0, secret)).tolist() == [siphash(v, *secret.words()) for v in values]
 
 
-def test_unknown_family_and_missing_key() -> None:
+def test_unknown_family_and_missing_key_are_rejected() -> None:
     with pytest.raises(UsageError, match="md5"):
         key_of("md5", 0)
     with pytest.raises(KeyRequiredError, match="--key-file"):
@@ -102,6 +102,6 @@ def test_unknown_family_and_missing_key() -> None:
 
 
 @pytest.mark.parametrize("family", ["murmur3", "fnv1a"])
-def test_seeds_matter(family: str) -> None:
+def test_seeds_change_hashes(family: str) -> None:
     one, other = (hash_values([b"near"], key_of(family, seed)) for seed in (0, 1))
     assert not np.array_equal(one, other)

@@ -252,7 +252,7 @@ def test_an_index_under_a_frequency_cut(tmp_path: Path, capsys: pytest.CaptureFi
     assert command(["index", "build", run, "--store", url]) == 0
     (tmp_path / "page.txt").write_text(f"{banner} {corpus(61, share=0.0)[60]}")
     assert command(["index", "query", str(tmp_path / "page.txt"), "--store", url]) == 2
-    assert "give it beside the Spec" in capsys.readouterr().err
+    assert "pass them as SpecResources" in capsys.readouterr().err
     assert command(["index", "query", str(tmp_path / "page.txt"), "--store", url, "--tables", run, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"matches": []}
     assert command(["index", "check", url, "--tables", run]) == 0

@@ -19,7 +19,7 @@ WORD = 2**64
 
 
 def xxh3(values: list[bytes], seed: int = 0) -> list[int]:
-    """By the reference package."""
+    """Computes the hash with the reference package."""
     return [xxhash.xxh3_64_intdigest(value, seed) for value in values]
 
 
@@ -28,7 +28,7 @@ def lower(c: str) -> str:
 
 
 def normalised(text: str, steps: tuple[str, ...]) -> str:
-    """The definition in docs/reference/wire-format.md, step by step."""
+    """Follows the definition in docs/reference/wire-format.md step by step."""
 
     def form(value: str) -> str:
         if "marks" not in steps:

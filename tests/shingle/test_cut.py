@@ -18,7 +18,7 @@ BANNER = "we use cookies to give you the best experience on our site please acce
 
 
 def banner_corpus(documents: int = 60, seed: int = 1) -> list[str]:
-    """Texts of their own behind one banner; each even one has a near copy behind it."""
+    """Returns different texts after one banner. Each text of even number has a near copy."""
     rng = np.random.Generator(np.random.PCG64(seed))
     texts = []
     for _ in range(documents // 2):
@@ -27,7 +27,7 @@ def banner_corpus(documents: int = 60, seed: int = 1) -> list[str]:
     return texts
 
 
-def test_the_kernel_leaves_out_what_is_listed() -> None:
+def test_kernel_removes_listed_shingles() -> None:
     rng = np.random.Generator(np.random.PCG64(7))
     for size in (1, 2, 50, 1000):
         listed = np.unique(rng.integers(0, 2**64, size, np.uint64))
@@ -42,7 +42,7 @@ def test_the_kernel_leaves_out_what_is_listed() -> None:
         assert np.array_equal(plain[0][: plain[1][-1]], rest)
 
 
-def test_a_signature_is_that_of_the_rest() -> None:
+def test_signature_is_that_of_remaining_shingles() -> None:
     texts = banner_corpus()
     cut = nk.frequencies(texts).above(0.5)
     assert cut.documents == 60
@@ -59,20 +59,20 @@ def test_a_signature_is_that_of_the_rest() -> None:
 
 
 @pytest.mark.parametrize("measure", ["jaccard", "weighted-jaccard", "simhash"])
-def test_unrelated_documents_behind_a_banner_are_not_duplicates(measure: str) -> None:
+def test_unrelated_documents_with_banner_are_not_duplicates(measure: str) -> None:
     texts = [f"{BANNER} {BANNER} {BANNER[:40]} {text[-40:]}" for text in banner_corpus()[::2]]
     settings = {"measure": measure, "threshold": 0.6}
     assert nk.dedup(texts, **settings).statistics["removed_near"] > 0
     assert nk.dedup(texts, max_df=0.5, **settings).statistics["removed_near"] == 0
 
 
-def test_near_copies_behind_a_banner_are_still_found() -> None:
+def test_near_copies_with_banner_are_found() -> None:
     result = nk.dedup(banner_corpus(), max_df=0.5)
     assert result.statistics["removed_near"] == 30
     assert min(s for s in result.clusters["similarity"].to_pylist()) >= 0.8
 
 
-def test_nothing_but_a_banner_is_an_exact_duplicate_or_alone_and_is_said() -> None:
+def test_documents_of_banner_only_are_reported() -> None:
     texts = [*banner_corpus(), BANNER, BANNER, f"{BANNER} {BANNER}", ""]
     result = nk.dedup(texts, max_df=0.4, empty="drop")
     kinds = result.clusters["kind"].to_pylist()[60:]
@@ -83,17 +83,17 @@ def test_nothing_but_a_banner_is_an_exact_duplicate_or_alone_and_is_said() -> No
     assert result.statistics["empty"] == 1
 
 
-def test_a_shingle_of_few_documents_is_never_cut() -> None:
+def test_rare_shingle_is_never_cut() -> None:
     texts = banner_corpus(LEAST_CUT - 2)
     assert nk.dedup(texts, max_df=0.01).statistics == nk.dedup(texts).statistics
 
 
-def test_other_lists_and_other_shares_are_errors() -> None:
+def test_other_lists_and_invalid_shares_are_rejected() -> None:
     cut = nk.frequencies(banner_corpus()).above(0.5)
     spec = nk.Spec(cut=cut.fingerprint)
-    with pytest.raises(IncompatibleError, match="give it beside the Spec"):
+    with pytest.raises(IncompatibleError, match="pass them as SpecResources"):
         nk.sketch(["a b c"], spec)
-    with pytest.raises(IncompatibleError, match="cut by the list"):
+    with pytest.raises(IncompatibleError, match="cut shingles"):
         nk.sketch(["a b c"], spec, resources=SpecResources(cut=DocumentFrequencies(1, cut.hashes, cut.counts)))
     with pytest.raises(UsageError, match=r"max_df=1\.5"):
         nk.dedup(["a"], max_df=1.5)
@@ -103,7 +103,7 @@ def test_other_lists_and_other_shares_are_errors() -> None:
         nk.Spec().require(spec, "that")
 
 
-def test_the_rest_of_a_union_is_the_union_of_the_rests() -> None:
+def test_cut_of_union_is_union_of_cuts() -> None:
     texts = banner_corpus(4)
     cut = DocumentFrequencies(
         4,

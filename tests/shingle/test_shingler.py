@@ -53,27 +53,27 @@ def shingles(values: list[str], spec: Spec) -> list[list[int]]:
 @pytest.mark.parametrize("steps", STEPS, ids="+".join)
 @given(st.lists(texts, max_size=4))
 @settings(max_examples=150)
-def test_words_against_the_oracle(steps: tuple[str, ...], values: list[str]) -> None:
+def test_word_shingles_match_oracle(steps: tuple[str, ...], values: list[str]) -> None:
     assert shingles(values, Spec(n=2, normalise=steps)) == [oracle.word_shingles(v, 2, steps) for v in values]
 
 
 @pytest.mark.parametrize("steps", STEPS, ids="+".join)
 @given(st.lists(texts, max_size=4))
 @settings(max_examples=50)
-def test_characters_against_the_oracle(steps: tuple[str, ...], values: list[str]) -> None:
+def test_character_shingles_match_oracle(steps: tuple[str, ...], values: list[str]) -> None:
     spec = Spec(unit="chars", n=3, normalise=steps)
     assert shingles(values, spec) == [oracle.character_shingles(v, 3, steps) for v in values]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 64])
-def test_every_shingle_size(n: int) -> None:
+def test_every_shingle_size_matches_oracle(n: int) -> None:
     values = ["one two three four five six seven", "one", "", "a b", "x " * 100]
     for unit, slow in (("words", oracle.word_shingles), ("chars", oracle.character_shingles)):
         assert shingles(values, Spec(unit=unit, n=n)) == [slow(v, n, ("nfkc", "lower")) for v in values]
 
 
-def test_each_assigned_code_point_alone_and_between_letters() -> None:
-    """Normal forms of assigned code points never change, so any Python's unicodedata is an oracle for those it knows."""
+def test_every_assigned_code_point_matches_oracle() -> None:
+    """Uses unicodedata of Python as oracle: normal forms of assigned code points never change."""
     points = [c for c in map(chr, range(0x80, 0x110000)) if unicodedata.category(c) not in ("Cn", "Cs", "Co")]
     values = [f"x{c}\u0323\u0301b {c}" for c in points]
     spec = Spec(n=1)
@@ -88,7 +88,7 @@ def test_each_assigned_code_point_alone_and_between_letters() -> None:
 
 @pytest.mark.parametrize("filler", ["word ", "wörd ", "Ünïcode-", "漢字かな", "e\u0301 ", "x"])
 @pytest.mark.parametrize("unit", ["words", "chars"])
-def test_long_documents_do_not_depend_on_where_they_are_cut(filler: str, unit: str) -> None:
+def test_segments_of_long_documents_do_not_change_result(filler: str, unit: str) -> None:
     long = (filler * int(SEGMENT))[: int(SEGMENT) * 2 + 77]
     spec = Spec(unit=unit, n=3)
     slow = oracle.word_shingles if unit == "words" else oracle.character_shingles
@@ -103,7 +103,7 @@ def test_ascii_and_unicode_paths_agree() -> None:
         assert slow[:-1] == quick
 
 
-def test_tokens_are_hashed_as_they_are() -> None:
+def test_tokens_are_hashed_without_normalization() -> None:
     lists = pa.array([["A", "b c", "", "é"], [], ["A"]], pa.large_list(pa.large_string()))
     for part in (lists, lists[1:], lists[2:]):
         want = [[oracle.combine(oracle.xxh3([t.encode() for t in w])) for w in oracle.windows(v, 2)] for v in part.to_pylist()]
@@ -115,31 +115,31 @@ def test_tokens_are_hashed_as_they_are() -> None:
         assert got == want
 
 
-def test_markup() -> None:
+def test_markup_is_removed() -> None:
     spec = Spec(n=1, normalise=("nfkc", "lower", "markup"))
     values = ["<p class='a'>Fish &amp; chips</p><script>var x</script><!-- no -->", "a&#xD800;b 1 < 2", ""]
     assert shingles(values, spec) == [oracle.word_shingles(v, 1, ("nfkc", "lower")) for v in ("fish chips", "a�b 1 2", "")]
 
 
-def test_stems() -> None:
+def test_stems_replace_tokens() -> None:
     spec = Spec(n=2, stem="english")
     first, second, third = shingles(["Running dogs jumped", "run dog jump", "run dogs jumping é"], spec)
     assert first == second
     assert third[:2] == first
 
 
-def test_unknown_stem_language() -> None:
+def test_unknown_stem_language_is_rejected() -> None:
     with pytest.raises(UsageError, match=r"'klingon' is not one of .*english"):
         Shingler(Spec(stem="klingon"))
 
 
-def test_missing_stemmer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_stemmer_error_names_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "snowballstemmer", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'nearkin\[stem\]'"):
         Shingler(Spec(stem="english"))
 
 
-def test_slices_of_arrow_arrays() -> None:
+def test_slices_of_arrow_arrays_are_read() -> None:
     array = pa.array(["first words here", "second words here", "third words here"], pa.large_string())[1:]
     data, offsets = text_buffers(array)
     found = Shingler(Spec(n=1)).texts(data, offsets)

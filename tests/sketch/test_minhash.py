@@ -37,7 +37,7 @@ def signature(values: list[int] | set[int] | np.ndarray, spec: Spec) -> np.ndarr
 
 
 def binned_oracle(values: list[int], scheme: Binned, k: int) -> list[int]:
-    """Every slot as the minimum of what each element would put there."""
+    """Computes each slot as the minimum over the values of all elements."""
     slots = [int(EMPTY_SLOT)] * k
     for h in values:
         for r, multiplier in enumerate(scheme.rounds.tolist()):
@@ -59,20 +59,20 @@ def classic_oracle(values: list[int], scheme: Classic, k: int) -> list[int]:
 
 @pytest.mark.parametrize("k", [8, 24, 128])
 @given(hashes)
-def test_binned_against_the_oracle(k: int, values: list[int]) -> None:
+def test_binned_matches_oracle(k: int, values: list[int]) -> None:
     spec = Spec(k=k)
     assert signature(values, spec).tolist() == binned_oracle(values, Binned(k, spec.seed), k)
 
 
 @given(hashes)
-def test_classic_against_the_oracle(values: list[int]) -> None:
+def test_classic_matches_oracle(values: list[int]) -> None:
     spec = Spec(k=24, scheme="classic")
     assert signature(values, spec).tolist() == classic_oracle(values, Classic(24, spec.seed), 24)
 
 
 @pytest.mark.parametrize("scheme", sorted(SCHEMES))
 @given(hashes, hashes)
-def test_minimum_is_the_signature_of_the_union(scheme: str, a: list[int], b: list[int]) -> None:
+def test_minimum_is_signature_of_union(scheme: str, a: list[int], b: list[int]) -> None:
     spec = Spec(k=16, scheme=scheme)
     np.testing.assert_array_equal(np.minimum(signature(a, spec), signature(b, spec)), signature([*a, *b], spec))
 
@@ -80,8 +80,8 @@ def test_minimum_is_the_signature_of_the_union(scheme: str, a: list[int], b: lis
 @pytest.mark.parametrize("scheme", sorted(SCHEMES))
 @pytest.mark.parametrize("size", [0, 1, 2, 20, 64, 164, 1000, 5000])
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8, 1.0])
-def test_estimate_is_unbiased_and_within_its_bound(scheme: str, size: int, share: float, full: bool) -> None:
-    """Mean within 4 standard errors of J, mean square error within the k-hash bound (with room for sampling noise)."""
+def test_estimate_is_unbiased_and_within_error_bound(scheme: str, size: int, share: float, full: bool) -> None:
+    """Compares mean and mean square error with J and the k-hash bound, allowing for sampling noise."""
     trials, k = (600 if full else 120), 128
     both = round(2 * size * share / (1 + share))
     union = 2 * size - both
@@ -96,13 +96,13 @@ def test_estimate_is_unbiased_and_within_its_bound(scheme: str, size: int, share
     assert np.sqrt((errors**2).mean()) <= bound * (1 + 3 / np.sqrt(2 * trials))
 
 
-def test_empty_slots_agree_with_nothing() -> None:
+def test_empty_slots_do_not_agree() -> None:
     nothing = signature([], Spec(k=8))
     assert (nothing == EMPTY_SLOT).all()
     assert estimate(nothing, nothing) == 0.0
 
 
-def test_batch_is_each_document() -> None:
+def test_batch_gives_signature_of_each_document() -> None:
     rng = np.random.default_rng(3)
     sizes = [0, 1, 5, 300, 0, 40]
     values = rng.integers(0, WORD, sum(sizes), dtype=np.uint64)
@@ -115,7 +115,7 @@ def test_batch_is_each_document() -> None:
             np.testing.assert_array_equal(out[d], signature(values[offsets[d] : offsets[d + 1]], spec))
 
 
-def test_fingerprints_tell_streams_apart() -> None:
+def test_different_streams_have_different_fingerprints() -> None:
     streams = [[], [1], [1, 1], [1, 2], [2, 1], [1, 2, 1], [1, 2]]
     offsets = np.concatenate([[0], np.cumsum([len(s) for s in streams])])
     out = np.empty((len(streams), 2), np.uint64)
@@ -125,7 +125,7 @@ def test_fingerprints_tell_streams_apart() -> None:
     assert len(set(rows)) == len(rows) - 1
 
 
-def test_fill_shares() -> None:
+def test_fill_shares_match_tags() -> None:
     spec = Spec(k=128)
     rng = np.random.default_rng(0)
     short = np.stack([signature(rng.integers(0, WORD, 10, dtype=np.uint64), spec) for _ in range(50)])
@@ -137,7 +137,7 @@ def test_fill_shares() -> None:
     assert fill_shares(np.empty((0, 128), np.uint32)) == (0.0, 0.0)
 
 
-def test_slot_sources() -> None:
+def test_slot_sources_are_elements_that_set_slots() -> None:
     spec = Spec(k=16)
     values = np.random.default_rng(1).integers(0, WORD, 50, dtype=np.uint64)
     whole = signature(values, spec)
@@ -153,7 +153,7 @@ PIECES = [f"piece {i} holds the words w{i} w{i + 1} w{i * 7} and w{i * 11}" for 
 
 
 @pytest.mark.parametrize("scheme", sorted(SCHEMES))
-def test_builder_under_four_threads(scheme: str) -> None:
+def test_builder_is_thread_safe(scheme: str) -> None:
     spec = Spec(k=64, scheme=scheme)
     shared = MinHashBuilder(spec)
     with ThreadPoolExecutor(4) as pool:
@@ -163,14 +163,14 @@ def test_builder_under_four_threads(scheme: str) -> None:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=5), st.lists(st.sampled_from(PIECES), max_size=5))
-def test_builder_merge_is_union(a: list[str], b: list[str]) -> None:
+def test_merged_builder_is_builder_of_union(a: list[str], b: list[str]) -> None:
     spec = Spec(k=16)
     merged = MinHashBuilder(spec).update(*a).merge(MinHashBuilder(spec).update(*b))
     np.testing.assert_array_equal(merged.snapshot(), MinHashBuilder(spec).update(*a, *b).snapshot())
     np.testing.assert_array_equal(MinHashBuilder(spec).merge(merged.snapshot()).snapshot(), merged.snapshot())
 
 
-def test_builder_takes_hashes_and_gives_copies() -> None:
+def test_builder_accepts_hashes_and_returns_copies() -> None:
     builder = MinHashBuilder(Spec(k=16)).update_hashes(np.array([1, 2, 3], np.uint64))
     taken = builder.snapshot()
     np.testing.assert_array_equal(taken, signature([1, 2, 3], Spec(k=16)))
@@ -178,7 +178,7 @@ def test_builder_takes_hashes_and_gives_copies() -> None:
     assert builder.snapshot().any()
 
 
-def test_builder_refuses_what_is_not_comparable() -> None:
+def test_builder_rejects_incompatible_specs_and_signatures() -> None:
     builder = MinHashBuilder(Spec(k=16))
     with pytest.raises(IncompatibleError, match="seed=2"):
         builder.merge(MinHashBuilder(Spec(k=16, seed=2)))

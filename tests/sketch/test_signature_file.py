@@ -27,7 +27,7 @@ def written(path: Path, spec: Spec, texts: list[str] = TEXTS) -> np.ndarray:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.measure}-{spec.slot_bits}")
-def test_round_trip(spec: Spec, tmp_path: Path) -> None:
+def test_signature_file_round_trip(spec: Spec, tmp_path: Path) -> None:
     signatures = written(tmp_path / "a.arrow", spec)
     found = read_signatures(tmp_path / "a.arrow", spec)
     assert found.spec == spec
@@ -37,7 +37,7 @@ def test_round_trip(spec: Spec, tmp_path: Path) -> None:
     assert (found.shingles == 6).all()
 
 
-def test_each_fault_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_damage_raises_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, spec = tmp_path / "a.arrow", SPECS[0]
     signatures = written(path, spec)
     good = path.read_bytes()
@@ -67,16 +67,16 @@ def test_each_fault_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("spec", SPECS[1:], ids=lambda spec: f"{spec.measure}-{spec.slot_bits}")
-def test_what_cannot_be_merged_is_refused(spec: Spec, tmp_path: Path) -> None:
+def test_unmergeable_signatures_are_rejected(spec: Spec, tmp_path: Path) -> None:
     written(tmp_path / "a.arrow", spec)
     with pytest.raises(UsageError, match="cannot be merged"):
         merge_signatures([tmp_path / "a.arrow", tmp_path / "a.arrow"], tmp_path / "b.arrow")
-    with pytest.raises(UsageError, match="cannot stream or merge"):
+    with pytest.raises(UsageError, match="cannot be built in parts or merged"):
         nk.MinHashBuilder(spec)
 
 
-def test_fuzz(full: bool, tmp_path: Path) -> None:
-    """A mutated file is refused, or holds exactly what was written."""
+def test_mutated_files_are_rejected_or_unchanged(full: bool, tmp_path: Path) -> None:
+    """Reads mutated files, which must be rejected or have exactly the written content."""
     path, rng = tmp_path / "a.arrow", random.Random(2)
     originals = []
     for spec in SPECS:

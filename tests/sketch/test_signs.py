@@ -36,7 +36,7 @@ def oracle(values: list[int], weights: list[int], stream: int) -> int:
 
 
 @given(hashes, st.sampled_from([64, 128]), st.integers(0, 2**64 - 1))
-def test_terms_count_as_often_as_they_occur(values: list[int], bits: int, seed: int) -> None:
+def test_signs_weight_terms_by_count(values: list[int], bits: int, seed: int) -> None:
     scheme = Signs(bits, seed)
     out = np.empty((1, bits // 64), np.uint64)
     scheme.sketch(Shingles(np.array(values, np.uint64), np.array([0, len(values)])), out)
@@ -44,7 +44,7 @@ def test_terms_count_as_often_as_they_occur(values: list[int], bits: int, seed: 
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 10**9)), max_size=30))
-def test_weights(features: list[tuple[int, int]]) -> None:
+def test_weighted_signs_match_sums(features: list[tuple[int, int]]) -> None:
     values, weights = [h for h, _ in features], [w for _, w in features]
     out = np.empty((1, 1), np.uint64)
     offsets = np.array([0, len(values)])
@@ -54,7 +54,7 @@ def test_weights(features: list[tuple[int, int]]) -> None:
     assert out[0, 0] == oracle(values, weights, splitmix64(1, 1).tolist()[0])
 
 
-def test_a_tie_is_zero() -> None:
+def test_tie_gives_zero_bit() -> None:
     stream = splitmix64(1, 1).tolist()[0]
     a, b = 1, 2
     out = np.empty((1, 1), np.uint64)
@@ -68,7 +68,7 @@ def frequencies() -> DocumentFrequencies:
     return DocumentFrequencies(1000, values, rng.integers(2, 900, len(values)).astype(np.uint32))
 
 
-def test_weights_by_document_frequency() -> None:
+def test_tfidf_weights_match_formula() -> None:
     found = frequencies()
     table = WeightTable.of(found)
     assert np.count_nonzero(table.keys) == len(found.hashes)
@@ -80,7 +80,7 @@ def test_weights_by_document_frequency() -> None:
     assert (found.weights_of(found.hashes) <= found.rare).all()
 
 
-def test_frequencies_are_named_by_the_spec_and_checked(tmp_path: Path) -> None:
+def test_frequencies_must_match_fingerprint_of_spec(tmp_path: Path) -> None:
     found = frequencies()
     spec = Spec(measure="simhash", weights="tfidf", frequencies=found.fingerprint)
     found.write(tmp_path / "df.arrow", spec)
@@ -89,12 +89,12 @@ def test_frequencies_are_named_by_the_spec_and_checked(tmp_path: Path) -> None:
     assert (again.counts == found.counts).all()
     texts = pa.array(["one two three four"], pa.large_string())
     assert Sketcher(spec, SpecResources(frequencies=again)).sketch(texts).signatures.shape == (1, 1)
-    with pytest.raises(IncompatibleError, match="not None"):
+    with pytest.raises(IncompatibleError, match="but None was given"):
         Sketcher(spec)
     other = DocumentFrequencies(1001, found.hashes, found.counts)
     with pytest.raises(IncompatibleError, match=other.fingerprint):
         Sketcher(spec, SpecResources(frequencies=other))
-    with pytest.raises(IncompatibleError, match="counts other shingles"):
+    with pytest.raises(IncompatibleError, match="frequencies of other shingles"):
         DocumentFrequencies.read(tmp_path / "df.arrow", Spec(n=2))
     with pytest.raises(UsageError, match="no such file"):
         DocumentFrequencies.read(tmp_path / "none.arrow", spec)
@@ -103,7 +103,7 @@ def test_frequencies_are_named_by_the_spec_and_checked(tmp_path: Path) -> None:
         DocumentFrequencies.read(tmp_path / "bad.arrow", spec)
 
 
-def test_occurrences_are_elements_of_their_own() -> None:
+def test_occurrences_are_separate_elements() -> None:
     values = np.array([5, 7, 5, 5, 9, 7], np.uint64)
     out = occurrences(Shingles(values, np.array([0, 4, 6]))).hashes
     assert len(set(out[:4].tolist())) == 4
@@ -114,7 +114,7 @@ def test_occurrences_are_elements_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("similarity", [0.3, 0.8, 0.95])
-def test_signs_agree_as_the_angle_says(similarity: float) -> None:
+def test_share_of_agreeing_signs_matches_angle(similarity: float) -> None:
     d = 50
     n = 400
     k = 512
@@ -131,8 +131,8 @@ def test_signs_agree_as_the_angle_says(similarity: float) -> None:
     assert abs(agreeing.mean() / k - p) < 5 * np.sqrt(p * (1 - p) / (n * k))
 
 
-def test_signs_depend_on_the_vector_alone() -> None:
-    """Not on the batch, nor on how the product was summed: compared with sums in double precision, term by term."""
+def test_signs_depend_only_on_vector() -> None:
+    """Compares signs of batches with sums in double precision, term by term."""
     d = 77
     rng = np.random.default_rng(2)
     vectors = rng.normal(size=(300, d)).astype(np.float32)
@@ -159,7 +159,7 @@ def test_equal_vectors_have_equal_fingerprints() -> None:
     assert prints[0] == prints[1] != prints[2]
 
 
-def test_planes_are_whole_numbers_nearly_normal() -> None:
+def test_hyperplanes_are_integers_with_nearly_normal_distribution() -> None:
     planes = hyperplanes(64, 256, 7)
     assert (planes == np.rint(planes)).all()
     assert np.abs(planes).max() < 2**24
@@ -168,7 +168,7 @@ def test_planes_are_whole_numbers_nearly_normal() -> None:
     assert abs((scaled**4).mean() - 2.85) < 0.1
 
 
-def test_vectors_of_another_length_are_refused() -> None:
+def test_vectors_of_wrong_shape_are_rejected() -> None:
     with pytest.raises(UsageError, match=r"float32 \(n, 3\), not float64 \(2, 3\)"):
         VectorSketcher(Spec(measure="cosine", unit="vector", n=3)).sketch_matrix(np.ones((2, 3)))
 
@@ -177,8 +177,8 @@ KEYS = [HashKey(bytes(range(16))), HashKey(bytes(range(1, 17)))]
 PLAIN = Spec(measure="cosine", unit="vector", n=16, k=256)
 
 
-def test_hyperplanes_depend_on_the_key() -> None:
-    """Without the key nobody can compute which vectors share bits, so planes under other keys are unrelated."""
+def test_hyperplanes_depend_on_key() -> None:
+    """Checks that hyperplanes of different keys are unrelated."""
     first, second = (hyperplanes(64, 512, 1, key).astype(np.float64) for key in KEYS)
     plain = hyperplanes(64, 512, 1).astype(np.float64)
     for a, b in ((first, second), (first, plain), (second, plain)):
@@ -188,13 +188,13 @@ def test_hyperplanes_depend_on_the_key() -> None:
         assert abs(planes.std() / plain.std() - 1) < 0.05
 
 
-def test_keyed_words_are_siphash_of_seed_and_place() -> None:
+def test_keyed_words_are_siphash_of_seed_and_position() -> None:
     messages = [(7).to_bytes(8, "little") + i.to_bytes(8, "little") for i in range(5, 9)]
     want = hash_values(messages, key_of("siphash", 0, KEYS[0]))
     assert keyed_words(KEYS[0], 7, 4, 5).tolist() == want.tolist()
 
 
-def test_vectors_under_a_key_need_it() -> None:
+def test_keyed_spec_of_vectors_requires_key() -> None:
     spec = PLAIN.keyed_with(KEYS[0])
     assert spec.scheme == "keyed-hyperplanes"
     assert spec.fingerprint != PLAIN.keyed_with(KEYS[1]).fingerprint
@@ -205,7 +205,7 @@ def test_vectors_under_a_key_need_it() -> None:
         Spec(measure="cosine", unit="vector", n=16, scheme="keyed-hyperplanes")
 
 
-def test_angles_are_estimated_under_a_key_as_without() -> None:
+def test_keyed_signs_estimate_angles() -> None:
     rng = np.random.default_rng(1)
     a = rng.normal(size=(400, 16)).astype(np.float32)
     b = (a + rng.normal(scale=0.5, size=a.shape)).astype(np.float32)
@@ -217,7 +217,7 @@ def test_angles_are_estimated_under_a_key_as_without() -> None:
 
 
 @pytest.mark.parametrize("command", ["dedup", "index"])
-def test_vectors_of_a_run_and_an_index_use_the_key_that_is_given(command: str) -> None:
+def test_runs_and_indexes_of_vectors_use_given_key(command: str) -> None:
     vectors = np.random.default_rng(2).normal(size=(20, 16)).astype(np.float32)
     vectors[10:] = vectors[:10] * 2
     if command == "dedup":
@@ -232,7 +232,7 @@ def test_vectors_of_a_run_and_an_index_use_the_key_that_is_given(command: str) -
         index.upsert("scope", vectors[0], "0")
 
 
-def test_the_second_measure_of_a_run_uses_the_key() -> None:
+def test_second_measure_uses_key() -> None:
     rng = np.random.default_rng(4)
     vectors = rng.normal(size=(40, 16)).astype(np.float32)
     vectors[20:] = vectors[:20]

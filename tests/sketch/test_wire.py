@@ -35,12 +35,12 @@ def signature(spec: Spec, seed: int = 1) -> np.ndarray:
 
 
 def sealed(body: bytes) -> bytes:
-    """A record whose checksum is right, whatever it says."""
+    """Returns a record with a correct checksum and arbitrary content."""
     return body + CHECKSUM.pack(checksum(body))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.measure}-{spec.k}-{spec.slot_bits}")
-def test_round_trip(spec: Spec) -> None:
+def test_record_round_trip(spec: Spec) -> None:
     words = signature(spec)
     record = write_record(words, 7, spec)
     read, shingles = read_record(record, spec)
@@ -50,7 +50,7 @@ def test_round_trip(spec: Spec) -> None:
     assert write_record(read, shingles, spec) == record
 
 
-def test_each_fault_is_an_error_of_its_own() -> None:
+def test_each_damage_raises_its_own_error() -> None:
     spec = Spec(k=16)
     good = write_record(signature(spec), 3, spec)
     with pytest.raises(TruncatedError, match="28"):
@@ -69,7 +69,7 @@ def test_each_fault_is_an_error_of_its_own() -> None:
         read_record(good + b"\0", spec)
 
 
-def test_a_payload_that_claims_too_much_is_refused_before_it_is_read() -> None:
+def test_oversized_payload_is_rejected_before_it_is_read() -> None:
     spec = Spec(k=16)
     good = bytearray(write_record(signature(spec), 3, spec))
     struct.pack_into("<I", good, 24, 2**31)
@@ -78,7 +78,7 @@ def test_a_payload_that_claims_too_much_is_refused_before_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("offset", [5, 6, 7, 8])
-def test_a_sealed_header_that_contradicts_the_spec_is_refused(offset: int) -> None:
+def test_header_that_contradicts_spec_is_rejected(offset: int) -> None:
     spec = Spec(k=16)
     body = bytearray(write_record(signature(spec), 3, spec)[: -CHECKSUM.size])
     body[offset] ^= 2
@@ -86,13 +86,13 @@ def test_a_sealed_header_that_contradicts_the_spec_is_refused(offset: int) -> No
         read_record(sealed(bytes(body)), spec)
 
 
-def test_only_signatures_of_the_spec_are_written() -> None:
+def test_signatures_of_other_shape_are_not_written() -> None:
     with pytest.raises(WireError, match=r"uint32 \(16,\), not uint64"):
         write_record(np.zeros(16, np.uint64), 0, Spec(k=16))
 
 
 def mutated(rng: random.Random, record: bytes) -> bytes:
-    """A record with some of its bytes changed, cut, repeated, mixed with another's, or resealed."""
+    """Returns a record with bytes changed, cut, repeated or mixed, possibly with a new checksum."""
     data = bytearray(record)
     kind = rng.randrange(6)
     if kind == 0:
@@ -114,8 +114,8 @@ def mutated(rng: random.Random, record: bytes) -> bytes:
     return bytes(data)
 
 
-def test_fuzz(full: bool) -> None:
-    """No mutation crashes, hangs, or passes with words that were not written; a resealed one at most with another count."""
+def test_mutated_records_are_rejected_or_unchanged(full: bool) -> None:
+    """Reads mutated records. With a new checksum, only the number of shingles can differ."""
     rng = random.Random(1)
     originals = [(spec, signature(spec), write_record(signature(spec), 5, spec)) for spec in SPECS]
     accepted = 0
