@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import nearkin as nk
 from benchmarks.tables import Table, main
-from nearkin.index.maintenance import compact
+from nearkin.index.maintenance import merge_clusters
 from nearkin.lab.synth import SynthSettings, synth
 from tests.services import postgres_server, redis_server
 
@@ -141,7 +141,7 @@ def order(full: bool) -> Table:
             with nk.Index.open("memory://", **BANDS) as index:
                 fill(index, "a", given)
                 before = index.stats()["leaders"]
-                compact(index)
+                merge_clusters(index)
                 after = index.stats()["leaders"]
             surplus = (f"{before - kept:+,}", f"{(before - kept) / kept:+.2%}", f"{after - kept:+,}")
             rows.append((name, f"{kept:,}", f"{before:,}", *surplus))

@@ -1,7 +1,7 @@
 """Whole indexes: from a finished run, from files, from another store."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,11 @@ from nearkin.corpus.columns import MAX_DOCUMENT
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
-from nearkin.index.changes import Changes, KeyedEntry
-from nearkin.index.entry import require_id, require_scope
+from nearkin.index.bulk_load import BulkLoad, ClusterRow
+from nearkin.index.entry import Entry, require_id, require_scope
 from nearkin.index.exports import exported, read_header
 from nearkin.index.index import Index
-from nearkin.index.maintenance import Filling, load
-from nearkin.index.making import Maker
-from nearkin.index.preparation import Prepared
 from nearkin.keys import HashKey
-from nearkin.measures.base import Payload
 from nearkin.runs.saved import SIGNATURES, SavedRun
 from nearkin.runs.spec_request import SpecRequest
 from nearkin.sketch.resources import SpecResources
@@ -130,52 +126,29 @@ def load_run(saved: SavedRun, url: str, scope: str, secret: HashKey | None, post
     fields: dict[str, Any] = {"recall": parameters["recall"], "postings": postings, "documents": max(len(documents), 1)}
     with Index.open(url, spec, parameters["threshold"], resources=resources, **fields) as index:
         index.require_writable(scope)
-        now, leaders, filling = index.clock(), 0, Filling(index)
+        now = index.now()
+        leaders = 0
+        load = BulkLoad(index)
         for batch in corpus.batches(columns):
-            for name in clusters["id"].slice(batch.first, len(batch.rows)).to_pylist():
-                require_id(name)
-            rows = slice(batch.first, batch.first + len(batch.rows))
-            rows_of = clusters.slice(batch.first, len(batch.rows))
-            prepared = _prepared(index, scope, batch.documents[columns.content], np.asarray(documents.signatures[rows]))
-            new = _entries(index, scope, batch.documents[columns.content], rows_of, prepared, now)
-            leaders += sum(written.entry.is_leader for written in new)
-            for start in range(0, len(new), index.settings.max_batch):
-                some = new[start : start + index.settings.max_batch]
-                rest = {entry.id for entry in filling.missing(scope, [entry for entry, _ in some])}
-                index.store.apply(Changes(new=[written for written in some if written.entry.id in rest], may_overflow=True))
-        filling.end()
-        records, where = index.store.counts()["records"], index.store.url
+            rows = clusters.slice(batch.first, len(batch.rows))
+            names = [require_id(name) for name in rows["id"].to_pylist()]
+            column = batch.documents[columns.content]
+            leaders += load.add_documents(
+                scope,
+                column,
+                documents_of(column),
+                np.asarray(documents.signatures[batch.first : batch.first + len(batch.rows)]),
+                [
+                    ClusterRow(name, representative, similarity)
+                    for name, representative, similarity in zip(
+                        names, rows["cluster"].to_pylist(), rows["similarity"].to_pylist(), strict=True
+                    )
+                ],
+                now,
+            )
+        load.finish()
+        records, where = index.counts()["records"], index.url
     return {"documents": records, "clusters": leaders, "spec_fingerprint": spec.fingerprint, "store": where}
-
-
-def _prepared(index: Index, scope: str, column: pa.Array, signatures: np.ndarray) -> Prepared:
-    """With the saved signatures; where keys do not follow from them, they are made of the texts."""
-    tool = index.preparer
-    documents = documents_of(column)
-    digests = [tool.digest(document) for document in documents]
-    if tool.signatures_suffice:
-        payload = tool.payload(column)
-        return Prepared(
-            scope, digests, signatures, tool.keys_of_signatures(scope, signatures), payload, _empty(payload, tool.vectors)
-        )
-    return tool.prepare(scope, documents, digests)
-
-
-def _empty(payload: Payload, vectors: bool) -> np.ndarray:
-    return np.zeros(len(payload.sizes), bool) if vectors else payload.sizes == 0
-
-
-def _entries(
-    index: Index, scope: str, column: pa.Array, clusters: pa.Table, prepared: Prepared, now: float
-) -> list[KeyedEntry]:
-    keeps_text = index.settings.store_text and not index.preparer.vectors
-    every = index.settings.postings == "all"
-    maker = Maker(index.preparer, scope, prepared, column.to_pylist() if keeps_text else None, every, now)
-    rows = zip(*(clusters[name].to_pylist() for name in ("id", "cluster", "similarity")), strict=True)
-    return [
-        maker.make(at, name, head, head, 1.0 if name == head else similarity)
-        for at, (name, head, similarity) in enumerate(rows)
-    ]
 
 
 def migrate(source: str, target: str, secret: HashKey | None, tables: Path | None = None) -> int:
@@ -187,12 +160,12 @@ def migrate(source: str, target: str, secret: HashKey | None, tables: Path | Non
     if "://" not in source:
         header, entries = read_header(Path(source)), exported(Path(source))
         with _like(target, header, resources, tables) as index:
-            return load(index, entries)
+            return _load(index, entries)
     with (
         Index.open(source, resources=resources, tables=tables) as live,
-        _like(target, live.store.claim({}), resources, tables) as index,
+        _like(target, live.header(), resources, tables) as index,
     ):
-        return load(index, live.store.scan())
+        return _load(index, live.scan())
 
 
 def _like(url: str, header: Mapping[str, Any], resources: SpecResources, tables: Path | None) -> Index:
@@ -200,3 +173,11 @@ def _like(url: str, header: Mapping[str, Any], resources: SpecResources, tables:
     spec = Spec.from_json(json.dumps(header["spec"]))
     kept = {name: value for name, value in header.items() if name not in ("format", "spec", "threshold")}
     return Index.open(url, spec, header["threshold"], resources=resources, tables=tables, **kept)
+
+
+def _load(index: Index, entries: Iterator[Entry]) -> int:
+    """Loads all documents of another index into an empty one; returns how many."""
+    load = BulkLoad(index)
+    total = load.add_entries(entries)
+    load.finish()
+    return total

@@ -30,8 +30,8 @@ from nearkin.consumer.consumer import (
 )
 from nearkin.errors import StoreError
 from nearkin.index.entry import require_public_name
-from nearkin.index.maintenance import check
-from nearkin.index.parts import fold, scope_of_pieces
+from nearkin.index.maintenance import check_index
+from nearkin.index.parts import parts_scope
 from nearkin.server.http.auth import named
 from nearkin.server.http.problems import ProblemError
 from tests.index.conftest import corpus
@@ -91,7 +91,7 @@ def consume(stream: Stream, sink: Any, consumer: str = "one", **fields: Any) -> 
 
 
 def ids(index: nk.Index) -> list[str]:
-    return sorted(entry.id for entry in index.store.scan())
+    return sorted(entry.id for entry in index._session.store.scan())
 
 
 def test_documents_of_events(stream: Stream, index: nk.Index) -> None:
@@ -296,8 +296,8 @@ def test_the_source_is_an_interface(index: nk.Index) -> None:
 
 def test_events_cannot_name_reserved_scopes(stream: Stream, index: nk.Index) -> None:
     """What is kept of other tenants' open documents is out of reach."""
-    fold(index, "victim", "open", "a piece of another tenant")
-    reserved = scope_of_pieces("victim")
+    index.add_part("victim", "open", "a piece of another tenant")
+    reserved = parts_scope("victim")
     held = index.get(reserved, "open")
     stream.add(text="overwritten", id="open", scope=reserved)
     stream.add(text="a name of control characters", id="a\x1fb")
@@ -599,7 +599,7 @@ def test_killed_and_restarted_it_loses_nothing(
     assert stream.pending == 0
     with nk.Index.open(f"sqlite:///{path}") as index:
         assert ids(index) == [f"n{number:05d}" for number in range(documents)]
-        assert check(index).sound
+        assert check_index(index).sound
 
 
 def test_to_a_server_that_is_killed(stream: Stream, start: Start, tmp_path: Path) -> None:

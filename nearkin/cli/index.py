@@ -193,13 +193,13 @@ def remove(
 def info(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """What an index is, and how much is in it."""
     with existing(url, key_file, tables=tables) as found:
-        say({**found.stats(), "durability": found.store.durability}, json)
+        say({**found.stats(), "durability": found.durability}, json)
 
 
 @index.command()
 def check(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """Whether everything in an index is where it should be, every match verified again. Exits with 1 if not."""
-    from nearkin.index.maintenance import check as look
+    from nearkin.index.maintenance import check_index as look
 
     with existing(url, key_file, tables=tables) as found:
         result = look(found)
@@ -218,7 +218,7 @@ def check(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, jso
 @index.command()
 def compact(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
     """Merge clusters whose representatives verify by now: what an order of arrival, or two processes at once, left apart."""
-    from nearkin.index.maintenance import compact as merge
+    from nearkin.index.maintenance import merge_clusters as merge
 
     with existing(url, key_file, tables=tables) as found:
         say(merge(found), json)
@@ -321,8 +321,7 @@ def rebuild(
         nearkin index rebuild sqlite:///kin.db --cut-back
     """
     from nearkin.errors import UsageError
-    from nearkin.index.migration.rebuild import cut_back as back
-    from nearkin.index.migration.rebuild import rebuild as anew
+    from nearkin.index.migration import cutover
     from nearkin.keys import HashKey
     from nearkin.spec import parse_shingle
 
@@ -333,12 +332,13 @@ def rebuild(
     if cut_back:
         if target is not None or cut_over or changes or threshold is not None or new_key_file is not None:
             raise UsageError("--cut-back goes with the URL that the index was moved from, and nothing else")
-        say(back(source, secret, tables), json)
+        say(cutover.cut_back(source, secret, tables), json)
         return
     if target is None:
         raise UsageError(f"give the URL of an empty store beside {source}, or --cut-back")
     new_secret = None if new_key_file is None else HashKey.read(new_key_file)
-    say(anew(source, target, changes, threshold, secret, tables, cut_over, new_secret), json)
+    result = cutover.rebuild(source, target, changes, threshold, secret, tables, cuts_over=cut_over, new_secret=new_secret)
+    say(result, json)
 
 
 @index.command("rotate-key")
@@ -364,7 +364,7 @@ def rotate_key(
 
         nearkin index rotate-key sqlite:///kin.db sqlite:///next.db --new-key-file new.key
     """
-    from nearkin.index.migration.rebuild import rotate_key as rotate
+    from nearkin.index.migration.key_rotation import rotate_key as rotate
     from nearkin.keys import HashKey
 
     secret = HashKey.read(new_key_file)

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nearkin.errors import IncompatibleError, StoreError, UsageError
-from nearkin.index.maintenance import check_quickly
+from nearkin.index.maintenance import check_resolutions
 from nearkin.index.migration.state import MOVED
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.sqlite import SqliteStore, file_of, sqlite_errors
@@ -185,7 +185,7 @@ def _looked_through(source: Path, staging: Path, path: Path) -> Copied:
         move = store.state().move
         if move.phase == MOVED:
             raise IncompatibleError(f"{source} has moved to {', '.join(move.urls)}: back that up")
-        checked = check_quickly(store)
+        checked = check_resolutions(store)
         if not checked.sound:
             found = "; ".join(" ".join(filter(None, (one.scope, one.id, one.what))) for one in checked.problems[:3])
             raise StoreError(f"{source} is not sound, {checked.found:,} problems: {found}; nearkin index check shows more")

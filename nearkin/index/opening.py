@@ -1,4 +1,4 @@
-"""An index' store opened: what it was made with, held against what is asked for; where it has moved, followed."""
+"""The opening of an index: its header is compared with the request, and its migrations followed."""
 
 import json
 from collections.abc import Sequence
@@ -14,10 +14,19 @@ from nearkin.spec import Spec
 
 FORMAT = 1
 DEFAULT_THRESHOLD = 0.8
-KEPT = ("threshold", "recall", "bands", "rows", "probes", "documents", "postings", "store_text")
-"""Settings that an index is made with, beside its Spec."""
-CHAIN = 5
-"""Moves that are followed, one after the other."""
+FIXED_SETTINGS = (
+    "threshold",
+    "recall",
+    "bands",
+    "rows",
+    "probes",
+    "documents",
+    "postings",
+    "store_text",
+)
+"""The settings that are fixed when an index is created, besides its Spec."""
+MAX_MIGRATIONS = 5
+"""The number of migrations that are followed, one after the other."""
 
 
 class Opened(NamedTuple):
@@ -25,95 +34,119 @@ class Opened(NamedTuple):
 
     store: Store
     settings: IndexSettings
-    """With the Spec and the threshold that it was made with."""
-    news: StoreState
+    """The settings, with the Spec and the threshold that the index was created with."""
+    state: StoreState
     urls: tuple[str, ...]
-    """Where it is, as it was opened: with passwords."""
+    """The URLs of the store, with passwords."""
 
 
-def open_index(url: str | Sequence[str], asked: IndexSettings, follow: bool) -> Opened:
-    """Opens a store, or the one that its index has moved to, and so on.
+def open_index(url: str | Sequence[str], requested: IndexSettings, *, follow: bool) -> Opened:
+    """Opens the store of an index, following migrations to other stores.
 
-    What is asked for may be what the index was made with before a move, or after it: a process that has not heard of the move
-    asks for the one, another for the other.
+    The request may name the parameters from before a migration or from after it: a process that
+    does not know of the migration asks for the former, another one for the latter.
 
     Args:
-        url: One, or several for shards.
-        asked: Settings; Spec and threshold None for whatever is there.
-        follow: Whether to go where it has moved to.
+        url: One URL, or several for shards.
+        requested: Settings. A Spec or threshold of None accepts the existing one.
+        follow: True to open the store that the index has moved to.
 
     Raises:
-        IncompatibleError: The index was made with other settings.
-        StoreError: A store cannot be reached, or the moves lead in a circle.
+        IncompatibleError: If the index was created with other settings.
+        StoreError: If a store cannot be reached, or the migrations form a loop.
     """
-    passed, urls = list[str](), (url,) if isinstance(url, str) else tuple(url)
+    visited: list[str] = []
+    urls = (url,) if isinstance(url, str) else tuple(url)
     while True:
-        store = open_store(urls, asked)
+        store = open_store(urls, requested)
         try:
-            header, news = store.claim(header_for(asked)), store.state()
-            if not follow or news.move.phase != MOVED:
-                return Opened(store, settings_of(header, asked, store.url), news, urls)
+            header = store.claim(new_header(requested))
+            state = store.state()
+            if not follow or state.move.phase != MOVED:
+                settings = settings_of(header, requested, store.url)
+                return Opened(store, settings, state, urls)
         except BaseException:
             store.close()
             raise
         store.close()
-        _pass(passed, lasting_name(urls), lasting_name(news.move.urls))
-        asked = _onwards(header, asked, store.url)
-        urls = with_passwords(news.move.urls, urls)
+        visited.append(lasting_name(urls))
+        _require_progress(visited, lasting_name(state.move.urls))
+        requested = _request_after_migration(header, requested, store.url)
+        urls = with_passwords(state.move.urls, urls)
 
 
 def lasting_name(urls: Sequence[str]) -> str:
-    """By which two ways of naming a store are the same."""
+    """Returns a name that is equal for two spellings of the same store."""
     return " ".join(map(recorded_url, urls))
 
 
-def _pass(passed: list[str], here: str, there: str) -> None:
-    passed.append(here)
-    way = " to ".join([*passed, there])
-    if there in passed:
-        raise StoreError(f"the index moved in a circle, {way}; nearkin index rebuild --cut-back {here} ends it there")
-    if len(passed) >= CHAIN:
-        raise StoreError(f"the index moved {len(passed)} times, {way}: open it at its last place")
+def _require_progress(visited: list[str], target: str) -> None:
+    """Verifies that migrations form no loop and no long chain.
+
+    Raises:
+        StoreError: If they do.
+    """
+    path = " -> ".join([*visited, target])
+    if target in visited:
+        raise StoreError(f"migration loop detected: {path}; run nearkin index rebuild --cut-back {visited[-1]} to end it there")
+    if len(visited) >= MAX_MIGRATIONS:
+        raise StoreError(f"the index moved {len(visited)} times: {path}; open it by the URL of its last store")
 
 
-def _onwards(header: dict[str, Any], asked: IndexSettings, url: str) -> IndexSettings:
-    """What to ask of the place that an index has moved to: nothing more, if this is what it was before."""
-    asked = replace(asked, max_memory=None)
+def _request_after_migration(header: dict[str, Any], requested: IndexSettings, url: str) -> IndexSettings:
+    """Returns the settings to request from the store that an index has moved to.
+
+    They are free if the request agrees with the index from before the migration.
+    """
+    requested = replace(requested, max_memory=None)
     try:
-        settings_of(header, asked, url)
+        settings_of(header, requested, url)
     except IncompatibleError:
-        return asked
-    return unasked(asked)
+        return requested
+    return without_fixed_settings(requested)
 
 
-def unasked(settings: IndexSettings) -> IndexSettings:
-    """Settings without those that an index is made with."""
+def without_fixed_settings(settings: IndexSettings) -> IndexSettings:
+    """Returns settings without the Spec and those that are fixed when an index is created."""
     default = IndexSettings()
-    return replace(settings, spec=None, **{name: getattr(default, name) for name in KEPT})
+    defaults = {name: getattr(default, name) for name in FIXED_SETTINGS}
+    return replace(settings, spec=None, **defaults)
 
 
-def header_for(settings: IndexSettings) -> dict[str, Any]:
-    """What an index is made with."""
+def new_header(settings: IndexSettings) -> dict[str, Any]:
+    """Returns the header of a new index."""
     spec = settings.spec or Spec()
-    threshold = DEFAULT_THRESHOLD if settings.threshold is None else settings.threshold
-    given = asdict(settings)
-    kept = {name: given[name] for name in KEPT}
-    return {"format": FORMAT, "spec": json.loads(spec.to_json()), **kept, "threshold": threshold}
+    values = asdict(settings)
+    header = {"format": FORMAT, "spec": json.loads(spec.to_json())}
+    header |= {name: values[name] for name in FIXED_SETTINGS}
+    if settings.threshold is None:
+        header["threshold"] = DEFAULT_THRESHOLD
+    return header
 
 
-def settings_of(header: dict[str, Any], asked: IndexSettings, url: str) -> IndexSettings:
-    """An existing index' settings, which win over defaults; what was asked for and is another is an error."""
+def settings_of(header: dict[str, Any], requested: IndexSettings, url: str) -> IndexSettings:
+    """Returns the settings of an existing index, which replace defaults.
+
+    Args:
+        header: Header of the index.
+        requested: Settings of the request.
+        url: URL of the store, for messages.
+
+    Raises:
+        IncompatibleError: If the header has another format, or the request names another value.
+    """
     if header["format"] != FORMAT:
-        raise IncompatibleError(f"{url} has index format {header['format']}, this nearkin reads {FORMAT}")
+        raise IncompatibleError(f"{url} has index format {header['format']}; this version of nearkin reads {FORMAT}")
     spec = Spec.from_json(json.dumps(header["spec"]))
-    if asked.spec is not None:
-        asked.spec.require(spec, f"the index {url}")
+    if requested.spec is not None:
+        requested.spec.require(spec, f"the index {url}")
     default = IndexSettings()
-    kept = {name: header[name] for name in KEPT}
-    for name, value in kept.items():
-        given = getattr(asked, name)
+    fixed = {name: header[name] for name in FIXED_SETTINGS}
+    for name, value in fixed.items():
+        given = getattr(requested, name)
         if given != getattr(default, name) and given != value:
             raise IncompatibleError(
-                f"the index {url} was made with {name}={value!r}, this asks for {given!r}: leave it out, or rebuild the index"
+                f"the index {url} was created with {name}={value!r}, and the request has "
+                f"{given!r}; leave the setting out, or rebuild the index"
             )
-    return replace(asked, spec=spec, **kept)
+    return replace(requested, spec=spec, **fixed)

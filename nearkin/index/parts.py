@@ -1,12 +1,13 @@
-"""Documents that arrive in pieces: a running signature and the shingles so far, kept in the store until they are resolved.
+"""Documents that arrive in parts, which are kept in the store until the document is finished.
 
-Each piece is shingled by itself, so the document is the union of the pieces' shingle sets: minima of signatures merge, whatever
-the order of pieces, and one that comes twice changes nothing. Pieces outlive the process, and any process can add the next one.
+Each part is shingled by itself, so a document is the union of the shingle sets of its parts. Minima
+of signatures can be merged: the order of parts does not matter, and a part that arrives twice
+changes nothing. Parts outlive the process, and any process can add the next one.
 """
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,101 +15,121 @@ import pyarrow as pa
 from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.entry import RESERVED, Entry, Outcome
-from nearkin.index.index import Index
-from nearkin.index.preparation import Shingled
+from nearkin.index.preparation import ShingledDocument
+from nearkin.index.session import Session
 from nearkin.packed_pairs import sorted_unique
 
-PIECES = f"{RESERVED}open:"
+PARTS_PREFIX = f"{RESERVED}open:"
+"""The prefix of the scopes that hold parts. It is stored, so it does not change."""
 
 
-def of_pieces(scope: str) -> bool:
-    """Whether pieces are kept there: what is in it stands for itself, unposted, and is no document yet."""
-    return scope.startswith(PIECES)
+def is_parts_scope(scope: str) -> bool:
+    """Returns True if a scope holds parts of documents that are not finished."""
+    return scope.startswith(PARTS_PREFIX)
 
 
-def scope_of_pieces(scope: str) -> str:
-    """Where the pieces of a scope's documents are kept; no caller can name it.
+def parts_scope(scope: str) -> str:
+    """Returns the scope that holds the parts of a scope's documents. Callers cannot name it.
 
     Examples:
-        >>> scope_of_pieces("a") == scope_of_pieces("a"), scope_of_pieces("a") == scope_of_pieces("b")
+        >>> parts_scope("a") == parts_scope("a"), parts_scope("a") == parts_scope("b")
         (True, False)
     """
-    return f"{PIECES}{base64.urlsafe_b64encode(hashlib.sha256(scope.encode()).digest()).decode()}"
+    digest = hashlib.sha256(scope.encode()).digest()
+    return f"{PARTS_PREFIX}{base64.urlsafe_b64encode(digest).decode()}"
 
 
-def fold(index: Index, scope: str, id: str, piece: str | Sequence[str]) -> int:
-    """Adds a piece to a document that is not resolved yet; returns how many distinct shingles it has by now.
+class DocumentParts:
+    """The documents of an open index that arrive in parts.
 
     Args:
-        index: Of sets of shingles.
-        scope: Tenant or group.
-        id: Of the document.
-        piece: A text, or tokens.
-
-    Raises:
-        UsageError: The index compares something else than sets, or the document would become too large.
+        session: The open index.
+        upsert: Upserts a finished document by scope, document and id.
     """
-    if not index.preparer.takes_shingles:
-        raise UsageError(f"measure={index.spec.measure!r} does not merge: only documents that are sets of shingles take pieces")
-    index.require_writable(scope)
-    kept, place = _added(index, piece), scope_of_pieces(scope)
 
-    def step() -> int:
-        held = index.store.entries(place, [id])[0]
-        total = kept if held is None else _union(_shingled(index, held), kept)
-        index.preparer.check(total)
-        index.apply(
-            Changes(
-                dropped=[] if held is None else [KeyedEntry(held, None)],
-                new=[KeyedEntry(_entry(index, place, id, total), None)],
+    def __init__(self, session: Session, upsert: Callable[[str, ShingledDocument, str], Outcome]) -> None:
+        self._session = session
+        self._upsert = upsert
+
+    def add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
+        """Adds a part to a document, as `Index.add_part` does. The scope must be writable."""
+        session = self._session
+        if not session.preparer.takes_shingles:
+            raise UsageError(
+                f"measure={session.spec.measure!r} does not support documents in parts; only sets of shingles can be merged"
             )
+        added = self._shingle(part)
+        place = parts_scope(scope)
+
+        def step() -> int:
+            entry = session.store.entries(place, [id])[0]
+            total = added if entry is None else _union(self._document_of(entry), added)
+            session.preparer.check(total)
+            session.apply(
+                Changes(
+                    dropped=[] if entry is None else [KeyedEntry(entry, None)],
+                    new=[KeyedEntry(self._entry_of(place, id, total), None)],
+                )
+            )
+            return len(total.hashes)
+
+        return session.run_step(place, step)
+
+    def finish(self, scope: str, id: str) -> Outcome | None:
+        """Upserts a document from its parts, as `Index.finish` does."""
+        session = self._session
+        place = parts_scope(scope)
+        entry = session.run_step(place, lambda: session.entry_or_confirmed_absence(place, id))
+        if entry is None:
+            return None
+        outcome = self._upsert(scope, self._document_of(entry), id)
+
+        def delete_parts() -> None:
+            current = session.store.entries(place, [id])[0]
+            # parts that were added meanwhile stay
+            if current is not None and current.digest == entry.digest:
+                session.apply(Changes(dropped=[KeyedEntry(current, None)]))
+
+        session.run_step(place, delete_parts)
+        return outcome
+
+    def _shingle(self, part: str | Sequence[str]) -> ShingledDocument:
+        preparer = self._session.preparer
+        if isinstance(part, str):
+            preparer.check(part)
+            return preparer.shingled(pa.array([part], pa.large_string()))
+        for token in part:
+            preparer.check(token)
+        return preparer.shingled(pa.array([list(part)], pa.large_list(pa.large_string())))
+
+    def _document_of(self, entry: Entry) -> ShingledDocument:
+        signature = None
+        if entry.signature:
+            signature = np.frombuffer(entry.signature, self._session.spec.signature_type)
+        return ShingledDocument(np.frombuffer(entry.payload, np.uint64), signature)
+
+    def _entry_of(self, place: str, id: str, total: ShingledDocument) -> Entry:
+        now = self._session.clock()
+        return Entry(
+            scope=place,
+            id=id,
+            ref=0,
+            digest=self._session.preparer.digest(total),
+            leader=id,
+            cluster=id,
+            similarity=1.0,
+            size=len(total.hashes),
+            created=now,
+            seen=now,
+            posted=False,
+            signature=b"" if total.signature is None else total.signature.tobytes(),
+            text=None,
+            payload=total.hashes.tobytes(),
         )
-        return len(total.hashes)
-
-    return index.step(place, step)
 
 
-def seal(index: Index, scope: str, id: str) -> Outcome | None:
-    """Upserts a document from its pieces, which then are gone; None if there are none.
-
-    Broken off between the two, it is done again with the same result.
-    """
-    place = scope_of_pieces(scope)
-    held = index.step(place, lambda: index.entry_or_confirmed_absence(place, id))
-    if held is None:
-        return None
-    document = _shingled(index, held)
-    outcome = index.upsert(scope, document, id)
-
-    def step() -> None:
-        now = index.store.entries(place, [id])[0]
-        if now is not None and now.digest == held.digest:
-            index.apply(Changes(dropped=[KeyedEntry(now, None)]))
-
-    index.step(place, step)
-    return outcome
-
-
-def _added(index: Index, piece: str | Sequence[str]) -> Shingled:
-    if isinstance(piece, str):
-        index.preparer.check(piece)
-        return index.preparer.shingled(pa.array([piece], pa.large_string()))
-    for token in piece:
-        index.preparer.check(token)
-    return index.preparer.shingled(pa.array([list(piece)], pa.large_list(pa.large_string())))
-
-
-def _union(a: Shingled, b: Shingled) -> Shingled:
-    signature = None if a.signature is None or b.signature is None else np.minimum(a.signature, b.signature)
-    return Shingled(sorted_unique(np.concatenate([a.hashes, b.hashes])), signature)
-
-
-def _shingled(index: Index, entry: Entry) -> Shingled:
-    signature = np.frombuffer(entry.signature, index.spec.signature_type) if entry.signature else None
-    return Shingled(np.frombuffer(entry.payload, np.uint64), signature)
-
-
-def _entry(index: Index, place: str, id: str, total: Shingled) -> Entry:
-    signature = b"" if total.signature is None else total.signature.tobytes()
-    now, digest = index.clock(), index.preparer.digest(total)
-    return Entry(place, id, 0, digest, id, id, 1.0, len(total.hashes), now, now, False, signature, None, total.hashes.tobytes())
+def _union(a: ShingledDocument, b: ShingledDocument) -> ShingledDocument:
+    signature = None
+    if a.signature is not None and b.signature is not None:
+        signature = np.minimum(a.signature, b.signature)
+    return ShingledDocument(sorted_unique(np.concatenate([a.hashes, b.hashes])), signature)

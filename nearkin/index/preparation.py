@@ -24,7 +24,7 @@ from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 from nearkin.verify.jaccard import ShingleSets, distinct_sets
 
 
-class Shingled(NamedTuple):
+class ShingledDocument(NamedTuple):
     """A document whose shingles are known, but not its text."""
 
     hashes: np.ndarray
@@ -35,13 +35,13 @@ class Shingled(NamedTuple):
     """Of the content that they were made of, if that is known."""
 
 
-Document: TypeAlias = "str | Sequence[float] | np.ndarray | Shingled"
-Checked: TypeAlias = "str | np.ndarray | Shingled"
+Document: TypeAlias = "str | Sequence[float] | np.ndarray | ShingledDocument"
+CheckedDocument: TypeAlias = "str | np.ndarray | ShingledDocument"
 """As an index works with it."""
 DIGEST = 16
 
 
-class Prepared(NamedTuple):
+class PreparedDocuments(NamedTuple):
     """n documents of one scope."""
 
     scope: str
@@ -120,13 +120,13 @@ class Preparer:
         """Whether shingles are all that is needed of a document: sets of them."""
         return self.measure.spec.measure == "jaccard"
 
-    def check(self, document: Document) -> Checked:
+    def check(self, document: Document) -> CheckedDocument:
         """A document as it is kept.
 
         Raises:
             UsageError: It is of another kind, too large, or no vector of these dimensions.
         """
-        if isinstance(document, Shingled):
+        if isinstance(document, ShingledDocument):
             if not self.takes_shingles:
                 raise UsageError(f"measure={self.measure.spec.measure!r} needs whole documents, not their shingles")
             if document.hashes.nbytes > self.most:
@@ -156,49 +156,51 @@ class Preparer:
             raise UsageError("a vector of zeros has no direction to compare")
         return vector
 
-    def column(self, documents: Sequence[Checked]) -> pa.Array:
+    def column(self, documents: Sequence[CheckedDocument]) -> pa.Array:
         """As Arrow."""
         if not self.vectors:
             return pa.array(documents, pa.large_string())
         flat = np.concatenate([np.empty(0, np.float32), *(one for one in documents if isinstance(one, np.ndarray))])
         return pa.FixedSizeListArray.from_arrays(pa.array(flat), self.measure.spec.n)
 
-    def digest(self, document: Checked) -> bytes:
+    def digest(self, document: CheckedDocument) -> bytes:
         """128 bits of the content."""
-        if isinstance(document, Shingled):
+        if isinstance(document, ShingledDocument):
             return document.digest or hashlib.sha256(b"shingles\0" + document.hashes.tobytes()).digest()[:DIGEST]
         content = document.encode() if isinstance(document, str) else document.tobytes()
         return hashlib.sha256(content).digest()[:DIGEST]
 
-    def prepare(self, scope: str, documents: Sequence[Checked], digests: list[bytes]) -> Prepared:
+    def prepare(self, scope: str, documents: Sequence[CheckedDocument], digests: list[bytes]) -> PreparedDocuments:
         """Everything at once, by the batch kernels."""
-        if any(isinstance(document, Shingled) for document in documents):
+        if any(isinstance(document, ShingledDocument) for document in documents):
             return self._shingled(scope, documents, digests)
         column = self.column(documents)
         if self.measure.spec.measure == "jaccard":
             sets: list[ShingleSets] = []
             sketches = self._sketchers.use(lambda tool: tool.sketch(column, lambda some: sets.append(distinct_sets(*some))))
-            return Prepared(
+            return PreparedDocuments(
                 scope, digests, sketches.signatures, self._keys(scope, sketches), _payload(sets), sketches.shingles == 0
             )
         sketches = self._sketchers.use(lambda tool: tool.sketch(column))
-        return Prepared(
+        return PreparedDocuments(
             scope, digests, sketches.signatures, self._keys(scope, sketches), self.payload(column), sketches.shingles == 0
         )
 
-    def _shingled(self, scope: str, documents: Sequence[Checked], digests: list[bytes]) -> Prepared:
+    def _shingled(self, scope: str, documents: Sequence[CheckedDocument], digests: list[bytes]) -> PreparedDocuments:
         """Of shingles; texts among them are shingled first."""
-        known = [one if isinstance(one, Shingled) else self.shingled(self.column([one])) for one in documents]
+        known = [one if isinstance(one, ShingledDocument) else self.shingled(self.column([one])) for one in documents]
         sizes = np.array([len(one.hashes) for one in known], np.int64)
         starts, hashes = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), np.concatenate([one.hashes for one in known])
         payload = Payload(sizes, (hashes,))
         if self.signatures_suffice and all(one.signature is not None for one in known):
             signatures = np.stack([one.signature for one in known if one.signature is not None])
-            return Prepared(scope, digests, signatures, self.keys_of_signatures(scope, signatures), payload, sizes == 0)
+            return PreparedDocuments(
+                scope, digests, signatures, self.keys_of_signatures(scope, signatures), payload, sizes == 0
+            )
         sketches = self._sketchers.use(lambda tool: tool.sketch_hashes(hashes, starts))
-        return Prepared(scope, digests, sketches.signatures, self._keys(scope, sketches), payload, sizes == 0)
+        return PreparedDocuments(scope, digests, sketches.signatures, self._keys(scope, sketches), payload, sizes == 0)
 
-    def shingled(self, column: pa.Array) -> Shingled:
+    def shingled(self, column: pa.Array) -> ShingledDocument:
         """The shingles of documents (text, or token lists), each by itself, as those of one.
 
         Args:
@@ -208,7 +210,7 @@ class Preparer:
         sketches = self._sketchers.use(lambda tool: tool.sketch(column, lambda some: sets.append(distinct_sets(*some))))
         hashes = sorted_unique(np.concatenate([np.empty(0, np.uint64), *(some.hashes for some in sets)]))
         whole = self.signatures_suffice and len(sketches.signatures)
-        return Shingled(hashes, sketches.signatures.min(axis=0) if whole else None)
+        return ShingledDocument(hashes, sketches.signatures.min(axis=0) if whole else None)
 
     def payload(self, column: pa.Array) -> Payload:
         """What exact comparison needs of a column of documents."""
@@ -273,8 +275,8 @@ class Preparer:
         nothing = np.empty(0, np.uint32)
         return self._keys(scope, Sketches(signatures, nothing, nothing))
 
-    def restored(self, scope: str, entries: Sequence[Entry]) -> Prepared:
-        """Stored documents as if they had just come.
+    def restored(self, scope: str, entries: Sequence[Entry]) -> PreparedDocuments:
+        """StoredPayloads documents as if they had just come.
 
         Raises:
             UsageError: Their texts were not kept, and their signatures do not follow from what was.
@@ -286,13 +288,13 @@ class Preparer:
             return self.prepare(scope, [entry.text or "" for entry in entries], digests)
         return self._of_hashes(scope, entries, digests)
 
-    def _of_hashes(self, scope: str, entries: Sequence[Entry], digests: list[bytes]) -> Prepared:
+    def _of_hashes(self, scope: str, entries: Sequence[Entry], digests: list[bytes]) -> PreparedDocuments:
         payload = self.payload_of(entries)
         starts, counts = np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64), None
         if len(payload.columns) == 2:
             counts = np.rint(payload.columns[1] / self._unit_weights(payload.columns[0])).astype(np.int64)
         sketches = self._sketchers.use(lambda tool: tool.sketch_hashes(payload.columns[0], starts, counts))
-        return Prepared(scope, digests, sketches.signatures, self._keys(scope, sketches), payload, payload.sizes == 0)
+        return PreparedDocuments(scope, digests, sketches.signatures, self._keys(scope, sketches), payload, payload.sizes == 0)
 
     def _unit_weights(self, hashes: np.ndarray) -> np.ndarray:
         """What one occurrence of each shingle weighs."""

@@ -1,4 +1,8 @@
-"""The search of an upsert: buckets, candidates, the length filter, the estimate and its margin, exact comparison."""
+"""The search for stored documents that resemble those of a batch.
+
+The stages are: buckets, candidates by shared bands, length filter, estimate with a safety margin,
+and exact comparison.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,9 +12,9 @@ import numpy as np
 
 from nearkin.index.changes import Changes
 from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry
-from nearkin.index.preparation import Prepared, Preparer
+from nearkin.index.preparation import PreparedDocuments, Preparer
 from nearkin.index.settings import IndexSettings
-from nearkin.index.stats import Observed
+from nearkin.index.stats import SearchStats
 from nearkin.index.stores.base import Store
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.lsh.solve import largest_margin
@@ -18,212 +22,305 @@ from nearkin.measures.base import StoredPayloads, band_layout_of, concatenate_pa
 from nearkin.packed_pairs import pack_pairs
 
 
-class Ranked(NamedTuple):
-    """Stored documents that share buckets with documents of a batch, those of one document together, best first."""
+class RankedCandidates(NamedTuple):
+    """StoredPayloads documents that share buckets with documents of a batch, best first for each.
+
+    All arrays have one item for each candidate of each document.
+    """
 
     documents: np.ndarray
+    """The positions of the batch's documents, ascending, int64."""
     words: np.ndarray
+    """The postings of the candidates, int64."""
     shared: np.ndarray
-    crowded: bool
-    """Whether the batch could overflow a bucket."""
+    """The numbers of shared bands, int64."""
+    may_overflow: bool
+    """True if the batch could exceed the capacity of a bucket."""
 
 
 class Decision(NamedTuple):
-    """Where a document of a batch belongs: to a stored representative, to one of the same batch, or nowhere yet."""
+    """The representative of a document of a batch: stored, of the same batch, or none yet."""
 
     entry: Entry | None
+    """The stored representative, if there is one."""
     position: int | None
+    """The position of the representative in the batch, if it is there."""
     similarity: float
+    """The exact similarity to the representative, or 0."""
     compared: int
+    """The number of documents that were compared."""
 
 
 class Pool(NamedTuple):
-    """A batch and the stored documents it may resemble, for comparing by position: the batch first."""
+    """A batch and the stored documents it may resemble, for comparisons by position.
+
+    The batch comes first.
+    """
 
     signatures: np.ndarray
     stored: StoredPayloads
     entries: list[Entry]
-    at: dict[int, int]
-    """Position of a stored document, by its number."""
+    positions: dict[int, int]
+    """The positions of stored documents by their numbers."""
 
 
-PASS_RATE = 0.999
-"""The share of the pairs at the threshold that the margin lets through. Verifying a few more candidates costs little."""
-NOWHERE = Decision(None, None, 0.0, 0)
-NONE_RANKED = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+PASS_PROBABILITY = 0.999
+"""The share of pairs at the threshold whose estimate must pass the margin."""
+NO_REPRESENTATIVE = Decision(entry=None, position=None, similarity=0.0, compared=0)
 
 
 class Searcher:
-    """Finds the stored documents that resemble those of a batch.
+    """Finds stored documents that resemble those of a batch.
 
     Args:
-        store: To look into.
-        settings: Of the index, with its threshold.
-        preparer: Of its documents.
-        clock: Seconds.
+        store: Store that is searched.
+        settings: Settings of the index, with its threshold.
+        preparer: Preparer of the index.
+        clock: Returns the time in seconds.
     """
 
-    def __init__(self, store: Store, settings: IndexSettings, preparer: Preparer, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: IndexSettings,
+        preparer: Preparer,
+        clock: Callable[[], float],
+    ) -> None:
         assert settings.threshold is not None
-        self.store, self.settings, self.preparer, self.clock = store, settings, preparer, clock
-        self.threshold = settings.threshold
-        self.measure, self.banding = preparer.measure, preparer.banding
-        self.observed = Observed(settings.bucket_capacity)
-        self.sets = self.measure.spec.measure == "jaccard"
-        keys = np.empty((0, 0), np.uint64) if self.measure.spec.truncated else None
-        k = self.measure.spec.k
-        self.margin = largest_margin(k, self.measure.estimator.expected_agreements(self.threshold) / k, PASS_RATE)
-        self._kind = band_layout_of(self.measure.spec, self.banding, keys).layout
+        self.store = store
+        self.settings = settings
+        self.preparer = preparer
+        self.stats = SearchStats(settings.bucket_capacity)
+        self._clock = clock
+        self._threshold = settings.threshold
+        self._measure = preparer.measure
+        spec = self._measure.spec
+        self._compares_sets = spec.measure == "jaccard"
+        agreeing_share = self._measure.estimator.expected_agreements(self._threshold) / spec.k
+        self._margin = largest_margin(spec.k, agreeing_share, PASS_PROBABILITY)
+        keys = np.empty((0, 0), np.uint64) if spec.truncated else None
+        self._layout = band_layout_of(spec, preparer.banding, keys).layout
 
-    def decide(self, prepared: Prepared, without: frozenset[int], changes: Changes) -> list[Decision]:
-        """Where each document of a batch belongs, as if they came one by one; `crowded` says if a bucket may overflow."""
+    def decide(self, prepared: PreparedDocuments, excluded: frozenset[int], changes: Changes) -> list[Decision]:
+        """Decides for each document of a batch which representative it is resolved to.
+
+        The decisions are those that would be made if the documents came one by one.
+
+        Args:
+            prepared: The batch.
+            excluded: Numbers of stored documents that are not representatives any more.
+            changes: Changes of the step. `may_overflow` is set if a bucket may overflow.
+        """
         n = len(prepared.digests)
-        ranked = self.ranked(prepared, leaders=True, without=without)
-        changes.may_overflow |= ranked.crowded
-        twice = _shared_keys(prepared.keys, prepared.empty)
-        if not len(ranked.words) and not any(twice):
-            return [NOWHERE] * n
-        pool = self.pool(prepared, ranked)
+        ranked = self.rank(prepared, leaders_only=True, excluded=excluded)
+        changes.may_overflow |= ranked.may_overflow
+        batch_keys = _keys_shared_in_batch(prepared.keys, prepared.empty)
+        if not len(ranked.words) and not any(batch_keys):
+            return [NO_REPRESENTATIVE] * n
+        pool = self.fetch(prepared, ranked)
         bounds = np.searchsorted(ranked.documents, np.arange(n + 1)).tolist()
-        buckets: dict[int, list[int]] = {}
+        # the buckets of the batch's new representatives, as positions by key
+        new_leaders: dict[int, list[int]] = {}
         decisions: list[Decision] = []
-        for at in range(n):
-            mine, own = twice[at], slice(bounds[at], bounds[at + 1])
-            best: Decision = NOWHERE
-            if own.start < own.stop or any(key in buckets for key in mine):
-                best = self._best(at, own, mine, buckets, ranked, pool, prepared)
-            decisions.append(best)
-            if best.entry is None and best.position is None:
-                for key in mine:
-                    buckets.setdefault(key, []).append(at)
+        for i in range(n):
+            keys = batch_keys[i]
+            candidates = slice(bounds[i], bounds[i + 1])
+            near = Counter(other for key in keys for other in new_leaders.get(key, ()))
+            decision = NO_REPRESENTATIVE
+            if candidates.start < candidates.stop or near:
+                decision = self._best(i, candidates, near, ranked, pool, prepared)
+            decisions.append(decision)
+            if decision.entry is None and decision.position is None:
+                for key in keys:
+                    new_leaders.setdefault(key, []).append(i)
         return decisions
 
-    def ranked(self, prepared: Prepared, leaders: bool, without: frozenset[int] = frozenset()) -> Ranked:
-        """The stored documents in each one's buckets: by shared bands, then by age; too long or short ones left out."""
-        n, per = prepared.keys.shape
-        found = self.store.postings(prepared.keys.reshape(-1))
-        sizes = np.diff(found.offsets)
-        self.observed.looked(prepared.keys.reshape(-1), found, sizes)
-        crowded = bool(len(sizes)) and int(sizes.max()) + n > self.settings.bucket_capacity
-        if not len(found.words):
-            return Ranked(*NONE_RANKED, crowded)
-        documents = np.repeat(np.arange(n).repeat(per), sizes)
-        words = found.words
+    def rank(
+        self,
+        prepared: PreparedDocuments,
+        *,
+        leaders_only: bool,
+        excluded: frozenset[int] = frozenset(),
+    ) -> RankedCandidates:
+        """Returns the stored documents in the buckets of a batch, by shared bands, then by age.
+
+        Documents that are too long or too short to be similar are left out.
+
+        Args:
+            prepared: The batch.
+            leaders_only: True to leave out documents that are not representatives.
+            excluded: Numbers of documents that are left out.
+        """
+        n, keys_per_document = prepared.keys.shape
+        keys = prepared.keys.reshape(-1)
+        postings = self.store.postings(keys)
+        sizes = np.diff(postings.offsets)
+        self.stats.record_buckets(keys, postings, sizes)
+        may_overflow = bool(len(sizes)) and int(sizes.max()) + n > self.settings.bucket_capacity
+        words = postings.words
+        if not len(words):
+            nothing = np.empty(0, np.int64)
+            return RankedCandidates(nothing, nothing, nothing, may_overflow)
+        documents = np.repeat(np.arange(n).repeat(keys_per_document), sizes)
         keep = ~prepared.empty[documents]
-        if leaders:
+        if leaders_only:
             keep &= (words & MEMBER) == 0
-        if without:
-            keep &= ~np.isin(words >> REF_SHIFT, list(without))
-        if self.sets and len(words):
-            own, other = prepared.payload.sizes[documents], words & MAX_SIZE
-            fits = (other >= np.floor(self.threshold * own)) & (own >= np.floor(self.threshold * other))
+        if excluded:
+            keep &= ~np.isin(words >> REF_SHIFT, list(excluded))
+        if self._compares_sets:
+            own = prepared.payload.sizes[documents]
+            other = words & MAX_SIZE
+            fits = other >= np.floor(self._threshold * own)
+            fits &= own >= np.floor(self._threshold * other)
+            # the size of a larger document is unknown
             keep &= fits | (other == MAX_SIZE)
-        documents, words = documents[keep], words[keep]
+        documents = documents[keep]
+        words = words[keep]
         order = np.lexsort((words, documents))
-        documents, words = documents[order], words[order]
-        first = np.ones(len(words), bool)
-        first[1:] = (words[1:] != words[:-1]) | (documents[1:] != documents[:-1])
-        places = np.flatnonzero(first)
-        shared = np.diff(np.append(places, len(words)))
-        documents, words = documents[places], words[places]
+        documents = documents[order]
+        words = words[order]
+        is_first = np.ones(len(words), bool)
+        is_first[1:] = (words[1:] != words[:-1]) | (documents[1:] != documents[:-1])
+        firsts = np.flatnonzero(is_first)
+        shared = np.diff(np.append(firsts, len(words)))
+        documents = documents[firsts]
+        words = words[firsts]
         order = np.lexsort((words >> REF_SHIFT, -shared, documents))
-        documents, words, shared = documents[order], words[order], shared[order]
+        documents = documents[order]
         rank = np.arange(len(words)) - np.searchsorted(documents, documents)
         keep = rank < self.settings.max_candidates
-        return Ranked(documents[keep], words[keep], shared[keep], crowded)
+        return RankedCandidates(documents[keep], words[order][keep], shared[order][keep], may_overflow)
 
-    def pool(self, prepared: Prepared, ranked: Ranked) -> Pool:
-        """Fetches the candidates at once and places them behind the batch.
+    def fetch(self, prepared: PreparedDocuments, ranked: RankedCandidates) -> Pool:
+        """Fetches all candidates at once and places them after the batch.
 
-        That a posting is of the same scope follows from a key of 64 bits alone, which documents of another scope may share by
-        chance; so the scope of every fetched document is compared.
+        A posting is of the same scope because its key of 64 bits is derived from the scope. Keys of
+        another scope may be equal by chance, so the scope of every fetched document is compared.
         """
         refs = np.unique(ranked.words >> REF_SHIFT).tolist() if len(ranked.words) else []
-        entries = [entry for entry in self.store.by_refs(refs) if entry is not None] if refs else []
-        now = self.clock()
-        alive = [entry for entry in entries if entry.scope == prepared.scope and self.is_alive(entry, now)]
-        payload, signatures = prepared.payload, prepared.signatures
+        entries = self.store.by_refs(refs) if refs else []
+        now = self._clock()
+        alive = [
+            entry for entry in entries if entry is not None and entry.scope == prepared.scope and self._is_alive(entry, now)
+        ]
+        payload = prepared.payload
+        signatures = prepared.signatures
         if alive:
             payload = concatenate_payloads([payload, self.preparer.payload_of(alive)])
             signatures = np.concatenate([signatures, self.preparer.signatures_of(alive)])
         n = len(prepared.digests)
-        places = np.arange(n + len(alive), dtype=np.uint32)
-        stored = StoredPayloads(places, row_starts(payload), payload.columns)
-        return Pool(signatures, stored, alive, {entry.ref: n + at for at, entry in enumerate(alive)})
+        rows = np.arange(n + len(alive), dtype=np.uint32)
+        stored = StoredPayloads(rows, row_starts(payload), payload.columns)
+        positions = {entry.ref: n + i for i, entry in enumerate(alive)}
+        return Pool(signatures, stored, alive, positions)
 
-    def is_alive(self, entry: Entry, now: float) -> bool:
-        """Whether it stands in buckets still (it may have left since they were read), and its times and the window hold."""
-        times = (self.settings.bucket_ttl, self.settings.record_ttl, self.settings.window)
+    def _is_alive(self, entry: Entry, now: float) -> bool:
+        """Returns True if a document still is in buckets and no time limit has passed.
+
+        It may have left its buckets since they were read.
+        """
+        settings = self.settings
+        times = (settings.bucket_ttl, settings.record_ttl, settings.window)
         return entry.posted and all(ttl is None or entry.seen >= now - ttl for ttl in times)
 
     def _best(
         self,
-        at: int,
+        position: int,
         candidates: slice,
-        mine: list[int],
-        buckets: dict[int, list[int]],
-        ranked: Ranked,
+        near: Counter[int],
+        ranked: RankedCandidates,
         pool: Pool,
-        prepared: Prepared,
+        prepared: PreparedDocuments,
     ) -> Decision:
-        """The most similar representative, stored or of the same batch; the older one of equals."""
-        words, shared = ranked.words[candidates], ranked.shared[candidates]
-        places = [pool.at.get(ref, -1) for ref in (words >> REF_SHIFT).tolist()]
-        options = [(-int(s), place) for s, place in zip(shared.tolist(), places, strict=True) if place >= 0]
-        near = Counter(other for key in mine for other in buckets.get(key, ()))
-        # those of the batch are younger than all that are stored
-        younger = len(pool.signatures)
-        options += [(-count, younger + other) for other, count in near.items() if self._fits(prepared, at, other)]
+        """Returns the decision for one document: its most similar representative.
+
+        Of equally similar ones the older one is chosen.
+
+        Args:
+            position: Position of the document in the batch.
+            candidates: Range of its stored candidates in `ranked`.
+            near: Numbers of shared bands of new representatives of the batch, by position.
+            ranked: Candidates of the batch.
+            pool: The batch and its candidates.
+            prepared: The batch.
+        """
+        refs = (ranked.words[candidates] >> REF_SHIFT).tolist()
+        # ages order the options: positions in the pool, and behind them those of the batch, whose
+        # documents are younger than all stored ones
+        youngest_stored = len(pool.signatures)
+        options = [
+            (-shared, pool.positions[ref])
+            for shared, ref in zip(ranked.shared[candidates].tolist(), refs, strict=True)
+            if ref in pool.positions
+        ]
+        options += [
+            (-shared, youngest_stored + other) for other, shared in near.items() if self._length_fits(prepared, position, other)
+        ]
         options.sort()
         options = options[: self.settings.max_candidates]
         if not options:
-            return NOWHERE
-        positions = np.array([place if place < younger else place - younger for _, place in options], np.uint64)
-        ages = np.array([place for _, place in options])
-        similarity = self.similarity(np.uint64(at), positions, pool)
+            return NO_REPRESENTATIVE
+        ages = np.array([age for _, age in options])
+        positions = np.where(ages < youngest_stored, ages, ages - youngest_stored)
+        similarity = self.similarity(np.uint64(position), positions.astype(np.uint64), pool)
         good = np.flatnonzero(similarity >= 0)
         if not len(good):
-            return Decision(None, None, 0.0, len(options))
+            return NO_REPRESENTATIVE._replace(compared=len(options))
         best = good[np.lexsort((ages[good], -similarity[good]))[0]]
-        place = int(ages[best])
-        if place >= younger:
-            return Decision(None, place - younger, float(similarity[best]), len(options))
-        entry = pool.entries[place - len(prepared.digests)]
-        return Decision(entry, None, float(similarity[best]), len(options))
+        age = int(ages[best])
+        decision = Decision(None, None, float(similarity[best]), len(options))
+        if age >= youngest_stored:
+            return decision._replace(position=age - youngest_stored)
+        return decision._replace(entry=pool.entries[age - len(prepared.digests)])
 
-    def _fits(self, prepared: Prepared, at: int, other: int) -> bool:
-        """The length filter, within a batch."""
-        if not self.sets:
+    def _length_fits(self, prepared: PreparedDocuments, a: int, b: int) -> bool:
+        """Returns True if two documents of a batch are close enough in size to be similar."""
+        if not self._compares_sets:
             return True
-        a, b = int(prepared.payload.sizes[at]), int(prepared.payload.sizes[other])
-        return b >= np.floor(self.threshold * a) and a >= np.floor(self.threshold * b)
+        size_a = int(prepared.payload.sizes[a])
+        size_b = int(prepared.payload.sizes[b])
+        return bool(size_b >= np.floor(self._threshold * size_a) and size_a >= np.floor(self._threshold * size_b))
 
-    def similarity(self, at: np.uint64, positions: np.ndarray, pool: Pool) -> np.ndarray:
-        """Exact similarity with each position, float64; −1 where the estimate, or it, stays below what is asked."""
-        out = np.full(len(positions), -1.0)
-        pairs = pack_pairs(np.asarray(at), positions)
+    def similarity(self, position: np.uint64, others: np.ndarray, pool: Pool) -> np.ndarray:
+        """Compares a document with others exactly, if their estimates pass the margin.
+
+        Args:
+            position: Position of the document in the pool.
+            others: Positions of the others, uint64 (m,).
+            pool: The documents.
+
+        Returns:
+            The exact similarities, float64 (m,); -1 for those below the margin or the threshold.
+        """
+        similarity = np.full(len(others), -1.0)
+        pairs = pack_pairs(np.asarray(position), others)
         agreeing = np.empty(len(pairs), np.int64)
-        pair_agreements(pairs, pool.signatures, self._kind, agreeing)
-        passed = np.flatnonzero(agreeing >= self.margin)
+        pair_agreements(pairs, pool.signatures, self._layout, agreeing)
+        passed = np.flatnonzero(agreeing >= self._margin)
         if len(passed):
-            scored = self.measure.compare(pairs[passed], pool.stored)
-            reached = scored.meets_threshold(self.threshold)
-            out[passed[reached]] = scored.similarity[reached]
-            self.observed.verified(len(passed), int(np.count_nonzero(reached)))
-        return out
+            scored = self._measure.compare(pairs[passed], pool.stored)
+            reached = scored.meets_threshold(self._threshold)
+            similarity[passed[reached]] = scored.similarity[reached]
+            self.stats.record_comparisons(len(passed), int(np.count_nonzero(reached)))
+        return similarity
 
 
-def _shared_keys(keys: np.ndarray, empty: np.ndarray) -> list[list[int]]:
-    """For each document of a batch, those of its keys that another one has, too."""
+def _keys_shared_in_batch(keys: np.ndarray, empty: np.ndarray) -> list[list[int]]:
+    """Returns for each document of a batch those of its keys that another one also has.
+
+    Args:
+        keys: Band keys, uint64 (n, b).
+        empty: Documents that match nothing, bool (n,).
+    """
     n = len(keys)
     if n == 1:
         return [[]]
     flat = keys.reshape(-1)
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]
-    same = np.zeros(len(flat), bool)
-    again = ordered[1:] == ordered[:-1]
-    same[order[1:][again]] = True
-    same[order[:-1][again]] = True
-    same = same.reshape(keys.shape) & ~empty[:, None]
-    return [keys[at][same[at]].tolist() if any_ else [] for at, any_ in enumerate(same.any(axis=1).tolist())]
+    repeated = ordered[1:] == ordered[:-1]
+    is_shared = np.zeros(len(flat), bool)
+    is_shared[order[1:][repeated]] = True
+    is_shared[order[:-1][repeated]] = True
+    is_shared = is_shared.reshape(keys.shape) & ~empty[:, None]
+    return [keys[i][is_shared[i]].tolist() for i in range(n)]

@@ -164,15 +164,15 @@ def mount_console(app: FastAPI, shared: Path | None) -> "Console":
 async def _keep_refreshing(tokens: TokenFile, index: Index) -> None:
     """Reads the tokens again when they change, and marks the index once it needs one."""
     was = ""
-    marked = index.place if tokens.is_protected else ()
+    marked = index.public_urls if tokens.is_protected else ()
     while True:
         await asyncio.sleep(TOKENS_EVERY)
         try:
             tokens.refresh()
             was = ""
-            if tokens.is_protected and marked != index.place:
-                await asyncio.to_thread(index.store.protect)
-                marked = index.place
+            if tokens.is_protected and marked != index.public_urls:
+                await asyncio.to_thread(index.protect)
+                marked = index.public_urls
         except StoreError as error:
             log.warning("the index could not be marked as protected", extra={"error": str(error)})
         except UsageError as error:

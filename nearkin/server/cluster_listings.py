@@ -122,7 +122,7 @@ class ClusterListings:
         self._lock = Lock()
         self._busy: dict[str, tuple[Lock, int]] = {}
         self._scopes = _Held(self._first_scopes, clock)
-        self._counts = _Held(lambda: index().store.counts(), clock)
+        self._counts = _Held(lambda: index().counts(), clock)
 
     def listing(self, scope: str) -> Listing:
         """Of a scope; counted again if the last count is old. Reads every document of the scope."""
@@ -168,13 +168,13 @@ class ClusterListings:
         entries: list[Entry] = []
         for at in range(0, len(listing.sample), AT_ONCE):
             # after a cut-over the numbers may be other documents'
-            found = index.store.by_refs(list(listing.sample[at : at + AT_ONCE]))
+            found = index.get_by_refs(list(listing.sample[at : at + AT_ONCE]))
             entries += [entry for entry in found if entry is not None and entry.scope == scope]
             if sum(entry.size for entry in entries) > SHINGLES:
                 break
         if len(entries) < 2:
             return None
-        return observe_sample(index.preparer.payload_of(entries), index.measure, listing.documents)
+        return observe_sample(index.payload_of(entries), index.measure, listing.documents)
 
     def scopes(self) -> tuple[str, ...]:
         """Returns scopes by name: all that the store says within GLANCE seconds."""
@@ -186,7 +186,7 @@ class ClusterListings:
 
     def _first_scopes(self) -> tuple[str, ...]:
         began, found = self._clock(), list[str]()
-        for scope in self._index().store.scopes():
+        for scope in self._index().iterate_scopes():
             found.append(scope)
             if self._clock() - began > GLANCE:
                 break
@@ -198,7 +198,7 @@ class ClusterListings:
         heads: dict[str, tuple[str, float]] = {}
         resolved = [0] * BINS
         sample: list[tuple[int, int]] = []
-        for entry in self._index().store.scan(scope, content=False):
+        for entry in self._index().scan(scope, content=False):
             sizes[entry.leader] = sizes.get(entry.leader, 0) + 1
             if entry.is_leader:
                 heads[entry.id] = (entry.cluster, entry.created)

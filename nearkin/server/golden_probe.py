@@ -94,4 +94,4 @@ def probe(index: Index, pairs: Sequence[GoldenPair]) -> GoldenResult:
         matches = index.query(SCOPE, pair.b, top=index.settings.max_candidates)
         found[pair.similar] += any(match.id in (name, leader) for match in matches)
     similar = sum(pair.similar for pair in pairs)
-    return GoldenResult(similar, found[True], len(pairs) - similar, found[False], index.clock())
+    return GoldenResult(similar, found[True], len(pairs) - similar, found[False], index.now())

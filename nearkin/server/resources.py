@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from nearkin.errors import IncompatibleError, NearkinError, UsageError
 from nearkin.index.index import Index
-from nearkin.index.migration.rebuild import ANY_SIZE
-from nearkin.index.opening import unasked
+from nearkin.index.migration.copy import UNLIMITED_SIZE
+from nearkin.index.opening import without_fixed_settings
 from nearkin.index.stores.urls import recorded_url
 from nearkin.keys import ENVIRONMENT, HashKey
 from nearkin.runtime.files import PRIVATE_FILE, make_folders, write_durably
@@ -132,7 +132,7 @@ def _open_index(settings: ServerSettings) -> Index:
     kept = HashKey.read(settings.key_file) if _is_there(settings.key_file) else None
     index = Index.open(settings.urls, settings=asked, resources=SpecResources(kept), tables=settings.tables)
     try:
-        if not index.preparer.vectors:
+        if not index.holds_vectors:
             index.resources.shingler(index.spec)
         elif index.spec.scheme == KEYED_HYPERPLANES:
             index.spec.require_key(index.resources.secret)
@@ -151,10 +151,10 @@ def require_protection(index: Index, tokens: TokenFile, settings: ServerSettings
         UsageError: If the index was served with tokens before, there are none now, and `allow_anonymous` is not set.
     """
     if tokens.is_protected:
-        index.store.protect()
-    elif index.store.is_protected() and not settings.allow_anonymous:
+        index.protect()
+    elif index.is_protected() and not settings.allow_anonymous:
         raise UsageError(
-            f"{index.store.url} was served with tokens before, and {tokens.path} does not exist: name the file with --tokens, "
+            f"{index.url} was served with tokens before, and {tokens.path} does not exist: name the file with --tokens, "
             f"make a token with nearkin token create NAME --file {tokens.path}, or pass --allow-anonymous to serve everybody"
         )
 
@@ -166,9 +166,9 @@ def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
     shadow_store = settings.shadow_store
 
     def opened(second: bool) -> Index:
-        urls, asked = settings.urls, unasked(index.settings)
+        urls, asked = settings.urls, without_fixed_settings(index.settings)
         # what is stored was admitted before
-        fields: dict[str, Any] = {"max_memory": None, "max_document": ANY_SIZE, "cache": 1}
+        fields: dict[str, Any] = {"max_memory": None, "max_document": UNLIMITED_SIZE, "cache": 1}
         if second:
             # nothing but the banding and the place of it differ
             urls, asked = [shadow_store], index.settings

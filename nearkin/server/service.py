@@ -19,7 +19,7 @@ import numpy as np
 from nearkin.errors import NearkinError, StoreError, UsageError
 from nearkin.index.entry import RESERVED, Match, Outcome
 from nearkin.index.index import Index
-from nearkin.index.parts import fold, scope_of_pieces, seal
+from nearkin.index.parts import parts_scope
 from nearkin.index.preparation import Document
 from nearkin.server.cluster_listings import ClusterListings
 from nearkin.server.golden_probe import GoldenResult, probe
@@ -124,7 +124,7 @@ class Service:
 
     async def upsert(self, scope: str, document: Document, id: str | None) -> Outcome:
         """One document, together with others that wait."""
-        self.index.preparer.check(document)
+        self.index.check_document(document)
         began = time.perf_counter()
         outcome = await self.batcher.upsert(scope, document, id)
         self.instruments.record_upsert_latency(scope, outcome, time.perf_counter() - began)
@@ -181,8 +181,8 @@ class Service:
 
     async def add_part(self, scope: str, id: str, piece: str | Sequence[str]) -> int:
         """Adds a piece to a document that is not whole yet; returns how many shingles it has by now."""
-        size = await self.run_in_thread(fold, self.index, scope, id, piece)
-        await self._touched(scope_of_pieces(scope), id)
+        size = await self.run_in_thread(self.index.add_part, scope, id, piece)
+        await self._touched(parts_scope(scope), id)
         return size
 
     async def _touched(self, scope: str, id: str) -> None:
@@ -192,12 +192,12 @@ class Service:
     async def finish_document(self, scope: str, id: str) -> Outcome | None:
         """Resolves a document that came in pieces; None if there are none."""
         began = time.perf_counter()
-        outcome = await self.run_in_thread(seal, self.index, scope, id)
+        outcome = await self.run_in_thread(self.index.finish, scope, id)
         if outcome is None:
             return None
         if self.shadow is not None:
             await self.run_in_thread(self.shadow.fed, scope, [outcome], time.perf_counter() - began)
-            await self._touched(scope_of_pieces(scope), id)
+            await self._touched(parts_scope(scope), id)
         self.instruments.record_upserts(scope, [outcome])
         return outcome
 
@@ -252,7 +252,7 @@ class Service:
         await self.run_in_thread(warm, self.index)
         settle()
         self.ready = True
-        log.info("ready", extra={"seconds": round(time.perf_counter() - began, 3), "store": self.index.store.url})
+        log.info("ready", extra={"seconds": round(time.perf_counter() - began, 3), "store": self.index.url})
 
     async def _keep_expiring(self) -> None:
         while True:
@@ -309,7 +309,7 @@ class Service:
         self.instruments.counter(
             "nearkin_exact_comparisons",
             "Pairs that passed the estimate and were compared exactly.",
-            lambda: self.index.searcher.observed.compared,
+            lambda: self.index.search_stats.compared,
         )
         gauge("nearkin_queue_depth", "Single documents that wait.", lambda: self.batcher.depth)
         gauge("nearkin_queue_limit", "Single documents that may wait.", lambda: self.settings.queue)
@@ -374,8 +374,8 @@ class _Kept:
         self._at = time.monotonic()
         try:
             index = self._index()
-            self._counts = index.store.counts()
-            self._metrics = index.searcher.observed.metrics(self._recall(), self._counts.get("bytes")).to_dict()
+            self._counts = index.counts()
+            self._metrics = index.search_stats.metrics(self._recall(), self._counts.get("bytes")).to_dict()
         except NearkinError as error:
             # what was counted last is not what is there
             self._counts, self._metrics = {}, {}
@@ -389,7 +389,7 @@ def check_store(service: Service) -> None:
     Raises:
         StoreError: If it does not answer.
     """
-    service.index.store.entries(f"{RESERVED}ready", ["ready"])
+    service.index.get_many(f"{RESERVED}ready", ["ready"])
 
 
 def settle() -> None:
@@ -418,7 +418,7 @@ def warm(index: Index) -> None:
 
 
 def _samples(index: Index) -> list[Document]:
-    if index.preparer.vectors:
+    if index.holds_vectors:
         return [[1.0] * index.spec.n, [1.0] * (index.spec.n - 1) + [0.9]]
     words = " ".join(f"word{i}" for i in range(50))
     return [words, f"{words} more", f"{words} été"]

@@ -4,7 +4,7 @@ What the live index took goes to the other one after its answer was given, by na
 So whatever comes between, another worker, a kill, the way over itself, both end with the same documents. A shadow never delays
 an answer until it lags so far behind that its queue is full.
 
-The way over is a move of the index (`nearkin.index.migration.rebuild.cut_over`): every process that has it open follows, none
+The way over is a move of the index (`nearkin.index.migration.cutover.cut_over`): every process that has it open follows, none
 writes to the old one any longer, and a restart finds the new one. The old index still receives all documents, so that the way
 back is as short.
 """
@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 from nearkin.errors import IncompatibleError, MovedError, NearkinError, StoreError, UsageError
 from nearkin.index.entry import Entry, Outcome
 from nearkin.index.index import Index
-from nearkin.index.migration.rebuild import accept, alike, bring, content_of, cut_over, fill
+from nearkin.index.migration.copy import Source, claim_target, copy_documents, copy_missing, document_of, shares_shingles
+from nearkin.index.migration.cutover import cut_over
 from nearkin.index.migration.state import CLOSING, COPYING
-from nearkin.index.parts import of_pieces
+from nearkin.index.parts import is_parts_scope
 from nearkin.server.golden_probe import GoldenResult
 
 log = logging.getLogger("nearkin.server")
@@ -105,7 +106,7 @@ class ShadowIndex:
     @property
     def is_over(self) -> bool:
         """Whether the second one answers."""
-        return self.index.place == self._second
+        return self.index.public_urls == self._second
 
     def _other(self) -> Index:
         other, live = self._opened(not self.is_over), self.index
@@ -114,7 +115,7 @@ class ShadowIndex:
                 raise IncompatibleError("a shadow has the live index' Spec and threshold; nearkin index rebuild changes those")
             if live.banding == other.banding:
                 raise UsageError(f"the shadow has the live index' banding, {other.banding.bands} x {other.banding.rows}")
-            accept(live, other)
+            claim_target(Source.of(live), other)
         except NearkinError:
             other.close()
             raise
@@ -245,7 +246,7 @@ class ShadowIndex:
 
     def _turn(self) -> None:
         """One thing of what there is to do."""
-        if self.waiting.place == self.index.place:
+        if self.waiting.public_urls == self.index.public_urls:
             self._change_sides()
         if not self._filled:
             self._fill()
@@ -272,8 +273,10 @@ class ShadowIndex:
     def _fill(self) -> None:
         """Brings the one that does not answer to what the one that does has; never the other way."""
         self.index.refresh()
-        if self.waiting.place != self.index.place:
-            fill(self.index, self.waiting, lambda: not self._closing and self.waiting.place != self.index.place)
+        if self.waiting.public_urls != self.index.public_urls:
+            copy_missing(
+                self.index, self.waiting, lambda: not self._closing and self.waiting.public_urls != self.index.public_urls
+            )
             self._filled = not self._closing
 
     def _follow(self, scope: str, names: list[str]) -> None:
@@ -281,11 +284,11 @@ class ShadowIndex:
         live, other = self.index, self.waiting
         with self._changed:
             before = {name: self._touched[scope, name] for name in names}
-        if of_pieces(scope):
-            bring(live, other, [(scope, name) for name in names])
+        if is_parts_scope(scope):
+            copy_documents(live, other, [(scope, name) for name in names])
             self._done_with(scope, before)
             return
-        held = dict(zip(names, live.store.entries(scope, names), strict=True))
+        held = dict(zip(names, live.get_many(scope, names), strict=True))
         there = [(name, entry) for name, entry in held.items() if entry is not None]
         began = time.perf_counter()
         outcomes = self._upserted(scope, there)
@@ -294,7 +297,7 @@ class ShadowIndex:
             if entry is None:
                 other.remove(scope, name)
         # another worker may have changed one between the look and the write, and brought that before
-        now = dict(zip(names, live.store.entries(scope, names), strict=True))
+        now = dict(zip(names, live.get_many(scope, names), strict=True))
         same = {name: before[name] for name in names if _digest(now[name]) == _digest(held[name])}
         with self._changed:
             self._sides["shadow"].add(outcomes, seconds)
@@ -309,10 +312,12 @@ class ShadowIndex:
     def _upserted(self, scope: str, there: list[tuple[str, Entry]]) -> list[Outcome]:
         """Also what has not changed: a hit keeps it alive, as it does in the live one."""
         other, most, out = self.waiting, self.waiting.settings.max_batch, list[Outcome]()
-        same = alike(self.index, other)
+        same = shares_shingles(self.index, other)
         for start in range(0, len(there), most):
             part = there[start : start + most]
-            out += other.upsert_many(scope, [content_of(other, entry, same) for _, entry in part], [name for name, _ in part])
+            out += other.upsert_many(
+                scope, [document_of(entry, other, same_shingles=same) for _, entry in part], [name for name, _ in part]
+            )
         return out
 
     def _done_with(self, scope: str, done: dict[str, _Touched]) -> None:
@@ -329,7 +334,7 @@ class ShadowIndex:
             with suppress(StoreError):
                 self.waiting.refresh()
                 self.index.refresh()
-                if self.index.moving not in (COPYING, CLOSING):
+                if self.index.migration_phase not in (COPYING, CLOSING):
                     return
             self._pause(SHORTLY)
 

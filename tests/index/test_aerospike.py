@@ -15,7 +15,7 @@ from aerospike_helpers.batch.records import BatchRecords, Read, Remove, Write
 import nearkin as nk
 from nearkin.errors import MissingExtraError, RacedError, StoreError, UsageError
 from nearkin.index.changes import TOUCHED, Changes, KeyedEntry
-from nearkin.index.maintenance import check, compact
+from nearkin.index.maintenance import check_index, merge_clusters
 from nearkin.index.migration.state import COPYING, Move
 from nearkin.index.stores import aerospike_buckets, aerospike_records, aerospike_steps
 from nearkin.index.stores.aerospike_namespace import Namespace
@@ -61,7 +61,7 @@ def updated(index: nk.Index) -> None:
 
 
 def compacted(index: nk.Index) -> None:
-    assert compact(index)["merged"] == 1
+    assert merge_clusters(index)["merged"] == 1
 
 
 def two_clusters(index: nk.Index) -> None:
@@ -70,10 +70,10 @@ def two_clusters(index: nk.Index) -> None:
     with nk.Index.open("memory://", threshold=0.7) as other:
         other.upsert_many("a", [f"{TEXT} twelve", f"{TEXT} thirteen"], ["z", "w"])
         new = []
-        for entry in other.store.scan():
-            keys = other.preparer.keys_of("a", [entry])[0] if entry.posted else None
+        for entry in other._session.store.scan():
+            keys = other._session.preparer.keys_of("a", [entry])[0] if entry.posted else None
             new.append((entry._replace(ref=0), keys))
-    index.store.apply(Changes(new=[KeyedEntry(*one) for one in new]))
+    index._session.store.apply(Changes(new=[KeyedEntry(*one) for one in new]))
 
 
 WORKS: dict[str, Work] = {"upsert": upserted, "update": updated, "remove": removed, "compact": compacted}
@@ -81,7 +81,7 @@ WORKS: dict[str, Work] = {"upsert": upserted, "update": updated, "remove": remov
 
 def contents(index: nk.Index) -> set[tuple[Any, ...]]:
     """What is there, numbers and times apart."""
-    return {(entry.id, entry.leader, entry.cluster, entry.text, entry.posted) for entry in index.store.scan()}
+    return {(entry.id, entry.leader, entry.cluster, entry.text, entry.posted) for entry in index._session.store.scan()}
 
 
 def outcomes(cluster: Cluster, work: Work) -> tuple[set[tuple[Any, ...]], set[tuple[Any, ...]], int]:
@@ -94,7 +94,7 @@ def outcomes(cluster: Cluster, work: Work) -> tuple[set[tuple[Any, ...]], set[tu
         work(index)
         calls = cluster.calls - calls
         after = contents(index)
-        assert check(index).sound
+        assert check_index(index).sound
     cluster.records = saved
     return before, after, calls
 
@@ -123,14 +123,14 @@ def test_a_process_that_dies_anywhere(cluster: Cluster, name: str, where: str) -
         cluster.now += LEASE
         with opened() as index:
             assert contents(index) == seen, at
-            assert check(index).sound, (at, check(index))
+            assert check_index(index).sound, (at, check_index(index))
             assert not cluster.kind("steps"), at
             assert not [record for record in cluster.kind("documents") if "s" in record.bins], at
             assert len(cluster.kind("refs")) == len(seen)
             if name != "compact":
                 WORKS[name](index)
                 assert contents(index) == after, at
-                assert check(index).sound
+                assert check_index(index).sound
 
 
 @pytest.mark.parametrize("where", ["before", "half", "after"])
@@ -152,7 +152,7 @@ def test_a_call_that_fails_once(cluster: Cluster, name: str, where: str) -> None
             WORKS[name](index)
         cluster.fault = None
         assert contents(index) == after, at
-        assert check(index).sound, (at, check(index))
+        assert check_index(index).sound, (at, check_index(index))
         assert not cluster.kind("steps"), at
 
 
@@ -202,7 +202,7 @@ def test_a_process_that_stalls_and_is_taken_for_dead(cluster: Cluster, name: str
         WORKS[name](index)
         cluster.during = None
         cluster.now += LEASE
-        assert check(index).sound, (at, check(index))
+        assert check_index(index).sound, (at, check_index(index))
         assert contents(index) == after, at
         assert not cluster.kind("steps"), at
 
@@ -224,7 +224,7 @@ def test_a_step_that_is_under_way_is_left_alone(cluster: Cluster) -> None:
         cluster.during = None
         begun = [one for one in writes_of(cluster, "nearkin_steps") if isinstance(one, Write) and "q" in _bins(one)]
         assert len(begun) == 1
-        assert check(index).sound
+        assert check_index(index).sound
 
 
 @pytest.mark.parametrize("name", WORKS)
@@ -242,20 +242,20 @@ def test_a_move_between_any_two_calls_of_a_step(cluster: Cluster, name: str) -> 
             left -= 1
             if left == 0:
                 cluster.during = None
-                mover.store.redirect(Move(1, COPYING, ("there",)))
+                mover._session.store.redirect(Move(1, COPYING, ("there",)))
                 copied |= contents(mover)
 
         cluster.during = move
         WORKS[name](index)
         cluster.during = None
         assert contents(index) == after, at
-        assert check(index).sound
-        touched = {event.id for event in index.store.events() if event.kind == TOUCHED}
+        assert check_index(index).sound
+        touched = {event.id for event in index._session.store.events() if event.kind == TOUCHED}
         texts = [{(one[0], one[3]) for one in seen} for seen in (copied, after)]
         assert {one for one, _ in texts[0] ^ texts[1]} <= touched, at
         assert not cluster.kind("steps")
         index.remove("a", "w")
-        assert index.store.state().move.epoch == 1
+        assert index._session.store.state().move.epoch == 1
 
 
 @pytest.mark.parametrize("where", ["before", "half", "after"])
@@ -268,25 +268,25 @@ def test_a_process_that_dies_while_it_writes_a_move(cluster: Cluster, where: str
         dying, index = opened(), opened()
         cluster.fault = Fault(at, where, forever=True)
         with suppress(StoreError):
-            dying.store.redirect(move)
+            dying._session.store.redirect(move)
         cluster.fault = None
         index.upsert("a", TEXT, "x")
-        known = opened().store.state().move
+        known = opened()._session.store.state().move
         assert known in (Move(), move)
-        assert [event.id for event in index.store.events()] == ["x"] * known.epoch
+        assert [event.id for event in index._session.store.events()] == ["x"] * known.epoch
         if known == move:
             with pytest.raises(RacedError):
-                index.store.redirect(move)
+                index._session.store.redirect(move)
         else:
-            index.store.redirect(move)
-        assert index.store.state().move == move
+            index._session.store.redirect(move)
+        assert index._session.store.state().move == move
 
 
 def test_lines_of_the_log_that_are_promised_are_there(cluster: Cluster) -> None:
     """A process that dies right behind the write that commits its step has logged it."""
     for at in range(1, 40):
         with opened() as index:
-            index.store.redirect(Move(index.store.state().move.epoch + 1, COPYING, ("there",)))
+            index._session.store.redirect(Move(index._session.store.state().move.epoch + 1, COPYING, ("there",)))
             index.refresh()
             cluster.fault = Fault(at, "after", forever=True)
             with suppress(StoreError):
@@ -295,7 +295,7 @@ def test_lines_of_the_log_that_are_promised_are_there(cluster: Cluster) -> None:
             with opened() as reader:
                 # not the dead process itself, which would end what it left
                 there = reader.get("a", f"d{at}") is not None
-                assert there == (f"d{at}" in [event.id for event in reader.store.events()])
+                assert there == (f"d{at}" in [event.id for event in reader._session.store.events()])
         cluster.now += LEASE
 
 
@@ -327,7 +327,7 @@ def test_two_steps_in_each_others_way(cluster: Cluster, first: Work, second: Wor
         first(one)
         cluster.during = None
         working.join()
-        assert check(one).sound, (at, check(one))
+        assert check_index(one).sound, (at, check_index(one))
         assert not cluster.kind("steps")
 
 
@@ -339,8 +339,8 @@ def test_shards(cluster: Cluster) -> None:
         index.upsert_many("a", texts, [f"d{at}" for at in range(60)])
         for at in range(0, 60, 3):
             index.remove("a", f"d{at}")
-        assert check(index).sound
-        assert len(list(index.store.scan())) == 40
+        assert check_index(index).sound
+        assert len(list(index._session.store.scan())) == 40
         assert not cluster.kind("steps")
         calls = cluster.calls
         index.upsert("a", texts[0], "again")
@@ -351,7 +351,7 @@ def test_shards(cluster: Cluster) -> None:
             cluster.fault = None
             index.upsert("a", f"{texts[0]} {at}", f"e{at}")
             assert index.get("a", f"e{at}") is not None
-            assert not check(index).problems
+            assert not check_index(index).problems
         assert not cluster.kind("steps")
 
 
@@ -377,12 +377,12 @@ def test_four_openings_at_once(cluster: Cluster) -> None:
         thread.join()
     assert not failed
     with opened() as index:
-        entries = list(index.store.scan())
+        entries = list(index._session.store.scan())
         wanted = {text for seed in (1, 2, 3) for text in corpus(200, seed=seed)}
         assert len(entries) == len({entry.id for entry in entries}) == len(wanted)
-        assert check(index).sound
-        compact(index)
-        assert check(index).sound
+        assert check_index(index).sound
+        merge_clusters(index)
+        assert check_index(index).sound
 
 
 def writes_of(cluster: Cluster, kind: str) -> list[Any]:
@@ -415,7 +415,7 @@ def test_what_an_upsert_asks(cluster: Cluster) -> None:
     entry = index.get("a", "x")
     assert entry is not None
     items = {key: value for one in puts for key, value in one.ops[0]["val"].items()}
-    keys = index.preparer.keys_of("a", [entry])[0]
+    keys = index._session.preparer.keys_of("a", [entry])[0]
     assert items == {int(key).to_bytes(8, "big") + entry.posting.to_bytes(8, "big"): 0 for key in keys}
     assert all(one.key[2] == int.from_bytes(next(iter(one.ops[0]["val"]))[:8], "big") >> 48 for one in puts)
     assert all(one.policy == {"ttl": never} for one in puts)
@@ -496,7 +496,7 @@ def test_plans_larger_than_a_record(cluster: Cluster, monkeypatch: pytest.Monkey
         cluster.now += LEASE
         with opened() as index:
             assert contents(index) in (before, after)
-            assert check(index).sound
+            assert check_index(index).sound
             assert not cluster.kind("steps")
 
 
@@ -515,8 +515,8 @@ def test_native_times_to_live(cluster: Cluster) -> None:
             cluster.now += 45
             assert index.upsert("a", TEXT, "x").kind == "exact"
         # hit all the time: everything of it is there, and what was not hit is gone
-        assert check(index).sound
-        assert [entry.id for entry in index.store.scan()] == ["x"]
+        assert check_index(index).sound
+        assert [entry.id for entry in index._session.store.scan()] == ["x"]
         assert index.query("a", NEAR)[0].id == "x"
         assert index.expire() == {"records": 0, "postings": 0}
     cluster.now += 400
@@ -528,14 +528,14 @@ def test_counts_are_the_postings_that_groups_hold(cluster: Cluster, monkeypatch:
     """Sizes of maps are not written beside them; more groups than a batch takes are counted in several."""
     monkeypatch.setattr(aerospike_records, "AT_ONCE", 30)
     with opened(documents=1000) as index:
-        assert index.store.counts()["postings"] == 0
+        assert index._session.store.counts()["postings"] == 0
         index.upsert_many("a", corpus(30, share=0.0), [str(number) for number in range(30)])
         for number in range(10):
             index.remove("a", str(number))
         groups = cluster.kind("buckets")
         assert len(groups) > 30
         assert {name for group in groups for name in group.bins} == {"m"}
-        assert index.store.counts()["postings"] == sum(len(group.bins["m"]) for group in groups) > 0
+        assert index._session.store.counts()["postings"] == sum(len(group.bins["m"]) for group in groups) > 0
 
 
 def test_a_batch_holds_few_objects_at_a_time(cluster: Cluster) -> None:
@@ -551,7 +551,7 @@ def test_without_times_to_live_nothing_expires(cluster: Cluster) -> None:
         index.upsert("a", TEXT, "x")
         cluster.now += 1e9
         assert index.get("a", "x") is not None
-        assert check(index).sound
+        assert check_index(index).sound
 
 
 def test_a_group_keeps_below_the_record_limit(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -561,11 +561,11 @@ def test_a_group_keeps_below_the_record_limit(cluster: Cluster, monkeypatch: pyt
         group = 7 << 48
         for number in range(1, 31):
             keys = np.array([group + 1, group + number % 3 + 2], np.uint64)
-            index.store.apply(Changes(postings_added=[(number << 24, keys)]))
-        counts = index.store.counts()
+            index._session.store.apply(Changes(postings_added=[(number << 24, keys)]))
+        counts = index._session.store.counts()
         assert counts["postings"] <= 40
         assert counts["postings"] + counts["evicted"] == 60
-        held = index.store.postings(np.array([group + 1, group + 2], np.uint64))
+        held = index._session.store.postings(np.array([group + 1, group + 2], np.uint64))
         refs = (held.words >> 24).tolist()
         assert refs[: held.offsets[1]] == list(range(31 - held.offsets[1], 31))
 
@@ -589,7 +589,7 @@ def test_urls(cluster: Cluster) -> None:
         nk.Index.open(f"{URL}?durable_delete=true")
     cluster.edition = "Enterprise"
     with nk.Index.open("aerospike://user:secret@h:3001/test?set=other&durable_delete=true", threshold=0.7) as index:
-        assert index.store.url == "aerospike://h:3001/test?set=other"
+        assert index._session.store.url == "aerospike://h:3001/test?set=other"
         cluster.log.clear()
         index.upsert("a", TEXT, "x")
         assert writes_of(cluster, "other_steps")[-1].policy == {"durable_delete": True}
@@ -648,20 +648,20 @@ def test_a_cold_start_brings_nothing_back(device: Cluster, name: str) -> None:
     with opened() as index:
         two_clusters(index)
         WORKS[name](index)
-        for entry in list(index.store.scan()):
+        for entry in list(index._session.store.scan()):
             index.upsert("a", f"{TEXT} changed again {entry.id}", entry.id)
         index.remove("a", "y")
         before = contents(index)
-        postings = index.store.counts()["postings"]
+        postings = index._session.store.counts()["postings"]
     for _ in range(5):
         device.cold_start()
         device.now += LEASE
         with opened() as index:
-            index.store.counts()
+            index._session.store.counts()
             assert contents(index) == before
             assert index.get("a", "y") is None
-            assert check(index).sound
-            assert index.store.counts()["postings"] == postings
+            assert check_index(index).sound
+            assert index._session.store.counts()["postings"] == postings
 
 
 @pytest.mark.parametrize("name", WORKS)
@@ -681,11 +681,11 @@ def test_a_process_that_dies_before_a_cold_start(device: Cluster, name: str) -> 
         device.now += LEASE
         with opened() as index:
             assert contents(index) in (before, after), at
-            assert check(index).sound, (at, check(index))
+            assert check_index(index).sound, (at, check_index(index))
         device.cold_start()
         with opened() as index:
             assert contents(index) in (before, after), at
-            assert check(index).sound, (at, check(index))
+            assert check_index(index).sound, (at, check_index(index))
 
 
 def test_finished_plans_are_deleted_in_the_end_and_ignored_when_they_come_back(
@@ -704,18 +704,18 @@ def test_finished_plans_are_deleted_in_the_end_and_ignored_when_they_come_back(
         device.cold_start()
         device.now += LEASE
         with opened() as index:
-            index.store.counts()
+            index._session.store.counts()
             assert contents(index) == before
-            assert check(index).sound
+            assert check_index(index).sound
 
 
 def test_a_step_whose_number_counts_as_finished_takes_a_new_one(device: Cluster) -> None:
     with opened() as index:
         index.upsert("a", TEXT, "x")
-        (number,) = index.store.reserve(1)
+        (number,) = index._session.store.reserve(1)
         device.records[("nearkin_meta", "finished")] = Record({"v": number + 3}, 1, float("inf"), 0.0)
         assert index.upsert("a", corpus(1)[0], "y").kind == "new"
-        assert check(index).sound
+        assert check_index(index).sound
 
 
 def test_a_killed_server_loses_its_last_second_and_the_index_is_sound(device: Cluster) -> None:
@@ -727,9 +727,9 @@ def test_a_killed_server_loses_its_last_second_and_the_index_is_sound(device: Cl
     device.kill()
     device.now += LEASE
     with opened() as index:
-        index.store.counts()
-        assert {str(number) for number in range(16)} <= {entry.id for entry in index.store.scan()}
-        assert check(index).sound
+        index._session.store.counts()
+        assert {str(number) for number in range(16)} <= {entry.id for entry in index._session.store.scan()}
+        assert check_index(index).sound
 
 
 def test_a_namespace_with_small_records_takes_batches(cluster: Cluster) -> None:
@@ -740,7 +740,7 @@ def test_a_namespace_with_small_records_takes_batches(cluster: Cluster) -> None:
         texts = corpus(1000, seed=4)
         kinds = [outcome.kind for outcome in index.upsert_many("a", texts)]
         assert kinds.count("new") > 500
-        assert check(index).sound
+        assert check_index(index).sound
 
 
 def test_a_namespace_with_tiny_records_is_refused(cluster: Cluster) -> None:
@@ -766,7 +766,7 @@ def test_a_hit_restores_postings_of_expired_groups(cluster: Cluster) -> None:
         now[0] += 20
         cluster.now += 20
         assert index.upsert("a", TEXT, "x").kind == "exact"
-        assert check(index).sound
+        assert check_index(index).sound
 
 
 def test_more_buckets_than_a_group_has_room_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -774,9 +774,11 @@ def test_more_buckets_than_a_group_has_room_for(cluster: Cluster, monkeypatch: p
     monkeypatch.setattr(aerospike_buckets, "ROOM", 40)
     with opened(documents=1000) as index:
         for number in range(1, 61):
-            index.store.apply(Changes(postings_added=[(number << 24, np.array([(7 << 48) + number], np.uint64))]))
-        index.store.apply(Changes(postings_added=[(61 << 24, np.arange(100, 200).astype(np.uint64) + np.uint64(7 << 48))]))
-        counts = index.store.counts()
+            index._session.store.apply(Changes(postings_added=[(number << 24, np.array([(7 << 48) + number], np.uint64))]))
+        index._session.store.apply(
+            Changes(postings_added=[(61 << 24, np.arange(100, 200).astype(np.uint64) + np.uint64(7 << 48))])
+        )
+        counts = index._session.store.counts()
         assert counts["postings"] <= 40
         assert counts["postings"] + counts["evicted"] == 160
 
@@ -807,10 +809,10 @@ def test_scans_wait_for_partitions_that_change_their_owner(cluster: Cluster, mon
     with opened() as index:
         index.upsert("a", TEXT, "x")
         monkeypatch.setattr(Query, "results", results)
-        assert [entry.id for entry in index.store.scan()] == ["x"]
+        assert [entry.id for entry in index._session.store.scan()] == ["x"]
         migrating[0] = 100
         with pytest.raises(StoreError, match="code 11"):
-            list(index.store.scan())
+            list(index._session.store.scan())
 
 
 @pytest.mark.parametrize(
@@ -833,22 +835,22 @@ def test_scopes_and_a_listing_of_a_scope_read_no_other_scope(cluster: Cluster) -
         index.upsert_many("gone", [TEXT])
         index.remove("gone", only)
         cluster.log.clear()
-        assert sorted(index.store.scopes()) == ["a", "b", "c"]
+        assert sorted(index._session.store.scopes()) == ["a", "b", "c"]
         assert not [keys for name, keys, _ in cluster.log if name == "batch_read"]
         cluster.log.clear()
-        assert [entry.id for entry in index.store.scan("c")] == [only]
+        assert [entry.id for entry in index._session.store.scan("c")] == [only]
         read = [key for name, keys, _ in cluster.log if name == "batch_read" for key in keys]
         assert len([key for key in read if key[1] == "nearkin_documents"]) == 1
 
 
 def test_one_process_at_a_time_has_its_turn(cluster: Cluster) -> None:
     with opened() as index, opened() as other:
-        assert index.store.take_turn("sweep", "one", 60.0)
-        assert not other.store.take_turn("sweep", "two", 60.0)
-        assert index.store.take_turn("sweep", "one", 60.0)
+        assert index._session.store.take_turn("sweep", "one", 60.0)
+        assert not other._session.store.take_turn("sweep", "two", 60.0)
+        assert index._session.store.take_turn("sweep", "one", 60.0)
         cluster.now += 61
-        assert other.store.take_turn("sweep", "two", 60.0)
-        assert not index.store.take_turn("sweep", "one", 60.0)
+        assert other._session.store.take_turn("sweep", "two", 60.0)
+        assert not index._session.store.take_turn("sweep", "one", 60.0)
 
 
 def test_a_namespace_that_is_full_of_secondary_indexes(cluster: Cluster) -> None:

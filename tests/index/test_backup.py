@@ -14,7 +14,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli import app
 from nearkin.index.backup import backup, restore
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import MOVED, Move
 from tests.index.conftest import corpus
 
@@ -54,8 +54,8 @@ def fill(url: str, documents: int = 300, seed: int = 1) -> None:
 
 def ids(url: str) -> list[str]:
     with nk.Index.open(url) as index:
-        assert check(index).sound
-        return sorted(entry.id for entry in index.store.scan())
+        assert check_index(index).sound
+        return sorted(entry.id for entry in index._session.store.scan())
 
 
 def test_a_writer_goes_on_and_the_copy_is_one_moment(writer: "subprocess.Popen[str]", url: str, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_other_stores(url: str, message: str, tmp_path: Path) -> None:
 def test_an_index_that_has_moved(url: str, tmp_path: Path) -> None:
     fill(url)
     with nk.Index.open(url) as index:
-        index.store.redirect(Move(1, MOVED, ("redis://elsewhere/0",)))
+        index._session.store.redirect(Move(1, MOVED, ("redis://elsewhere/0",)))
     with pytest.raises(nk.UsageError, match="has moved to redis://elsewhere/0"):
         backup(url, tmp_path / "copy.db")
 

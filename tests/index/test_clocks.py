@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nearkin.index._session.clock import TOLERANCE, ClockWatch, SystemClock
 
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import ClockError, StoreError
 from nearkin.index.changes import Changes
-from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from tests.index.conftest import corpus
 
 DAY = 86400.0
@@ -28,8 +28,8 @@ class Machine:
         self.slept = 0.0
         real = time.time
         running = time.monotonic
-        monkeypatch.setattr("nearkin.index.clock.time.time", lambda: real() + self.error + self.slept)
-        monkeypatch.setattr("nearkin.index.clock.running_seconds", lambda: running() + self.slept)
+        monkeypatch.setattr("nearkin.index._session.clock.time.time", lambda: real() + self.error + self.slept)
+        monkeypatch.setattr("nearkin.index._session.clock.running_seconds", lambda: running() + self.slept)
 
 
 @pytest.fixture
@@ -53,17 +53,17 @@ def test_a_process_with_a_wrong_clock_sweeps_nothing(error: float, url: Any, mac
     skip_without_measure_of_time(url)
     with open_index(url) as right:
         right.upsert_many("a", corpus(30))
-        before = right.store.counts()
+        before = right._session.store.counts()
         machine.error = error
         with open_index(url) as wrong:
             wrong.upsert("a", "a document that comes while the clock is wrong and is stored all the same", "late")
             with pytest.raises(ClockError, match="nothing is swept"):
                 wrong.expire()
-            assert wrong.store.counts()["records"] == before["records"] + 1
+            assert wrong._session.store.counts()["records"] == before["records"] + 1
         machine.error = 0.0
         assert right.expire() == {"records": 0, "postings": 0}
         assert right.get("a", "late") is not None
-        assert check(right).sound
+        assert check_index(right).sound
 
 
 def test_a_clock_of_the_callers_own_that_is_ahead_sweeps_nothing(url: Any) -> None:
@@ -72,13 +72,13 @@ def test_a_clock_of_the_callers_own_that_is_ahead_sweeps_nothing(url: Any) -> No
         right.upsert_many("a", corpus(10))
         with pytest.raises(ClockError, match="nothing is swept"):
             wrong.expire()
-        assert right.store.counts()["records"] > 5
+        assert right._session.store.counts()["records"] > 5
 
 
 def test_documents_get_the_time_of_the_store(url: Any, machine: Machine) -> None:
     """So that no other process sweeps them too early, or never."""
     with open_index(url) as right:
-        if not right.store.times():
+        if not right._session.store.times():
             pytest.skip("the store has no clock of its own")
         for error in (TEN_YEARS, -TEN_YEARS):
             machine.error = error
@@ -93,7 +93,7 @@ def test_documents_get_the_time_of_the_store(url: Any, machine: Machine) -> None
 
 def test_a_clock_that_is_set_right_sweeps_again(url: Any, machine: Machine) -> None:
     with open_index(url) as index:
-        if not index.store.times():
+        if not index._session.store.times():
             pytest.skip("the store has no clock of its own")
         index.upsert("a", corpus(1)[0], "x")
         machine.error = TEN_YEARS
@@ -101,7 +101,7 @@ def test_a_clock_that_is_set_right_sweeps_again(url: Any, machine: Machine) -> N
             index.expire()
         machine.error = 0.0
         assert index.expire() == {"records": 0, "postings": 0}
-        assert abs(index.clock() - time.time()) < TOLERANCE
+        assert abs(index._session.clock() - time.time()) < TOLERANCE
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
@@ -109,11 +109,11 @@ def test_a_clock_that_is_set_right_sweeps_again(url: Any, machine: Machine) -> N
 def test_a_clock_that_jumps(store: str, jump: float, tmp_path: Path, machine: Machine) -> None:
     with open_index("memory://" if store == "memory" else f"sqlite:///{tmp_path}/kin.db") as index:
         index.upsert_many("a", corpus(20))
-        before = index.store.counts()["records"]
+        before = index._session.store.counts()["records"]
         machine.error = jump
         with pytest.raises(ClockError, match="has jumped"):
             index.expire()
-        assert index.store.counts()["records"] == before
+        assert index._session.store.counts()["records"] == before
 
 
 def test_a_machine_that_slept_sweeps(machine: Machine) -> None:
@@ -122,7 +122,7 @@ def test_a_machine_that_slept_sweeps(machine: Machine) -> None:
         index.upsert_many("a", corpus(20))
         machine.slept = TTL + DAY
         assert index.expire()["records"] > 0
-        assert index.store.counts()["records"] == 0
+        assert index._session.store.counts()["records"] == 0
 
 
 def test_an_index_that_nobody_used_is_swept_when_the_clock_is_confirmed(
@@ -137,12 +137,12 @@ def test_an_index_that_nobody_used_is_swept_when_the_clock_is_confirmed(
     with open_index(url) as index:
         with pytest.raises(ClockError, match="--trust-clock"):
             index.expire()
-        assert index.store.counts()["records"] == 20
+        assert index._session.store.counts()["records"] == 20
     assert command(["index", "expire", url, "--record-ttl", "90d"]) == 1
     assert "--trust-clock" in capsys.readouterr().err
     assert command(["index", "expire", url, "--record-ttl", "90d", "--trust-clock"]) == 0
     with open_index(url) as index:
-        assert index.store.counts()["records"] == 0
+        assert index._session.store.counts()["records"] == 0
 
 
 def test_trust_does_not_go_against_the_clock_of_the_store(redis_port: int, machine: Machine) -> None:
@@ -179,7 +179,7 @@ def test_a_process_with_a_wrong_clock_does_not_keep_others_from_sweeping(redis_p
         machine.error = 0.0
         entry = right.get("a", "x")
         assert entry is not None
-        right.store.apply(Changes(changed=[entry._replace(seen=time.time() - TTL - DAY)]))
+        right._session.store.apply(Changes(changed=[entry._replace(seen=time.time() - TTL - DAY)]))
         assert right.sweep(60.0)["records"] == 1
 
 

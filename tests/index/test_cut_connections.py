@@ -8,7 +8,7 @@ import pytest
 import nearkin as nk
 from nearkin.client.clients import Client, Retries
 from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from tests.index.conftest import NUMBERS, corpus
 from tests.index.cutting import cutting
 from tests.index.test_lost_answers import url_of
@@ -69,8 +69,8 @@ def test_connections_to_a_store_are_cut_at_any_byte(
                 if text is not None:
                     documents[document] = text
         assert proxy.cuts > 3
-        assert {entry.id: entry.text for entry in sure.store.scan()} == documents
-        assert check(sure).sound
+        assert {entry.id: entry.text for entry in sure._session.store.scan()} == documents
+        assert check_index(sure).sound
 
 
 def test_connections_to_a_server_are_cut_at_any_byte(tmp_path: Path, full: bool) -> None:
@@ -93,4 +93,4 @@ def test_connections_to_a_server_are_cut_at_any_byte(tmp_path: Path, full: bool)
                     documents.pop(document, None)
             assert proxy.cuts > 10
     with nk.Index.open(f"sqlite:///{tmp_path}/kin.db") as index:
-        assert {entry.id: entry.text for entry in index.store.scan()} == documents
+        assert {entry.id: entry.text for entry in index._session.store.scan()} == documents

@@ -14,7 +14,7 @@ import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import IncompatibleError, MissingExtraError, StoreError, UsageError
 from nearkin.index.changes import Changes
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from nearkin.index.stores.packing import pack_entry, unpack_entry
 from tests.index.conftest import Opener, corpus
 from tests.services import free_port, redis_server
@@ -46,18 +46,18 @@ class Failing:
 def test_a_step_that_fails_writes_nothing_and_succeeds_once_when_tried_again(opened: Opener) -> None:
     index, texts = opened(), corpus(60)
     index.upsert_many("a", texts[:20])
-    before = index.store.counts()["records"]
-    store = index.store
-    index.store = Failing(store, 1)
+    before = index._session.store.counts()["records"]
+    store = index._session.store
+    index._session.store = Failing(store, 1)
     with pytest.raises(StoreError, match="connection lost"):
         index.upsert_many("a", texts[20:])
-    index.store = store
+    index._session.store = store
     assert store.counts()["records"] == before
-    assert check(index).sound
+    assert check_index(index).sound
     first = [o.kind for o in index.upsert_many("a", texts[20:])]
     assert "new" in first
     assert {o.kind for o in index.upsert_many("a", texts[20:])} <= {"exact", "resolved"}
-    assert check(index).sound
+    assert check_index(index).sound
 
 
 def test_redis_that_goes_away_and_comes_back(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_redis_that_goes_away_and_comes_back(tmp_path: Path) -> None:
     with redis_server(tmp_path, *options) as port:
         again = nk.Index.open(f"redis://127.0.0.1:{port}/0")
         assert again.upsert("a", TEXT + " eleven", "y").representative == "x"
-        assert check(again).sound
+        assert check_index(again).sound
         again.close()
     index.close()
 
@@ -91,7 +91,7 @@ def test_a_shard_that_is_down_is_an_error_never_a_miss(tmp_path: Path) -> None:
         shards[1] = f"redis://127.0.0.1:{port}/0"
         with nk.Index.open(shards) as again:
             assert again.upsert("a", texts[0] + " more").kind in ("match", "exact", "resolved")
-            assert not check(again).found
+            assert not check_index(again).found
         with pytest.raises(IncompatibleError, match="is shard"):
             nk.Index.open([shards[2], shards[1], shards[0]])
         with pytest.raises(IncompatibleError):
@@ -145,9 +145,9 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
     assert ended.stdout.startswith("failed"), ended.stderr
     seed = int(ended.stdout.split()[1])
     with nk.Index.open(url) as index:
-        assert check(index).sound
+        assert check_index(index).sound
         index.upsert_many("a", corpus(50, seed=seed))
-        assert check(index).sound
+        assert check_index(index).sound
         assert {o.kind for o in index.upsert_many("a", corpus(50, seed=seed))} <= {"exact", "resolved"}
 
 
@@ -192,7 +192,7 @@ def test_memory_is_bounded_by_what_is_cold(clock: Any) -> None:
     assert index.stats()["records"] == 400
     assert index.query("a", corpus(400, share=0.0)[399])[0].id == "d399"
     assert index.query("a", corpus(400, share=0.0)[0]) == []
-    assert check(index).sound
+    assert check_index(index).sound
     with pytest.raises(UsageError, match="max_memory"):
         nk.Index.open("sqlite:///never.db", max_memory=1)
 

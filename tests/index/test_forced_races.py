@@ -12,7 +12,7 @@ RACES = 40
 def race(index: Index, monkeypatch: pytest.MonkeyPatch, times: float) -> list[int]:
     """Makes the next steps of a store meet another one; returns a list that grows by one item each time."""
     raced: list[int] = []
-    apply = index.store.apply
+    apply = index._session.store.apply
 
     def apply_or_race(changes: Changes) -> list[int]:
         if len(raced) < times:
@@ -20,13 +20,13 @@ def race(index: Index, monkeypatch: pytest.MonkeyPatch, times: float) -> list[in
             raise RacedError("forced")
         return apply(changes)
 
-    monkeypatch.setattr(index.store, "apply", apply_or_race)
+    monkeypatch.setattr(index._session.store, "apply", apply_or_race)
     return raced
 
 
 def test_many_races_are_not_seen_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearkin.index.index.RACE_TIME", 600.0)
-    monkeypatch.setattr("nearkin.index.index.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("nearkin.index.session.MAX_RACE_SECONDS", 600.0)
+    monkeypatch.setattr("nearkin.index.session.LONGEST_BACKOFF", 0.01)
     with Index.open("memory://") as index:
         raced = race(index, monkeypatch, RACES)
         assert index.upsert("a", "one two three", id="1").kind == "new"
@@ -36,7 +36,7 @@ def test_many_races_are_not_seen_by_the_caller(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_races_without_end_are_an_error_after_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearkin.index.index.RACE_TIME", 0.2)
+    monkeypatch.setattr("nearkin.index.session.MAX_RACE_SECONDS", 0.2)
     with Index.open("memory://") as index:
         race(index, monkeypatch, float("inf"))
         with pytest.raises(RacedError, match="forced"):

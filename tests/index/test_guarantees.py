@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nearkin as nk
-from nearkin.index.maintenance import check, compact
+from nearkin.index.maintenance import check_index, merge_clusters
 from tests.index.conftest import corpus, empty_store
 
 WRITER = """
@@ -49,9 +49,9 @@ def test_every_match_is_verified(full: bool) -> None:
     with nk.Index.open("memory://", threshold=0.7, bands=16, rows=5) as index:
         kinds = [o.kind for start in range(0, documents, 1000) for o in index.upsert_many("a", texts[start : start + 1000])]
         assert kinds.count("match") > documents / 10
-        found = check(index)
+        found = check_index(index)
         assert found.sound, found.problems[:5]
-        assert found.records == len({entry.id for entry in index.store.scan()})
+        assert found.records == len({entry.id for entry in index._session.store.scan()})
 
 
 def vectors_of_clusters(clusters: int, each: int, seed: int = 5) -> np.ndarray:
@@ -94,7 +94,7 @@ def test_full_buckets_of_texts_keep_recall() -> None:
     for most in (100, 10_000):
         with nk.Index.open("memory://", max_candidates=most, **settings) as index:
             index.upsert_many("a", [f"{banner} {text}" for text in own], [f"d{i}" for i in range(400)])
-            sizes = index.store.table.sizes()
+            sizes = index._session.store.table.sizes()
             assert sizes.max() > 100
             matches = [index.query("a", f"{banner} {text} more") for text in own]
             recall[most] = sum(bool(m) and m[0].id == f"d{i}" for i, m in enumerate(matches)) / 400
@@ -114,10 +114,10 @@ def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path, full: bo
         acknowledged = process.stdout.read().splitlines()
         process.wait()
         with nk.Index.open(url) as index:
-            held = {entry.id for entry in index.store.scan()}
+            held = {entry.id for entry in index._session.store.scan()}
             # the last line may have been cut off by the kill
             assert {line for line in acknowledged if len(line) == 22} <= held
-            assert check(index).sound
+            assert check_index(index).sound
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded", "aerospike-server"])
@@ -128,9 +128,9 @@ def test_processes_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: 
     assert [process.wait() for process in processes] == [0] * 4
     with nk.Index.open(url) as index:
         wanted = {text for seed in (1, 2, 3) for text in corpus(documents, seed=seed)}
-        entries = list(index.store.scan())
+        entries = list(index._session.store.scan())
         assert len(entries) == len({entry.id for entry in entries}) == len(wanted)
-        assert check(index).sound
-        compact(index)
-        found = check(index)
+        assert check_index(index).sound
+        merge_clusters(index)
+        found = check_index(index)
         assert found.sound, found.problems[:3]

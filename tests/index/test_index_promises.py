@@ -12,9 +12,8 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import OutcomeUnknownError, StoreError
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import MOVED, Move
-from nearkin.index.parts import fold, seal
 from nearkin.index.stores.postgres import PostgresStore
 from nearkin.index.stores.redis import RedisStore
 from nearkin.index.stores.sharded import ShardedStore
@@ -71,20 +70,20 @@ def test_a_failed_upsert_leaves_nothing_behind(kind: str, request: pytest.Fixtur
     url = empty_store(kind, request, tmp_path)
     with nk.Index.open(url, threshold=0.7) as index, nk.Index.open(url) as other:
         index.upsert_many("a", corpus(10))
-        before = {(entry.scope, entry.id) for entry in index.store.scan()}
-        postings = index.store.counts()["postings"]
-        with failing_in_the_middle(index.store), pytest.raises(StoreError) as caught:
+        before = {(entry.scope, entry.id) for entry in index._session.store.scan()}
+        postings = index._session.store.counts()["postings"]
+        with failing_in_the_middle(index._session.store), pytest.raises(StoreError) as caught:
             index.upsert_many("a", corpus(60, seed=9)[40:])
         assert kind == "sharded" or not isinstance(caught.value, OutcomeUnknownError)
         for one in (index, other):
-            there = {(entry.scope, entry.id) for entry in one.store.scan()}
+            there = {(entry.scope, entry.id) for entry in one._session.store.scan()}
             if kind != "sharded":
                 assert there == before
-                assert one.store.counts()["postings"] == postings
+                assert one._session.store.counts()["postings"] == postings
             assert before <= there
-            assert check(one).sound
+            assert check_index(one).sound
         assert {outcome.kind for outcome in index.upsert_many("a", corpus(60, seed=9)[40:])} >= {"new"}
-        assert check(other).sound
+        assert check_index(other).sound
 
 
 def test_five_seconds_of_staleness_are_harmless(tmp_path: Path, clock: Clock) -> None:
@@ -94,29 +93,29 @@ def test_five_seconds_of_staleness_are_harmless(tmp_path: Path, clock: Clock) ->
         for one in (late, there):
             one.upsert("a", TEXT, "x")
             one.upsert("a", corpus(1)[0], "y")
-        fold(there, "a", "parts", f"{TEXT} that comes in parts")
-        late.store.redirect(Move(1, MOVED, (urls[1],)))
+        there.add_part("a", "parts", f"{TEXT} that comes in parts")
+        late._session.store.redirect(Move(1, MOVED, (urls[1],)))
         there.remove("a", "x")
         assert late.get("a", "x") is not None
-        assert late.store.url.endswith("old.db")
+        assert late._session.store.url.endswith("old.db")
         # the first step goes over, and all that follow
         assert late.upsert("a", TEXT, "x").kind == "new"
         assert there.get("a", "x") is not None
-        assert late.store.url.endswith("new.db")
+        assert late._session.store.url.endswith("new.db")
         assert late.remove("a", "y")
         assert there.get("a", "y") is None
-        assert seal(late, "a", "parts") is not None
-        assert check(there).sound
+        assert late.finish("a", "parts") is not None
+        assert check_index(there).sound
 
 
 def test_two_processes_that_bring_the_same_document_end_with_one_record(opened: Opener) -> None:
     index = opened()
-    if index.store.url == "memory://":
+    if index._session.store.url == "memory://":
         pytest.skip("memory has no other processes")
     other = opened()
     kinds = [one.upsert("a", TEXT).kind for one in (index, other, index, other)]
     assert kinds == ["new", "exact", "exact", "exact"]
-    assert len(list(other.store.scan())) == 1
+    assert len(list(other._session.store.scan())) == 1
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded"])

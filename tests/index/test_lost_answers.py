@@ -10,7 +10,7 @@ import pytest
 import nearkin as nk
 from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
 from nearkin.index.changes import Changes
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import COPYING, OPEN, Move
 from nearkin.server.http.middleware import problem_from_error
 from tests.index.conftest import NUMBERS, corpus
@@ -63,49 +63,49 @@ class BeforeApply(Between):
 
 
 def losing_step(found: Lossy, answers: int = 1) -> None:
-    found.index.store = Between(found.index.store, Countdown(1, lambda: found.lose(answers)))
+    found.index._session.store = Between(found.index._session.store, Countdown(1, lambda: found.lose(answers)))
 
 
 def test_a_step_whose_answer_is_lost_is_done_once(lossy: Lossy) -> None:
     index, texts = lossy.index, list(dict.fromkeys(corpus(60)))[:40]
-    store = index.store
+    store = index._session.store
     for at in range(0, 40, 10):
         losing_step(lossy)
         outcomes = index.upsert_many("a", texts[at : at + 10])
         assert {outcome.kind for outcome in outcomes} <= {"new", "match"}
-        index.store = store
+        index._session.store = store
     assert lossy.proxy.lost >= 4
-    assert check(lossy.sure).sound
-    records = len(list(lossy.sure.store.scan()))
-    assert lossy.sure.store.counts()["records"] == records == len(set(texts))
+    assert check_index(lossy.sure).sound
+    records = len(list(lossy.sure._session.store.scan()))
+    assert lossy.sure._session.store.counts()["records"] == records == len(set(texts))
 
 
 def test_a_deletion_whose_answer_is_lost_is_reported_as_done(lossy: Lossy) -> None:
     index, texts = lossy.index, corpus(20)
     ids = [outcome.id for outcome in index.upsert_many("a", texts)]
-    store = index.store
+    store = index._session.store
     for name in dict.fromkeys(ids):
         losing_step(lossy)
         assert index.remove("a", name)
-        index.store = store
+        index._session.store = store
     assert lossy.proxy.lost > 5
-    events = list(lossy.sure.store.events())
+    events = list(lossy.sure._session.store.events())
     assert len([event for event in events if event.kind == "erased"]) == len(set(ids))
-    assert lossy.sure.store.counts()["records"] == 0
-    assert check(lossy.sure).sound
+    assert lossy.sure._session.store.counts()["records"] == 0
+    assert check_index(lossy.sure).sound
 
 
 def test_an_unknown_outcome_is_said_and_the_call_may_be_repeated(lossy: Lossy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     index = lossy.index
     index.upsert("a", TEXT, "x")
-    store = index.store
+    store = index._session.store
 
     def lose_all() -> None:
         lossy.lose(MANY)
         lossy.proxy.refusing = True
 
-    index.store = Between(store, Countdown(1, lose_all))
+    index._session.store = Between(store, Countdown(1, lose_all))
     with pytest.raises(OutcomeUnknownError, match="repeated safely") as caught:
         index.upsert("a", corpus(1)[0], "y")
     assert "nothing was written" not in str(caught.value)
@@ -113,11 +113,11 @@ def test_an_unknown_outcome_is_said_and_the_call_may_be_repeated(lossy: Lossy, m
     assert (problem.code, problem.status) == ("outcome-unknown", 503)
     lossy.proxy.refusing = False
     lossy.lose(0)
-    index.store = store
+    index._session.store = store
     assert index.upsert("a", corpus(1)[0], "y").kind in ("new", "exact", "updated")
     assert lossy.sure.get("a", "y") is not None
-    assert len(list(lossy.sure.store.scan())) == lossy.sure.store.counts()["records"] == 2
-    assert not check(lossy.sure).problems
+    assert len(list(lossy.sure._session.store.scan())) == lossy.sure._session.store.counts()["records"] == 2
+    assert not check_index(lossy.sure).problems
 
 
 @pytest.mark.parametrize("kind", ["redis"])
@@ -126,11 +126,11 @@ def test_a_state_of_a_move_whose_answer_is_lost_is_written_once(kind: str, reque
     name = f"lost{next(NUMBERS)}"
     with dropping(port, SIGNS[kind]) as proxy, nk.Index.open(url_of(kind, proxy.port, name)) as index:
         proxy.left = 1
-        index.store.redirect(Move(1, COPYING, ("memory://",)))
+        index._session.store.redirect(Move(1, COPYING, ("memory://",)))
         assert proxy.lost == 1
         with pytest.raises(RacedError):
-            index.store.redirect(Move(1, OPEN))
-        assert index.store.state().move.phase == COPYING
+            index._session.store.redirect(Move(1, OPEN))
+        assert index._session.store.state().move.phase == COPYING
 
 
 class FailingCommit:
@@ -156,7 +156,7 @@ class FailingCommit:
 def test_a_sqlite_commit_that_fails_in_the_file_system(done: bool, tmp_path: Path) -> None:
     with nk.Index.open(f"sqlite:///{tmp_path}/kin.db", threshold=0.7) as index:
         index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
-        store = index.store
+        store = index._session.store
         db = store._db
         for name in ("x", "y"):
             store._db = FailingCommit(db, sqlite3.SQLITE_IOERR, done)
@@ -166,7 +166,7 @@ def test_a_sqlite_commit_that_fails_in_the_file_system(done: bool, tmp_path: Pat
                 index.remove("a", name)
             store._db = db
             assert index.remove("a", name) != done
-            assert check(index).sound
+            assert check_index(index).sound
         assert store.counts()["records"] == 0
 
 
@@ -174,33 +174,33 @@ def test_a_failed_upsert_leaves_nothing_behind(tmp_path: Path) -> None:
     """A file that is full: the step is not in it, which is what the error says."""
     with nk.Index.open(f"sqlite:///{tmp_path}/kin.db", threshold=0.7) as index:
         index.upsert("a", TEXT, "x")
-        before = index.store.counts()
-        db = index.store._db
-        index.store._db = FailingCommit(db, sqlite3.SQLITE_FULL, False)
+        before = index._session.store.counts()
+        db = index._session.store._db
+        index._session.store._db = FailingCommit(db, sqlite3.SQLITE_FULL, False)
         with pytest.raises(StoreError, match="nothing was written") as caught:
             index.upsert_many("a", corpus(20))
         assert not isinstance(caught.value, OutcomeUnknownError)
-        index.store._db = db
-        after = index.store.counts()
+        index._session.store._db = db
+        after = index._session.store.counts()
         assert (after["records"], after["postings"]) == (before["records"], before["postings"])
         assert index.query("a", corpus(20)[0]) == []
-        assert check(index).sound
+        assert check_index(index).sound
 
 
 def test_postgres_is_asked_for_a_transaction_whose_answer_was_lost(postgres_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nearkin.index.stores.postgres.STATUS_SECONDS", 0.1)
     name = f"lost{next(NUMBERS)}"
     with nk.Index.open(url_of("postgres", postgres_port, name), threshold=0.7) as index:
-        with index.store._transaction() as run:
+        with index._session.store._transaction() as run:
             transaction = run.execute("SELECT txid_current()").fetchone()[0]
             # it does not end in time
-            assert not index.store._committed(transaction)
-        assert index.store._committed(transaction)
-        with index.store._transaction() as run:
+            assert not index._session.store._committed(transaction)
+        assert index._session.store._committed(transaction)
+        with index._session.store._transaction() as run:
             transaction = run.execute("SELECT txid_current()").fetchone()[0]
             run.execute("ROLLBACK")
         with pytest.raises(StoreError, match="nothing was written"):
-            index.store._committed(transaction)
+            index._session.store._committed(transaction)
 
 
 # -- counters
@@ -211,31 +211,31 @@ def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
     url = url_of("postgres", postgres_port, f"lost{next(NUMBERS)}")
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
-        s = index.store._s
-        with index.store._transaction() as run:
+        s = index._session.store._s
+        with index._session.store._transaction() as run:
             run.execute(f"UPDATE {s}.meta SET value = to_jsonb({2**31 - 1}) WHERE name = 'generation'")
             run.execute(f"UPDATE {s}.meta SET value = jsonb_set(value, '{{0}}', '{2**31 - 1}') WHERE name = 'place'")
     with nk.Index.open(url) as index:
-        assert index.store.state().generation == 2**31 - 1
+        assert index._session.store.state().generation == 2**31 - 1
         assert index.remove("a", "x")
         assert index.upsert("a", corpus(1)[0], "y").kind == "updated"
-        assert index.store.state().generation == 2**31 + 1
-        index.store.redirect(Move(2**31, OPEN))
-        index.store.redirect(Move(2**31 + 1, OPEN))
+        assert index._session.store.state().generation == 2**31 + 1
+        index._session.store.redirect(Move(2**31, OPEN))
+        index._session.store.redirect(Move(2**31 + 1, OPEN))
         index.refresh()
         assert index.remove("a", "y")
-        assert check(index).sound
+        assert check_index(index).sound
 
 
 def test_counters_of_every_store_pass_53_bits(opened: Any) -> None:
     """Generation, epoch and document numbers: none goes through a float or 32 bits."""
     index = opened()
-    index.store.redirect(Move(2**53 + 1, OPEN))
+    index._session.store.redirect(Move(2**53 + 1, OPEN))
     with pytest.raises(RacedError):
-        index.store.redirect(Move(2**53 + 1, COPYING))
-    index.store.redirect(Move(2**53 + 2, OPEN))
+        index._session.store.redirect(Move(2**53 + 1, COPYING))
+    index._session.store.redirect(Move(2**53 + 2, OPEN))
     index.refresh()
     index.upsert("a", TEXT, "x")
     assert index.remove("a", "x")
-    assert index.store.state().move.epoch == 2**53 + 2
-    assert index.store.apply(Changes()) == []
+    assert index._session.store.state().move.epoch == 2**53 + 2
+    assert index._session.store.apply(Changes()) == []

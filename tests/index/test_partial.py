@@ -7,9 +7,9 @@ import pytest
 
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
-from nearkin.index.maintenance import check
-from nearkin.index.migration.rebuild import beside
-from nearkin.index.parts import fold, scope_of_pieces, seal
+from nearkin.index.maintenance import check_index
+from nearkin.index.migration.cutover import fill_copy
+from nearkin.index.parts import parts_scope
 from nearkin.sketch.builder import MinHashBuilder
 from nearkin.spec import Spec
 from tests.index.conftest import Opener
@@ -20,10 +20,10 @@ PIECES = ["the cat sat on the mat and looked", "a dog lay on a rug all day long"
 def test_pieces_make_one_document(opened: Opener) -> None:
     with opened(threshold=0.5) as index:
         for piece in PIECES:
-            size = fold(index, "a", "one", piece)
-        assert fold(index, "a", "one", PIECES[0]) == size, "a piece that comes twice changes nothing"
+            size = index.add_part("a", "one", piece)
+        assert index.add_part("a", "one", PIECES[0]) == size, "a piece that comes twice changes nothing"
         assert index.get("a", "one") is None, "it is not resolved yet"
-        sealed = seal(index, "a", "one")
+        sealed = index.finish("a", "one")
         assert sealed is not None
         assert sealed.kind == "new"
         entry = index.get("a", "one")
@@ -31,25 +31,25 @@ def test_pieces_make_one_document(opened: Opener) -> None:
         assert entry.size == size
         running = MinHashBuilder(index.spec).update(*PIECES).snapshot()
         assert np.array_equal(np.frombuffer(entry.signature, np.uint32), running)
-        assert seal(index, "a", "one") is None
-        assert fold(index, "a", "two", PIECES[2]) < size
+        assert index.finish("a", "one") is None
+        assert index.add_part("a", "two", PIECES[2]) < size
         for piece in PIECES[:2]:
-            fold(index, "a", "two", piece)
-        again = seal(index, "a", "two")
+            index.add_part("a", "two", piece)
+        again = index.finish("a", "two")
         assert again is not None
         assert (again.kind, again.representative, again.similarity) == ("match", "one", 1.0)
-        assert fold(index, "b", "one", "another scope") == 1
-        assert check(index).sound
+        assert index.add_part("b", "one", "another scope") == 1
+        assert check_index(index).sound
 
 
 def test_tokens_are_as_the_whole_for_single_ones() -> None:
     spec = Spec(unit="words", n=1)
     with Index.open("memory://", spec=spec, threshold=0.5) as index:
         words = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
-        fold(index, "a", "pieces", words[:3])
-        fold(index, "a", "pieces", words[3:])
+        index.add_part("a", "pieces", words[:3])
+        index.add_part("a", "pieces", words[3:])
         whole = index.upsert("a", " ".join(words), "whole")
-        sealed = seal(index, "a", "pieces")
+        sealed = index.finish("a", "pieces")
         assert whole.kind == "new"
         assert sealed is not None
         assert (sealed.representative, sealed.similarity) == ("whole", 1.0)
@@ -58,7 +58,7 @@ def test_tokens_are_as_the_whole_for_single_ones() -> None:
 @pytest.mark.parametrize("spec", [Spec(measure="simhash"), Spec(measure="weighted-jaccard")])
 def test_what_does_not_merge_says_so(spec: Spec) -> None:
     with Index.open("memory://", spec=spec, threshold=0.98) as index, pytest.raises(UsageError, match=spec.measure):
-        fold(index, "a", "one", "some text")
+        index.add_part("a", "one", "some text")
 
 
 def test_bits_and_probes_merge_too() -> None:
@@ -66,8 +66,8 @@ def test_bits_and_probes_merge_too() -> None:
         with Index.open("memory://", threshold=0.6, **fields) as index:
             for name in ("one", "two"):
                 for piece in PIECES:
-                    fold(index, "a", name, piece)
-            first, second = seal(index, "a", "one"), seal(index, "a", "two")
+                    index.add_part("a", name, piece)
+            first, second = index.finish("a", "one"), index.finish("a", "two")
             assert first is not None
             assert second is not None
             assert second.representative == "one"
@@ -77,29 +77,29 @@ def test_pieces_are_bounded_and_expire() -> None:
     now = [0.0]
     with Index.open("memory://", max_document=400, record_ttl=10.0, clock=lambda: now[0]) as index:
         for i in range(5):
-            fold(index, "a", "one", " ".join(f"w{i}x{j}" for j in range(12)))
+            index.add_part("a", "one", " ".join(f"w{i}x{j}" for j in range(12)))
         with pytest.raises(UsageError, match="max_document"):
-            fold(index, "a", "one", "and one more")
-        assert index.get(scope_of_pieces("a"), "one") is not None
+            index.add_part("a", "one", "and one more")
+        assert index.get(parts_scope("a"), "one") is not None
         now[0] = 11.0
         index.expire()
-        assert seal(index, "a", "one") is None
+        assert index.finish("a", "one") is None
 
 
 def test_an_index_without_texts_is_rebuilt_where_shingles_are_alike(tmp_path: Path) -> None:
     with Index.open(f"sqlite:///{tmp_path}/a.db", threshold=0.8, store_text=False) as live:
         live.upsert_many("a", PIECES, ["1", "2", "3"])
-        fold(live, "a", "open", PIECES[0])
+        live.add_part("a", "open", PIECES[0])
         with Index.open(f"sqlite:///{tmp_path}/b.db", threshold=0.6, store_text=False, spec=Spec(k=64), follow=False) as anew:
-            beside(live, anew)
-            assert check(anew).sound
+            fill_copy(live, anew)
+            assert check_index(anew).sound
             assert anew.upsert("a", PIECES[1], "2").kind == "exact"
-            assert seal(anew, "a", "open") is not None
+            assert anew.finish("a", "open") is not None
         with (
             Index.open(f"sqlite:///{tmp_path}/c.db", store_text=False, spec=Spec(n=2), follow=False) as other,
             pytest.raises(UsageError, match="other shingles"),
         ):
-            beside(live, other)
+            fill_copy(live, other)
 
 
 def test_pieces_stay_pieces_in_a_copy(tmp_path: Path) -> None:
@@ -109,15 +109,15 @@ def test_pieces_stay_pieces_in_a_copy(tmp_path: Path) -> None:
         live.upsert_many("a", texts, [str(i) for i in range(120)])
         for name in ("one", "two"):
             for piece in PIECES:
-                fold(live, "a", name, f"{piece} {name}")
+                live.add_part("a", name, f"{piece} {name}")
         with Index.open(f"sqlite:///{tmp_path}/b.db", threshold=0.4, follow=False, max_batch=50) as anew:
-            beside(live, anew)
-            assert check(anew).sound
-            held = anew.store.entries(scope_of_pieces("a"), ["one", "two"])
+            fill_copy(live, anew)
+            assert check_index(anew).sound
+            held = anew._session.store.entries(parts_scope("a"), ["one", "two"])
             assert [(entry.leader, entry.posted) for entry in held if entry is not None] == [("one", False), ("two", False)]
-            assert fold(anew, "a", "one", "and one more piece") > 0
-            first, second = seal(anew, "a", "one"), seal(anew, "a", "two")
+            assert anew.add_part("a", "one", "and one more piece") > 0
+            first, second = anew.finish("a", "one"), anew.finish("a", "two")
             assert first is not None
             assert second is not None
             assert (first.kind, second.kind, second.representative) == ("new", "match", "one")
-            assert check(anew).sound
+            assert check_index(anew).sound

@@ -12,7 +12,7 @@ import nearkin as nk
 from nearkin.errors import RacedError, StoreError
 from nearkin.index.changes import Changes
 from nearkin.index.index import Index
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from nearkin.index.opening import Opened
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.sketch.resources import NO_RESOURCES
@@ -53,10 +53,10 @@ class Between:
 
 def beside(index: Index, store: Any = None, record_ttl: float | None = None) -> Index:
     """As another process has it: the same store, locks and a memory of its own."""
-    store = store or index.store
+    store = store or index._session.store
     # one that knows no times to live still finds what the other one takes out
     settings = replace(index.settings, record_ttl=record_ttl)
-    return Index(Opened(store, settings, store.state(), index._urls), NO_RESOURCES, index.clock)
+    return Index(Opened(store, settings, store.state(), index._session.urls), NO_RESOURCES, index._session.clock)
 
 
 def removed(index: Index, scope: str) -> None:
@@ -77,7 +77,7 @@ def merged(index: Index, scope: str) -> None:
 
 
 def expired(index: Index, scope: str) -> None:
-    index.clock.now += 1000.0
+    index._session.clock.now += 1000.0
     index.expire()
 
 
@@ -109,10 +109,10 @@ SHAPES = ("alone", "member", "older")
 def prepared(index: Index, clock: Clock, scope: str, shape: str) -> None:
     """x, which y is resolved to; or nobody; or both beside an older representative that they resemble, too."""
     if shape == "older":
-        store, other = index.store, beside(index)
-        index.store = Between(store, Countdown(1, lambda: other.upsert(scope, f"{TEXT} o", "o")))
+        store, other = index._session.store, beside(index)
+        index._session.store = Between(store, Countdown(1, lambda: other.upsert(scope, f"{TEXT} o", "o")))
         index.upsert(scope, f"{TEXT} x", "x")
-        index.store = store
+        index._session.store = store
     index.upsert(scope, f"{TEXT} x", "x")
     if shape != "alone":
         assert index.upsert(scope, f"{TEXT} x y", "y").representative == "x"
@@ -120,7 +120,7 @@ def prepared(index: Index, clock: Clock, scope: str, shape: str) -> None:
 
 
 def assert_sound(index: Index, about: str) -> None:
-    found = check(index)
+    found = check_index(index)
     assert found.sound, (about, found)
 
 
@@ -130,11 +130,11 @@ def test_what_was_read_is_no_longer_so(work: Work, opened: Opener, clock: Clock)
     for meanwhile, shape in itertools.product(MEANWHILE, SHAPES):
         scope = f"{meanwhile.__name__} {shape}"
         prepared(index, clock, scope, shape)
-        other, store = beside(index), index.store
+        other, store = beside(index), index._session.store
         countdown = Countdown(1, lambda meanwhile=meanwhile, other=other, scope=scope: meanwhile(other, scope))
-        index.store = Between(store, countdown)
+        index._session.store = Between(store, countdown)
         work(index, scope)
-        index.store = store
+        index._session.store = store
         assert_sound(index, scope)
 
 
@@ -149,7 +149,7 @@ def test_between_the_steps_of_shards(work: Work, shape: str, clock: Clock) -> No
                 prepared(index, clock, scope, shape)
                 other = beside(index)
                 countdown = Countdown(at, lambda meanwhile=meanwhile, other=other, scope=scope: meanwhile(other, scope))
-                again = beside(index, ShardedStore([Between(shard, countdown) for shard in index.store.shards]), 900.0)
+                again = beside(index, ShardedStore([Between(shard, countdown) for shard in index._session.store.shards]), 900.0)
                 try:
                     work(again, scope)
                 except RacedError:
@@ -187,6 +187,6 @@ def test_a_representative_that_comes_and_goes_while_others_join(opened: Opener) 
     for thread in threads:
         thread.join()
     assert failed == []
-    found = check(index)
+    found = check_index(index)
     assert not found.problems, found
-    assert found.sound or isinstance(index.store, ShardedStore)
+    assert found.sound or isinstance(index._session.store, ShardedStore)

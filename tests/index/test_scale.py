@@ -16,7 +16,7 @@ import nearkin as nk
 from nearkin.errors import StoreError
 from nearkin.index.changes import TOUCHED, Changes, KeyedEntry
 from nearkin.index.entry import Entry
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import COPYING, MOVED, OPEN, STOPPED, Move
 from nearkin.index.opening import FORMAT
 from nearkin.index.stores import memory, postgres, redis, sqlite
@@ -193,21 +193,21 @@ class Steps:
 
     def __init__(self, index: nk.Index, die_after: int | None = None) -> None:
         self.index, self.sizes, self.checks = index, list[int](), True
-        self._die_after, self._apply = die_after, index.store.apply
+        self._die_after, self._apply = die_after, index._session.store.apply
 
     def __enter__(self) -> "Steps":
-        self.index.store.apply = self.step  # type: ignore[method-assign]
+        self.index._session.store.apply = self.step  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.index.store.apply = self._apply  # type: ignore[method-assign]
+        self.index._session.store.apply = self._apply  # type: ignore[method-assign]
 
     def step(self, changes: Changes) -> list[int]:
         if self._die_after is not None and len(self.sizes) == self._die_after:
             raise KilledError
         numbers = self._apply(changes)
         self.sizes.append(sum(1 for _ in changes.present))
-        assert not self.checks or check(self.index).sound
+        assert not self.checks or check_index(self.index).sound
         return numbers
 
 
@@ -217,7 +217,7 @@ class KilledError(BaseException):
 
 @pytest.fixture
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr("nearkin.index.index.REASSIGNED", 8)
+    monkeypatch.setattr("nearkin.index.removal.MAX_REASSIGNED", 8)
     return 8
 
 
@@ -226,7 +226,7 @@ def cluster_ids(index: nk.Index) -> list[str]:
 
 
 def cluster_ids_of(index: nk.Index, scope: str) -> list[str]:
-    return sorted(entry.cluster for entry in index.store.scan(scope, content=False) if entry.is_leader)
+    return sorted(entry.cluster for entry in index._session.store.scan(scope, content=False) if entry.is_leader)
 
 
 @pytest.mark.parametrize("what", ["remove", "update"])
@@ -235,7 +235,7 @@ def test_a_large_cluster_is_resolved_anew_in_portions(opened: Opener, few_at_onc
     index = opened(threshold=0.6)
     texts = family(40)
     fill(index, texts)
-    members = index.store.member_count("a", "base")
+    members = index._session.store.member_count("a", "base")
     assert members > 3 * few_at_once
     with Steps(index) as steps:
         if what == "remove":
@@ -248,7 +248,7 @@ def test_a_large_cluster_is_resolved_anew_in_portions(opened: Opener, few_at_onc
     assert index.stats()["records"] == len(texts) - (what == "remove")
     if what == "remove":
         assert cluster_ids(index).count("base") == 1
-    assert check(index).sound
+    assert check_index(index).sound
 
 
 def test_a_large_cluster_is_merged_in_portions(opened: Opener, few_at_once: int) -> None:
@@ -258,26 +258,28 @@ def test_a_large_cluster_is_merged_in_portions(opened: Opener, few_at_once: int)
     older = index.get("a", "base")
     assert older is not None
     # what two processes that did not see each other leave: a younger representative with most of the members
-    some = [entry for entry in index.store.scan("a") if entry.leader == "base" and entry.id != "base"]
+    some = [entry for entry in index._session.store.scan("a") if entry.leader == "base" and entry.id != "base"]
     head, rest = some[0], some[1:]
-    keys = index.preparer.restored("a", [head])
+    keys = index._session.preparer.restored("a", [head])
     led = head._replace(leader=head.id, cluster=head.id, similarity=1.0, posted=True, signature=keys.signatures[0].tobytes())
-    stored = index.preparer.payload_of([head, *rest])
+    stored = index._session.preparer.payload_of([head, *rest])
     assert stored.sizes.size == len(some)
     near_head = [entry for entry in rest if similar(index, head, entry) >= 0.6]
     changed = [entry._replace(leader=head.id, cluster=head.id, similarity=similar(index, head, entry)) for entry in near_head]
-    index.store.apply(Changes(changed=[led, *changed], posted=[KeyedEntry(led, keys.keys[0])], invalidates_caches=True))
-    assert check(index).sound
-    assert index.store.member_count("a", head.id) > 2 * few_at_once
+    index._session.store.apply(
+        Changes(changed=[led, *changed], posted=[KeyedEntry(led, keys.keys[0])], invalidates_caches=True)
+    )
+    assert check_index(index).sound
+    assert index._session.store.member_count("a", head.id) > 2 * few_at_once
     with Steps(index) as steps:
         assert index.merge_into_older("a", head.id) == 1 + len(near_head)
     assert max(steps.sizes) <= 3 * few_at_once + 2
-    assert index.store.member_count("a", head.id) == 0
-    assert check(index).sound
+    assert index._session.store.member_count("a", head.id) == 0
+    assert check_index(index).sound
 
 
 def similar(index: nk.Index, a: Entry, b: Entry) -> float:
-    scored = index.measure.compare(np.array([1], np.uint64), as_stored(index.preparer.payload_of([a, b])))
+    scored = index.measure.compare(np.array([1], np.uint64), as_stored(index.payload_of([a, b])))
     return float(scored.similarity[0])
 
 
@@ -291,10 +293,10 @@ def test_a_removal_that_is_killed_is_finished_when_it_is_repeated(
     with Steps(index, die_after=steps), pytest.raises(KilledError):
         index.remove("a", "base")
     assert index.get("a", "base") is not None
-    assert check(index).sound
+    assert check_index(index).sound
     again = index if url == "memory://" else opened(threshold=0.6)
     assert again.remove("a", "base")
-    assert check(again).sound
+    assert check_index(again).sound
     assert again.stats()["records"] == len(texts) - 1
     assert cluster_ids(again).count("base") == 1
 
@@ -305,7 +307,7 @@ def test_a_cluster_has_one_heir_although_its_removal_was_killed(opened: Opener, 
     rng = np.random.default_rng(4)
     base = words(rng, 100)
     fill(index, {"base": " ".join(base), **{f"m{i}": " ".join(near(base, rng, 10)) for i in range(40)}})
-    assert index.store.member_count("a", "base") > 3 * few_at_once
+    assert index._session.store.member_count("a", "base") > 3 * few_at_once
     with Steps(index, die_after=2), pytest.raises(KilledError):
         index.remove("a", "base")
     again = index if url == "memory://" else opened(threshold=0.5)
@@ -340,7 +342,7 @@ def test_a_million_copies_are_bounded(tmp_path: Path, meter: Meter, few_at_once:
             assert index.remove("b", "c0")
         assert max(steps.sizes) <= 3 * few_at_once + 2
         assert index.stats()["postings"] == 2 * before
-        assert index.store.counts()["records"] == copies + 1
+        assert index._session.store.counts()["records"] == copies + 1
         assert cluster_ids_of(index, "b") == ["c0"]
 
 
@@ -354,17 +356,17 @@ def test_a_listing_of_a_scope_reads_no_other_and_no_content(
     index.upsert_many("a", corpus(40, seed=1), [f"d{i}" for i in range(40)])
     index.upsert_many("b", corpus(90, seed=2), [f"d{i}" for i in range(90)])
     meter.reset()
-    listed = list(index.store.scan("a", content=False))
+    listed = list(index._session.store.scan("a", content=False))
     assert [entry.id for entry in listed] == [f"d{i}" for i in range(40)]
     assert all(entry.text is None and not entry.payload and not entry.signature for entry in listed)
     if bounded(url):
         # memory:// makes an entry of a head by way of another
         assert meter.entries <= 40 * 2
         assert meter.content == 0
-    whole = list(index.store.scan("a"))
+    whole = list(index._session.store.scan("a"))
     assert [entry._replace(signature=b"", text=None, payload=b"") for entry in whole] == listed
     meter.reset()
-    next(index.store.scan("b", content=False))
+    next(index._session.store.scan("b", content=False))
     if bounded(url):
         assert meter.entries <= small_portions * shards(url)
 
@@ -393,19 +395,19 @@ def test_what_is_due_comes_oldest_first_in_portions(
         # twenty of one time: more than a portion
         index.upsert_many("a", texts[start : start + 20], [f"d{i}" for i in range(start, start + 20)])
         clock.now += 100.0
-    everything = list(index.store.scan("a", content=False))
+    everything = list(index._session.store.scan("a", content=False))
     wanted = sorted((entry.seen, entry.ref) for entry in everything if entry.posted or not posted)
-    assert [(entry.seen, entry.ref) for entry in index.store.due(np.inf, posted)] == wanted
+    assert [(entry.seen, entry.ref) for entry in index._session.store.due(np.inf, posted)] == wanted
     until = clock.now - 150.0
     early = [pair for pair in wanted if pair[0] < until]
     assert 0 < len(early) < len(wanted)
     meter.reset()
-    due = list(index.store.due(until, posted))
+    due = list(index._session.store.due(until, posted))
     assert [(entry.seen, entry.ref) for entry in due] == early
     if bounded(url):
         assert meter.content == 0
     meter.reset()
-    list(itertools.islice(index.store.due(np.inf, posted), 3))
+    list(itertools.islice(index._session.store.due(np.inf, posted), 3))
     if bounded(url):
         assert meter.entries <= 2 * small_portions * shards(url)
 
@@ -417,7 +419,7 @@ def test_a_sweep_goes_on_while_what_is_due_changes(opened: Opener, clock: Clock,
     index.upsert_many("b", corpus(10), [f"d{i}" for i in range(10)])
     assert index.expire()["records"] == 60
     assert index.stats()["records"] == 10
-    assert check(index).sound
+    assert check_index(index).sound
 
 
 def test_of_processes_that_share_an_index_one_sweeps(
@@ -436,15 +438,15 @@ def test_of_processes_that_share_an_index_one_sweeps(
     first.upsert_many("b", corpus(30), [f"d{i}" for i in range(30)])
     assert first.sweep(1_000.0)["records"] == 20
     with monkeypatch.context() as patched:
-        patched.setattr(second.store, "due", due)
+        patched.setattr(second._session.store, "due", due)
         assert second.sweep(1_000.0) == {"records": 0, "postings": 0}
-    assert first.store.take_turn("other", "first", 0.05)
-    wait_until(lambda: second.store.take_turn("other", "second", 100.0), "the turn of the first one is over")
-    assert not first.store.take_turn("other", "first", 100.0)
+    assert first._session.store.take_turn("other", "first", 0.05)
+    wait_until(lambda: second._session.store.take_turn("other", "second", 100.0), "the turn of the first one is over")
+    assert not first._session.store.take_turn("other", "first", 100.0)
 
 
 def recounted(index: nk.Index) -> tuple[int, int]:
-    entries = list(index.store.scan(content=False))
+    entries = list(index._session.store.scan(content=False))
     return len(entries), sum(entry.is_leader for entry in entries)
 
 
@@ -462,14 +464,14 @@ def test_counts_are_kept_exactly(opened: Opener, url: Any, clock: Clock, meter: 
     index.upsert_many("a", texts[:50], [f"e{at}" for at in range(50)])
     index.expire()
     meter.reset()
-    counts = [one.store.counts() for one in (index, other)]
+    counts = [one._session.store.counts() for one in (index, other)]
     if bounded(url):
         assert meter.entries == 0
     assert [(one["records"], one["leaders"]) for one in counts] == [recounted(index)] * 2
-    assert check(index).stray == 0
-    for entry in list(index.store.scan(content=False)):
+    assert check_index(index).stray == 0
+    for entry in list(index._session.store.scan(content=False)):
         index.remove(entry.scope, entry.id)
-    assert [index.store.counts()[name] for name in ("records", "leaders", "postings")] == [0, 0, 0]
+    assert [index._session.store.counts()[name] for name in ("records", "leaders", "postings")] == [0, 0, 0]
 
 
 def test_counts_read_no_table(opened: Opener, url: Any) -> None:
@@ -479,7 +481,7 @@ def test_counts_read_no_table(opened: Opener, url: Any) -> None:
     index = opened()
     index.upsert_many("a", corpus(30))
     seen: list[str] = []
-    store: Any = index.store
+    store: Any = index._session.store
     if isinstance(store, sqlite.SqliteStore):
         store._db.set_trace_callback(seen.append)
         store.counts()
@@ -503,7 +505,7 @@ def test_a_scan_with_texts_reads_as_many_as_fit_into_memory(
     index.upsert_many("a", texts, [f"d{i}" for i in range(60)])
     meter.reset()
     most, before = 0, 0
-    for number, _ in enumerate(index.store.scan(), 1):
+    for number, _ in enumerate(index._session.store.scan(), 1):
         most, before = max(most, meter.entries - number), meter.entries
     assert before == number == 60
     assert most <= 6 * shards(url)
@@ -525,17 +527,17 @@ def test_the_log_of_erasures_is_bounded(opened: Opener, url: Any, monkeypatch: p
     most = (10 + 4 + 1) * shards(url)
     for name in names[:50]:
         index.remove("a", name)
-        assert len(list(index.store.events())) <= most
-    lines = [event.id for event in index.store.events()]
+        assert len(list(index._session.store.events())) <= most
+    lines = [event.id for event in index._session.store.events()]
     assert set(names[40:50]) <= set(lines)
     # while an index is copied, nothing that the copy needs is dropped
-    index.store.redirect(Move(index.store.state().move.epoch + 1, COPYING, ("memory://",)))
+    index._session.store.redirect(Move(index._session.store.state().move.epoch + 1, COPYING, ("memory://",)))
     index.refresh()
     for name in names[50:]:
         index.remove("a", name)
-    touched = [event.id for event in index.store.events() if event.kind == TOUCHED]
+    touched = [event.id for event in index._session.store.events() if event.kind == TOUCHED]
     assert sorted(set(touched)) == names[50:]
-    index.store.redirect(Move(index.store.state().move.epoch + 1, OPEN))
+    index._session.store.redirect(Move(index._session.store.state().move.epoch + 1, OPEN))
 
 
 def test_the_log_is_read_from_a_place(opened: Opener, url: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,12 +550,12 @@ def test_the_log_is_read_from_a_place(opened: Opener, url: Any, monkeypatch: pyt
     index.upsert_many("a", corpus(40, share=0.0), names)
     for name in names[:25]:
         index.remove("a", name)
-    place = index.store.log_end()
-    assert list(index.store.events(place)) == []
+    place = index._session.store.log_end()
+    assert list(index._session.store.events(place)) == []
     for name in names[25:]:
         index.remove("a", name)
-    assert sorted(event.id for event in index.store.events(place)) == names[25:]
-    assert sorted(event.id for event in index.store.events()) == names
+    assert sorted(event.id for event in index._session.store.events(place)) == names[25:]
+    assert sorted(event.id for event in index._session.store.events()) == names
 
 
 # -- stores that an older version made
@@ -629,24 +631,24 @@ def test_an_index_of_the_older_layout_is_brought_over(old_url: Any, clock: Clock
     with nk.Index.open(old_url, threshold=0.6, clock=clock) as index:
         fill(index, texts)
         index.upsert_many("b", corpus(20))
-        index.remove("b", next(iter(index.store.scan("b"))).id)
-        before = {(entry.scope, entry.id): entry for entry in index.store.scan()}
-        counts = index.store.counts()
+        index.remove("b", next(iter(index._session.store.scan("b"))).id)
+        before = {(entry.scope, entry.id): entry for entry in index._session.store.scan()}
+        counts = index._session.store.counts()
         whole = index.cluster("a", "base")
-        downgrade(index.store)
+        downgrade(index._session.store)
     for _ in range(2):
         with nk.Index.open(old_url, threshold=0.6, clock=clock) as index:
-            assert {(entry.scope, entry.id): entry for entry in index.store.scan()} == before
-            assert {**index.store.counts(), "bytes": 0} == {**counts, "bytes": 0}
+            assert {(entry.scope, entry.id): entry for entry in index._session.store.scan()} == before
+            assert {**index._session.store.counts(), "bytes": 0} == {**counts, "bytes": 0}
             assert index.cluster("a", "base") == whole
             assert index.scopes() == ["a", "b"]
-            assert len(list(index.store.due(np.inf, posted=False))) == len(before)
-            assert [event.kind for event in index.store.events()] == ["erased"]
-            assert check(index).sound
+            assert len(list(index._session.store.due(np.inf, posted=False))) == len(before)
+            assert [event.kind for event in index._session.store.events()] == ["erased"]
+            assert check_index(index).sound
     with nk.Index.open(old_url, threshold=0.6, clock=clock) as index:
         assert index.remove("a", "base")
-        assert check(index).sound
-        assert index.store.counts()["records"] == len(before) - 1
+        assert check_index(index).sound
+        assert index._session.store.counts()["records"] == len(before) - 1
 
 
 class FirstVersion:
@@ -761,10 +763,10 @@ def test_processes_of_the_first_version_are_stopped(
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert_many("a", texts)
         if moved:
-            index.store.redirect(Move(3, COPYING, ("redis://elsewhere/0",)))
-            index.store.redirect(Move(4, OPEN))
-        downgrade(index.store)
-        first = FIRST_VERSIONS[kind](index.store)
+            index._session.store.redirect(Move(3, COPYING, ("redis://elsewhere/0",)))
+            index._session.store.redirect(Move(4, OPEN))
+        downgrade(index._session.store)
+        first = FIRST_VERSIONS[kind](index._session.store)
         epoch = first.move()[0]
         assert (first.format(), epoch) == (1, 4 if moved else 0)
         assert first.write(epoch)
@@ -783,16 +785,16 @@ def test_processes_of_the_first_version_are_stopped(
                 with pytest.raises((sqlite3.DatabaseError, psycopg.DatabaseError), match=r"schema 3|does not exist"):
                     # steps of bulk loads are under no epoch
                     first.write(None)
-            assert again.store.state().move.epoch == epoch
+            assert again._session.store.state().move.epoch == epoch
             assert again.upsert_many("a", texts)[0].kind == "exact"
-            assert again.store.counts()["records"] == before
-            assert [problem for problem in check(again).problems if "counted" in problem.what] == []
+            assert again._session.store.counts()["records"] == before
+            assert [problem for problem in check_index(again).problems if "counted" in problem.what] == []
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
 def test_a_new_index_is_not_opened_by_the_first_version(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     with nk.Index.open(str(empty_store(kind, request, tmp_path))) as index:
-        first = FIRST_VERSIONS[kind](index.store)
+        first = FIRST_VERSIONS[kind](index._session.store)
         assert first.format() != FORMAT
         assert first.move()[:2] == (STOPPED, MOVED)
         assert index.upsert("a", "one two three four").kind == "new"
@@ -810,12 +812,12 @@ def test_a_full_redis_still_deletes(request: pytest.FixtureRequest, tmp_path: Pa
         clock.now -= 1000.0
         index.upsert_many("b", corpus(200), [f"d{number}" for number in range(200)])
         clock.now += 1000.0
-        client = index.store._client  # type: ignore[attr-defined]
+        client = index._session.store._client  # type: ignore[attr-defined]
         client.config_set("maxmemory", 1)
         with pytest.raises(StoreError, match="used memory"):
             index.upsert("a", " ".join(words(np.random.default_rng(5))))
         assert all(index.remove("a", f"d{number}") for number in range(50))
         assert index.sweep(10.0)["records"] == 200
         client.config_set("maxmemory", 0)
-        assert check(index).sound
-        assert index.store.counts()["records"] == 150
+        assert check_index(index).sound
+        assert index._session.store.counts()["records"] == 150

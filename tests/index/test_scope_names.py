@@ -8,8 +8,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import UsageError
-from nearkin.index.migration.rebuild import rebuild
-from nearkin.index.parts import fold
+from nearkin.index.migration.cutover import rebuild
 from nearkin.index.scope_names import ScopeNames
 from tests.index.conftest import Opener, corpus
 
@@ -32,7 +31,7 @@ def test_new_scopes_that_look_like_others_are_refused(scope: str, opened: Opener
     for write in (
         lambda: index.upsert(scope, TEXT, "y"),
         lambda: index.upsert_many(scope, [TEXT], ["y"]),
-        lambda: fold(index, scope, "y", TEXT),
+        lambda: index.add_part(scope, "y", TEXT),
     ):
         with pytest.raises(UsageError, match="is new"):
             write()
@@ -53,7 +52,7 @@ def test_names_that_stay_allowed(opened: Opener) -> None:
 def test_scopes_that_exist_keep_working(scope: str, opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     index = opened()
     make_legacy(index, scope, monkeypatch)
-    for one in (index, index if index.store.url == "memory://" else opened()):
+    for one in (index, index if index._session.store.url == "memory://" else opened()):
         assert one.upsert(scope, f"{TEXT} more", "y").representative == "legacy"
         # the canonical name would be a second one that looks the same
         with pytest.raises(UsageError, match="differs from one that exists"):
@@ -65,7 +64,7 @@ def test_pairs_of_scopes_that_both_exist_keep_working(opened: Opener, monkeypatc
     index = opened()
     index.upsert("acme", TEXT, "x")
     make_legacy(index, "acme ", monkeypatch)
-    again = index if index.store.url == "memory://" else opened()
+    again = index if index._session.store.url == "memory://" else opened()
     for scope in ("acme", "acme "):
         assert again.upsert(scope, corpus(1)[0], "z").kind == "new"
     with pytest.raises(UsageError, match="is new"):

@@ -16,9 +16,8 @@ import nearkin as nk
 from nearkin.errors import MovedError, RacedError, StoreError
 from nearkin.index.cache import Resolution, ResolvedCache
 from nearkin.index.changes import Changes, Event
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import MOVED, OPEN, Move
-from nearkin.index.parts import fold, seal
 from nearkin.index.preparation import Preparer
 from nearkin.index.stores.sqlite import SqliteStore
 from tests.index.conftest import Clock, Opener, corpus
@@ -41,19 +40,19 @@ def test_an_acknowledged_upsert_is_stored_after_another_process_deleted_it(opene
     outcomes = index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
     assert [outcome.layer for outcome in outcomes] == ["search", "store"] or outcomes[1].representative == "y"
     assert all(other.get("a", name) is not None for name in "xy")
-    assert check(index).sound
+    assert check_index(index).sound
 
 
 def test_a_known_document_is_answered_from_memory_while_nothing_changes(opened: Opener) -> None:
     index = opened()
     index.upsert_many("a", corpus(20))
-    entries = index.store.entries
-    index.store.entries = lambda scope, ids: pytest.fail("the store is asked for documents that are known")
+    entries = index._session.store.entries
+    index._session.store.entries = lambda scope, ids: pytest.fail("the store is asked for documents that are known")
     try:
         assert {outcome.layer for outcome in index.upsert_many("a", corpus(20))} == {"memory"}
         assert index.upsert("a", corpus(20)[3]).layer == "memory"
     finally:
-        index.store.entries = entries
+        index._session.store.entries = entries
 
 
 def test_a_known_document_names_the_representative_that_it_has_now(opened: Opener) -> None:
@@ -73,7 +72,7 @@ def test_an_expired_document_is_stored_again(opened: Opener, clock: Clock) -> No
     later = Clock()
     later.now = clock.now + 1000.0
     other = beside(index, record_ttl=100.0)
-    other.clock = later
+    other._session.clock = later
     assert other.expire()["records"] == 1
     index.upsert("a", TEXT, "x")
     assert other.get("a", "x") is not None
@@ -87,9 +86,9 @@ def moved(tmp_path: Path, clock: Clock) -> Iterator[tuple[nk.Index, nk.Index]]:
         late.upsert("a", TEXT, "x")
         there.upsert("a", TEXT, "x")
         there.upsert("a", corpus(1)[0], "z")
-        fold(there, "a", "p", f"{TEXT} in parts")
-        epoch = late.store.state().move.epoch
-        late.store.redirect(Move(epoch + 1, MOVED, (urls[1],)))
+        there.add_part("a", "p", f"{TEXT} in parts")
+        epoch = late._session.store.state().move.epoch
+        late._session.store.redirect(Move(epoch + 1, MOVED, (urls[1],)))
         yield late, there
 
 
@@ -98,7 +97,7 @@ def test_an_answer_is_of_the_store_that_the_index_moved_to(cached: bool, tmp_pat
     with moved(tmp_path, clock) as (late, there):
         there.remove("a", "x")
         if not cached:
-            late._cache.clear()
+            late._session.cache.clear()
         assert late.upsert("a", TEXT, "x").kind == "new"
         assert there.get("a", "x") is not None
 
@@ -111,14 +110,14 @@ def test_a_document_that_is_only_where_the_index_moved_to_is_deleted(tmp_path: P
 
 def test_parts_that_are_only_where_the_index_moved_to_are_resolved(tmp_path: Path, clock: Clock) -> None:
     with moved(tmp_path, clock) as (late, there):
-        assert seal(late, "a", "p") is not None
+        assert late.finish("a", "p") is not None
         assert there.get("a", "p") is not None
 
 
 def test_a_copy_in_the_making_does_not_answer_after_a_move_began(tmp_path: Path, clock: Clock) -> None:
     with nk.Index.open(f"sqlite:///{tmp_path}/kin.db", threshold=0.7, clock=clock, follow=False) as index:
         index.upsert("a", TEXT, "x")
-        index.store.redirect(Move(7, OPEN))
+        index._session.store.redirect(Move(7, OPEN))
         with pytest.raises(MovedError):
             index.upsert("a", TEXT, "x")
         with pytest.raises(MovedError):
@@ -128,7 +127,7 @@ def test_a_copy_in_the_making_does_not_answer_after_a_move_began(tmp_path: Path,
 def test_steps_of_this_process_do_not_empty_the_cache(opened: Opener) -> None:
     """Over shards a step raises the generation more than once, so that what is remembered is asked for again."""
     index = opened()
-    if " " in index.store.url:
+    if " " in index._session.store.url:
         pytest.skip("over shards what is remembered is confirmed by the documents themselves")
     index.upsert_many("a", corpus(10))
     index.upsert("a", TEXT, "x")
@@ -195,12 +194,12 @@ def without_collector() -> Iterator[None]:
 
 def raced(index: nk.Index, other: nk.Index, at: int) -> None:
     """A step of the one index meets a step of the other; its error is dropped, not collected."""
-    store = index.store
-    index.store = Between(store, Countdown(1, lambda: other.remove("a", f"m{at}")))
+    store = index._session.store
+    index._session.store = Between(store, Countdown(1, lambda: other.remove("a", f"m{at}")))
     try:
         index.remove("a", "x")
     finally:
-        index.store = store
+        index._session.store = store
 
 
 def test_sqlite_does_not_stay_in_an_old_state_after_races(tmp_path: Path) -> None:
@@ -210,11 +209,11 @@ def test_sqlite_does_not_stay_in_an_old_state_after_races(tmp_path: Path) -> Non
             index.upsert("a", TEXT, "x")
             index.upsert_many("a", [f"{TEXT} m{n}" for n in range(30)], [f"m{n}" for n in range(30)])
             raced(index, other, at)
-            assert not index.store._db.in_transaction
+            assert not index._session.store._db.in_transaction
             other.upsert("a", f"{TEXT} o{at}", "o")
             assert index.get("a", "o") is not None
             index.upsert("a", f"{TEXT} own {at}", "own")
-        assert check(index).sound
+        assert check_index(index).sound
 
 
 def test_sqlite_errors_keep_no_cursor_and_no_frame_alive(tmp_path: Path) -> None:
@@ -229,7 +228,7 @@ def test_sqlite_errors_keep_no_cursor_and_no_frame_alive(tmp_path: Path) -> None
 
         for standing in (LeaderSnapshot(gone._replace(leader="else"), frozenset()), LeaderSnapshot(gone, frozenset([1, 2]))):
             with pytest.raises(RacedError) as caught:
-                index.store.apply(Changes(dropped=[KeyedEntry(gone, None)], leader_snapshots=[standing]))
+                index._session.store.apply(Changes(dropped=[KeyedEntry(gone, None)], leader_snapshots=[standing]))
             kept.append(caught.value)
         other.upsert("b", TEXT, "there")
         assert index.get("b", "there") is not None
@@ -276,7 +275,7 @@ def test_several_processes_may_share_sqlite(tmp_path: Path, full: bool) -> None:
         out, errors = process.communicate(timeout=600)
         assert (process.returncode, out) == (0, "done\n"), errors
     with nk.Index.open(url) as index:
-        assert check(index).sound
+        assert check_index(index).sound
 
 
 def test_a_sqlite_table_that_was_read_in_part_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +283,7 @@ def test_a_sqlite_table_that_was_read_in_part_is_not_used(tmp_path: Path, monkey
     url = f"sqlite:///{tmp_path}/kin.db"
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert("a", TEXT, "x")
-        store = index.store
+        store = index._session.store
         assert isinstance(store, SqliteStore)
         blocks = SqliteStore._blocks
 
@@ -319,8 +318,8 @@ def test_keys_that_collide_do_not_cross_scopes(opened: Opener, monkeypatch: pyte
         index.remove("b", "y")
         assert index.cluster("b", "z").representative == "z"
         assert index.upsert("b", corpus(1)[0], "z").kind == "updated"
-        fold(index, "d", "parts", TEXT)
-        outcome = seal(index, "d", "parts")
+        index.add_part("d", "parts", TEXT)
+        outcome = index.finish("d", "parts")
         assert outcome is not None
         assert outcome.kind == "new"
         assert {match.id for match in index.query("a", TEXT)} == {"x"}
@@ -344,7 +343,7 @@ def test_race_errors_name_no_document(opened: Opener) -> None:
     index = opened()
     other = beside(index)
     index.upsert_many("a", [TEXT, f"{TEXT} more"], ["secret-id-one", "secret-id-two"])
-    store, said = index.store, list[str]()
+    store, said = index._session.store, list[str]()
     works = [
         (lambda: other.remove("a", "secret-id-one"), lambda: index.remove("a", "secret-id-one")),
         (lambda: other.upsert("a", corpus(1)[0], "secret-id-three"), lambda: index.upsert("a", TEXT, "secret-id-three")),
@@ -361,9 +360,9 @@ def test_race_errors_name_no_document(opened: Opener) -> None:
                     said.append(str(error))
                     raise
 
-        index.store = Saying(store, countdown)
+        index._session.store = Saying(store, countdown)
         work()
-        index.store = store
+        index._session.store = store
     assert said
     assert "secret" not in json.dumps(said)
     assert Event("erased", "a", "secret-id-one", "", 1_000_000.0) in list(store.events())

@@ -11,7 +11,7 @@ from nearkin.errors import StoreError
 from nearkin.index.changes import Changes
 from nearkin.index.entry import REF_SHIFT
 from nearkin.index.index import Index
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stray_postings import AGE, StraySweeper
 from tests.index.conftest import corpus, empty_store
@@ -34,8 +34,8 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
 
 
 def sweeper_of(index: Index, seconds: Seconds) -> StraySweeper:
-    assert isinstance(index.store, ShardedStore)
-    return StraySweeper(index.store.shards, index.store.by_refs, seconds)
+    assert isinstance(index._session.store, ShardedStore)
+    return StraySweeper(index._session.store.shards, index._session.store.by_refs, seconds)
 
 
 def sweep_all(sweeper: StraySweeper, seconds: Seconds) -> int:
@@ -52,33 +52,33 @@ def sweep_all(sweeper: StraySweeper, seconds: Seconds) -> int:
 
 def leave_strays(index: Index, refs: list[int]) -> np.ndarray:
     """As a process that is killed after the postings and before the documents."""
-    assert isinstance(index.store, ShardedStore)
+    assert isinstance(index._session.store, ShardedStore)
     rng = np.random.default_rng(1)
     keys = rng.integers(1, 2**63, (len(refs), 20), np.uint64)
-    entry = next(index.store.scan())
+    entry = next(index._session.store.scan())
     # some in buckets that others are in, too
-    keys[:, :3] = index.preparer.keys_of("a", [entry])[0][:3]
+    keys[:, :3] = index._session.preparer.keys_of("a", [entry])[0][:3]
     entering = [(ref << REF_SHIFT | 7, row) for ref, row in zip(refs, keys, strict=True)]
-    index.store._buckets(entering, [], Changes())
+    index._session.store._buckets(entering, [], Changes())
     return keys
 
 
 def test_strays_are_swept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nearkin.index.stray_postings.PORTION", 300)
-    assert check(index).sound
+    assert check_index(index).sound
     leave_strays(index, [10_000_001, 10_000_002])
-    assert check(index).stray == 40
+    assert check_index(index).stray == 40
     seconds = Seconds()
     # a document counts once for each portion that has buckets of it
     assert sweep_all(sweeper_of(index, seconds), seconds) >= 2
-    assert check(index).sound
+    assert check_index(index).sound
     assert index.query("a", corpus(1)[0])
 
 
 def test_a_failed_step_over_shards_is_swept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second shard is gone when the documents are written, and when their postings are to be taken back."""
-    assert isinstance(index.store, ShardedStore)
-    store = index.store
+    assert isinstance(index._session.store, ShardedStore)
+    store = index._session.store
     records, withdraw = store._records, store._withdraw
 
     def failing(changes: Changes) -> None:
@@ -90,10 +90,10 @@ def test_a_failed_step_over_shards_is_swept(index: Index, monkeypatch: pytest.Mo
         index.upsert("a", "a document of which the postings alone will be there when all is over", "late")
     monkeypatch.setattr(store, "_records", records)
     monkeypatch.setattr(store, "_withdraw", withdraw)
-    assert check(index).stray > 0
+    assert check_index(index).stray > 0
     seconds = Seconds()
     sweep_all(sweeper_of(index, seconds), seconds)
-    assert check(index).sound
+    assert check_index(index).sound
     assert index.upsert("a", "a document of which the postings alone will be there when all is over", "late").kind == "new"
 
 
@@ -104,7 +104,7 @@ def test_postings_of_a_step_that_is_under_way_stay(index: Index) -> None:
     for _ in range(20):
         seconds.now += AGE / 50
         assert sweeper.sweep() == 0
-    assert check(index).stray == 20
+    assert check_index(index).stray == 20
 
 
 def test_a_document_that_comes_while_it_is_swept_gets_its_postings_back(index: Index) -> None:
@@ -112,7 +112,7 @@ def test_a_document_that_comes_while_it_is_swept_gets_its_postings_back(index: I
     seconds = Seconds()
     sweeper = sweeper_of(index, seconds)
     look_up = sweeper._look_up
-    leader = next(entry for entry in index.store.scan() if entry.posted)
+    leader = next(entry for entry in index._session.store.scan() if entry.posted)
     looks = iter(range(1000))
 
     def late(refs: list[int]) -> list:
@@ -124,19 +124,19 @@ def test_a_document_that_comes_while_it_is_swept_gets_its_postings_back(index: I
     seconds.now += AGE
     sweeper._places = [None] * 2
     sweeper.sweep()
-    assert check(index).sound
+    assert check_index(index).sound
 
 
 def test_expiry_sweeps_strays(index: Index) -> None:
     """A server expires from time to time, so nobody has to run a command."""
-    assert isinstance(index.store, ShardedStore)
+    assert isinstance(index._session.store, ShardedStore)
     leave_strays(index, [10_000_001])
     seconds = Seconds()
-    index.store._sweeper._seconds = seconds
+    index._session.store._sweeper._seconds = seconds
     # as many portions as the database of Redis has, which other tests fill, too
     for number in range(5000):
         index.expire()
         seconds.now += AGE
-        if number % 20 == 19 and check(index).sound:
+        if number % 20 == 19 and check_index(index).sound:
             break
-    assert check(index).sound
+    assert check_index(index).sound

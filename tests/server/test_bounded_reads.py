@@ -28,7 +28,7 @@ def client(serve: Serve, tmp_path: Any) -> TestClient:
     client = serve(store=f"sqlite:///{tmp_path}/kin.db", index={"threshold": "0.6"})
     index: Index = client.app.state.service.index  # type: ignore[attr-defined]
     fill(index, family(MEMBERS))
-    assert index.store.member_count("a", "base") > 100
+    assert index._session.store.member_count("a", "base") > 100
     return client
 
 

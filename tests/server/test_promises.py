@@ -81,7 +81,7 @@ def test_every_failure_of_the_store_is_counted(serve: Serve, monkeypatch: pytest
         raise StoreError("down")
 
     for name in ("entries", "counts", "scan", "members", "postings"):
-        monkeypatch.setattr(service.index.store, name, fail)
+        monkeypatch.setattr(service.index._session.store, name, fail)
     assert client.get("/v1/scopes/a/documents/x").status_code == 503
     assert client.post("/v1/scopes/a/query", json={"text": TEXT}).status_code == 503
     shown(client, "clusters?scope=a&id=x")

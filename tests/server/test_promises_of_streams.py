@@ -187,7 +187,7 @@ def test_a_million_copies_are_bounded(tmp_path: Path, full: bool) -> None:
                         stream.send(json.dumps(line(at)).encode() + b"\n")
                     stream.send(b"", more=False)
                     assert b"problem" not in await stream.finish()
-                stats.append(app.service.index.store.counts())
+                stats.append(app.service.index._session.store.counts())
             assert stats[0]["records"] == 1
             assert stats[1]["postings"] == stats[0]["postings"]
 

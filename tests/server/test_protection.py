@@ -51,7 +51,7 @@ def test_a_token_made_while_the_door_is_open_marks_the_index(
 ) -> None:
     monkeypatch.setattr("nearkin.server.app.TOKENS_EVERY", 0.01)
     client = serve(store=f"sqlite:///{tmp_path}/kin.db", keyed=False)
-    store = client.app.state.service.index.store  # type: ignore[attr-defined]
+    store = client.app.state.service.index._session.store  # type: ignore[attr-defined]
     assert not store.is_protected()
     TokenFile(tmp_path / "tokens.json").create(READER)
     while not store.is_protected():

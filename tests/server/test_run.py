@@ -17,7 +17,7 @@ import pytest
 
 from nearkin.cli.app import run
 from nearkin.index.index import Index
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from nearkin.keys import HashKey
 from nearkin.server.settings import ServerSettings
 from nearkin.sketch.resources import SpecResources
@@ -72,7 +72,7 @@ def test_what_was_accepted_is_finished(tmp_path: Path) -> None:
         f"sqlite:///{tmp_path}/nearkin.db", resources=SpecResources(HashKey.read(str(tmp_path / "nearkin.key")))
     ) as index:
         assert [name for name in done if index.get("a", name) is None] == []
-        assert check(index).sound
+        assert check_index(index).sound
 
 
 def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:

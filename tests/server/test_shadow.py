@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-import nearkin.index.migration.rebuild
+import nearkin.index.migration.cutover
 import nearkin.server.shadow
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
-from nearkin.index.maintenance import check
-from nearkin.index.parts import fold, scope_of_pieces, seal
+from nearkin.index.maintenance import check_index
+from nearkin.index.parts import parts_scope
 from nearkin.server.golden_probe import probe, read_golden_pairs
 from nearkin.server.shadow import ShadowIndex
 from tests.server.conftest import Serve
@@ -56,7 +56,7 @@ def test_a_shadow_is_filled_fed_and_compared(serve: Serve, tmp_path: Path) -> No
     found = facts(client, 20)
     assert found["agreement"] == 1.0
     assert found["banding"] == {"live": {"bands": 13, "rows": 7, "probes": 0}, "shadow": {"bands": 32, "rows": 4, "probes": 0}}
-    assert client.app.state.service.shadow.waiting.store.counts()["records"] == 59  # type: ignore[attr-defined]
+    assert client.app.state.service.shadow.waiting._session.store.counts()["records"] == 59  # type: ignore[attr-defined]
 
 
 def test_over_and_back_and_over_a_restart(serve: Serve, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_shadow_that_missed_something_does_not_answer(serve: Serve, tmp_path: 
     def failing(*_: object) -> None:
         raise StoreError("gone")
 
-    monkeypatch.setattr(shadow.waiting.store, "apply", failing)
+    monkeypatch.setattr(shadow.waiting._session.store, "apply", failing)
     assert client.post(URL, json={"id": "one", "text": text(0)}).status_code == 200
     wait_until(lambda: client.get("/v1/shadow").json()["failed"], "the shadow has failed")
     told = client.post("/v1/shadow", json={"live": "shadow"})
@@ -108,7 +108,7 @@ def test_a_store_with_an_index_of_its_own_is_left_alone(serve: Serve, tmp_path: 
     settings = both(tmp_path, keyed=False)
     with Index.open(str(settings["shadow_store"]), bands=32, rows=4) as theirs:
         theirs.upsert("a", text(0), "theirs")
-    with pytest.raises(UsageError, match="has documents already"):
+    with pytest.raises(UsageError, match="already has documents"):
         serve(**settings)
     with Index.open(str(settings["shadow_store"])) as theirs:
         assert theirs.get("a", "theirs") is not None
@@ -168,7 +168,7 @@ def upsert(shadow: ShadowIndex, i: int, id: str) -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else has the index open, so a switch need not wait for readers."""
-    monkeypatch.setattr(nearkin.index.migration.rebuild, "INTERVAL", 0.0)
+    monkeypatch.setattr(nearkin.index.migration.cutover, "REFRESH_SECONDS", 0.0)
 
 
 @contextmanager
@@ -193,7 +193,7 @@ def test_what_the_one_that_answers_took_last_survives_a_kill(tmp_path: Path, at_
         settled(shadow)
         assert shadow.is_over
         assert shadow.waiting.banding.bands == 13
-        assert shadow.waiting.store.entries("a", ["one", "two"]).count(None) == 0
+        assert shadow.waiting._session.store.entries("a", ["one", "two"]).count(None) == 0
         shadow.close()
 
 
@@ -215,7 +215,7 @@ def test_what_comes_while_it_is_filled_is_brought_behind_it(tmp_path: Path, monk
     with first(tmp_path) as index:
         index.upsert_many("a", [text(8 * i) for i in range(20)], [str(i) for i in range(20)])
         begun, go_on = threading.Event(), threading.Event()
-        filling = nearkin.server.shadow.fill
+        filling = nearkin.server.shadow.copy_missing
 
         def slow(*arguments: Any) -> Any:
             done = filling(*arguments)
@@ -223,7 +223,7 @@ def test_what_comes_while_it_is_filled_is_brought_behind_it(tmp_path: Path, monk
             go_on.wait(60)
             return done
 
-        monkeypatch.setattr(nearkin.server.shadow, "fill", slow)
+        monkeypatch.setattr(nearkin.server.shadow, "copy_missing", slow)
         shadow = beside(index, tmp_path)
         begun.wait(60)
         upsert(shadow, 400, "late")
@@ -263,8 +263,8 @@ def test_two_workers_and_what_each_brings_late(tmp_path: Path, at_once: None, mo
             assert entry is not None
             assert entry.text == text(160)
         # one of them switches, the other follows; nobody writes to the first any more, and pieces come along
-        fold(mine, "a", "open", text(240))
-        workers[0].touched(scope_of_pieces("a"), "open")
+        mine.add_part("a", "open", text(240))
+        workers[0].touched(parts_scope("a"), "open")
         settled(*workers)
         workers[0].switch(True)
         workers[1].refresh()
@@ -273,8 +273,8 @@ def test_two_workers_and_what_each_brings_late(tmp_path: Path, at_once: None, mo
         for worker in workers:
             assert worker.is_over
             assert worker.waiting.get("a", "there") is not None
-            assert check(worker.index).sound
-        sealed = seal(other, "a", "open")
+            assert check_index(worker.index).sound
+        sealed = other.finish("a", "open")
         assert sealed is not None
         assert sealed.kind == "new"
         for worker in workers:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nearkin as nk
-from nearkin.index.maintenance import check
+from nearkin.index.maintenance import check_index
 from tests.services import free_port, start_redis, start_serving
 
 SCOPE = "soak"
@@ -160,8 +160,8 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, requests: int) -> None:
         soak = asyncio.run(soaked(fleet, requests))
         secret = nk.HashKey.read(str(tmp_path / "nearkin.key"))
         with nk.Index.open(fleet.url, resources=nk.SpecResources(secret)) as index:
-            there = {entry.id: entry.text for entry in index.store.scan(SCOPE)}
-            assert check(index).sound
+            there = {entry.id: entry.text for entry in index._session.store.scan(SCOPE)}
+            assert check_index(index).sound
     finally:
         fleet.end()
     assert soak.missing == []

@@ -150,7 +150,7 @@ def test_a_store_that_fails_fails_its_lines(client: TestClient, monkeypatch: pyt
     def failing(*_: object) -> None:
         raise StoreError("connection to redis://secret lost")
 
-    monkeypatch.setattr(client.app.state.service.index.store, "apply", failing)  # type: ignore[attr-defined]
+    monkeypatch.setattr(client.app.state.service.index._session.store, "apply", failing)  # type: ignore[attr-defined]
     told = post(client, {"text": "a b c"}, {"text": "d e f"})
     assert [line["problem"]["code"] for line in told] == ["store-unavailable"] * 2
     assert "secret" not in json.dumps(told)

@@ -1,39 +1,56 @@
-"""Where an index is: the state of a move from one store to another, which each store keeps beside its header.
+"""The migration state of a store, which each store keeps beside its header.
 
-The epoch is a fencing token (M. Kleppmann, Designing Data-Intensive Applications, chapter 8): every step says under which epoch
-it was made, and a store refuses those of another one. So when a phase is written, no step of an earlier phase can come after
-it, however long a process slept; waiting for "everybody must have noticed by now" proves nothing of the kind.
+The epoch is a fencing token (M. Kleppmann, Designing Data-Intensive Applications, chapter 8): every
+step names the epoch under which it was made, and a store refuses steps of another epoch. So when a
+phase is written, no step of an earlier phase can follow, however long a process was suspended. To
+wait "until everybody must have noticed" would prove nothing of the kind.
 """
 
+from enum import StrEnum
 from typing import NamedTuple
 
-OPEN = "open"
-FILLING = "filling"
-"""It is being made from another index, and nobody else writes to it."""
-COPYING = "copying"
-"""It is being copied: steps log which documents they touch."""
-CLOSING = "closing"
-"""The last of those are being carried over: writers wait."""
-MOVED = "moved"
-"""It is elsewhere."""
+
+class Phase(StrEnum):
+    """The phases of a migration."""
+
+    OPEN = "open"
+    """The index is in this store, and no migration is under way."""
+    FILLING = "filling"
+    """The store is being filled from another index, and nobody else writes to it."""
+    COPYING = "copying"
+    """The index is being copied. Steps log the documents that they touch."""
+    CLOSING = "closing"
+    """The last touched documents are being copied. Writers wait."""
+    MOVED = "moved"
+    """The index is in another store."""
+
+
+OPEN = Phase.OPEN
+FILLING = Phase.FILLING
+COPYING = Phase.COPYING
+CLOSING = Phase.CLOSING
+MOVED = Phase.MOVED
 STOPPED = 2**31 - 1
-"""The epoch of a move that processes of older versions find where they look for it, so that their steps are refused. The first
-version reads a number of 32 bits from PostgreSQL."""
+"""The epoch that processes of older versions find, so that their steps are refused.
+
+The first version reads a number of 32 bits from PostgreSQL.
+"""
 
 
 class Move(NamedTuple):
-    """The state of a store."""
+    """The migration state of a store."""
 
     epoch: int = 0
-    """How often the state was written."""
-    phase: str = OPEN
+    """The number of times that the state was written."""
+    phase: Phase = Phase.OPEN
     urls: tuple[str, ...] = ()
-    """Without passwords: where it is moved to, or what it is filled from; several for shards."""
+    """The URLs that the index is moved to or filled from, without passwords. Shards have several.
+    """
 
 
 class StoreState(NamedTuple):
-    """What a process that has an index open asks now and then."""
+    """The state that a process with an open index reads at intervals."""
 
     move: Move
     generation: int
-    """How many steps have made what other processes remember of a document untrue: it was deleted, or resolved again."""
+    """The number of steps that made cached resolutions of other processes wrong."""

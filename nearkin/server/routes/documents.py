@@ -196,7 +196,7 @@ async def cluster(
     """By the id of any document in it; every answer names the representative. (A cluster keeps its own id, the one of its first
     document, when that document is erased.)"""
     service = service_of(request)
-    listing = ("members", scope, *service.index.place)
+    listing = ("members", scope, *service.index.public_urls)
     position = None if cursor is None else decode_cursor(cursor, listing)
     if position is not None:
         behind = MemberPosition(*position)

@@ -260,7 +260,7 @@ def _problem_with(service: Service, item: Item) -> ProblemError | None:
         if item.id is not None:
             named(item.id, "id")
         if item.document is not None:
-            service.index.preparer.check(item.document)
+            service.index.check_document(item.document)
     except (ProblemError, NearkinError) as error:
         return problem_from_error(error)
     return None

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dash.development.base_component import Component
 
 from nearkin.index.entry import RESERVED, Entry
-from nearkin.index.stats import REMEMBERED
+from nearkin.index.stats import MAX_HOT_BUCKETS
 from nearkin.report.escaping import make_visible
 from nearkin.server.console import components as shown
 from nearkin.server.console.visitor import Page, Visit
@@ -17,7 +17,7 @@ MOST = 20
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     """The page."""
     index = visit.service.index
-    hottest = await visit.service.run_overview(index.hot_buckets, REMEMBERED)
+    hottest = await visit.service.run_overview(index.hot_buckets, MAX_HOT_BUCKETS)
     found = [(size, entry) for size, entry in hottest if is_shown(visit, entry)][:MOST]
     page = shown.heading("Hot buckets", "Buckets of many documents: every search that looks into one goes through all of them.")
     most, compared = index.settings.bucket_capacity, index.settings.max_candidates

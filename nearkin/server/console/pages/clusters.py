@@ -49,7 +49,7 @@ async def _list(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Comp
     start = whole(query.get("start"))
     heads = found.largest if order == "largest" else found.newest
     some = heads[start : start + ON_A_PAGE]
-    entries = await service.run_in_thread(service.index.store.entries, scope, [head.representative for head in some])
+    entries = await service.run_in_thread(service.index.get_many, scope, [head.representative for head in some])
     steps = []
     for text, first in (("Before", start - ON_A_PAGE), ("Further", start + ON_A_PAGE)):
         if 0 <= first < len(heads):
@@ -135,12 +135,12 @@ def find(index: Index, scope: str, text: str) -> tuple[list[Entry], bool]:
     first: list[Entry | None] = []
     if not CONTROL.search(text) and len(text.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
         first.append(index.get(scope, text))
-    if not index.preparer.vectors:
+    if not index.holds_vectors:
         similar = [match.id for match in index.query(scope, text, TOP)]
-        first += index.store.entries(scope, similar) if similar else []
+        first += index.get_many(scope, similar) if similar else []
     found = {entry.id: entry for entry in first if entry is not None}
     until, words = time.monotonic() + PATIENCE, text.casefold()
-    for entry in index.store.scan(scope):
+    for entry in index.scan(scope):
         if len(found) >= TOP:
             return list(found.values())[:TOP], True
         if words in entry.id.casefold() or words in (entry.text or "").casefold():
@@ -162,7 +162,7 @@ async def _one(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Compo
         raise ProblemError("not-found", f"scope {scope} has no document {id!r}")
     chosen = await service.run_in_thread(_chosen, service.index, scope, cluster, named(query.get("member") or id, "member"))
     asked = [cluster.representative, *([chosen[0]] if chosen else [])]
-    head, *others = await service.run_in_thread(service.index.store.entries, scope, asked)
+    head, *others = await service.run_in_thread(service.index.get_many, scope, asked)
     back = html.A(f"Clusters of {make_visible(scope)}", href=address("clusters", scope=scope))
     page: list[Component] = [
         html.P(back, className="back"),

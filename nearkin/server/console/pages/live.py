@@ -48,7 +48,7 @@ async def _drawn(visit: Visit) -> list[Component]:
     series, waiting, workers = await service.run_in_thread(visit.recent_metrics.read, service)
     counts = await service.run_overview(service.cluster_listings.counts)
     recall = None if service.golden_result is None else service.golden_result.recall
-    fleet = await service.run_in_thread(service.index.searcher.observed.metrics, recall, counts.get("bytes"))
+    fleet = await service.run_in_thread(service.index.search_stats.metrics, recall, counts.get("bytes"))
     now = int(time.time())
     seconds = {one["second"]: one for one in series}
     recent = [seconds[at] for at in range(now - WINDOW, now) if at in seconds]

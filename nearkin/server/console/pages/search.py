@@ -21,7 +21,7 @@ TOP = 10
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     """The page."""
     scopes = await visit.scopes()
-    vectors = visit.service.index.preparer.vectors
+    vectors = visit.service.index.holds_vectors
     name = "A vector, as JSON" if vectors else "Text"
     text = dcc.Textarea(id="try-text", rows=9, spellCheck=False, required=True)
     button = html.Button("Look for it", id="try-button", type="button")
@@ -48,7 +48,7 @@ async def _look(_: int | None, text: str | None, scope: str | None) -> list[Comp
     await visit.admit()
     service, asked = visit.service, document(text or "", visit)
     matches = await service.query(scope or "", asked, min(TOP, service.settings.max_top))
-    entries = await service.run_in_thread(service.index.store.entries, scope or "", [match.id for match in matches])
+    entries = await service.run_in_thread(service.index.get_many, scope or "", [match.id for match in matches])
     threshold = format_similarity(service.index.threshold)
     if not matches:
         return [
@@ -70,7 +70,7 @@ def document(text: str, visit: Visit) -> Document:
         UsageError: It is to be a vector, and is none.
         ProblemError: If it has more numbers than any vector.
     """
-    if not visit.service.index.preparer.vectors:
+    if not visit.service.index.holds_vectors:
         return text
     check_json_shape(text.encode("utf-8", "replace"), QueryRequest.max_json_values)
     try:

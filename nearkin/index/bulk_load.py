@@ -1,0 +1,168 @@
+"""The load of whole indexes into empty stores, which continues where an earlier attempt stopped."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.errors import UsageError
+from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.entry import Entry, batches_by_scope
+from nearkin.index.entry_builder import EntryBuilder
+from nearkin.index.index import Index
+from nearkin.index.preparation import PreparedDocuments
+
+
+class ClusterRow(NamedTuple):
+    """A document of a run, and the representative that it is resolved to."""
+
+    id: str
+    representative: str
+    similarity: float
+    """The exact similarity to the representative."""
+
+
+class BulkLoad:
+    """Loads documents into a store in a fixed order, without searches.
+
+    Documents that an earlier attempt wrote are skipped. The documents that the store has must be
+    the first ones of the load. Nothing is written as long as the store may hold anything else.
+
+    Args:
+        index: The index that is filled.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._session = index._session
+        self._existing = self._session.store.counts()["records"]
+        """The number of documents of the store that were not met yet."""
+
+    def add_entries(self, entries: Iterator[Entry]) -> int:
+        """Adds documents of another index of the same Spec and threshold, unchanged.
+
+        Args:
+            entries: Entries with their content.
+
+        Returns:
+            The number of documents.
+
+        Raises:
+            UsageError: If the store has other documents.
+        """
+        preparer = self._session.preparer
+        total = 0
+        for scope, batch in batches_by_scope(entries):
+            missing = self._missing(scope, batch)
+            posted = [entry for entry in missing if entry.posted]
+            keys: dict[str, np.ndarray] = {}
+            if posted:
+                ids = [entry.id for entry in posted]
+                keys = dict(zip(ids, preparer.keys_of(scope, posted), strict=True))
+            self._write(KeyedEntry(entry, keys.get(entry.id)) for entry in missing)
+            total += len(batch)
+        return total
+
+    def add_documents(
+        self,
+        scope: str,
+        column: pa.Array,
+        documents: Sequence[Any],
+        signatures: np.ndarray,
+        rows: Sequence[ClusterRow],
+        now: float,
+    ) -> int:
+        """Adds documents of a run, with the signatures that the run saved.
+
+        Args:
+            scope: Scope of the documents.
+            column: The n documents as a column.
+            documents: The same documents as a list.
+            signatures: Signatures of the run, of the Spec's type, (n, w).
+            rows: Ids and representatives, n of them.
+            now: Time of insertion, in seconds of the clock.
+
+        Returns:
+            The number of representatives.
+
+        Raises:
+            UsageError: If the store has other documents.
+        """
+        settings = self._session.settings
+        preparer = self._session.preparer
+        keeps_text = settings.store_text and not preparer.vectors
+        builder = EntryBuilder(
+            preparer,
+            self._prepare(scope, column, documents, signatures),
+            contents=column.to_pylist() if keeps_text else None,
+            posts_members=settings.postings == "all",
+            now=now,
+        )
+        new = [
+            builder.build(
+                i,
+                row.id,
+                row.representative,
+                row.representative,
+                1.0 if row.id == row.representative else row.similarity,
+            )
+            for i, row in enumerate(rows)
+        ]
+        for start in range(0, len(new), settings.max_batch):
+            batch = new[start : start + settings.max_batch]
+            missing = {entry.id for entry in self._missing(scope, [keyed.entry for keyed in batch])}
+            self._write(keyed for keyed in batch if keyed.entry.id in missing)
+        return sum(keyed.entry.is_leader for keyed in new)
+
+    def _prepare(self, scope: str, column: pa.Array, documents: Sequence[Any], signatures: np.ndarray) -> PreparedDocuments:
+        """Prepares documents with saved signatures, or without them if keys do not follow from
+        signatures."""
+        preparer = self._session.preparer
+        digests = [preparer.digest(document) for document in documents]
+        if not preparer.signatures_suffice:
+            return preparer.prepare(scope, documents, digests)
+        payload = preparer.payload(column)
+        empty = payload.sizes == 0
+        if preparer.vectors:
+            empty = np.zeros(len(payload.sizes), bool)
+        keys = preparer.keys_of_signatures(scope, signatures)
+        return PreparedDocuments(scope, digests, signatures, keys, payload, empty)
+
+    def _write(self, new: Iterable[KeyedEntry]) -> None:
+        self._session.store.apply(Changes(new=list(new), may_overflow=True))
+
+    def _missing(self, scope: str, entries: list[Entry]) -> list[Entry]:
+        """Returns those of the next documents that the store does not have.
+
+        Raises:
+            UsageError: If the store has other documents.
+        """
+        if not self._existing:
+            return entries
+        stored = self._session.store.entries(scope, [entry.id for entry in entries])
+        pairs = list(zip(entries, stored, strict=True))
+        missing = [entry for entry, found in pairs if found is None]
+        self._existing -= len(entries) - len(missing)
+        is_same = all(found is None or _role(found) == _role(entry) for entry, found in pairs)
+        if not is_same or (missing and self._existing):
+            self._refuse()
+        return missing
+
+    def finish(self) -> None:
+        """Verifies that the store has no further documents.
+
+        Raises:
+            UsageError: If it has.
+        """
+        if self._existing:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        raise UsageError(
+            f"{self._session.store.url} already has documents, which are not those of an "
+            "interrupted load of this input; load into an empty store, or use nearkin index add"
+        )
+
+
+def _role(entry: Entry) -> tuple[bytes, str, str, bool]:
+    return entry.digest, entry.leader, entry.cluster, entry.posted

@@ -1,0 +1,120 @@
+"""The deletion of documents and postings whose time to live is over."""
+
+from contextlib import suppress
+from functools import partial
+
+from nearkin.errors import RacedError
+from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.entry import Entry, batches_by_scope
+from nearkin.index.removal import leader_snapshot
+from nearkin.index.session import Session
+from nearkin.index.stores.base import Store
+from nearkin.index.stores.sharded import ShardedStore
+
+UNPOSTED_AT_ONCE = 200
+"""The number of documents that leave their buckets in one step."""
+TURN_FACTOR = 1.5
+"""The number of intervals without a sweep after which another process takes over."""
+
+
+class Expiry:
+    """The sweeps of an open index.
+
+    Args:
+        session: The open index.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def expire(self, *, trust_clock: bool) -> dict[str, int]:
+        """Deletes expired documents and postings, as `Index.expire` does."""
+        session = self._session
+        session.refresh_if_due()
+        store = session.store
+        if isinstance(store, ShardedStore):
+            store.sweep_strays()
+        self._require_plausible_clock(trusted=trust_clock)
+        now = session.clock()
+        records = 0
+        postings = 0
+        if session.settings.bucket_ttl is not None:
+            before = now - session.settings.bucket_ttl
+            due = store.due(before, posted=True)
+            for scope, entries in batches_by_scope(due, UNPOSTED_AT_ONCE):
+                postings += session.run_step(scope, partial(self.unpost, store, scope, entries))
+        if session.settings.record_ttl is not None:
+            before = now - session.settings.record_ttl
+            # members first: a representative stays while others are resolved to it
+            for expires_leaders in (False, True):
+                for entry in store.due(before, posted=False):
+                    if entry.is_leader == expires_leaders:
+                        step = partial(self._expire_document, entry, before)
+                        records += session.run_step(entry.scope, step)
+        return {"records": records, "postings": postings}
+
+    def sweep(self, every: float) -> dict[str, int]:
+        """Expires documents if it is this process's turn, as `Index.sweep` does."""
+        session = self._session
+        # before the turn is taken: a process with a wrong clock must not keep others from sweeping
+        self._require_plausible_clock(trusted=False)
+        if session.store.take_turn("sweep", session.process_name, TURN_FACTOR * every):
+            return self.expire(trust_clock=False)
+        return {"records": 0, "postings": 0}
+
+    def _require_plausible_clock(self, *, trusted: bool) -> None:
+        settings = self._session.settings
+        times = [ttl for ttl in (settings.bucket_ttl, settings.record_ttl) if ttl is not None]
+        if times:
+            self._session.clocks.require_plausible(min(times), trusted=trusted)
+
+    def _expire_document(self, due: Entry, before: float) -> bool:
+        """Deletes a document if it is still due and no other document is resolved to it."""
+        session = self._session
+        entry = session.entry_of(due.scope, due.id)
+        if entry is None or entry.seen >= before:
+            return False
+        if entry.is_leader and session.store.member_page(entry.scope, entry.id, 0, 0, 1):
+            return False
+        keys = session.preparer.keys_of(entry.scope, [entry])[0] if entry.posted else None
+        session.apply(Changes(dropped=[KeyedEntry(entry, keys)], leader_snapshots=[leader_snapshot(entry, [])]))
+        return True
+
+    def unpost(self, store: Store, scope: str, due: list[Entry]) -> int:
+        """Takes documents out of their buckets. They stay, but nothing new is resolved to them.
+
+        Args:
+            store: Store from which the documents were read.
+            scope: Scope of the documents.
+            due: Entries without content.
+
+        Returns:
+            The number of documents that were in buckets and have not changed since they were read.
+        """
+        session = self._session
+        if store is not session.store:
+            # numbers of documents have no meaning in the store that the index has moved to
+            return 0
+        seen = {entry.ref: entry.seen for entry in due}
+        entries = [
+            entry
+            for entry in store.by_refs(list(seen))
+            if entry is not None and entry.posted and entry.scope == scope and entry.seen == seen[entry.ref]
+        ]
+        if not entries:
+            return 0
+        keys = session.preparer.keys_of(scope, entries)
+        leaders = {entry.id: entry for entry in entries if entry.is_leader}
+        missing = sorted({entry.leader for entry in entries} - set(leaders))
+        for leader in store.entries(scope, missing):
+            if leader is not None and leader.is_leader:
+                leaders[leader.id] = leader
+        changes = Changes(
+            unposted=[KeyedEntry(entry, keys[i]) for i, entry in enumerate(entries)],
+            changed=[entry._replace(posted=False) for entry in entries],
+            required_leaders=list(leaders.values()),
+        )
+        # if another process changed one of them, the next sweep tries again
+        with suppress(RacedError):
+            session.apply(changes)
+        return len(entries)

@@ -1,0 +1,307 @@
+"""The copy of documents from one index to another, of the same Spec or of another one."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, takewhile
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from nearkin.errors import UsageError
+from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.entry import Entry, batches_by_scope
+from nearkin.index.index import Index
+from nearkin.index.migration.state import FILLING, MOVED, OPEN, Move
+from nearkin.index.parts import is_parts_scope
+from nearkin.index.preparation import CheckedDocument, ShingledDocument
+from nearkin.index.stores.base import PORTION, Store
+from nearkin.sketch.resources import shingle_facts
+
+T = TypeVar("T")
+DOCUMENTS_AT_ONCE = 1000
+"""The number of documents that are copied at once."""
+UNLIMITED_SIZE = 1 << 40
+"""The maximum size of a document of a copy: stored documents were accepted before."""
+
+
+class CopyCounts(NamedTuple):
+    """The numbers of documents that were changed in a copy."""
+
+    written: int
+    removed: int
+
+    def plus(self, other: "CopyCounts") -> "CopyCounts":
+        """Returns the sums of two counts."""
+        return CopyCounts(self.written + other.written, self.removed + other.removed)
+
+
+NOTHING_COPIED = CopyCounts(0, 0)
+
+
+class Source(NamedTuple):
+    """The store that documents are copied from. Its index need not be opened with its key."""
+
+    store: Store
+    public_urls: tuple[str, ...]
+    """The URLs of the store, without passwords."""
+
+    @classmethod
+    def of(cls, index: Index) -> "Source":
+        """Returns the store of an open index as a source."""
+        return cls(index._session.store, index.public_urls)
+
+
+def claim_target(source: Source, target: Index, *excluded_urls: str) -> None:
+    """Marks a store as being filled, so that no other process writes to it as an index of its own.
+
+    Args:
+        source: The store that is copied.
+        target: The copy.
+        excluded_urls: URLs of stores that are not allowed.
+
+    Raises:
+        UsageError: If the target holds something else, or cannot be a target.
+    """
+    store = target._session.store
+    move = store.state().move
+    if source.public_urls == target.public_urls or store.url in excluded_urls:
+        raise UsageError(f"an index at {source.store.url} cannot move to {store.url}; give the URL of another store")
+    if (move.phase, move.urls) == (MOVED, source.public_urls):
+        # the store that the index came from: it refers to the source until it is released
+        _copy_protection(source, store)
+        return
+    is_unfinished_copy = (move.phase, move.urls) == (FILLING, source.public_urls)
+    if store.counts()["records"] and not is_unfinished_copy:
+        raise UsageError(f"{store.url} already has documents; rebuild into an empty store")
+    store.redirect(Move(move.epoch + 1, FILLING, source.public_urls))
+    _copy_protection(source, store)
+    target.refresh()
+
+
+def _copy_protection(source: Source, target: Store) -> None:
+    """Protects a copy from being served without tokens if its source is protected."""
+    if source.store.is_protected():
+        target.protect()
+
+
+def exclude_other_fillers(target: Index) -> None:
+    """Raises the epoch of a copy, so that only this process can fill it."""
+    store = target._session.store
+    move = store.state().move
+    store.redirect(move._replace(epoch=move.epoch + 1))
+    target.refresh()
+
+
+def release_target(target: Index) -> None:
+    """Opens a filled copy, which is an index like any other from then on."""
+    store = target._session.store
+    store.redirect(Move(store.state().move.epoch + 1, OPEN))
+    target.refresh()
+
+
+def shares_shingles(source: Index, target: Index) -> bool:
+    """Returns True if two indexes make the same shingles of a text.
+
+    The shingles of one can then be copied to the other if texts are not stored.
+    """
+    facts = [(index._session.preparer.takes_shingles, shingle_facts(index.spec), index.spec.cut) for index in (source, target)]
+    return facts[0] == facts[1]
+
+
+def document_of(entry: Entry, target: Index, *, same_shingles: bool) -> CheckedDocument:
+    """Returns the content of a stored document as another index can upsert it.
+
+    Args:
+        entry: The stored document, with its content.
+        target: The other index.
+        same_shingles: The result of `shares_shingles` for the two indexes.
+
+    Raises:
+        UsageError: If the text is needed and not stored.
+    """
+    if target.holds_vectors:
+        return np.frombuffer(entry.payload, np.float32)
+    if entry.text is not None:
+        return entry.text
+    if same_shingles and target._session.preparer.takes_shingles:
+        return ShingledDocument(np.frombuffer(entry.payload, np.uint64), digest=entry.digest)
+    raise UsageError(f"the text of {entry.id!r} is not stored (store_text=False); an index with other shingles needs it")
+
+
+def _portions(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def copy_documents(source: Index, target: Index, names: Iterable[tuple[str, str]]) -> CopyCounts:
+    """Makes some documents of a copy equal to those of the source.
+
+    Args:
+        source: The index that is copied.
+        target: The copy.
+        names: Scopes and ids. A document that the source does not have is removed from the copy.
+    """
+    ids_by_scope: dict[str, list[str]] = {}
+    for scope, id in names:
+        ids_by_scope.setdefault(scope, []).append(id)
+    same_shingles = shares_shingles(source, target)
+    store = source._session.store
+    total = NOTHING_COPIED
+    for scope, ids in ids_by_scope.items():
+        for portion in _portions(ids, DOCUMENTS_AT_ONCE):
+            wanted = dict(zip(portion, store.entries(scope, portion), strict=True))
+            total = total.plus(copy_entries(target, scope, wanted, same_shingles=same_shingles))
+    return total
+
+
+def copy_missing(source: Index, target: Index, keep_going: Callable[[], bool] = lambda: True) -> CopyCounts:
+    """Makes a copy equal to its source. Documents that agree already are not written.
+
+    Args:
+        source: The index that is copied.
+        target: The copy.
+        keep_going: Called before each batch. The copy ends if it returns False.
+    """
+    store = source._session.store
+    copy = target._session.store
+    same_shingles = shares_shingles(source, target)
+    scans = [store.scan(content=False)]
+    if copy.counts()["records"]:
+        scans.append(copy.scan(content=False))
+    total = NOTHING_COPIED
+    batches = batches_by_scope(chain(*scans))
+    for scope, entries in takewhile(lambda _: keep_going(), batches):
+        ids = [entry.id for entry in entries]
+        wanted = dict(zip(ids, store.entries(scope, ids), strict=True))
+        total = total.plus(copy_entries(target, scope, wanted, same_shingles=same_shingles))
+    return total
+
+
+def copy_entries(target: Index, scope: str, wanted: Mapping[str, Entry | None], *, same_shingles: bool) -> CopyCounts:
+    """Makes documents of one scope of a copy equal to given ones.
+
+    Args:
+        target: The copy.
+        scope: Scope of the documents.
+        wanted: Entries by id. None for a document that must not exist.
+        same_shingles: The result of `shares_shingles` for source and copy.
+
+    Raises:
+        UsageError: If a text is needed and not stored.
+    """
+    existing = dict(zip(wanted, target.get_many(scope, list(wanted)), strict=True))
+    if is_parts_scope(scope):
+        return _copy_parts(target, scope, wanted, existing, same_shingles=same_shingles)
+    differing = [entry for entry in wanted.values() if entry is not None and not _has_same_content(entry, existing[entry.id])]
+    for portion in _portions(differing, target.settings.max_batch):
+        documents = [document_of(entry, target, same_shingles=same_shingles) for entry in portion]
+        target.upsert_many(scope, documents, [entry.id for entry in portion])
+    surplus = [id for id, entry in wanted.items() if entry is None and existing[id] is not None]
+    return CopyCounts(len(differing), sum(target.remove(scope, id) for id in surplus))
+
+
+def _copy_parts(
+    target: Index,
+    scope: str,
+    wanted: Mapping[str, Entry | None],
+    existing: Mapping[str, Entry | None],
+    *,
+    same_shingles: bool,
+) -> CopyCounts:
+    """Copies the parts of documents that are not finished. They are compared with nothing."""
+    total = NOTHING_COPIED
+    session = target._session
+    for id, entry in wanted.items():
+        old = existing[id]
+        if entry is not None and not same_shingles:
+            raise UsageError(
+                f"the document {id!r} arrives in parts and is not finished; the texts of parts are "
+                "not stored, so an index with other shingles cannot copy it; finish it first"
+            )
+        if entry is None and old is None:
+            continue
+        if entry is not None and _has_same_content(entry, old):
+            continue
+
+        changes = Changes()
+        if old is not None:
+            changes.dropped.append(KeyedEntry(old, None))
+        if entry is not None:
+            # the signature may be of another kind; it is computed when the document is finished
+            changes.new.append(KeyedEntry(entry._replace(ref=0, signature=b""), None))
+        session.run_step(scope, partial(session.apply, changes))
+        total = total.plus(CopyCounts(int(entry is not None), int(entry is None)))
+    return total
+
+
+def _has_same_content(entry: Entry, other: Entry | None) -> bool:
+    return other is not None and other.digest == entry.digest
+
+
+def keep_cluster_ids_and_compare(source: Store, target: Index) -> dict[str, Any]:
+    """Gives the clusters of a copy their previous ids, and counts what agrees with the source.
+
+    Args:
+        source: The store that was copied.
+        target: The copy.
+
+    Returns:
+        The numbers of `documents`, of clusters before and after, of documents that are
+        representatives in both or members in both (`same_standing`), and of documents with the
+        same cluster id.
+    """
+    previous = {(entry.scope, entry.id): (entry.cluster, entry.is_leader) for entry in source.scan(content=False)}
+    copy = target._session.store
+    _keep_cluster_ids(previous, copy)
+    before = source.counts()
+    after = copy.counts()
+    same_role = 0
+    same_cluster = 0
+    for entry in copy.scan(content=False):
+        cluster, was_leader = previous.get((entry.scope, entry.id), (None, None))
+        same_role += was_leader == entry.is_leader
+        same_cluster += cluster == entry.cluster
+    return {
+        "documents": after["records"],
+        "clusters_before": before["leaders"],
+        "clusters_after": after["leaders"],
+        "same_standing": same_role,
+        "same_cluster": same_cluster,
+    }
+
+
+def _keep_cluster_ids(previous: Mapping[tuple[str, str], tuple[str, bool]], store: Store) -> None:
+    """Gives each cluster the previous id of its representative's cluster.
+
+    If several clusters could have an id, the one whose representative was it before gets it.
+    """
+    leaders = [entry for entry in store.scan(content=False) if entry.is_leader]
+    leaders.sort(key=lambda leader: not previous.get((leader.scope, leader.id), ("", False))[1])
+    taken: set[tuple[str, str]] = set()
+    for leader in leaders:
+        old_id, _ = previous.get((leader.scope, leader.id), (leader.cluster, False))
+        cluster = leader.cluster
+        for candidate in (old_id, leader.cluster, leader.id):
+            if (leader.scope, candidate) not in taken:
+                cluster = candidate
+                break
+        taken.add((leader.scope, cluster))
+        if cluster != leader.cluster:
+            _rename_cluster(store, leader, cluster)
+
+
+def _rename_cluster(store: Store, leader: Entry, cluster: str) -> None:
+    """Gives a cluster another id, in portions. The representative is last, so that a repetition
+    does the rest."""
+    last = 0
+    while page := store.member_page(leader.scope, leader.id, last, 0, PORTION):
+        last = page[-1].ref
+        _set_cluster(store, [entry.ref for entry in page], cluster)
+    _set_cluster(store, [leader.ref], cluster)
+
+
+def _set_cluster(store: Store, refs: list[int], cluster: str) -> None:
+    # members of a page come without content, so they are read again
+    entries = [entry for entry in store.by_refs(refs) if entry is not None]
+    changed = [entry._replace(cluster=cluster) for entry in entries]
+    store.apply(Changes(changed=changed, invalidates_caches=True))

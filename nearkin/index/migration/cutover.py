@@ -1,0 +1,260 @@
+"""The migration of a live index to another store, and back.
+
+The index stays in use while it is copied: its steps log the documents that they touch, and the copy
+follows the log. Writers wait only while the last of those are copied. So the copy has every
+acknowledged document, and none that was removed, before anybody writes to it.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from nearkin.errors import StoreError, UsageError
+from nearkin.index.index import Index
+from nearkin.index.migration.copy import (
+    UNLIMITED_SIZE,
+    Source,
+    claim_target,
+    copy_missing,
+    exclude_other_fillers,
+    keep_cluster_ids_and_compare,
+    release_target,
+)
+from nearkin.index.migration.follow import LogFollower, follow_log
+from nearkin.index.migration.state import CLOSING, COPYING, MOVED, OPEN, Move, Phase
+from nearkin.index.session import REFRESH_SECONDS
+from nearkin.index.settings import IndexSettings
+from nearkin.index.stores.base import Store
+from nearkin.index.stores.memory import MemoryStore
+from nearkin.index.stores.urls import with_passwords
+from nearkin.keys import HashKey
+from nearkin.sketch.resources import SpecResources
+
+
+def kept_settings(settings: IndexSettings) -> dict[str, Any]:
+    """Returns the settings that a copy takes over from its source, by name."""
+    return {
+        "recall": settings.recall,
+        "postings": settings.postings,
+        "store_text": settings.store_text,
+        "documents": settings.documents,
+    }
+
+
+def rebuild(
+    source_url: str,
+    target_url: str,
+    changes: Mapping[str, Any],
+    threshold: float | None,
+    secret: HashKey | None,
+    tables: Path | None = None,
+    *,
+    cuts_over: bool = False,
+    new_secret: HashKey | None = None,
+) -> dict[str, Any]:
+    """Builds an index of another Spec or threshold from the texts of a live one.
+
+    A call that was interrupted continues when it is repeated.
+
+    Args:
+        source_url: URL of the live index.
+        target_url: URL of an empty store.
+        changes: Fields of the Spec that change.
+        threshold: Threshold of the new index, or None to keep it.
+        secret: Key of the Spec, or None.
+        tables: Folder of a run with the tables that the Spec names.
+        cuts_over: True to move the index to the new store.
+        new_secret: Another key for the new index, or None to keep it.
+
+    Returns:
+        A comparison of the two indexes, with the fingerprints of their Specs.
+
+    Raises:
+        UsageError: If the target has documents of its own, or texts are not stored. Also if another
+            key is requested and there are tables that are hashed with the old one, or processes
+            that have the index open would need to know it.
+    """
+    with Index.open(source_url, resources=SpecResources(secret), tables=tables) as source:
+        resources = source.resources
+        spec = replace(source.spec, **changes)
+        if new_secret is not None:
+            if cuts_over:
+                raise UsageError(
+                    "an index cannot move to a store with another key while it is in use, because "
+                    "running processes do not know the new key; rebuild without --cut-over, then "
+                    "restart them with the new store and the new key"
+                )
+            if source.spec.cut is not None or source.spec.frequencies is not None:
+                raise UsageError(f"the tables of {source.url} are hashed with its old key; build a new index from its inputs")
+            resources = replace(resources, secret=new_secret)
+            spec = spec.keyed_with(new_secret)
+        with Index.open(
+            target_url,
+            spec,
+            source.threshold if threshold is None else threshold,
+            resources=resources,
+            follow=False,
+            cache=1,
+            max_document=UNLIMITED_SIZE,
+            **kept_settings(source.settings),
+        ) as target:
+            # read before the cutover, after which the source is open at the target's store
+            fingerprints = {
+                "spec_before": source.spec.fingerprint,
+                "spec_after": target.spec.fingerprint,
+            }
+            result = cut_over(source, target) if cuts_over else fill_copy(source, target)
+            return {**result, **fingerprints}
+
+
+def fill_copy(source: Index, target: Index) -> dict[str, Any]:
+    """Fills an index from another one, which stays where it is.
+
+    Args:
+        source: The index that is copied.
+        target: The copy.
+
+    Returns:
+        A comparison of the two, as of `keep_cluster_ids_and_compare`.
+    """
+    claim_target(Source.of(source), target)
+    copy_missing(source, target)
+    comparison = keep_cluster_ids_and_compare(source._session.store, target)
+    release_target(target)
+    return comparison
+
+
+def cut_over(source: Index, target: Index, wait: float | None = None) -> dict[str, Any]:
+    """Moves a live index to another store, for all processes that have it open.
+
+    Ids are kept, and cluster ids as far as clusters agree.
+
+    Args:
+        source: The index that moves.
+        target: The new store, opened with `follow=False`. It is empty, or an interrupted copy, or
+            the store that the index came from.
+        wait: Seconds to wait at the end. By default until every process has switched, readers
+            included.
+
+    Returns:
+        A comparison of the two, the numbers of documents that changed meanwhile, and the seconds
+        for which writers waited.
+
+    Raises:
+        UsageError: If the index cannot move to the target.
+        StoreError: If a store fails. The index stays where it was.
+    """
+    claim_target(Source.of(source), target, MemoryStore.url)
+    store = source._session.store
+    with PhaseWriter(store) as phases:
+        phases.write(COPYING, target.public_urls)
+        # another process that fills the copy may have read its documents before the log began
+        exclude_other_fillers(target)
+        follower = LogFollower(source)
+        copy_missing(source, target)
+        comparison = keep_cluster_ids_and_compare(store, target)
+        meanwhile = follow_log(follower, target)
+        closed_at = time.perf_counter()
+        phases.write(CLOSING, target.public_urls)
+        meanwhile = meanwhile.plus(follower.copy_touched(target))
+        release_target(target)
+    # this is not undone if it fails: it may have been written, and other processes may have followed
+    phases.write(MOVED, target.public_urls)
+    seconds_closed = time.perf_counter() - closed_at
+    source.refresh()
+    time.sleep(REFRESH_SECONDS if wait is None else wait)
+    return {
+        **comparison,
+        "written_meanwhile": meanwhile.written,
+        "removed_meanwhile": meanwhile.removed,
+        "seconds_closed": round(seconds_closed, 3),
+        "moved_to": " ".join(target.public_urls),
+    }
+
+
+def cut_back(
+    url: str | Sequence[str],
+    secret: HashKey | None = None,
+    tables: Path | None = None,
+    wait: float | None = None,
+) -> dict[str, Any]:
+    """Moves an index back to the store that it came from, with all changes since.
+
+    A store whose migration was interrupted is opened instead.
+
+    Args:
+        url: URL of the store that the index came from. Shards have several.
+        secret: Key of the Spec, or None.
+        tables: Folder of a run with the tables that the Spec names.
+        wait: Seconds to wait at the end, as in `cut_over`.
+
+    Raises:
+        UsageError: If the index has not moved, or has moved on.
+    """
+    resources = SpecResources(secret)
+    with Index.open(
+        url,
+        resources=resources,
+        tables=tables,
+        follow=False,
+        cache=1,
+        max_document=UNLIMITED_SIZE,
+    ) as target:
+        store = target._session.store
+        move = store.state().move
+        if move.phase == OPEN:
+            raise UsageError(f"{store.url} has not been moved: there is nothing to cut back")
+        if move.phase != MOVED:
+            store.redirect(Move(move.epoch + 1, OPEN))
+            return {"opened": " ".join(target.public_urls), "was": str(move.phase)}
+        urls = with_passwords(move.urls, (url,) if isinstance(url, str) else url)
+        with Index.open(urls, resources=resources, tables=tables) as source:
+            if source.public_urls != move.urls:
+                raise UsageError(f"the index moved on from {' '.join(move.urls)}; cut back to that store first")
+            return cut_over(source, target, wait)
+
+
+class PhaseWriter:
+    """Writes the phases of a store's migration, each under the next epoch.
+
+    Of two migrations at once, one meets an epoch that is not its own, and ends. If the body of the
+    `with` statement raises an error, the store is opened again.
+
+    Args:
+        store: The store that the index moves from.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._epoch = store.state().move.epoch
+
+    def write(self, phase: Phase, urls: tuple[str, ...] = ()) -> None:
+        """Writes the next phase.
+
+        Args:
+            phase: The phase.
+            urls: URLs of the other store.
+        """
+        self._epoch += 1
+        self._store.redirect(Move(self._epoch, phase, urls))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            return
+        try:
+            self.write(OPEN)
+        except StoreError as failed:
+            raise StoreError(
+                f"{error}; the store may still be closed ({failed}): open it with nearkin index rebuild --cut-back"
+            ) from error

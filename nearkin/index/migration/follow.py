@@ -1,0 +1,80 @@
+"""The change log of an index that is being copied, and the documents that its steps touched."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+from nearkin.index.changes import TOUCHED
+from nearkin.index.index import Index
+from nearkin.index.migration.copy import (
+    DOCUMENTS_AT_ONCE,
+    NOTHING_COPIED,
+    CopyCounts,
+    copy_documents,
+)
+
+MAX_ROUNDS = 10
+"""The maximum number of times that a copy follows the log before the index is closed."""
+FEW_DOCUMENTS = 1000
+"""The number of touched documents below which the index is closed for the last of them. To copy
+this many takes well under a second."""
+
+
+class LogFollower:
+    """Copies the documents that were touched since it was created.
+
+    Each reading begins where the log ended before the previous reading, so that only new lines are
+    read while the index is closed. To read a line twice does no harm.
+
+    Args:
+        source: The index that is copied, which already logs touched documents.
+    """
+
+    def __init__(self, source: Index) -> None:
+        self._source = source
+        self._store = source._session.store
+        self._place = self._store.log_end()
+        self._counted: Counter[tuple[str, str]] = Counter()
+        if self._place is None:
+            self._counted = Counter(self._touched())
+
+    def _touched(self) -> Iterator[tuple[str, str]]:
+        for event in self._store.events(self._place):
+            if event.kind == TOUCHED:
+                yield event.scope, event.id
+
+    def copy_touched(self, target: Index) -> CopyCounts:
+        """Copies the documents that were touched since the last call.
+
+        Args:
+            target: The copy.
+        """
+        if self._place is None:
+            # the store's log has no places and no order, so its lines are counted
+            touched = Counter(self._touched())
+            new = touched - self._counted
+            self._counted = touched
+            return copy_documents(self._source, target, new)
+        end = self._store.log_end()
+        names = self._touched()
+        total = NOTHING_COPIED
+        while portion := dict.fromkeys(islice(names, DOCUMENTS_AT_ONCE)):
+            total = total.plus(copy_documents(self._source, target, portion))
+        self._place = end
+        return total
+
+
+def follow_log(follower: LogFollower, target: Index) -> CopyCounts:
+    """Copies touched documents until few are touched while others are copied.
+
+    Args:
+        follower: Follower of the source's log.
+        target: The copy.
+    """
+    total = NOTHING_COPIED
+    for _ in range(MAX_ROUNDS):
+        copied = follower.copy_touched(target)
+        total = total.plus(copied)
+        if sum(copied) < FEW_DOCUMENTS:
+            break
+    return total

@@ -1,0 +1,124 @@
+"""The copy of an index into one with another secret key."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import chain
+from typing import Any
+
+from nearkin.errors import StoreError, UsageError
+from nearkin.index.entry import batches_by_scope
+from nearkin.index.index import Index
+from nearkin.index.migration.copy import (
+    UNLIMITED_SIZE,
+    Source,
+    claim_target,
+    copy_entries,
+    keep_cluster_ids_and_compare,
+    release_target,
+)
+from nearkin.index.migration.cutover import kept_settings
+from nearkin.index.opening import open_index
+from nearkin.index.settings import IndexSettings
+from nearkin.index.stores.base import Store
+from nearkin.index.stores.urls import recorded_url
+from nearkin.keys import HashKey
+from nearkin.sketch.resources import SpecResources
+
+
+def rotate_key(
+    source_url: str | Sequence[str],
+    target_url: str,
+    new_secret: HashKey,
+    *,
+    skip_without_text: bool = False,
+    finish: bool = True,
+) -> dict[str, Any]:
+    """Copies an index, with all its scopes, into one with another secret key, from its texts.
+
+    The old key is not needed, so it may be lost. An interrupted copy continues with the next call.
+
+    Args:
+        source_url: URL of the index. Shards have several.
+        target_url: URL of an empty store, or of an unfinished copy of this index.
+        new_secret: Key of the new index.
+        skip_without_text: True to leave documents out whose text is not stored. By default they
+            are an error.
+        finish: True to open the new index. If False, nobody else may write to it, and the next call
+            copies what has changed since.
+
+    Returns:
+        A comparison of the two, the number of documents that were left out, and the new key's id.
+
+    Raises:
+        UsageError: If the target has documents of its own, the key is the same, a text is not
+            stored, or the index has tables that are hashed with the old key.
+        StoreError: If the index was written to while the last documents were copied. The new one is
+            not opened then. Stop the processes that write, and repeat the call.
+    """
+    opened = open_index(source_url, IndexSettings(), follow=True)
+    spec = opened.settings.spec
+    assert spec is not None
+    source = Source(opened.store, tuple(map(recorded_url, opened.urls)))
+    with closing(source.store):
+        if spec.key_id == new_secret.id:
+            raise UsageError(f"{source.store.url} already has this key (key id {spec.key_id}); generate a new one")
+        if spec.cut is not None or spec.frequencies is not None:
+            raise UsageError(f"the tables of {source.store.url} are hashed with its old key; build a new index from its inputs")
+        with Index.open(
+            target_url,
+            spec.keyed_with(new_secret),
+            opened.settings.threshold,
+            resources=SpecResources(new_secret),
+            follow=False,
+            cache=1,
+            max_document=UNLIMITED_SIZE,
+            **kept_settings(opened.settings),
+        ) as target:
+            claim_target(source, target)
+            left_out = _copy_texts(source.store, target, skip_without_text=skip_without_text)
+            comparison = keep_cluster_ids_and_compare(source.store, target)
+            if finish:
+                differing = _count_differences(source.store, target._session.store, left_out)
+                if differing:
+                    raise StoreError(
+                        f"{source.store.url} was written to while it was copied: {differing:,} "
+                        "documents differ from the copy, which stays unfinished; stop every "
+                        "process that writes to the index, and repeat the command"
+                    )
+                release_target(target)
+    return {
+        **comparison,
+        "left_out": len(left_out),
+        "key_id": new_secret.id,
+        "finished": finish,
+    }
+
+
+def _copy_texts(source: Store, target: Index, *, skip_without_text: bool) -> set[tuple[str, str]]:
+    """Makes a copy equal to its source.
+
+    Returns:
+        The scopes and ids of documents that were left out because their text is not stored.
+    """
+    left_out: set[tuple[str, str]] = set()
+    for scope, entries in batches_by_scope(chain(source.scan(), target.scan())):
+        ids = [entry.id for entry in entries]
+        wanted = dict(zip(ids, source.entries(scope, ids), strict=True))
+        if skip_without_text and not target.holds_vectors:
+            missing = [id for id, entry in wanted.items() if entry is not None and entry.text is None]
+            left_out.update((scope, id) for id in missing)
+            # an earlier version of one, whose text was stored, may have been copied
+            wanted |= dict.fromkeys(missing)
+        copy_entries(target, scope, wanted, same_shingles=False)
+    return left_out
+
+
+def _count_differences(source: Store, copy: Store, left_out: set[tuple[str, str]]) -> int:
+    """Returns the number of documents that only one of two stores has, or whose contents differ."""
+    contents = {(entry.scope, entry.id): entry.digest for entry in copy.scan(content=False)}
+    differing = 0
+    for entry in source.scan(content=False):
+        name = (entry.scope, entry.id)
+        if name not in left_out:
+            differing += contents.pop(name, b"") != entry.digest
+    return differing + len(contents)

@@ -1,0 +1,332 @@
+"""An open index: its store and configuration, and the rules by which every step is carried out.
+
+A step reads from the store, decides, and writes all of its changes at once. The session gives each
+step its scope's lock and the current epoch, repeats a step that conflicted with another process, and
+switches to the new store after a migration. `Index` and the modules beside this one are built on it.
+"""
+
+import hashlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import random
+from threading import RLock
+from typing import TypeVar
+from weakref import finalize
+
+from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError
+from nearkin.index.cache import ResolvedCache
+from nearkin.index.changes import TOUCHED, Changes, Event
+from nearkin.index.clock import ClockWatch, SystemClock
+from nearkin.index.entry import Entry, require_id, require_scope
+from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, Move, StoreState
+from nearkin.index.opening import Opened, open_index, without_fixed_settings
+from nearkin.index.preparation import Preparer
+from nearkin.index.scope_names import ScopeNames
+from nearkin.index.search import Searcher
+from nearkin.index.settings import IndexSettings
+from nearkin.index.stores.base import Store
+from nearkin.index.stores.memory import MemoryStore
+from nearkin.index.stores.urls import recorded_url, with_passwords
+from nearkin.lsh.slot_bands import Banding
+from nearkin.measures import BandingRequest, Measure, measure_of
+from nearkin.sketch.resources import SpecResources
+from nearkin.spec import Spec
+
+R = TypeVar("R")
+LOCK_STRIPES = 64
+"""The number of locks that the scopes of a process share."""
+MAX_ATTEMPTS = 8
+"""The number of attempts of a step that meets migrations, or representatives with many members."""
+MAX_RACE_SECONDS = 15.0
+"""The duration for which a step that conflicts with others is repeated."""
+REFRESH_SECONDS = 5.0
+"""The interval, by the index's clock, at which a process reads the state of its store."""
+MAX_PAUSE_SECONDS = 30.0
+"""The duration for which a writer waits for a cutover to end."""
+POLL_SECONDS = 0.02
+"""The interval at which a waiting writer reads the state of the store."""
+FIRST_BACKOFF = 0.005
+"""The longest pause after a first conflict, in seconds. It doubles with each further conflict."""
+LONGEST_BACKOFF = 0.25
+
+
+class Session:
+    """The connection of a process to an index, shared by all steps.
+
+    Safe for threads. The store, the settings and everything that follows from them are replaced
+    together when the index has moved to another store.
+
+    Args:
+        opened: The store and the state that was read when it was opened.
+        resources: The key and the tables that the Spec names.
+        clock: Returns the time in seconds. By default the machine's clock, corrected by the
+            store's if they differ.
+        tables: Folder of a run to read the Spec's tables from.
+        follow: False for a copy in the making: its steps fail if a migration begins or ends.
+    """
+
+    store: Store
+    settings: IndexSettings
+    state: StoreState
+    """The state of the store when it was last read."""
+    urls: tuple[str, ...]
+    """The URLs of the store, with passwords."""
+    spec: Spec
+    threshold: float
+    resources: SpecResources
+    measure: Measure
+    banding: Banding
+    preparer: Preparer
+    searcher: Searcher
+
+    def __init__(
+        self,
+        opened: Opened,
+        resources: SpecResources,
+        clock: Callable[[], float] | None,
+        tables: Path | None,
+        follow: bool,
+    ) -> None:
+        self.clock = SystemClock() if clock is None else clock
+        self.follow = follow
+        self.process_name = uuid.uuid4().hex
+        """A name that no other open index has, in this process or another one."""
+        self.cache = ResolvedCache(opened.settings.cache, opened.settings.cache_bytes)
+        self.drain_cluster: Callable[[str, LargeClusterError], None] | None = None
+        """Resolves members of a cluster that is too large for one step. Set by `Removals`."""
+        self._tables = tables
+        self._locks = [RLock() for _ in range(LOCK_STRIPES)]
+        self._refresh_lock = RLock()
+        self._use_store(opened, resources)
+
+    def _use_store(self, opened: Opened, resources: SpecResources) -> None:
+        """Sets everything that follows from the store and the settings of the index."""
+        settings = opened.settings
+        assert settings.spec is not None
+        assert settings.threshold is not None
+        if self._tables is not None:
+            resources = SpecResources.read(self._tables, settings.spec, resources.secret)
+        measure: Measure = measure_of(settings.spec, resources)
+        request = BandingRequest(
+            threshold=settings.threshold,
+            recall=settings.recall,
+            bands=settings.bands,
+            rows=settings.rows,
+            tables=1,
+            probes=settings.probes,
+            documents=settings.documents,
+        )
+        banding = measure.banding(request)
+        salt = f"{settings.spec.fingerprint}:{banding.bands}:{banding.rows}:{banding.probes}".encode()
+        self.store = opened.store
+        self.settings = settings
+        self.state = opened.state
+        self.urls = opened.urls
+        self.spec = settings.spec
+        self.threshold = settings.threshold
+        self.resources = resources
+        self.measure = measure
+        self.banding = banding
+        self.preparer = Preparer(measure, banding, resources, salt, settings.max_document)
+        self.searcher = Searcher(self.store, settings, self.preparer, self.clock)
+        self.cache.sync_generation(self.state.generation, self.cache.stamp())
+        self.clocks = ClockWatch(self.clock, self.store)
+        self.scope_names = ScopeNames(self.store)
+        self._refreshed_at = self.clock()
+
+    def public_urls(self) -> tuple[str, ...]:
+        """Returns the URLs of the store without passwords."""
+        return tuple(recorded_url(url) for url in self.urls)
+
+    def refresh(self) -> None:
+        """Reads the state of the store, as `Index.refresh` does."""
+        with self._refresh_lock:
+            # set before the store is read, so that other threads continue meanwhile
+            self._refreshed_at = self.clock()
+            stamp = self.cache.stamp()
+            state = self.store.state()
+            if self.follow and state.move.phase == MOVED:
+                self._switch_store(state.move)
+                return
+            self.cache.sync_generation(state.generation, stamp)
+            self.state = state
+            self.clocks.compare()
+
+    def refresh_if_due(self) -> None:
+        """Refreshes the store's state if the interval has passed.
+
+        A session that does not follow keeps the epoch that it has, so that its steps fail if a
+        migration begins. No other process can use a memory store, so that its state is known.
+        """
+        since = self.clock() - self._refreshed_at
+        if 0 <= since < REFRESH_SECONDS or self.store.url == MemoryStore.url:
+            return
+        move = self.state.move
+        self.refresh()
+        if not self.follow:
+            self.state = self.state._replace(move=move)
+
+    def _switch_store(self, move: Move) -> None:
+        """Switches to the store that the index has moved to, while no step is under way."""
+        settings = replace(without_fixed_settings(self.settings), max_memory=None)
+        opened = open_index(with_passwords(move.urls, self.urls), settings, follow=True)
+        with ExitStack() as stack:
+            for lock in self._locks:
+                stack.enter_context(lock)
+            previous = self.searcher
+            try:
+                self._use_store(opened, self.resources)
+            except BaseException:
+                opened.store.close()
+                raise
+            self.cache.clear()
+        # queries that are under way hold the searcher, so that they end in the previous store
+        finalize(previous, previous.store.close)
+
+    def _wait_until_writable(self) -> None:
+        """Blocks while a migration copies its last documents.
+
+        Raises:
+            StoreError: If the store is a copy in the making, or the pause is too long.
+        """
+        until = time.monotonic() + MAX_PAUSE_SECONDS
+        while self.follow and self.state.move.phase in (CLOSING, FILLING):
+            self.refresh()
+            _, phase, urls = self.state.move
+            timed_out = phase == CLOSING and time.monotonic() > until
+            if phase == FILLING or timed_out:
+                reason = f"has been closed for {MAX_PAUSE_SECONDS:.0f} s, for a cutover to"
+                if phase == FILLING:
+                    reason = "is being filled from"
+                raise StoreError(
+                    f"{self.store.url} {reason} {' '.join(urls)}; try again later, or, if that "
+                    "migration was interrupted, open the store as it is with "
+                    "nearkin index rebuild --cut-back"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def run_step(self, scope: str, action: Callable[[], R]) -> R:
+        """Runs a step under its scope's lock. Repeats it after a conflict or a migration.
+
+        Args:
+            scope: Scope of the documents that the step changes.
+            action: Reads, decides and applies the changes. It may be called several times.
+
+        Returns:
+            What the action returns.
+
+        Raises:
+            RacedError: If the step kept conflicting with others for MAX_RACE_SECONDS.
+            MovedError: If the index moved and this session does not follow.
+            StoreError: If the store fails, or stays closed for a migration.
+        """
+        # no error is kept in a variable: its traceback holds this frame, and both would live until
+        # the garbage collector runs
+        attempts = 0
+        races = 0
+        until = time.monotonic() + MAX_RACE_SECONDS
+        while True:
+            self.refresh_if_due()
+            self._wait_until_writable()
+            has_moved = False
+            large_cluster: LargeClusterError | None = None
+            try:
+                with self._locked(scope):
+                    return action()
+            except MovedError:
+                attempts += 1
+                if not self.follow or attempts == MAX_ATTEMPTS:
+                    raise
+                has_moved = True
+            except RacedError:
+                races += 1
+                if time.monotonic() > until:
+                    raise
+            except LargeClusterError as error:
+                attempts += 1
+                if attempts == MAX_ATTEMPTS or self.drain_cluster is None:
+                    raise
+                # a copy, which has no traceback
+                large_cluster = LargeClusterError(error.leader, error.into, error.inherits)
+            if large_cluster is not None and self.drain_cluster is not None:
+                self.drain_cluster(scope, large_cluster)
+            elif has_moved:
+                self.refresh()
+            else:
+                self.cache.clear()
+                # a random pause, so that two steps that met do not meet again
+                longest = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(races - 1, 16))
+                time.sleep(random() * longest)
+
+    @contextmanager
+    def _locked(self, scope: str) -> Iterator[None]:
+        """Admits one writer of a scope at a time within this process."""
+        digest = hashlib.sha256(require_scope(scope).encode()).digest()
+        with self._locks[int.from_bytes(digest[:2], "little") % LOCK_STRIPES]:
+            yield
+
+    def apply(self, changes: Changes) -> None:
+        """Applies the changes of a step to the store, and forgets what they make wrong.
+
+        Args:
+            changes: Changes of one step. Its epoch and its effect on caches are set here.
+
+        Raises:
+            MovedError: If the index is being moved.
+            RacedError: If another step changed what this one relies on.
+            StoreError: If the store fails.
+        """
+        move = self.state.move
+        if self.follow and move.phase == CLOSING:
+            raise MovedError(f"{self.store.url} is being moved")
+        changes.epoch = move.epoch
+        if move.phase == COPYING:
+            now = self.clock()
+            changes.events += [
+                Event(TOUCHED, keyed.entry.scope, keyed.entry.id, "", now) for keyed in (*changes.dropped, *changes.new)
+            ]
+        changes.invalidates_caches = bool(changes.dropped or changes.posted or changes.unposted or changes.expected)
+        done = False
+        if changes.invalidates_caches:
+            self.cache.begin_step()
+        try:
+            self.store.apply(changes)
+            done = True
+        finally:
+            if changes.invalidates_caches:
+                self.cache.end_step(done=done)
+        for entry in (*changes.changed, *(keyed.entry for keyed in changes.dropped)):
+            self.cache.forget(entry.scope, entry.id)
+
+    def confirm_state(self) -> StoreState:
+        """Returns the store's state if the index is still in this store.
+
+        A caller that answers from what was read, and writes nothing, calls this after reading. A
+        step that writes is refused if the index has moved, and such an answer must be refused, too.
+
+        Raises:
+            MovedError: If the store's epoch differs from that of the last refresh.
+        """
+        state = self.store.state()
+        if state.move.epoch != self.state.move.epoch:
+            raise MovedError(f"{self.store.url} is being moved")
+        return state
+
+    def entry_of(self, scope: str, id: str) -> Entry | None:
+        """Returns the entry of a document, or None if it does not exist."""
+        return self.searcher.store.entries(require_scope(scope), [require_id(id)])[0]
+
+    def entry_or_confirmed_absence(self, scope: str, id: str) -> Entry | None:
+        """Returns the entry of a document for a step. Only the current store returns None.
+
+        Raises:
+            MovedError: If the document is missing and the index has moved since the last refresh.
+        """
+        entry = self.entry_of(scope, id)
+        if entry is None:
+            self.confirm_state()
+        return entry

@@ -1,0 +1,350 @@
+"""The upsert of documents: resolve each to a representative, or make it the first of a cluster.
+
+A document is looked up in layers: in the resolution cache, in its own entry in the store, and then
+by a search for similar representatives.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from nearkin.errors import UsageError
+from nearkin.index.cache import Resolution
+from nearkin.index.changes import Changes
+from nearkin.index.clock import TOLERANCE
+from nearkin.index.entry import (
+    Entry,
+    Layer,
+    Outcome,
+    OutcomeKind,
+    batches_by_scope,
+    require_id,
+    require_scope,
+)
+from nearkin.index.entry_builder import EntryBuilder
+from nearkin.index.expiry import UNPOSTED_AT_ONCE, Expiry
+from nearkin.index.preparation import CheckedDocument, Document, PreparedDocuments, default_id
+from nearkin.index.removal import Removals
+from nearkin.index.search import Decision
+from nearkin.index.session import Session
+
+REFRESH_SHARE = 0.01
+"""The share of a time to live within which a second hit does not write the time again."""
+
+
+class _Known(NamedTuple):
+    """What is known of a document before a search."""
+
+    resolution: Resolution | None
+    layer: Layer
+    entry: Entry | None
+    """The entry in the store, if it was read: the document itself, or another content under its
+    id."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Documents of one scope that are upserted together, with their digests and ids."""
+
+    scope: str
+    documents: Sequence[CheckedDocument]
+    digests: list[bytes]
+    ids: list[str]
+
+    def select(self, positions: Sequence[int]) -> "_Batch":
+        """Returns the documents at some positions."""
+        return _Batch(
+            scope=self.scope,
+            documents=[self.documents[i] for i in positions],
+            digests=[self.digests[i] for i in positions],
+            ids=[self.ids[i] for i in positions],
+        )
+
+
+class Upserts:
+    """The upserts of an open index.
+
+    Args:
+        session: The open index.
+        removals: Removes the previous content of a document that is updated.
+        expiry: Takes documents out of their buckets if memory is bounded.
+    """
+
+    def __init__(self, session: Session, removals: Removals, expiry: Expiry) -> None:
+        self._session = session
+        self._removals = removals
+        self._expiry = expiry
+        self.evicted_cold = 0
+        """The number of documents that left their buckets because memory is bounded."""
+
+    def upsert_many(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None) -> list[Outcome]:
+        """Upserts documents, as `Index.upsert_many` does."""
+        began = time.perf_counter()
+        session = self._session
+        self.require_writable(scope)
+        max_batch = session.settings.max_batch
+        if len(documents) > max_batch:
+            raise UsageError(f"a batch of {len(documents):,} documents is larger than max_batch={max_batch:,}")
+        if ids is not None and len(ids) != len(documents):
+            raise UsageError(f"{len(ids)} ids for {len(documents)} documents")
+        checked = [session.preparer.check(document) for document in documents]
+        digests = [session.preparer.digest(document) for document in checked]
+        given_ids = ids or [None] * len(checked)
+        names = [default_id(digest) if id is None else require_id(id) for id, digest in zip(given_ids, digests, strict=True)]
+        batch = _Batch(scope, checked, digests, names)
+        return session.run_step(scope, lambda: self._upsert(batch, began))
+
+    def require_writable(self, scope: str) -> None:
+        """Refuses a new scope with a confusable name, as `Index.require_writable` does."""
+        if self._session.follow:
+            self._session.scope_names.require(require_scope(scope))
+
+    def _upsert(self, batch: _Batch, began: float) -> list[Outcome]:
+        session = self._session
+        if len(set(batch.ids)) < len(batch.ids):
+            return self._upsert_repeated_ids(batch, began)
+        clear_count = session.cache.clear_count
+        known = self._look_up(batch)
+        pending = [i for i, one in enumerate(known) if one.resolution is None]
+        replaced = [one.entry for one in known if one.entry is not None and one.resolution is None]
+        if len(batch.ids) > 1 and replaced:
+            return self._upsert_one_by_one(batch)
+        looked_up = time.perf_counter()
+        now = session.clock()
+        changes = Changes()
+        self._renew_times(batch, known, changes, now)
+        decisions: list[Decision] = []
+        if pending:
+            rest = batch.select(pending)
+            prepared = session.preparer.prepare(rest.scope, rest.documents, rest.digests)
+            sketched = time.perf_counter()
+            excluded: frozenset[int] = frozenset()
+            if replaced:
+                self._removals.stage_removal(replaced[0], changes, inherits_cluster=False)
+                excluded = frozenset((replaced[0].ref,))
+            decisions = session.searcher.decide(prepared, excluded, changes)
+            is_binned = session.spec.scheme == "binned" and not session.spec.truncated
+            session.searcher.stats.record_batch(
+                documents=len(pending),
+                candidates=sum(decision.compared for decision in decisions),
+                slots=prepared.signatures[: len(pending) if is_binned else 0],
+                seconds=sketched - looked_up,
+            )
+            if changes.may_overflow and len(batch.ids) > 1:
+                return self._upsert_one_by_one(batch)
+            self._add_entries(rest, prepared, decisions, changes, now)
+        searched = time.perf_counter()
+        if changes:
+            session.apply(changes)
+        self._evict_cold()
+        written = time.perf_counter()
+        durations = {
+            "look_up": looked_up - began,
+            "search": searched - looked_up,
+            "write": written - searched,
+        }
+        seconds = {name: value / max(len(batch.ids), 1) for name, value in durations.items()}
+        searches = dict(zip(pending, decisions, strict=True))
+        outcomes = _outcomes(batch, known, searches, changes, seconds)
+        for outcome, digest in zip(outcomes, batch.digests, strict=True):
+            if outcome.layer != Layer.MEMORY:
+                resolution = Resolution(digest, outcome.representative, outcome.cluster, outcome.similarity)
+                session.cache.put(batch.scope, outcome.id, resolution, clear_count)
+        return outcomes
+
+    def _upsert_repeated_ids(self, batch: _Batch, began: float) -> list[Outcome]:
+        """Upserts a batch in which an id occurs more than once."""
+        first: dict[str, int] = {}
+        for i, id in enumerate(batch.ids):
+            if batch.digests[first.setdefault(id, i)] != batch.digests[i]:
+                return self._upsert_one_by_one(batch)
+        outcomes = self._upsert(batch.select(list(first.values())), began)
+        by_id = dict(zip(first, outcomes, strict=True))
+        return [by_id[id] if first[id] == i else _repeated_outcome(by_id[id]) for i, id in enumerate(batch.ids)]
+
+    def _upsert_one_by_one(self, batch: _Batch) -> list[Outcome]:
+        """Upserts a batch in which a document changes what later ones find, other than by being
+        new."""
+        outcomes: list[Outcome] = []
+        for i in range(len(batch.ids)):
+            outcomes += self._upsert(batch.select([i]), time.perf_counter())
+        return outcomes
+
+    def _look_up(self, batch: _Batch) -> list[_Known]:
+        """Looks a batch up in the cache and in the store.
+
+        A known document is not written. So it must be in the store while this runs, and the index
+        must be in this store. One small read confirms both for all cached documents, whatever other
+        processes have deleted or moved meanwhile.
+        """
+        session = self._session
+        stamp = session.cache.stamp()
+        known: dict[int, _Known] = {}
+        for i, id in enumerate(batch.ids):
+            resolution = session.cache.get(batch.scope, id)
+            if resolution is not None and resolution.digest == batch.digests[i]:
+                known[i] = _Known(resolution, Layer.MEMORY, None)
+        cached = list(known)
+        known |= self._look_up_in_store(batch, [i for i in range(len(batch.ids)) if i not in known])
+        is_confirmed = True
+        if cached:
+            generation = session.confirm_state().generation
+            is_confirmed = session.cache.sync_generation(generation, stamp)
+        if not is_confirmed:
+            known |= self._look_up_in_store(batch, cached)
+        if not (cached and is_confirmed) and any(one.resolution is not None for one in known.values()):
+            session.confirm_state()
+        return [known[i] for i in range(len(batch.ids))]
+
+    def _look_up_in_store(self, batch: _Batch, positions: list[int]) -> dict[int, _Known]:
+        """Looks some documents of a batch up in the store.
+
+        Returns:
+            What is known, by the document's position in the batch.
+        """
+        if not positions:
+            return {}
+        known: dict[int, _Known] = {}
+        entries = self._session.store.entries(batch.scope, [batch.ids[i] for i in positions])
+        for i, entry in zip(positions, entries, strict=True):
+            if entry is None or entry.digest != batch.digests[i]:
+                known[i] = _Known(None, Layer.SEARCH, entry)
+                continue
+            resolution = Resolution(batch.digests[i], entry.leader, entry.cluster, entry.similarity)
+            layer = Layer.RECORD if entry.is_leader else Layer.STORE
+            known[i] = _Known(resolution, layer, entry)
+        return known
+
+    def _renewal_limit(self, now: float) -> float:
+        """Returns the time before which a document that is hit gets the current time."""
+        settings = self._session.settings
+        times = (settings.record_ttl, settings.bucket_ttl, settings.window)
+        shortest = min((ttl for ttl in times if ttl is not None), default=np.inf)
+        return float(now - REFRESH_SHARE * shortest)
+
+    def _renew_times(self, batch: _Batch, known: list[_Known], changes: Changes, now: float) -> None:
+        """Keeps known documents and their representatives alive if they have a time to live."""
+        oldest = self._renewal_limit(now)
+        hits = {id: one.resolution for id, one in zip(batch.ids, known, strict=True) if one.resolution is not None}
+        if oldest == -np.inf or not hits:
+            return
+        wanted = set(hits) | {resolution.leader for resolution in hits.values()}
+        entries = {one.entry.id: one.entry for one in known if one.resolution is not None and one.entry is not None}
+        missing = sorted(wanted - set(entries))
+        for entry in self._session.store.entries(batch.scope, missing):
+            if entry is not None:
+                entries[entry.id] = entry
+        leaders: list[str] = []
+        for entry in entries.values():
+            # a time that is ahead is corrected, too: otherwise the document would never expire
+            is_due = entry.seen < oldest or entry.seen > now + TOLERANCE
+            leader = entries.get(entry.leader)
+            if is_due and leader is not None and leader.is_leader:
+                changes.changed.append(entry._replace(seen=now))
+                leaders.append(entry.leader)
+        # the entry is written as it was read, so its leader must still be one
+        changes.required_leaders += [entries[id] for id in dict.fromkeys(leaders)]
+
+    def _add_entries(
+        self,
+        batch: _Batch,
+        prepared: PreparedDocuments,
+        decisions: list[Decision],
+        changes: Changes,
+        now: float,
+    ) -> None:
+        """Adds the entries of new documents to the changes, as was decided."""
+        settings = self._session.settings
+        keeps_text = settings.store_text and not self._session.preparer.vectors
+        builder = EntryBuilder(
+            self._session.preparer,
+            prepared,
+            contents=batch.documents if keeps_text else None,
+            posts_members=settings.postings == "all",
+            now=now,
+        )
+        renewed = {entry.id for entry in changes.changed}
+        oldest = self._renewal_limit(now)
+        for i, (id, decision) in enumerate(zip(batch.ids, decisions, strict=True)):
+            leader = id
+            cluster = id
+            similarity = 1.0
+            if decision.entry is not None:
+                leader = decision.entry.id
+                cluster = decision.entry.cluster
+                similarity = decision.similarity
+                changes.required_leaders.append(decision.entry)
+                if decision.entry.seen < oldest and leader not in renewed:
+                    renewed.add(leader)
+                    changes.changed.append(decision.entry._replace(seen=now))
+            elif decision.position is not None:
+                leader = batch.ids[decision.position]
+                cluster = leader
+                similarity = decision.similarity
+            changes.new.append(builder.build(i, id, leader, cluster, similarity))
+
+    def _evict_cold(self) -> None:
+        """Takes the documents that were not used for longest out of their buckets if memory is
+        bounded and used up."""
+        max_memory = self._session.settings.max_memory
+        if max_memory is None:
+            return
+        counts = self._session.store.counts()
+        if counts["bytes"] <= max_memory:
+            return
+        due = self._session.store.due(np.inf, posted=True)
+        cold = islice(due, max(1, counts["leaders"] // 10))
+        for scope, entries in batches_by_scope(cold, UNPOSTED_AT_ONCE):
+            self.evicted_cold += self._expiry.unpost(self._session.store, scope, entries)
+
+
+def _outcomes(
+    batch: _Batch,
+    known: list[_Known],
+    searches: dict[int, Decision],
+    changes: Changes,
+    seconds: dict[str, float],
+) -> list[Outcome]:
+    """Returns the outcomes of a batch, from what was known and what was written."""
+    written = {keyed.entry.id: keyed.entry for keyed in changes.new}
+    outcomes = []
+    for i, (id, one) in enumerate(zip(batch.ids, known, strict=True)):
+        if one.resolution is not None:
+            is_leader = one.resolution.leader == id
+            outcome = Outcome(
+                kind=OutcomeKind.EXACT if is_leader else OutcomeKind.RESOLVED,
+                layer=one.layer,
+                id=id,
+                cluster=one.resolution.cluster,
+                representative=one.resolution.leader,
+                similarity=one.resolution.similarity,
+                candidates=0,
+                seconds=seconds,
+            )
+        else:
+            entry = written[id]
+            kind = OutcomeKind.NEW if entry.is_leader else OutcomeKind.MATCH
+            if one.entry is not None:
+                kind = OutcomeKind.UPDATED
+            outcome = Outcome(
+                kind=kind,
+                layer=Layer.SEARCH,
+                id=id,
+                cluster=entry.cluster,
+                representative=entry.leader,
+                similarity=entry.similarity,
+                candidates=searches[i].compared,
+                seconds=seconds,
+            )
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _repeated_outcome(outcome: Outcome) -> Outcome:
+    """Returns the outcome of a document that occurs again in the same batch."""
+    kind = OutcomeKind.RESOLVED if outcome.duplicate else OutcomeKind.EXACT
+    return replace(outcome, kind=kind, layer=Layer.MEMORY, candidates=0)
