@@ -181,7 +181,7 @@ def draw_s_curves() -> None:
 
 
 def draw_missed_and_wasted() -> None:
-    """Draws one S-curve with the pairs that it misses and those that it compares in vain."""
+    """Draws one S-curve with the pairs that it misses and those that it compares for nothing."""
     similarity = np.linspace(0, 1, 501)
     candidate = 1 - (1 - similarity**7) ** 13
     above = similarity >= 0.8
@@ -192,7 +192,7 @@ def draw_missed_and_wasted() -> None:
     axes.fill_between(similarity[above], candidate[above], 1, color=ORANGE, alpha=0.6)
     axes.axvline(0.8, color=INK, linewidth=0.8, linestyle=":")
     axes.annotate(
-        "compared in vain:\nverification removes them",
+        "compared for nothing:\nverification removes them",
         (0.73, 0.45),
         (0.26, 0.55),
         arrowprops={"arrowstyle": "-"},
