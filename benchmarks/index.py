@@ -1,4 +1,4 @@
-"""The online index: rates, bytes and order effects of each store; the tables of docs/reference/stores.md.
+"""Measures the online index: rates, sizes and effects of the order, for docs/reference/stores.md.
 
 python -m benchmarks.index                 quick sizes, to the terminal
 python -m benchmarks.index --full --write  full sizes; writes benchmarks/index.json and the tables of docs/reference/stores.md
@@ -25,12 +25,14 @@ from tests.services import postgres_server, redis_server
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reference" / "stores.md"
 BANDS = {"threshold": 0.8, "bands": 20, "rows": 6}
-BATCH, PART = 1000, 10_000
+BATCH = 1000
+PROBED = 10_000
+"""The number of documents that are measured in a small and in a large index."""
 
 
 @contextmanager
 def texts(documents: int, seed: int = 1) -> Iterator[list[str]]:
-    """Documents of 1.5 kB, 30 % of them near-duplicates of others at or above 0.8."""
+    """Yields texts of 1.5 kB, 30 % of which are near-duplicates of others at 0.8 or above."""
     with tempfile.TemporaryDirectory() as folder:
         shape = {"length": "lognormal:1500:0.3", "clustered": 0.5, "similarity": (0.8, 1.0)}
         synth(Path(folder) / "synth", SynthSettings(documents=documents, seed=seed, **shape))
@@ -40,7 +42,7 @@ def texts(documents: int, seed: int = 1) -> Iterator[list[str]]:
 
 @contextmanager
 def stores() -> Iterator[dict[str, str]]:
-    """A new and empty store of each kind, by name."""
+    """Yields the URL of a new store of each kind, by name."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o755)
@@ -55,7 +57,7 @@ def stores() -> Iterator[dict[str, str]]:
 
 
 def fill(index: nk.Index, scope: str, some: list[str]) -> float:
-    """Upserts in batches; returns documents a second."""
+    """Upserts texts in batches and returns the documents per second."""
     began = time.perf_counter()
     for start in range(0, len(some), BATCH):
         index.upsert_many(scope, some[start : start + BATCH])
@@ -63,13 +65,16 @@ def fill(index: nk.Index, scope: str, some: list[str]) -> float:
 
 
 def rates(full: bool) -> Table:
-    """Batches and single upserts into a small index and into a large one, of documents with the same share of matches."""
+    """Measures batches and single upserts into a small and into a large index.
+
+    The documents of both have the same share of matches.
+    """
     rows, sizes = [], {"memory": 1_000_000, "sqlite": 1_000_000, "redis": 200_000, "postgres": 200_000}
     for name, documents in sizes.items():
         with texts(documents if full else 20_000) as some, stores() as urls:
             rows.append(_rates_of(name, urls[name], some))
     note = (
-        f"Upserts of documents of 1.5 kB, 30 % near-duplicates, 20 × 6, 32-bit slots, in batches of {BATCH:,}, at {PART:,} "
+        f"Upserts of documents of 1.5 kB, 30 % near-duplicates, 20 × 6, 32-bit slots, in batches of {BATCH:,}, at {PROBED:,} "
         "documents in the index and at the given number; single ones at that number. One client thread, servers on the same 2 "
         "cores. Bytes are what the store says it uses, texts included, and without them."
     )
@@ -78,12 +83,15 @@ def rates(full: bool) -> Table:
 
 
 def probe(index: nk.Index, scope: str, seed: int) -> tuple[float, list[float]]:
-    """PART documents beforehand; documents a second of as many more, 30 % of which match; then microseconds of single ones."""
-    with texts(2 * PART + 2000, seed) as some:
-        fill(index, scope, some[:PART])
-        rate = fill(index, scope, some[PART : 2 * PART])
+    """Returns the documents per second of batches, and the microseconds of single upserts.
+
+    PROBED documents are upserted before. 30 % of the measured documents match.
+    """
+    with texts(2 * PROBED + 2000, seed) as some:
+        fill(index, scope, some[:PROBED])
+        rate = fill(index, scope, some[PROBED : 2 * PROBED])
         taken = []
-        for text in some[2 * PART :]:
+        for text in some[2 * PROBED :]:
             began = time.perf_counter()
             index.upsert(scope, text)
             taken.append(1e6 * (time.perf_counter() - began))
@@ -95,7 +103,7 @@ def _rates_of(name: str, url: str, some: list[str]) -> tuple[str, ...]:
         index.upsert_many("warm", some[:BATCH])
         for text in some[:50]:
             index.upsert("warm", text)
-        # as a server does once it has started: the collector does not walk what stays anyway
+        # a server does the same after its start, so that the collector skips objects that stay
         gc.collect()
         gc.freeze()
         small, _ = probe(index, "small", 11)
@@ -110,7 +118,7 @@ def _rates_of(name: str, url: str, some: list[str]) -> tuple[str, ...]:
 
 
 def leaders(full: bool) -> Table:
-    """Postings of leaders against postings of all, for many documents in few clusters."""
+    """Compares postings of leaders with postings of all documents, for few large clusters."""
     documents, clusters = (1_000_000, 1_000) if full else (50_000, 50)
     rows = []
     for kind in ("leaders", "all"):
@@ -131,7 +139,7 @@ def leaders(full: bool) -> Table:
 
 
 def order(full: bool) -> Table:
-    """Surplus representatives of an order of arrival, against a batch run's, and what compacting leaves of them."""
+    """Counts the representatives that an index has more than a batch run, before and after compacting."""
     documents = 50_000 if full else 6_000
     rows = []
     with texts(documents) as some:

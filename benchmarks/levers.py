@@ -1,4 +1,4 @@
-"""What each lever costs and gives: the tables of docs/explanation/levers.md.
+"""Measures the cost and the effect of each setting, for the tables of docs/explanation/levers.md.
 
 python -m benchmarks.levers                 quick sizes, to the terminal
 python -m benchmarks.levers --full --write  full sizes; writes levers.json and the tables of docs/explanation/levers.md
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.tables import Table, main
-from nearkin.lab.bench import seconds_of
+from nearkin.lab.bench import time_runs
 from nearkin.lsh import kernels as lsh
 from nearkin.lsh.band_keys import probing_band_keys
 from nearkin.lsh.curve import band_probability
@@ -38,11 +38,20 @@ from nearkin.spec import SLOT_BITS, Spec
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "explanation" / "levers.md"
 SET = 200
-"""Elements of a set in the simulations: about what a document of 1.5 kB has."""
+"""The number of elements of a set in the simulations, about that of a document of 1.5 kB."""
 
 
 def pairs_of_sets(similarity: float, pairs: int, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Hashes of 2·pairs sets of SET elements, two by two of a Jaccard similarity near the asked one, offsets, and that."""
+    """Returns pairs of sets of SET elements with a Jaccard similarity close to the given one.
+
+    Args:
+        similarity: Similarity of the two sets of a pair.
+        pairs: Number of pairs.
+        seed: Random seed.
+
+    Returns:
+        The hashes of all sets, the offsets of the sets, and the exact similarity of the pairs.
+    """
     shared = round(2 * SET * similarity / (1 + similarity))
     pool = splitmix64(seed, pairs * (2 * SET - shared)).reshape(pairs, -1)
     both = np.stack([pool[:, :SET], pool[:, SET - shared :]], axis=1)
@@ -50,7 +59,7 @@ def pairs_of_sets(similarity: float, pairs: int, seed: int) -> tuple[np.ndarray,
 
 
 def slots_of(hashes: np.ndarray, offsets: np.ndarray, k: int) -> np.ndarray:
-    """Binned slots, uint32 (n, k)."""
+    """Returns binned signatures of sets, uint32 (n, k)."""
     scheme = Binned(k, 1)
     out = np.empty((len(offsets) - 1, k), np.uint32)
     sketching.binned_minhash(hashes, offsets, scheme.rounds, scheme.completion, out)
@@ -58,7 +67,7 @@ def slots_of(hashes: np.ndarray, offsets: np.ndarray, k: int) -> np.ndarray:
 
 
 def bits(full: bool) -> Table:
-    """Figure: bytes a document, error of the estimate, recall and precision at 0.8, by the bits kept of a slot."""
+    """Measures size, error of the estimate, recall and precision at 0.8, by slot bits."""
     pairs = 20_000 if full else 2_000
     grid = np.linspace(0.5, 1.0, 26)
     rows = []
@@ -102,7 +111,7 @@ def bits(full: bool) -> Table:
 
 
 def keys_of(hashes: np.ndarray, offsets: np.ndarray, bands: int, rows: int, probes: int) -> np.ndarray:
-    """uint64 (n, b, 1 + P)."""
+    """Returns band keys with their probes, uint64 (n, b, 1 + P)."""
     spec = Spec(k=256)
     slots, runners = np.empty((2, len(offsets) - 1, spec.k), np.uint32)
     sketching.two_smallest(hashes, offsets, *multipliers(spec), slots, runners)
@@ -110,12 +119,12 @@ def keys_of(hashes: np.ndarray, offsets: np.ndarray, bands: int, rows: int, prob
 
 
 def met(posted: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """bool: pairs for which a band of one shares a key with that of the other."""
+    """Returns which pairs have a key of some band in common, bool (n,)."""
     return np.asarray((posted[:, :, :, None] == asked[:, :, None, :]).any(axis=(1, 2, 3)))
 
 
 def minhash_probes(full: bool) -> Table:
-    """Recall against probes, candidates and memory."""
+    """Measures the recall by probes, with candidates and memory."""
     pairs, bands, rows = 20_000 if full else 2_000, 9, 10
     settings = [(0, "none", 1), *((p, side, 1) for p in (3, 10) for side in ("one-sided", "two-sided")), (0, "none", 2)]
     found: dict[tuple[int, str, int], list[float]] = {setting: [] for setting in settings}
@@ -156,7 +165,7 @@ def minhash_probes(full: bool) -> Table:
 
 
 def hyperplane_probes(full: bool) -> Table:
-    """Recall of one table of hyperplanes against query-directed probes."""
+    """Measures the recall of one table of hyperplanes by query-directed probes."""
     count, d, rows, bands = 4_000 if full else 400, 64, 16, 4
     rng = np.random.default_rng(6)
     planes = hyperplanes(d, bands * rows, 1).astype(np.float64)
@@ -182,7 +191,7 @@ def hyperplane_probes(full: bool) -> Table:
 
 
 def probed(stored: np.ndarray, query: np.ndarray, bands: int, rows: int, probes: int) -> bool:
-    """Whether a query meets a stored vector in some band."""
+    """Returns whether a query and a stored vector share a key of some band."""
     for band in range(bands):
         part = slice(band * rows, (band + 1) * rows)
         differing = tuple(np.flatnonzero((stored[part] > 0) != (query[part] > 0)).tolist())
@@ -192,21 +201,21 @@ def probed(stored: np.ndarray, query: np.ndarray, bands: int, rows: int, probes:
 
 
 def rate(work: Callable[[], object], amount: float, runs: int) -> str:
-    """Median amount a second, and the runs' spread."""
+    """Returns the median amount per second, and the spread of the runs."""
     work()
-    rates = sorted(amount / seconds for seconds in seconds_of(work, runs))
+    rates = sorted(amount / seconds for seconds in time_runs(work, runs))
     return f"{rates[len(rates) // 2]:,.0f} ({rates[0]:,.0f} to {rates[-1]:,.0f})"
 
 
 def documents(count: int) -> pa.Array:
-    """Texts of about 1.5 kB."""
+    """Returns texts of about 1.5 kB."""
     rng = np.random.default_rng(2)
     words = np.array(["".join(chr(97 + c) for c in rng.integers(0, 26, rng.integers(2, 10))) for _ in range(20_000)])
     return pa.array([" ".join(rng.choice(words, 230)) for _ in range(count)], pa.large_string())
 
 
 def rates(full: bool) -> Table:
-    """One thread."""
+    """Measures the speed of sketching in one thread."""
     runs = 5 if full else 3
     texts = documents(5000)
     size = texts.nbytes / 1e6
@@ -264,7 +273,7 @@ def rates(full: bool) -> Table:
 
 
 def keyed_sketcher() -> Sketcher:
-    """Under a key."""
+    """Measures the speed of sketching under a hash key."""
     from nearkin.keys import HashKey
     from nearkin.sketch.resources import SpecResources
 
@@ -273,7 +282,7 @@ def keyed_sketcher() -> Sketcher:
 
 
 def hyperplane_rates(runs: int) -> Iterator[tuple[str, ...]]:
-    """Signatures against the plain matrix product, GFLOP/s of the product."""
+    """Compares signatures of vectors with the plain matrix product, in GFLOP/s of the product."""
     d, k, n = 384, 512, 20_000
     vectors = np.random.default_rng(1).normal(size=(n, d)).astype(np.float32)
     planes, sketcher = hyperplanes(d, k, 1), VectorSketcher(Spec(measure="cosine", unit="vector", n=d, k=k))
@@ -287,7 +296,7 @@ def hyperplane_rates(runs: int) -> Iterator[tuple[str, ...]]:
     medians = []
     for job, name in both:
         job()
-        seconds = sorted(seconds_of(job, 2 * runs + 1))
+        seconds = sorted(time_runs(job, 2 * runs + 1))
         medians.append(work / seconds[len(seconds) // 2])
         share = f"{medians[1] / medians[0]:.0%} of the plain product" if len(medians) == 2 else ""
         yield (
@@ -299,7 +308,7 @@ def hyperplane_rates(runs: int) -> Iterator[tuple[str, ...]]:
 
 
 def hamming(full: bool) -> Table:
-    """All pairs within distance 3 among random fingerprints and planted ones."""
+    """Measures finding all pairs within distance 3 among random and planted fingerprints."""
     n, planted = (10_000_000, 10_000) if full else (1_000_000, 1_000)
     rng = np.random.default_rng(1)
     words = splitmix64(11, n)
@@ -312,7 +321,7 @@ def hamming(full: bool) -> Table:
     out = []
     for workers in (1, 2):
         held = []
-        seconds = seconds_of(lambda w=workers, h=held: h.append(all_pairs(words, 3, workers=w)), 1)[0]
+        seconds = time_runs(lambda w=workers, h=held: h.append(all_pairs(words, 3, workers=w)), 1)[0]
         found = set(zip(held[0].a.tolist(), held[0].b.tolist(), strict=True))
         hits = sum((min(x, y), max(x, y)) in found for x, y in zip(a.tolist(), b.tolist(), strict=True))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
@@ -324,7 +333,7 @@ def hamming(full: bool) -> Table:
 
 
 def rounds(full: bool) -> Table:
-    """Root-mean-square error of the binned estimate by the number of rounds, over √(J(1 − J)/k)."""
+    """Measures the error of the binned estimate by rounds, divided by √(J(1 − J)/k)."""
     pairs = 20_000 if full else 2_000
     out = []
     for similarity in (0.5, 0.8):
@@ -350,7 +359,7 @@ def rounds(full: bool) -> Table:
 
 
 def streaming(full: bool) -> Table:
-    """How many elements a counting signature may lose before a rebuild is due."""
+    """Measures how many elements a counting signature can lose before it must be rebuilt."""
     out = []
     for depth in (2, 4, 8, 16):
         gone = []

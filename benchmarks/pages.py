@@ -1,4 +1,7 @@
-"""docs/reference/benchmarks.md and the README's figure, written from benchmarks/figures.json and benchmarks/peers.json."""
+"""Writes docs/reference/benchmarks.md and the figures of the README from the recorded results.
+
+The results are in benchmarks/figures.json and benchmarks/peers.json.
+"""
 
 import json
 from pathlib import Path
@@ -30,50 +33,53 @@ beside them. They are those of whole processes with a warm JIT cache, unless the
 """
 
 
-def described(machine: dict[str, Any]) -> str:
-    """One sentence."""
+def describe(machine: dict[str, Any]) -> str:
+    """Returns a sentence about a machine."""
     versions = ", ".join(f"{name} {machine[name]}" for name in ("python", "numba", "numpy", "pyarrow"))
     return f"Machine: {machine['cores']} cores of {machine['processor']}; {versions}.\n"
 
 
 def figures_table(record: dict[str, Any]) -> str:
-    """A row for each figure."""
+    """Returns a table with a row for each result."""
     rows = ["| figure | median | runs | goal |", "| --- | --- | --- | --- |"]
-    for one in record["figures"]:
-        runs = ", ".join(f"{run:.3g}" for run in one["runs"])
-        rows.append(f"| {one['name']} | **{one['value']:.3g}** {one['unit']} | {runs} | {TARGETS.get(one['name'], '')} |")
+    for result in record["figures"]:
+        runs = ", ".join(f"{run:.3g}" for run in result["runs"])
+        rows.append(
+            f"| {result['name']} | **{result['value']:.3g}** {result['unit']} | {runs} | {TARGETS.get(result['name'], '')} |"
+        )
     return "\n".join(rows) + "\n"
 
 
 def peers_table(record: dict[str, Any]) -> str:
-    """Side by side."""
+    """Returns a table that compares nearkin with other tools."""
     own = record["systems"][0]["seconds"]
     rows = [
         "| system | version | wall s | times nearkin | CPU s | memory GB | recall | precision |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for one in record["systems"]:
-        if "failed" in one:
-            rows.append(f"| {one['name']} | {one.get('version', '')} | {one['failed']} | | | | | |")
+    for result in record["systems"]:
+        if "failed" in result:
+            rows.append(f"| {result['name']} | {result.get('version', '')} | {result['failed']} | | | | | |")
             continue
         rows.append(
-            f"| {one['name']} | {one['version']} | {one['seconds']:.1f} | {one['seconds'] / own:.1f} | {one['cpu']:.1f} | "
-            f"{one['memory'] / 1e9:.2f} | {one['recall']:.3f} | {one['precision']:.3f} |"
+            f"| {result['name']} | {result['version']} | {result['seconds']:.1f} | {result['seconds'] / own:.1f} | "
+            f"{result['cpu']:.1f} | "
+            f"{result['memory'] / 1e9:.2f} | {result['recall']:.3f} | {result['precision']:.3f} |"
         )
     return "\n".join(rows) + "\n"
 
 
 def write_pages() -> None:
-    """Both pages."""
+    """Writes the page of benchmarks and the figures of the README."""
     text = HEADER
     figures = json.loads((HERE / "figures.json").read_text("utf-8"))
-    text += described(figures["machine"]) + "\n" + figures_table(figures)
+    text += describe(figures["machine"]) + "\n" + figures_table(figures)
     peers = HERE / "peers.json"
     if peers.exists():
         record = json.loads(peers.read_text("utf-8"))
-        text += f"\n## Side by side\n\n{record['about']}\n\n{described(record['machine'])}\n{peers_table(record)}"
+        text += f"\n## Side by side\n\n{record['about']}\n\n{describe(record['machine'])}\n{peers_table(record)}"
     (ROOT / "docs" / "reference" / "benchmarks.md").write_text(text, "utf-8")
-    values = {one["name"]: one["value"] for one in figures["figures"]}
+    values = {result["name"]: result["value"] for result in figures["figures"]}
     pairs, dedup = (values.get(f"nearkin {name}, 400,000 documents of 1.5 kB") for name in ("pairs", "dedup"))
     if pairs and dedup:
         figure = (

@@ -1,4 +1,6 @@
-"""nearkin beside other libraries: same texts, same shingles, same threshold; each in an environment of its own.
+"""Compares nearkin with other libraries on the same texts, with the same shingles and threshold.
+
+Each library is installed in its own environment.
 
 python -m benchmarks.peers                        writes peers.json and docs/reference/benchmarks.md
 python -m benchmarks.peers --documents 20000 --only gaoya    a small one, to the terminal
@@ -22,14 +24,14 @@ import pyarrow.parquet as pq
 from benchmarks.pages import write_pages
 from benchmarks.peer_runners.shared import THRESHOLD, shingles
 from nearkin.errors import RunError
-from nearkin.lab.bench import Process, machine, measured_process, nearkin_process
+from nearkin.lab.bench import ProcessUsage, describe_machine, run_nearkin, run_process
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.version import VERSION
 
 HERE = Path(__file__).parent
 WORK = HERE / "work"
-CHECKED = 20_000
-"""Reported pairs whose similarity is computed from the texts."""
+CHECKED_PAIRS = 20_000
+"""The number of reported pairs whose similarity is computed from the texts."""
 ABOUT = (
     "Whole processes, from parquet files of {documents:,} raw texts of 1.5 kB (a quarter of them near-duplicates, similarities "
     "from 0.6 to 1) to pairs at word 3-grams and threshold 0.8. Recall is over the planted pairs at or above the threshold; "
@@ -41,7 +43,7 @@ ABOUT = (
 
 
 class Peer(NamedTuple):
-    """A library to install and the script that uses it."""
+    """A library to install, and the script that uses it."""
 
     name: str
     requirements: tuple[str, ...]
@@ -59,10 +61,10 @@ PEERS = (
 
 
 def environment(peer: Peer) -> Path:
-    """The interpreter of the peer's environment, made where there is none.
+    """Returns the interpreter of a library's environment, which is created if it does not exist.
 
     Raises:
-        RunError: If it does not install.
+        RunError: If the library cannot be installed.
     """
     folder = WORK / "environments" / peer.name
     python = folder / "bin" / "python"
@@ -71,36 +73,34 @@ def environment(peer: Peer) -> Path:
         line = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *peer.requirements]
         done = subprocess.run(line, capture_output=True, text=True)
         if done.returncode:
-            raise RunError(f"{peer.name} does not install: {done.stderr.strip().splitlines()[-1]}")
+            raise RunError(f"cannot install {peer.name}: {done.stderr.strip().splitlines()[-1]}")
         (folder / "installed").touch()
     return python
 
 
 def version(python: Path, name: str) -> str:
-    """What is installed there."""
+    """Returns the version of a library in an environment."""
     code = f"from importlib.metadata import version; print(version({name!r}))"
     return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def run_peer(peer: Peer, python: Path, corpus: Path, out: Path) -> Process:
-    """Once, in an empty work folder."""
+def run_peer(peer: Peer, python: Path, corpus: Path, out: Path) -> ProcessUsage:
+    """Runs the script of a library once, in an empty work folder."""
     work = WORK / "scratch"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    done = measured_process([str(python), str(HERE / "peer_runners" / peer.script), str(corpus), str(out), str(work)])
+    done = run_process([str(python), str(HERE / "peer_runners" / peer.script), str(corpus), str(out), str(work)])
     shutil.rmtree(work)
     return done
 
 
-def run_nearkin(corpus: Path, out: Path) -> Process:
-    """`nearkin pairs`, exact duplicates expanded like everybody's."""
-    return nearkin_process(
-        "pairs", corpus, "--id", "id", "--threshold", THRESHOLD, "--expand-exact", "--out", out, "--overwrite"
-    )
+def find_pairs(corpus: Path, out: Path) -> ProcessUsage:
+    """Runs `nearkin pairs` with expanded exact duplicates, as the other tools list them."""
+    return run_nearkin("pairs", corpus, "--id", "id", "--threshold", THRESHOLD, "--expand-exact", "--out", out, "--overwrite")
 
 
 def recall_and_precision(corpus: Path, found: Path) -> tuple[float, float]:
-    """Over the planted pairs, and over a sample of the found ones."""
+    """Returns the recall of the planted pairs, and the precision of a sample of the reported pairs."""
     table = pq.read_table(corpus / "documents", columns=["id", "text"])
     texts = table["text"].combine_chunks()
     rows = {name: row for row, name in enumerate(table["id"].to_pylist())}
@@ -111,7 +111,7 @@ def recall_and_precision(corpus: Path, found: Path) -> tuple[float, float]:
     }
     reported = pq.read_table(found, columns=["id_a", "id_b"])
     pairs = list(zip(reported["id_a"].to_pylist(), reported["id_b"].to_pylist(), strict=True))
-    sample = random.Random(1).sample(pairs, min(CHECKED, len(pairs)))
+    sample = random.Random(1).sample(pairs, min(CHECKED_PAIRS, len(pairs)))
     right = 0
     for names in sample:
         one, other = (shingles(texts[rows[name]].as_py()) for name in names)
@@ -120,13 +120,16 @@ def recall_and_precision(corpus: Path, found: Path) -> tuple[float, float]:
 
 
 def scored(corpus: Path, found: Path) -> tuple[float, float]:
-    """The same in a process of its own: a measured child starts out with the largest resident set of this one."""
+    """Returns recall and precision, computed in another process.
+
+    A measured child process starts with the largest resident set of this process, which must stay small.
+    """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
         return other.submit(recall_and_precision, corpus, found).result()
 
 
-def measured(name: str, release: str, corpus: Path, runs: int, run: Callable[[Path], Process]) -> dict[str, Any]:
-    """A system's row."""
+def measured(name: str, release: str, corpus: Path, runs: int, run: Callable[[Path], ProcessUsage]) -> dict[str, Any]:
+    """Measures a tool and returns its row of the table."""
     out = WORK / "pairs.parquet"
     done = [run(out) for _ in range(runs)]
     recall, precision = scored(corpus, out)
@@ -144,7 +147,7 @@ def measured(name: str, release: str, corpus: Path, runs: int, run: Callable[[Pa
 
 
 def main() -> None:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=400_000)
     parser.add_argument("--only", nargs="*", default=[peer.name for peer in PEERS])
@@ -153,8 +156,8 @@ def main() -> None:
     shutil.rmtree(corpus, ignore_errors=True)
     synth(corpus, SynthSettings(documents=asked.documents, length="lognormal:1500:0.3", files=2))
     documents = corpus / "documents"
-    run_nearkin(documents, WORK / "pairs.parquet")
-    systems = [measured("nearkin", VERSION, corpus, 3, lambda out: run_nearkin(documents, out))]
+    find_pairs(documents, WORK / "pairs.parquet")
+    systems = [measured("nearkin", VERSION, corpus, 3, lambda out: find_pairs(documents, out))]
     for peer in PEERS:
         if peer.name not in asked.only:
             continue
@@ -168,8 +171,8 @@ def main() -> None:
             print(error, file=sys.stderr)
             systems.append({"name": peer.name, "failed": str(error).strip().splitlines()[-1]})
     if asked.documents == 400_000 and len(systems) == len(PEERS) + 1:
-        about = ABOUT.format(documents=asked.documents, checked=CHECKED)
-        record = {"about": about, "machine": machine(), "systems": systems}
+        about = ABOUT.format(documents=asked.documents, checked=CHECKED_PAIRS)
+        record = {"about": about, "machine": describe_machine(), "systems": systems}
         (HERE / "peers.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
         write_pages()
     shutil.rmtree(corpus)

@@ -1,4 +1,4 @@
-"""The figures of docs/reference/benchmarks.md.
+"""Measures the figures of docs/reference/benchmarks.md.
 
 python -m benchmarks.run                     quick sizes, to the terminal
 python -m benchmarks.run --full --write      full sizes; writes figures.json, docs/reference/benchmarks.md, the README's figure
@@ -20,72 +20,74 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.pages import write_pages
-from nearkin.lab.bench import Measured, machine, measured_process, nearkin_process, run_commands, text_rates
+from nearkin.lab.bench import BenchResult, describe_machine, measure_commands, measure_sketching, run_nearkin, run_process
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.shingle import Shingler
 from nearkin.spec import Spec
 from nearkin.verify.jaccard import SetBuilder
 
 HERE = Path(__file__).parent
-SLOWER = 1.5
-CHECKED = 2000
-"""Reported pairs whose similarity is recomputed with Python sets."""
+MAX_SLOWDOWN = 1.5
+CHECKED_PAIRS = 2000
+"""The number of reported pairs whose similarity is recomputed with Python sets."""
 
 
-def whole_runs(folder: Path, full: bool, runs: int) -> Iterator[Measured]:
-    """Figure 2."""
+def whole_runs(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
+    """Measures whole runs over large files."""
     documents = 400_000 if full else 50_000
     synth(folder / "large", SynthSettings(documents=documents, length="lognormal:1500:0.3"))
-    yield from run_commands(folder / "large/documents", folder, documents, runs)
+    yield from measure_commands(folder / "large/documents", folder, documents, runs)
 
 
-def scaling(folder: Path, full: bool, runs: int) -> Iterator[Measured]:
-    """Figure 3: microseconds a document at two sizes, and the peak of anonymous memory under a bound."""
+def scaling(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
+    """Measures the time per document at two sizes, and the peak of anonymous memory under a limit."""
     sizes = (1_000_000, 10_000_000) if full else (100_000, 400_000)
     for documents in sizes:
         corpus = folder / f"short-{documents}"
         made = measured_seconds(lambda n=documents, c=corpus: synth(c, SynthSettings(documents=n, length="fixed:200", files=4)))
-        yield Measured.of(f"nearkin synth, {documents:,} documents of 200 B", "s", [made])
+        yield BenchResult.from_runs(f"nearkin synth, {documents:,} documents of 200 B", "s", [made])
         seconds, memory = [], []
         for _ in range(runs if documents == sizes[0] else 1):
             out = folder / "short-out"
-            done = nearkin_process("dedup", corpus / "documents", "--memory", "4GB", "--out", out, "--overwrite")
+            done = run_nearkin("dedup", corpus / "documents", "--memory", "4GB", "--out", out, "--overwrite")
             seconds.append(done.seconds / documents * 1e6)
             memory.append(json.loads((out / "run.json").read_bytes())["peak_memory"] / 1e9)
-        yield Measured.of(f"nearkin dedup --memory 4GB, {documents:,} documents of 200 B, each", "µs", seconds)
-        yield Measured.of(f"nearkin dedup --memory 4GB, {documents:,} documents of 200 B: anonymous memory", "GB", memory)
+        yield BenchResult.from_runs(f"nearkin dedup --memory 4GB, {documents:,} documents of 200 B, each", "µs", seconds)
+        yield BenchResult.from_runs(
+            f"nearkin dedup --memory 4GB, {documents:,} documents of 200 B: anonymous memory", "GB", memory
+        )
 
 
-def truth(folder: Path, full: bool, runs: int) -> Iterator[Measured]:
-    """Figure 4: recall on planted pairs, precision by recomputation, and promise 1, for every removed document."""
+def truth(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
+    """Measures the recall of planted pairs, and the precision of reported pairs and removed documents."""
     documents = 100_000 if full else 20_000
     corpus, out = folder / "truth", folder / "truth-out"
     synth(corpus, SynthSettings(documents=documents, length="lognormal:1500:0.5", similarity=(0.7, 0.95)))
-    nearkin_process(
-        "pairs", corpus / "documents", "--id", "id", "--expand-exact", "--out", folder / "truth.parquet", "--overwrite"
-    )
+    run_nearkin("pairs", corpus / "documents", "--id", "id", "--expand-exact", "--out", folder / "truth.parquet", "--overwrite")
     found = pq.read_table(folder / "truth.parquet").to_pandas()
     planted = pq.read_table(corpus / "truth.parquet").to_pandas()
     planted = planted[planted.similarity >= 0.8]
     hits = planted.merge(found, on=["id_a", "id_b"])
-    yield Measured.of(f"recall of planted pairs at 0.8 and above, {documents:,} documents", "", [len(hits) / len(planted)])
-    nearkin_process("dedup", corpus / "documents", "--id", "id", "--out", out, "--overwrite")
+    yield BenchResult.from_runs(
+        f"recall of planted pairs at 0.8 and above, {documents:,} documents", "", [len(hits) / len(planted)]
+    )
+    run_nearkin("dedup", corpus / "documents", "--id", "id", "--out", out, "--overwrite")
     clusters = pq.read_table(out / "clusters.parquet").to_pandas()
     removed = clusters[~clusters.kept]
-    sample = found.sample(min(CHECKED, len(found)), random_state=1)
+    sample = found.sample(min(CHECKED_PAIRS, len(found)), random_state=1)
     sets = exact_sets(corpus / "documents", {*removed.id, *removed.cluster, *sample.id_a, *sample.id_b})
     right = [
         similarity(sets[a], sets[b]) == s >= 0.8 for a, b, s in zip(sample.id_a, sample.id_b, sample.similarity, strict=True)
     ]
-    yield Measured.of(f"precision of reported pairs, {len(sample):,} recomputed", "", [float(np.mean(right))])
+    yield BenchResult.from_runs(f"precision of reported pairs, {len(sample):,} recomputed", "", [float(np.mean(right))])
     kept = [similarity(sets[a], sets[b]) >= 0.8 for a, b in zip(removed.id, removed.cluster, strict=True)]
-    yield Measured.of(
+    yield BenchResult.from_runs(
         f"removed documents similar enough to the one kept, {len(removed):,} recomputed", "", [float(np.mean(kept))]
     )
 
 
 def exact_sets(documents: Path, ids: set[str]) -> dict[str, frozenset[int]]:
-    """Shingle sets of some documents, as Python sets."""
+    """Returns the shingle sets of some documents as Python sets, by id."""
     table = pq.read_table(documents)
     rows = [row for row, name in enumerate(table["id"].to_pylist()) if name in ids]
     some = table.take(rows)
@@ -95,38 +97,40 @@ def exact_sets(documents: Path, ids: set[str]) -> dict[str, frozenset[int]]:
 
 
 def similarity(a: frozenset[int], b: frozenset[int]) -> float:
-    """Jaccard."""
+    """Returns the Jaccard similarity of two sets."""
     return len(a & b) / len(a | b)
 
 
-def starting(folder: Path, full: bool, runs: int) -> Iterator[Measured]:
-    """Figure 5: import, a small warm run, and the first use ever."""
+def starting(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
+    """Measures the import, a small run with a warm cache, and the first run with an empty one."""
     few = folder / "few"
     synth(few, SynthSettings(documents=100))
     warm = ["dedup", few / "documents", "--out", folder / "few-out", "--overwrite"]
-    nearkin_process(*warm)
-    imports = [measured_process([sys.executable, "-c", "import nearkin"]).seconds for _ in range(runs + 2)]
-    bare = [measured_process([sys.executable, "-c", "pass"]).seconds for _ in range(runs + 2)]
-    yield Measured.of("import nearkin, over a bare Python", "s", [max(a - b, 0.0) for a, b in zip(imports, bare, strict=True)])
-    yield Measured.of("nearkin --help", "s", [nearkin_process("--help").seconds for _ in range(runs)])
-    yield Measured.of("nearkin dedup, 100 documents, warm", "s", [nearkin_process(*warm).seconds for _ in range(runs)])
+    run_nearkin(*warm)
+    imports = [run_process([sys.executable, "-c", "import nearkin"]).seconds for _ in range(runs + 2)]
+    bare = [run_process([sys.executable, "-c", "pass"]).seconds for _ in range(runs + 2)]
+    yield BenchResult.from_runs(
+        "import nearkin, over a bare Python", "s", [max(a - b, 0.0) for a, b in zip(imports, bare, strict=True)]
+    )
+    yield BenchResult.from_runs("nearkin --help", "s", [run_nearkin("--help").seconds for _ in range(runs)])
+    yield BenchResult.from_runs("nearkin dedup, 100 documents, warm", "s", [run_nearkin(*warm).seconds for _ in range(runs)])
     with tempfile.TemporaryDirectory() as empty:
-        cold = nearkin_process(*warm, environment={**os.environ, "NEARKIN_CACHE_DIR": empty})
-    yield Measured.of("nearkin dedup, 100 documents, empty JIT cache", "s", [cold.seconds])
+        cold = run_nearkin(*warm, environment={**os.environ, "NEARKIN_CACHE_DIR": empty})
+    yield BenchResult.from_runs("nearkin dedup, 100 documents, empty JIT cache", "s", [cold.seconds])
 
 
 def measured_seconds(work: Callable[[], object]) -> float:
-    """Wall clock."""
-    from nearkin.lab.bench import seconds_of
+    """Returns the wall-clock time of a function in seconds."""
+    from nearkin.lab.bench import time_runs
 
-    return seconds_of(work, 1)[0]
+    return time_runs(work, 1)[0]
 
 
-def measure(full: bool, runs: int) -> list[Measured]:
-    """Every figure, shown as it comes."""
+def measure(full: bool, runs: int) -> list[BenchResult]:
+    """Measures and prints every figure."""
     measured = []
     with tempfile.TemporaryDirectory(prefix="nearkin-benchmarks-") as folder:
-        parts = (text_rates(runs), *(part(Path(folder), full, runs) for part in (whole_runs, scaling, truth, starting)))
+        parts = (measure_sketching(runs), *(part(Path(folder), full, runs) for part in (whole_runs, scaling, truth, starting)))
         for part in parts:
             for one in part:
                 print(f"{one.name:90} {one.value:10.3f} {one.unit}", flush=True)
@@ -134,8 +138,13 @@ def measure(full: bool, runs: int) -> list[Measured]:
     return measured
 
 
-def compare(measured: list[Measured], baseline: Path) -> int:
-    """A line for each figure that is in both; 1 if one is much slower."""
+def compare(measured: list[BenchResult], baseline: Path) -> int:
+    """Compares results with a baseline. Returns 1 if one of them is much slower.
+
+    Args:
+        measured: Results.
+        baseline: JSON file of the results to compare with.
+    """
     before = {entry["name"]: entry for entry in json.loads(baseline.read_text("utf-8"))["figures"]}
     worst = 1.0
     for one in measured:
@@ -144,27 +153,27 @@ def compare(measured: list[Measured], baseline: Path) -> int:
             slower = 1 / ratio if one.unit == "MB/s" else ratio
             worst = max(worst, slower)
             print(f"{one.name:90} {slower:6.2f} times the baseline's time")
-    return int(worst > SLOWER)
+    return int(worst > MAX_SLOWDOWN)
 
 
 def main() -> int:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--baseline", action="store_true")
     parser.add_argument("--compare", type=Path)
     parser.add_argument("--runs", type=int, default=3)
-    asked = parser.parse_args()
-    measured = measure(asked.full, asked.runs)
-    record = {"machine": machine(), "figures": [asdict(one) for one in measured]}
+    options = parser.parse_args()
+    measured = measure(options.full, options.runs)
+    record = {"machine": describe_machine(), "figures": [asdict(one) for one in measured]}
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    if asked.baseline:
+    if options.baseline:
         (HERE / "baseline.json").write_text(text, "utf-8")
-    if asked.write:
+    if options.write:
         (HERE / "figures.json").write_text(text, "utf-8")
         write_pages()
-    return compare(measured, asked.compare) if asked.compare else 0
+    return compare(measured, options.compare) if options.compare else 0
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
-"""The service over HTTP: rates, latencies and memory of a server on the cores of its client; the tables of
-docs/reference/http.md.
+"""Measures rates, latencies and memory of a server, for the tables of docs/reference/http.md.
+
+Server and client run on the same cores.
 
 python -m benchmarks.server                 quick sizes, to the terminal
 python -m benchmarks.server --full --write  full sizes; writes benchmarks/server.json and the tables of docs/reference/http.md
 
-Needs wrk and curl (Debian's packages). The server runs as `nearkin serve` does, but for the rate of a source, which is what
-keeps one client from what is measured here. Asked: 1,200 single upserts a second with a p99 of at most 60 ms, at 200,000
-documents, over 32 connections; 8,000 (memory) and 3,000 (SQLite) documents a second in streams; after 200,000 requests no more
-memory than what the index itself grew, and 10 %.
+The script needs wrk and curl (packages of Debian). The server runs as `nearkin serve` does, but without the
+rate limit of a source, which would limit the client of the benchmark. The goals are 1,200 single upserts per
+second with a p99 of at most 60 ms, at 200,000 documents, over 32 connections; 8,000 (memory) and 3,000
+(SQLite) documents per second in streams; and after 200,000 requests at most 10 % more memory than the growth
+of the index.
 """
 
 import json
@@ -38,23 +40,23 @@ STORES = ("memory", "sqlite")
 CONNECTIONS, THREADS = 32, 2
 SCOPE = "/v1/scopes/bench/documents"
 WARM = 3
-"""Seconds of requests before those that count."""
+"""The duration of requests before the measured ones, in seconds."""
 
 
 class Server(NamedTuple):
-    """A running one."""
+    """A running server."""
 
     url: str
     process: psutil.Process
 
     @property
     def resident(self) -> int:
-        """Bytes of memory."""
+        """The memory of the process in bytes."""
         return int(self.process.memory_info().rss)
 
 
 class Load(NamedTuple):
-    """What wrk saw."""
+    """The results of wrk."""
 
     requests: int
     seconds: float
@@ -62,12 +64,12 @@ class Load(NamedTuple):
     p99: float
     failed: int
     ended: list[int]
-    """The line of its file that each thread would have sent next."""
+    """Returns the line of its file that each thread would have sent next."""
 
 
 @contextmanager
 def served(store: str) -> Iterator[Server]:
-    """A server over a new store, ready, in a folder of its own."""
+    """Yields a server over a new store, which is ready, in a new folder."""
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         url = "memory://" if store == "memory" else "sqlite:///kin.db"
@@ -85,12 +87,12 @@ def served(store: str) -> Iterator[Server]:
 
 
 def write_lines(path: Path, some: Sequence[str], prefix: str) -> None:
-    """Documents with ids, a line each."""
+    """Returns documents with ids, one per line."""
     path.write_bytes(b"".join(orjson.dumps({"id": f"{prefix}{at}", "text": text}) + b"\n" for at, text in enumerate(some)))
 
 
 def streamed(server: Server, folder: Path, parts: Sequence[Sequence[str]], prefix: str) -> float:
-    """Sends each part as a stream of NDJSON, all at once; returns documents a second."""
+    """Sends all parts at the same time as streams of NDJSON. Returns the documents per second."""
     curl, running = program("curl"), []
     for number, part in enumerate(parts):
         write_lines(folder / f"stream-{number}.ndjson", part, f"{prefix}{number}-")
@@ -111,7 +113,7 @@ def streamed(server: Server, folder: Path, parts: Sequence[Sequence[str]], prefi
 
 
 def loaded(server: Server, folder: Path, seconds: int, starts: Sequence[int] = (0,) * THREADS) -> Load:
-    """Single upserts over CONNECTIONS connections, of the folder's files, each from a line on."""
+    """Runs single upserts over CONNECTIONS connections, from a line of each file of the folder."""
     line = [program("wrk"), f"-t{THREADS}", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "30s"]
     line += ["-s", str(HERE / "upserts.lua"), f"{server.url}{SCOPE}", "--", str(folder), *map(str, starts)]
     done = subprocess.run(line, check=True, capture_output=True, text=True)
@@ -124,7 +126,7 @@ def loaded(server: Server, folder: Path, seconds: int, starts: Sequence[int] = (
 
 
 def bodies(folder: Path, some: Sequence[str], prefix: str) -> int:
-    """A file of documents for each of wrk's threads; returns the lines of each."""
+    """Writes a file of documents for each thread of wrk. Returns the lines of each file."""
     per = len(some) // THREADS
     for number in range(THREADS):
         write_lines(folder / f"{number}.jsonl", some[number * per : (number + 1) * per], f"{prefix}{number}-")
@@ -132,7 +134,7 @@ def bodies(folder: Path, some: Sequence[str], prefix: str) -> int:
 
 
 def upserts(full: bool) -> Table:
-    """Single documents into an index of a given size."""
+    """Measures single upserts into an index of a given size."""
     documents, seconds, fresh = (200_000, 30, 160_000) if full else (10_000, 5, 30_000)
     rows = []
     with texts(documents + fresh, 21) as some:
@@ -156,7 +158,7 @@ def upserts(full: bool) -> Table:
 
 
 def streams(full: bool) -> Table:
-    """NDJSON, one stream and two at once."""
+    """Measures one stream of NDJSON, and two at the same time."""
     documents, asked = 100_000 if full else 10_000, {"memory": "≥ 8,000", "sqlite": "≥ 3,000"}
     rows = []
     with texts(4 * documents, 22) as some, tempfile.TemporaryDirectory() as name:
@@ -173,7 +175,7 @@ def streams(full: bool) -> Table:
 
 
 def memory(full: bool) -> Table:
-    """What a server grows by in many single requests, against what its index does in a process of its own."""
+    """Compares the growth of a server in many single requests with that of its index alone."""
     documents, requests = (200_000, 200_000) if full else (10_000, 10_000)
     rows = []
     with texts(documents + 2 * requests, 23) as some:
@@ -197,7 +199,7 @@ def memory(full: bool) -> Table:
 
 
 def index_growth(store: str, folder: Path, starts: Sequence[int], ends: Sequence[int]) -> int:
-    """Bytes that a process grows by when its index takes the lines from start to end of each thread's file."""
+    """Returns the growth of a process in bytes while its index takes lines of each file."""
     with tempfile.TemporaryDirectory() as own:
         url = "memory://" if store == "memory" else f"sqlite:///{own}/kin.db"
         with nk.Index.open(url) as index:
@@ -218,7 +220,7 @@ def _fill(index: nk.Index, path: Path, start: int, end: int | None) -> None:
 
 
 def in_a_process(measure: Callable[..., int], *arguments: object) -> int:
-    """The result of a function, called in a new process."""
+    """Returns the result of a function that is called in a new process."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(measure, *arguments).result()
 

@@ -1,10 +1,11 @@
-"""The Spark engine: growth with the corpus, and side by side with MLlib's MinHashLSH and with the local engine.
+"""Measures the Spark engine: its growth, and a comparison with MLlib and with the local engine.
 
 python -m benchmarks.spark                                   quick sizes, to the terminal
 python -m benchmarks.spark --sizes 100000 1000000 4000000 --beside 400000 --mllib 100000 400000 --write
 
-Whole processes over local[2]; memory is sampled over the process tree (resident sets: the Java process, which is driver and
-worker in one here, and the sum of the Python workers). Writes spark.json and the tables of docs/explanation/spark.md.
+Whole processes run over local[2]. Memory is sampled over the process tree: the resident set of the Java
+process, which is driver and worker here, and the sum of the Python workers. The script writes spark.json and
+the tables of docs/explanation/spark.md.
 """
 
 import argparse
@@ -22,9 +23,9 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 
-from benchmarks.pages import described
+from benchmarks.pages import describe
 from benchmarks.tables import Table, write_page
-from nearkin.lab.bench import machine
+from nearkin.lab.bench import describe_machine
 from nearkin.lab.synth import SynthSettings, synth
 
 HERE = Path(__file__).parent
@@ -32,13 +33,13 @@ PAGE, RECORD = HERE.parent / "docs" / "explanation" / "spark.md", HERE / "spark.
 HEAP = "3g"
 MLLIB_SECONDS = 1200
 MLLIB_RECALL = 0.995
-"""Asked of the engine where it stands beside MLlib."""
+"""The options of the engine in the comparison with MLlib."""
 MLLIB_TABLES = 3
-"""Hash tables of one hash each: P(candidate) at 0.8 is 1 − 0.2³ = 0.992."""
+"""The number of hash tables of one hash each. P(candidate) at 0.8 is 1 − 0.2³ = 0.992."""
 
 
 def corpus_of(documents: int, folder: Path, length: str, files: int = 8) -> Path:
-    """A synthetic corpus, made once."""
+    """Returns a synthetic corpus, which is generated once."""
     path = folder / f"{documents}-{length.replace(':', '-')}"
     if not (path / "truth.parquet").exists():
         synth(path, SynthSettings(documents=documents, length=length, similarity=(0.6, 1.0), files=files, seed=1))
@@ -46,7 +47,7 @@ def corpus_of(documents: int, folder: Path, length: str, files: int = 8) -> Path
 
 
 class Watched:
-    """A whole process: seconds, processor seconds, memory, load of the machine."""
+    """A whole process: its time, its CPU time, its memory, and the load of the machine."""
 
     def __init__(self, line: list[str], limit: float) -> None:
         began, load = time.perf_counter(), os.getloadavg()[0]
@@ -58,7 +59,7 @@ class Watched:
         try:
             self.out = process.communicate(timeout=limit)[0]
         except subprocess.TimeoutExpired:
-            for child in psutil.Process(process.pid).children(recursive=True):
+            for child in psutil.ProcessUsage(process.pid).children(recursive=True):
                 child.kill()
             process.kill()
             self.out = b""
@@ -72,7 +73,7 @@ class Watched:
         while not stop.wait(0.2):
             java = python = cpu = 0.0
             try:
-                for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+                for process in [psutil.ProcessUsage(pid), *psutil.ProcessUsage(pid).children(recursive=True)]:
                     times = process.cpu_times()
                     cpu += times.user + times.system + times.children_user + times.children_system
                     if "java" in process.name():
@@ -84,13 +85,13 @@ class Watched:
             self.java, self.python, self.cpu = max(self.java, java), max(self.python, python), max(self.cpu, cpu)
 
     def facts(self) -> dict[str, Any]:
-        """As the record holds them."""
+        """Returns the values in the form of the record."""
         memory = {"java_gb": round(self.java / 1e9, 2), "python_gb": round(self.python / 1e9, 2)}
         return {"seconds": round(self.seconds, 1), "cpu": round(self.cpu, 1), **memory, "load": self.load}
 
 
 def dedup(corpus: Path, out: Path, engine: str, recall: float = 0.95) -> dict[str, Any]:
-    """`nearkin dedup` with an engine; what run.json says of the stages beside what was watched."""
+    """Runs `nearkin dedup` with an engine. Returns the stages of run.json and the measured process."""
     line = [sys.executable, "-m", "nearkin", "dedup", str(corpus / "documents"), "--id", "id", "--out", str(out), "--overwrite"]
     line += ["--recall", str(recall)]
     if engine == "spark":
@@ -109,7 +110,7 @@ def dedup(corpus: Path, out: Path, engine: str, recall: float = 0.95) -> dict[st
 
 
 def recall_of(pairs: Any, corpus: Path, clusters: Path | None = None) -> float:
-    """Of planted pairs at or above 0.8 that are not exact copies, the share that is listed.
+    """Returns the share of the planted pairs at 0.8 or above that is listed, exact copies excluded.
 
     Args:
         pairs: id_a, id_b.
@@ -127,7 +128,7 @@ def recall_of(pairs: Any, corpus: Path, clusters: Path | None = None) -> float:
 
 
 def mllib(corpus: Path, out: Path) -> dict[str, Any]:
-    """MLlib's MinHashLSH on the same files, in a process of its own."""
+    """Runs MinHashLSH of MLlib on the same files in another process."""
     line = [sys.executable, "-m", "benchmarks.spark", "--run-mllib", str(corpus), str(out)]
     watched = Watched(line, MLLIB_SECONDS)
     if watched.code:
@@ -137,7 +138,7 @@ def mllib(corpus: Path, out: Path) -> dict[str, Any]:
 
 
 def run_mllib(corpus: str, out: str) -> None:
-    """Words in lower case, 3-grams, a sparse vector of 2^20 for each document, approxSimilarityJoin at distance 0.2."""
+    """Finds pairs with MLlib: 3-grams of lower-case words, sparse vectors, a join at distance 0.2."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.ml import Pipeline
     from pyspark.ml.feature import HashingTF, MinHashLSH, NGram, RegexTokenizer
@@ -160,7 +161,10 @@ def run_mllib(corpus: str, out: str) -> None:
 
 
 def exponent(rows: list[dict[str, Any]]) -> float | None:
-    """Of the growth of seconds over the documents, between the two largest sizes: below, starting Spark decides."""
+    """Returns the exponent of the growth of the time, between the two largest sizes.
+
+    The start of Spark dominates smaller sizes.
+    """
     if len(rows) < 2:
         return None
     first, last = rows[-2:]
@@ -168,7 +172,7 @@ def exponent(rows: list[dict[str, Any]]) -> float | None:
 
 
 def tables_of(record: dict[str, Any]) -> list[Table]:
-    """The figures as the page has them."""
+    """Returns the tables of the page."""
     growth, beside = [], []
     for row in record["growth"]:
         each = round(1e6 * row["seconds"] / row["documents"])
@@ -189,27 +193,27 @@ def tables_of(record: dict[str, Any]) -> list[Table]:
 
 
 def between(load: list[float]) -> str:
-    """Of the machine, before and after."""
+    """Returns the load of the machine before and after."""
     return f"{load[0]}–{load[1]}"
 
 
 def others(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of another size or system."""
+    """Returns the rows of other sizes or systems."""
     return [other for other in rows if any(other.get(name) != row.get(name) for name in ("documents", "system"))]
 
 
 def show(record: dict[str, Any], to_page: bool) -> None:
-    """After each figure, for a run may be stopped."""
+    """Writes the record after each figure, because the run may be stopped."""
     tables = tables_of(record)
     for table in tables:
         print(table.markdown(), flush=True)
     if to_page:
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
-        write_page(PAGE, tables, described(record["machine"]))
+        write_page(PAGE, tables, describe(record["machine"]))
 
 
 def main() -> None:
-    """Reads the options, measures, shows or writes."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="*", default=[10_000, 20_000])
     parser.add_argument("--beside", type=int, default=20_000, help="documents of 1.5 kB for both engines; 0 for none")
@@ -226,7 +230,7 @@ def main() -> None:
     if asked.write and RECORD.exists():
         # Sizes and systems that are not measured now keep their figures.
         record = json.loads(RECORD.read_bytes())
-    record["machine"] = machine()
+    record["machine"] = describe_machine()
     for size in asked.sizes:
         corpus = corpus_of(size, asked.folder, "lognormal:500:0.5")
         row = {"documents": size, **dedup(corpus, asked.folder / "out", "spark")}

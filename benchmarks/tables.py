@@ -1,4 +1,4 @@
-"""Tables of a page in docs/, each made by a function, printed, recorded, and written between its marks."""
+"""Measured tables of pages in docs/: printed, recorded, and written between their marks."""
 
 import argparse
 import json
@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.pages import described
-from nearkin.lab.bench import machine
+from benchmarks.pages import describe
+from nearkin.lab.bench import describe_machine
 
 
 class Table(NamedTuple):
-    """One table of the page."""
+    """A table of a page: its name, the note above it, its columns and its rows."""
 
     name: str
     note: str
@@ -19,13 +19,19 @@ class Table(NamedTuple):
     rows: list[tuple[str, ...]]
 
     def markdown(self) -> str:
-        """As the page shows it."""
+        """Returns the note and the table as Markdown."""
         lines = [f"| {' | '.join(row)} |" for row in (self.columns, ("---",) * len(self.columns), *self.rows)]
         return f"{self.note}\n\n" + "\n".join(lines) + "\n"
 
 
 def write_page(path: Path, tables: Sequence[Table], where: str) -> None:
-    """Writes tables between their marks in a page, and leaves out those that have no marks there."""
+    """Writes tables between their marks in a page.
+
+    Args:
+        path: The page.
+        tables: Tables to write. Tables without marks in the page are skipped.
+        where: Description of the machine, which is written between its own marks.
+    """
     page = path.read_text("utf-8")
     for name, text in (*((table.name, table.markdown()) for table in tables), ("machine", where)):
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
@@ -38,23 +44,30 @@ def write_page(path: Path, tables: Sequence[Table], where: str) -> None:
 
 
 def main(about: str | None, makers: Sequence[Callable[[bool], Table]], record: Path, *pages: Path) -> None:
-    """The command line of a script of tables."""
+    """Runs the command line of a script that measures tables.
+
+    Args:
+        about: Description of the script.
+        makers: Functions that measure a table, with full or quick sizes.
+        record: JSON file of all measured tables.
+        *pages: Pages that show the tables.
+    """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("tables", nargs="*", help="only these")
-    asked = parser.parse_args()
-    found = []
+    parser.add_argument("tables", nargs="*", help="Names of the tables to measure. All by default.")
+    options = parser.parse_args()
+    measured = []
     for make in makers:
-        if not asked.tables or make.__name__ in asked.tables:
-            found.append(make(asked.full))
-            print(f"{found[-1].name}\n{found[-1].markdown()}", flush=True)
-    if asked.write:
-        # tables that were not asked for stay as they were
-        made = {table.name: table._asdict() for table in found}
-        kept = json.loads(record.read_bytes())["tables"] if record.exists() and asked.tables else []
+        if not options.tables or make.__name__ in options.tables:
+            measured.append(make(options.full))
+            print(f"{measured[-1].name}\n{measured[-1].markdown()}", flush=True)
+    if options.write:
+        # tables that were not measured stay unchanged
+        made = {table.name: table._asdict() for table in measured}
+        kept = json.loads(record.read_bytes())["tables"] if record.exists() and options.tables else []
         old = {table["name"]: table for table in kept}
-        facts = {"machine": machine(), "tables": list({**old, **made}.values())}
+        facts = {"machine": describe_machine(), "tables": list({**old, **made}.values())}
         record.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
         for page in pages:
-            write_page(page, found, described(machine()))
+            write_page(page, measured, describe(describe_machine()))

@@ -1,4 +1,4 @@
-"""Plans against what happens, and what a frequency cut does under a banner: tables of docs/how-to.
+"""Compares plans with measured runs, and measures a frequency cut under a banner, for docs/how-to.
 
 python -m benchmarks.tuning                 quick sizes, to the terminal
 python -m benchmarks.tuning --full --write  full sizes; writes tuning.json and tables of docs/how-to
@@ -34,18 +34,20 @@ BANNER = (
 )
 
 
-class Watched(NamedTuple):
-    """A run as seen from outside, and its record."""
+class WatchedRun(NamedTuple):
+    """The time and the largest work folder of a run, and its run record."""
 
     seconds: float
     disk: int
     record: dict
 
 
-def dedup(inputs: Path, out: Path, *options: str) -> Watched:
-    """`nearkin dedup` as a process of its own, its work folder measured while it runs."""
+def dedup(inputs: Path, out: Path, *options: str) -> WatchedRun:
+    """Runs `nearkin dedup` as a process and measures its work folder meanwhile."""
     line = [sys.executable, "-m", "nearkin", "dedup", str(inputs), "--id", "id", "--out", str(out), "--overwrite", *options]
-    began, peak, done = time.perf_counter(), 0, threading.Event()
+    began = time.perf_counter()
+    peak = 0
+    done = threading.Event()
 
     def watch() -> None:
         nonlocal peak
@@ -59,11 +61,11 @@ def dedup(inputs: Path, out: Path, *options: str) -> Watched:
     finally:
         done.set()
         watcher.join()
-    return Watched(time.perf_counter() - began, peak, json.loads((out / "run.json").read_bytes()))
+    return WatchedRun(time.perf_counter() - began, peak, json.loads((out / "run.json").read_bytes()))
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of a folder's files; those that go away meanwhile count for nothing."""
+    """Returns the size of the files in a folder. Files that are deleted meanwhile do not count."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -75,7 +77,7 @@ def size_of(folder: Path) -> int:
 
 
 def plans(full: bool) -> Table:
-    """Predicted against measured memory, disk and seconds."""
+    """Compares the predicted memory, disk space and time with the measured ones."""
     corpora = [(300_000, "lognormal:500:0.5"), (150_000, "fixed:1500"), (20_000, "lognormal:12000:0.5")]
     scale, rows = 1 if full else 4, []
     for documents, length in corpora:
@@ -120,7 +122,7 @@ FORMS = {
 
 
 def banner(full: bool) -> Table:
-    """Candidates, time and recall as a corpus under one banner grows, with and without a frequency cut."""
+    """Measures candidates, time and recall of a growing corpus under one banner, with and without a cut."""
     sizes = (5_000, 10_000, 20_000, 40_000) if full else (5_000, 10_000)
     rows, growth = [], {name: list[int]() for name in FORMS}
     for n in sizes:
@@ -147,7 +149,7 @@ def banner(full: bool) -> Table:
 
 
 def _corpora(folder: Path, n: int) -> tuple[Path, Path, set[tuple[str, str]]]:
-    """A corpus, the same under a banner, and the pairs that are near-duplicates by their own text."""
+    """Writes a corpus and the same corpus under a banner, and returns the true pairs of its texts."""
     synth(folder / "synth", SynthSettings(documents=n, length="fixed:250", similarity=(0.8, 1.0), seed=3))
     table = pq.read_table(folder / "synth" / "documents").select(["id", "text"])
     texts, under = table["text"].cast(pa.string()), np.random.Generator(np.random.PCG64(5)).random(n) < 0.8

@@ -1,7 +1,9 @@
-"""Writes the golden vectors of format version 1 (conformance/): texts, shingle hashes, signatures, band keys, records; and what
-Unicode 15.1 says of each code point, for readers in languages whose own tables are newer.
+"""Writes the golden vectors of format version 1 to conformance/.
 
-They change only with a new format version. Run: python scripts/make_golden.py (and look at the difference).
+The vectors are texts with their shingle hashes, signatures, band keys and records. A second file has the
+properties of code points in Unicode 15.1, for readers in languages with newer tables.
+
+The vectors change only with a new format version. Run: python scripts/make_golden.py, and check the diff.
 """
 
 import json
@@ -54,7 +56,7 @@ TEXTS = {
 }
 KEY_HEX = bytes(range(16)).hex()
 KEY = HashKey(bytes.fromhex(KEY_HEX))
-"""Known to everybody: of no use but here."""
+"""A public key, which must not be used for anything else."""
 SPECS = [
     Spec(),
     Spec(k=16),
@@ -81,20 +83,20 @@ VECTOR_SPEC = Spec(measure="cosine", unit="vector", n=3, k=128)
 VECTORS = [[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], [2.0, 4.0, 6.0], [0.5, -0.25, 0.0], [1e-30, 2e30, -3.0]]
 
 
-def materials_of(spec: Spec) -> SpecResources:
-    """The key, for the Spec that names it."""
+def resources_of(spec: Spec) -> SpecResources:
+    """Returns the key for a Spec that names it."""
     return SpecResources(KEY if spec.key_id else None)
 
 
 def shingles_of(spec: Spec, texts: list[str]) -> list[list[str]]:
-    """Shingle hashes in hexadecimal."""
-    shingler = Shingler(spec, materials_of(spec).secret)
+    """Returns the shingle hashes of texts in hexadecimal."""
+    shingler = Shingler(spec, resources_of(spec).secret)
     found = shingler.texts(*text_buffers(pa.array(texts, pa.large_string())))
     return [[f"{h:016x}" for h in found.hashes[a:b].tolist()] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
 
 
 def band_keys(spec: Spec, signatures: np.ndarray, kept: np.ndarray | None, salt: int) -> np.ndarray:
-    """uint64 (b, n): bands of 7 slots, one for each 8, or runs of 16 bits."""
+    """Returns band keys, uint64 (b, n): of 7 in 8 slots, or of 16 consecutive bits."""
     bands, rows = shape_of(spec)
     keys, salts = np.empty((bands, len(signatures)), np.uint64), np.full(len(signatures), salt, np.uint64)
     if kept is not None:
@@ -108,15 +110,18 @@ def band_keys(spec: Spec, signatures: np.ndarray, kept: np.ndarray | None, salt:
 
 
 def shape_of(spec: Spec) -> tuple[int, int]:
-    """Bands and rows."""
+    """Returns the numbers of bands and rows."""
     return (spec.k // 16, 16) if spec.measure == "simhash" else (spec.k // 8, 7)
 
 
 def case_of(spec: Spec) -> dict[str, Any]:
-    """One Spec over all texts; band keys without a block and, of the last text, in the block SALT."""
+    """Returns the vectors of a Spec for all texts.
+
+    Band keys are of no block. Those of the last text are also in the block SALT.
+    """
     texts = pa.array(list(TEXTS.values()), pa.large_string())
     bands, rows = shape_of(spec)
-    measure = measure_of(spec, materials_of(spec))
+    measure = measure_of(spec, resources_of(spec))
     sketches = measure.sketcher(
         BandKeyBuilder(bands, lambda slots, _: slot_band_keys(slots, bands, rows)) if spec.truncated else None
     ).sketch(texts)
@@ -144,25 +149,28 @@ def case_of(spec: Spec) -> dict[str, Any]:
 
 
 def vector_case() -> dict[str, Any]:
-    """Vectors and their signatures; words in hexadecimal."""
+    """Returns vectors and their signatures, with words in hexadecimal."""
     return vector_case_of(VECTOR_SPEC)
 
 
 def keyed_vector_case() -> dict[str, Any]:
-    """The same vectors under the key of the texts."""
+    """Returns the same vectors with signatures under the key of the texts."""
     return vector_case_of(VECTOR_SPEC.keyed_with(KEY))
 
 
 def vector_case_of(spec: Spec) -> dict[str, Any]:
-    """The vectors and their signatures by a Spec."""
+    """Returns the vectors and their signatures of a Spec."""
     signatures = VectorSketcher(spec, KEY).sketch_matrix(np.array(VECTORS, np.float32)).signatures
     words = [[f"{word:016x}" for word in row] for row in signatures.tolist()]
     return {"spec": json.loads(spec.to_json()), "vectors": VECTORS, "signatures": words}
 
 
 def unicode_ranges() -> dict[str, Any]:
-    """Inclusive ranges of code points by kind, and `frozen`: those that normalisation and lower case leave alone whatever a
-    newer Unicode says (unassigned, private, surrogates, controls)."""
+    """Returns inclusive ranges of code points by kind.
+
+    The kind `frozen` has the code points that normalization and lower case must not change, whatever a
+    newer Unicode defines: unassigned ones, private ones, surrogates and controls.
+    """
     tables = tables_for(("nfkc", "lower", "marks"))
     blocks = tables.stage.astype(np.int64)[:, None] * 128 + np.arange(128)
     properties = tables.properties[blocks.reshape(-1)]
@@ -171,13 +179,13 @@ def unicode_ranges() -> dict[str, Any]:
 
 
 def ranges(which: np.ndarray) -> list[list[int]]:
-    """Inclusive runs of true entries."""
+    """Returns inclusive ranges of true entries."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], which.astype(np.int8), [0]])))
     return [[int(first), int(end) - 1] for first, end in edges.reshape(-1, 2)]
 
 
 def write(name: str, value: dict[str, Any]) -> None:
-    """One line a case or range list: small, and differences can be read."""
+    """Writes a value to a file of the folder as compact JSON."""
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / name).write_text(json.dumps(value, ensure_ascii=False, indent=None, separators=(",", ":")) + "\n", "utf-8")
 

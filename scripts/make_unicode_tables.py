@@ -1,6 +1,7 @@
-"""Writes nearkin/shingle/unicode-15.1.0.npz from the unicodedata of a Python that has Unicode 15.1.0 (3.13).
+"""Writes nearkin/shingle/unicode-15.1.0.npz from the module unicodedata.
 
-The tables are committed, so that signatures do not change when a library's Unicode does. Run it with Python 3.13.
+The tables are committed, so that signatures do not change with the Unicode version of a library. Run the
+script with Python 3.13, which has Unicode 15.1.0.
 """
 
 import sys
@@ -28,7 +29,7 @@ UNSPACED = (
 
 
 def code_points(text: str) -> set[int]:
-    """From ranges in hexadecimal."""
+    """Returns the code points of ranges in hexadecimal."""
     out = set()
     for part in text.split():
         first, _, last = part.partition("-")
@@ -37,7 +38,10 @@ def code_points(text: str) -> set[int]:
 
 
 def compositions() -> dict[tuple[int, int], int]:
-    """(first, second) -> composite of canonical composition, Hangul syllables (an algorithm) apart."""
+    """Returns the composites of canonical composition by their two parts.
+
+    Hangul syllables, which are composed by an algorithm, are not included.
+    """
     out = {}
     for c in range(CODE_POINTS):
         fields = u.decomposition(chr(c)).split()
@@ -47,7 +51,7 @@ def compositions() -> dict[tuple[int, int], int]:
 
 
 def properties(seconds: set[int]) -> np.ndarray:
-    """uint32 for each code point: class, flags and canonical combining class."""
+    """Returns class, flags and canonical combining class of each code point, uint32."""
     ignorable, space = code_points(IGNORABLE), code_points(WHITE_SPACE)
     out = np.zeros(CODE_POINTS, np.uint32)
     for c in range(CODE_POINTS):
@@ -63,7 +67,7 @@ def properties(seconds: set[int]) -> np.ndarray:
 
 
 def class_of(c: int, char: str, category: str, ignorable: set[int], space: set[int]) -> int:
-    """What a code point is to the tokeniser."""
+    """Returns the class of a code point for the tokenizer."""
     if c in ignorable:
         return SKIP
     if c in space:
@@ -76,7 +80,7 @@ def class_of(c: int, char: str, category: str, ignorable: set[int], space: set[i
 
 
 def lower_cases() -> np.ndarray:
-    """uint32 simple lower case of each code point (U+0130 is i)."""
+    """Returns the simple lower case of each code point, uint32. That of U+0130 is i."""
     out = np.arange(CODE_POINTS, dtype=np.uint32)
     for c in range(CODE_POINTS):
         lower = chr(c).lower()
@@ -87,7 +91,10 @@ def lower_cases() -> np.ndarray:
 
 
 def decompositions() -> tuple[np.ndarray, np.ndarray]:
-    """uint32 (start << 5 | length) for each code point, 0 for none, and the code points of the NFKD forms."""
+    """Returns the position of each code point's NFKD form, and the code points of these forms.
+
+    A position is start << 5 | length, or 0 if there is no form, uint32.
+    """
     index, data = np.zeros(CODE_POINTS, np.uint32), []
     for c in range(CODE_POINTS):
         full = u.normalize("NFKD", chr(c)) if not 0xD800 <= c < 0xE000 else chr(c)
@@ -100,7 +107,7 @@ def decompositions() -> tuple[np.ndarray, np.ndarray]:
 def main() -> None:
     """Writes the tables."""
     if u.unidata_version != VERSION:
-        raise SystemExit(f"this Python has Unicode {u.unidata_version}, the tables are of {VERSION}")
+        raise SystemExit(f"this Python has Unicode {u.unidata_version}; run the script with one that has {VERSION}")
     pairs = compositions()
     jamo = set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
     lower = lower_cases()
@@ -112,7 +119,7 @@ def main() -> None:
     ordered = sorted(pairs.items())
     arrays = {"data": data, "pair_keys": np.array([a << 32 | b for (a, b), _ in ordered], np.uint64)}
     arrays["pair_values"] = np.array([c for _, c in ordered], np.uint32)
-    # One block number serves all three properties of a code point.
+    # the three properties of a code point share one block number
     joint = np.stack([properties_, lower - np.arange(CODE_POINTS, dtype=np.uint32), decomposed], axis=1)
     blocks, numbers = np.unique(joint.reshape(-1, BLOCK * 3), axis=0, return_inverse=True)
     arrays["stage"] = numbers.reshape(-1).astype(np.uint16)

@@ -1,4 +1,4 @@
-"""datasketch as its guide shows it: MinHashLSH with its own tuning, a query for each document, the estimate as the check."""
+"""Runs datasketch as in its guide: MinHashLSH with its own tuning, queries, estimated similarities."""
 
 import sys
 
@@ -7,7 +7,7 @@ from shared import SLOTS, THRESHOLD, read, shingles, write
 
 
 def main(corpus: str, out: str, _work: str) -> None:
-    """From raw texts to pairs."""
+    """Finds pairs in raw texts."""
     ids, texts = read(corpus)
     sketches = list(MinHash.generator(([one.encode() for one in shingles(text)] for text in texts), num_perm=SLOTS))
     index = MinHashLSH(threshold=THRESHOLD, num_perm=SLOTS)

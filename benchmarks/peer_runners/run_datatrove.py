@@ -1,4 +1,4 @@
-"""datatrove: its stages of signatures, buckets and clusters with its own 14 buckets of 8, a task a file of the corpus."""
+"""Runs datatrove: signatures, 14 buckets of 8 and clusters, with one task for each file."""
 
 import struct
 import sys
@@ -16,7 +16,7 @@ ENTRY = struct.Struct("<II")
 
 
 def main(corpus: str, out: str, work: str) -> None:
-    """From raw texts to the pairs inside each cluster."""
+    """Finds clusters in raw texts, and writes the pairs inside each cluster."""
     paths = files(corpus)
     config = MinhashConfig(n_grams=WORDS)
     stages = (

@@ -1,4 +1,4 @@
-"""gaoya: its text index in bulk calls on all cores, 16 bands of 8, queries with its own threshold on the estimate."""
+"""Runs gaoya: its text index on all cores, 16 bands of 8, queries with a threshold of the estimate."""
 
 import sys
 
@@ -9,7 +9,7 @@ BANDS = 16
 
 
 def main(corpus: str, out: str, _work: str) -> None:
-    """From raw texts to pairs."""
+    """Finds pairs in raw texts."""
     ids, texts = read(corpus)
     index = MinHashStringIndex(32, THRESHOLD, BANDS, SLOTS // BANDS, None, "word", True, (WORDS, WORDS), "smallvec")
     index.par_bulk_insert_docs(list(range(len(ids))), texts)

@@ -1,4 +1,7 @@
-"""rensa: sketches in bulk, its LSH index with 16 bands of 8 (its default of fewer bands would miss most), estimates checked."""
+"""Runs rensa: its LSH index with 16 bands of 8, and estimated similarities.
+
+Its default of fewer bands would miss most pairs.
+"""
 
 import sys
 
@@ -10,7 +13,7 @@ SEED = 42
 
 
 def main(corpus: str, out: str, _work: str) -> None:
-    """From raw texts to pairs."""
+    """Finds pairs in raw texts."""
     ids, texts = read(corpus)
     sketches = RMinHash.from_token_sets((list(shingles(text)) for text in texts), SLOTS, SEED)
     index = RMinHashLSH(THRESHOLD, SLOTS, BANDS)

@@ -1,4 +1,4 @@
-"""text-dedup: its MinHash command with its own tuning for the threshold; the union-find that it leaves tells the clusters."""
+"""Runs text-dedup: its MinHash command with its own tuning. The clusters are in its union-find file."""
 
 import os
 import pickle
@@ -11,7 +11,7 @@ from shared import SLOTS, THRESHOLD, WORDS, clustered, write
 
 
 def main(corpus: str, out: str, work: str) -> None:
-    """From raw texts to the pairs inside each cluster."""
+    """Finds clusters in raw texts, and writes the pairs inside each cluster."""
     options = {
         "path": "parquet",
         "data_files": f"{corpus}/*.parquet",

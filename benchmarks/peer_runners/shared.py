@@ -1,4 +1,4 @@
-"""What the runners share: the corpus, its shingles, and how found pairs are left. Runs in each peer's own environment.
+"""Functions of all runners: the corpus, its shingles, and the output. They run in each environment.
 
 A runner is a script called with the folder of parquet files, the file to write, and a folder for its work files.
 """
@@ -16,35 +16,35 @@ SLOTS = 128
 WORDS = 3
 WORD = re.compile(r"\w+")
 LARGEST_CLUSTER = 1000
-"""Pairs of clusters beyond this size are left out: a giant cluster of n documents would claim n²/2 pairs."""
+"""The largest cluster whose pairs are written. A cluster of n documents has n²/2 pairs."""
 
 
 def files(corpus: str) -> list[Path]:
-    """Parquet files of the corpus, in order."""
+    """Returns the Parquet files of the corpus in order."""
     return sorted(Path(corpus).glob("*.parquet"))
 
 
 def read(corpus: str) -> tuple[list[str], list[str]]:
-    """Ids and texts."""
+    """Returns the ids and the texts of the corpus."""
     table = pa.concat_tables([pq.read_table(path, columns=["id", "text"]) for path in files(corpus)])
     return table["id"].to_pylist(), table["text"].to_pylist()
 
 
 def shingles(text: str) -> set[str]:
-    """Runs of three words, lower case; of all words where there are fewer."""
+    """Returns the sequences of three lower-case words, or that of all words if there are fewer."""
     words = WORD.findall(text.lower())
     return {" ".join(words[at : at + WORDS]) for at in range(max(len(words) - WORDS + 1, 1))}
 
 
 def clustered(clusters: Iterable[list[str]]) -> Iterable[tuple[str, str]]:
-    """All pairs inside each cluster."""
+    """Returns all pairs inside each cluster."""
     for members in clusters:
         if len(members) <= LARGEST_CLUSTER:
             yield from combinations(members, 2)
 
 
 def write(path: str, pairs: Iterable[tuple[str, str]]) -> None:
-    """Pairs of ids, each once, the smaller id first."""
+    """Writes pairs of ids, each once, with the smaller id first."""
     ordered = sorted({(a, b) if a < b else (b, a) for a, b in pairs if a != b})
     columns = {"id_a": [a for a, _ in ordered], "id_b": [b for _, b in ordered]}
     schema = pa.schema([("id_a", pa.large_string()), ("id_b", pa.large_string())])

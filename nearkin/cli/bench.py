@@ -20,11 +20,11 @@ def bench(
 
         nearkin bench --documents 400000 --json
     """
-    from nearkin.lab.bench import as_dict, text_rates, whole_runs
+    from nearkin.lab.bench import measure_sketching, measure_whole_runs, results_to_dict
 
-    measured = [*text_rates(runs), *whole_runs(documents, runs)]
+    measured = [*measure_sketching(runs), *measure_whole_runs(documents, runs)]
     if json:
-        o.print_json(as_dict(measured))
+        o.print_json(results_to_dict(measured))
         return
     from rich.console import Console
     from rich.table import Table

@@ -23,7 +23,7 @@ def experiment(
     """
     from nearkin.errors import UsageError
     from nearkin.lab.experiment import SIZES
-    from nearkin.lab.experiment import experiment as run
+    from nearkin.lab.experiment import run_experiment as run
 
     if name != "bands":
         raise UsageError(f"experiment {name!r} is not one of bands")

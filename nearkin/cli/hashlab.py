@@ -24,11 +24,11 @@ def hashlab(
         nearkin hashlab --trials 1000 --json
     """
     from nearkin.errors import UsageError
-    from nearkin.lab.hashlab import laboratory
+    from nearkin.lab.hashlab import compare_hashes
 
     if min(trials, samples, runs) < 2:
         raise UsageError(f"trials={trials}, samples={samples} and runs={runs} are at least 2")
-    lab = laboratory(trials, samples, runs)
+    lab = compare_hashes(trials, samples, runs)
     if json:
         o.print_json(lab.to_dict())
         return

@@ -1,0 +1,1 @@
+"""Tools to try nearkin out: synthetic corpora, benchmarks, calibration and experiments."""

@@ -1,4 +1,4 @@
-"""The benchmark that `nearkin bench` runs on a user's machine: rates of the hot path and of whole runs, medians of several."""
+"""The benchmark of `nearkin bench`: speeds of sketching and of whole runs, as medians of several runs."""
 
 import os
 import platform
@@ -22,13 +22,21 @@ from nearkin.lab.synth import SynthSettings, synth
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 
-SLICE = 2000
+SLICE_DOCUMENTS = 2000
+"""The number of documents that are sketched at once."""
 ACCENTS = str.maketrans({"a": "ä", "e": "é", "o": "о"})
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One figure: the median of some runs."""
+class BenchResult:
+    """One result of a benchmark.
+
+    Attributes:
+        name: Name of what was measured.
+        value: Median of the runs.
+        unit: Unit of the value.
+        runs: Values of the runs.
+    """
 
     name: str
     value: float
@@ -36,13 +44,19 @@ class Measured:
     runs: tuple[float, ...]
 
     @classmethod
-    def of(cls, name: str, unit: str, runs: list[float]) -> "Measured":
-        """The median of the runs."""
+    def from_runs(cls, name: str, unit: str, runs: list[float]) -> "BenchResult":
+        """Returns the median of some runs.
+
+        Args:
+            name: Name of what was measured.
+            unit: Unit of the values.
+            runs: Values of the runs, at least one.
+        """
         return cls(name, statistics.median(runs), unit, tuple(runs))
 
 
-def machine() -> dict[str, Any]:
-    """What a figure depends on."""
+def describe_machine() -> dict[str, Any]:
+    """Returns the properties of this machine on which results depend."""
     return {
         "cores": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
@@ -64,8 +78,13 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def seconds_of(work: Callable[[], Any], runs: int) -> list[float]:
-    """Wall-clock seconds of each run."""
+def time_runs(work: Callable[[], Any], runs: int) -> list[float]:
+    """Returns the wall-clock time of each run in seconds.
+
+    Args:
+        work: Function to time.
+        runs: Number of runs.
+    """
     out = []
     for _ in range(runs):
         began = time.perf_counter()
@@ -74,8 +93,14 @@ def seconds_of(work: Callable[[], Any], runs: int) -> list[float]:
     return out
 
 
-def text_rates(runs: int = 5) -> Iterator[Measured]:
-    """Text to signatures in one thread, MB/s: 1.5 kB and 15 kB ASCII documents, and 1.5 kB of accented and Cyrillic text."""
+def measure_sketching(runs: int = 5) -> Iterator[BenchResult]:
+    """Yields the speed of sketching in one thread, in MB/s.
+
+    The documents are ASCII texts of 1.5 kB and of 15 kB, and accented and Cyrillic texts of 1.5 kB.
+
+    Args:
+        runs: Number of runs.
+    """
     with TemporaryDirectory(prefix="nearkin-bench-") as folder:
         path = Path(folder) / "synth"
         synth(path, SynthSettings(documents=20_000, length="fixed:1500", clustered=0.0))
@@ -94,29 +119,35 @@ def text_rates(runs: int = 5) -> Iterator[Measured]:
     ):
 
         def sketch(column: pa.Array = column) -> None:
-            for at in range(0, len(column), SLICE):
-                sketcher.sketch(column.slice(at, SLICE))
+            for at in range(0, len(column), SLICE_DOCUMENTS):
+                sketcher.sketch(column.slice(at, SLICE_DOCUMENTS))
 
         sketch()
         size = column.nbytes / 1e6
-        rates = [size / seconds for seconds in seconds_of(sketch, runs)]
-        yield Measured.of(f"text to signatures, {name}", "MB/s", rates)
+        rates = [size / seconds for seconds in time_runs(sketch, runs)]
+        yield BenchResult.from_runs(f"text to signatures, {name}", "MB/s", rates)
 
 
-class Process(NamedTuple):
-    """What a process took."""
+class ProcessUsage(NamedTuple):
+    """The resources that a process used."""
 
     seconds: float
+    """The wall-clock time in seconds."""
     cpu: float
+    """The CPU time in seconds."""
     memory: int
-    """Largest resident set, bytes."""
+    """The largest resident set in bytes."""
 
 
-def measured_process(line: Sequence[str], environment: Mapping[str, str] | None = None) -> Process:
-    """Runs a command to its end and measures it as a whole.
+def run_process(line: Sequence[str], environment: Mapping[str, str] | None = None) -> ProcessUsage:
+    """Runs a command and measures the resources that it uses.
+
+    Args:
+        line: Command and its arguments.
+        environment: Environment variables. Those of this process by default.
 
     Raises:
-        RunError: If it fails.
+        RunError: If the command fails.
     """
     began = time.perf_counter()
     with TemporaryFile() as shown:
@@ -135,20 +166,33 @@ def measured_process(line: Sequence[str], environment: Mapping[str, str] | None 
                 f"{' '.join(line)} failed: {shown.read().decode(errors='replace')[-2000:]}"
             )
     scale = 1 if sys.platform == "darwin" else 1024
-    return Process(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * scale)
+    return ProcessUsage(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * scale)
 
 
-def nearkin_process(*arguments: object, environment: Mapping[str, str] | None = None) -> Process:
-    """A `nearkin` command as a process of its own."""
-    return measured_process([sys.executable, "-m", "nearkin", *map(str, arguments)], environment)
+def run_nearkin(*arguments: object, environment: Mapping[str, str] | None = None) -> ProcessUsage:
+    """Runs a `nearkin` command as a process and measures the resources that it uses.
+
+    Args:
+        *arguments: Arguments of the command.
+        environment: Environment variables. Those of this process by default.
+
+    Raises:
+        RunError: If the command fails.
+    """
+    return run_process([sys.executable, "-m", "nearkin", *map(str, arguments)], environment)
 
 
-def whole_runs(documents: int = 100_000, runs: int = 3) -> Iterator[Measured]:
-    """`nearkin pairs` and `nearkin dedup` as whole processes on a synthetic corpus: wall-clock seconds, memory."""
+def measure_whole_runs(documents: int = 100_000, runs: int = 3) -> Iterator[BenchResult]:
+    """Yields the time and memory of `nearkin pairs` and `nearkin dedup` on a synthetic corpus.
+
+    Args:
+        documents: Number of documents.
+        runs: Number of runs of each command.
+    """
     with TemporaryDirectory(prefix="nearkin-bench-") as folder:
         corpus = Path(folder) / "synth"
         synth(corpus, SynthSettings(documents=documents, length="lognormal:1500:0.3"))
-        yield from run_commands(corpus / "documents", Path(folder), documents, runs)
+        yield from measure_commands(corpus / "documents", Path(folder), documents, runs)
 
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -166,17 +210,28 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def run_commands(inputs: Path, folder: Path, documents: int, runs: int) -> Iterator[Measured]:
-    """Each command once to warm up, then measured."""
+def measure_commands(
+    inputs: Path, folder: Path, documents: int, runs: int
+) -> Iterator[BenchResult]:
+    """Yields the time and memory of each command, after one run to warm up.
+
+    Args:
+        inputs: Folder of the documents.
+        folder: Folder for the outputs.
+        documents: Number of documents.
+        runs: Number of runs of each command.
+    """
     for name, (command, *options) in COMMANDS.items():
         line = (command, inputs, *options, "--out", folder / f"{command}.out", "--overwrite")
-        nearkin_process(*line)
-        done = [nearkin_process(*line) for _ in range(runs)]
-        about = f"{name}, {documents:,} documents of 1.5 kB"
-        yield Measured.of(about, "s", [one.seconds for one in done])
-        yield Measured.of(f"{about}: memory", "GB", [one.memory / 1e9 for one in done])
+        run_nearkin(*line)
+        usages = [run_nearkin(*line) for _ in range(runs)]
+        title = f"{name}, {documents:,} documents of 1.5 kB"
+        yield BenchResult.from_runs(title, "s", [usage.seconds for usage in usages])
+        yield BenchResult.from_runs(
+            f"{title}: memory", "GB", [usage.memory / 1e9 for usage in usages]
+        )
 
 
-def as_dict(measured: list[Measured]) -> dict[str, Any]:
-    """JSON-able, with the machine."""
-    return {"machine": machine(), "figures": [asdict(one) for one in measured]}
+def results_to_dict(results: list[BenchResult]) -> dict[str, Any]:
+    """Returns results as a JSON object, with a description of the machine."""
+    return {"machine": describe_machine(), "figures": [asdict(result) for result in results]}

@@ -1,15 +1,15 @@
-"""Measures what `nearkin plan` reckons with: whole runs over three small corpora, and four kernels."""
+"""Measures the rates that `nearkin plan` uses: whole runs over three small corpora, and four kernels."""
 
 import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from nearkin.lab.bench import machine, nearkin_process, seconds_of, text_rates
+from nearkin.lab.bench import describe_machine, measure_sketching, run_nearkin, time_runs
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.packed_pairs import pack_pairs
 from nearkin.plan.capacity import binned_updates
@@ -19,35 +19,48 @@ from nearkin.sketch.minhash import Binned, Classic, splitmix64
 from nearkin.verify import kernels as verifying
 
 CORPORA = ((2_000, 300), (100_000, 300), (10_000, 9_000))
-"""Documents and bytes of each: next to nothing, many short ones, few long ones."""
+"""The number of documents and the size of each: almost nothing, many short ones, few long ones."""
 RUNS = 2
-SET, SETS = 250, 2_000
+SET_SIZE = 250
+SETS = 2_000
 
 
-def calibrate(say: Callable[[str], None] = lambda _: None) -> Rates:
-    """The figures of this machine; takes about a minute.
+def calibrate(report: Callable[[str], None] = lambda _: None) -> Rates:
+    """Measures the rates of this machine, which takes about a minute.
 
     Args:
-        say: Told what is measured.
+        report: Receives the name of what is measured next.
     """
-    cores = int(machine()["cores"])
+    cores = int(describe_machine()["cores"])
     with TemporaryDirectory(prefix="nearkin-calibrate-") as folder:
         measured = [
-            _run(Path(folder), documents, length, cores, say) for documents, length in CORPORA
+            _measure_corpus(Path(folder), documents, length, cores, report)
+            for documents, length in CORPORA
         ]
-    say("kernels")
-    text = next(iter(text_rates(runs=3))).value * 1e6
+    report("kernels")
+    text = next(iter(measure_sketching(runs=3))).value * 1e6
+    kernels = measure_kernels()
     return Rates(
-        machine(), cores, _fit(measured), text, *kernel_rates(), "calibrated on this machine"
+        machine=describe_machine(),
+        workers=cores,
+        stages=fit_stage_rates(measured),
+        text=text,
+        classic=kernels.classic,
+        binned=kernels.binned,
+        exact=kernels.exact,
+        source="calibrated on this machine",
     )
 
 
-def _run(
-    folder: Path, documents: int, length: int, workers: int, say: Callable[[str], None]
+def _measure_corpus(
+    folder: Path, documents: int, length: int, workers: int, report: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Documents, bytes of text, and the least seconds of each stage over some runs after a warm one."""
+    """Returns the documents, the size of their texts, and the shortest time of each stage.
+
+    The first run warms up and does not count.
+    """
     corpus, out = folder / f"{documents}-{length}", folder / "out"
-    say(f"{documents:,} documents of {length:,} bytes")
+    report(f"{documents:,} documents of {length:,} bytes")
     synth(corpus, SynthSettings(documents=documents, length=f"fixed:{length}"))
     options = (
         "--id",
@@ -65,7 +78,7 @@ def _run(
     found: list[dict[str, float]] = []
     for _ in range(RUNS + 1):
         began = time.perf_counter()
-        nearkin_process("dedup", corpus / "documents", *options)
+        run_nearkin("dedup", corpus / "documents", *options)
         wall = time.perf_counter() - began
         record = json.loads((out / "run.json").read_bytes())
         seconds = {name: record["stages"][name]["seconds"] for name in STAGES if name != "start"}
@@ -78,8 +91,12 @@ def _run(
     }
 
 
-def _fit(measured: list[dict[str, Any]]) -> dict[str, StageRate]:
-    """Three corpora, three unknowns for each stage; none is negative."""
+def fit_stage_rates(measured: list[dict[str, Any]]) -> dict[str, StageRate]:
+    """Fits the rates of each stage to three corpora, so that no rate is negative.
+
+    Args:
+        measured: Documents, size of the texts and time of the stages for each corpus.
+    """
     tiny, many, large = measured
     system = np.array(
         [
@@ -88,23 +105,28 @@ def _fit(measured: list[dict[str, Any]]) -> dict[str, StageRate]:
         ],
         float,
     )
-    # What a process does outside its stages (starting, the report's sample) does not grow with the text.
+    # the time outside the stages (starting, the sample of the report) does not grow with the text
     out = {"start": StageRate(large["seconds"]["start"], 0.0, 0.0)}
     for name in STAGES[1:]:
         fixed = tiny["seconds"][name]
         more = np.array([max(one["seconds"][name] - fixed, 0.0) for one in (many, large)])
-        document, byte = nonnegative(system, more)
+        document, byte = solve_nonnegative(system, more)
         out[name] = StageRate(fixed, document, byte)
     return out
 
 
-def nonnegative(system: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """Two nonnegative unknowns that fit two equations best: exactly where they can.
+def solve_nonnegative(system: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+    """Returns the two nonnegative unknowns that fit two equations best.
+
+    Args:
+        system: Coefficients of the equations, float64 (2, 2).
+        values: Right sides of the equations, float64 (2,).
 
     Examples:
-        >>> [round(x, 6) for x in nonnegative(np.array([[1.0, 1.0], [1.0, 3.0]]), np.array([3.0, 7.0]))]
+        >>> system = np.array([[1.0, 1.0], [1.0, 3.0]])
+        >>> [round(x, 6) for x in solve_nonnegative(system, np.array([3.0, 7.0]))]
         [1.0, 2.0]
-        >>> [round(x, 6) for x in nonnegative(np.array([[1.0, 1.0], [1.0, 3.0]]), np.array([3.0, 1.0]))]
+        >>> [round(x, 6) for x in solve_nonnegative(system, np.array([3.0, 1.0]))]
         [2.0, 0.0]
     """
     x, y = np.linalg.solve(system, values)
@@ -118,25 +140,33 @@ def nonnegative(system: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     return (alone[0], 0.0) if errors[0] <= errors[1] else (0.0, alone[1])
 
 
-def kernel_rates() -> tuple[float, float, float]:
-    """Of one core, per second: classic updates, binned updates, exact comparisons of sets of SET hashes."""
-    hashes, offsets = splitmix64(1, SET * SETS), np.arange(SETS + 1, dtype=np.int64) * SET
+class KernelRates(NamedTuple):
+    """The number of updates and comparisons that a core makes per second."""
+
+    classic: float
+    binned: float
+    exact: float
+
+
+def measure_kernels() -> KernelRates:
+    """Measures the kernels of MinHash and of the exact comparison on one core."""
+    hashes, offsets = splitmix64(1, SET_SIZE * SETS), np.arange(SETS + 1, dtype=np.int64) * SET_SIZE
     slots = np.empty((SETS, 128), np.uint32)
     classical, bins = Classic(128, 1), Binned(128, 1)
-    sets = np.sort(hashes.reshape(SETS, SET), axis=1).reshape(-1)
+    sets = np.sort(hashes.reshape(SETS, SET_SIZE), axis=1).reshape(-1)
     place, pairs = np.arange(SETS, dtype=np.uint32), _pairs(200_000)
     shared, joint = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64)
-    classic = _least(
+    classic = _shortest_run(
         lambda: sketching.classic_minhash(hashes, offsets, classical.a, classical.b, slots)
     )
-    binned = _least(
+    binned = _shortest_run(
         lambda: sketching.binned_minhash(hashes, offsets, bins.rounds, bins.completion, slots)
     )
-    exact = _least(lambda: verifying.overlaps(pairs, place, offsets, sets, shared, joint))
-    return (
-        SET * SETS * 128 / classic,
-        binned_updates(SET, 128, len(bins.rounds)) * SETS / binned,
-        len(pairs) / exact,
+    exact = _shortest_run(lambda: verifying.overlaps(pairs, place, offsets, sets, shared, joint))
+    return KernelRates(
+        classic=SET_SIZE * SETS * 128 / classic,
+        binned=binned_updates(SET_SIZE, 128, len(bins.rounds)) * SETS / binned,
+        exact=len(pairs) / exact,
     )
 
 
@@ -145,6 +175,6 @@ def _pairs(count: int) -> np.ndarray:
     return pack_pairs(a, b)
 
 
-def _least(work: Callable[[], Any]) -> float:
+def _shortest_run(work: Callable[[], Any]) -> float:
     work()
-    return min(seconds_of(work, 3))
+    return min(time_runs(work, 3))

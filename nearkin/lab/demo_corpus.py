@@ -1,18 +1,19 @@
 """The demo corpus: the source code of this Python installation, one document per function or class.
 
-Every machine that runs nearkin has this text, and it holds real clones: vendored packages, copied methods, generated
-code. What becomes a document:
+Every machine that runs nearkin has this text, and it contains real clones: vendored packages, copied
+methods and generated code. The documents are:
 
-- A class is one, as its whole source, methods included; so is a function of a module. Decorators belong to the text.
-- What is nested in a class (methods, inner classes) is a document of its own where it has at least three lines **and is
-  at most half as long as the class**. The Jaccard similarity of a part and its whole is at most the ratio of their sizes, so a
-  class with one big method would otherwise be a near duplicate of that method: noise that says nothing about
-  copied code. With the rule such pairs stay near 0.5 or below, under any threshold one deduplicates with.
-- Functions nested in functions are part of them.
+- Classes and functions of modules, each with its whole source. Decorators belong to the text.
+- Methods and inner classes of at least three lines, **if they are at most half as long as their class**. The
+  Jaccard similarity of a part and its whole is at most the ratio of their sizes. Without the rule, a class
+  with one large method would be a near-duplicate of the method, which says nothing about copied code. With
+  the rule, the similarity of such pairs is about 0.5 at most, below any usual threshold.
+- Functions nested in functions are not separate documents.
 
-Folders of tests are left out (``test``, ``tests``, ``idle_test``): they are a third of an installation, mostly tables of
-data. A file of site-packages that has the relative path of one in the standard library is left out as well, as it is for
-``import``; so relative paths, and with them ids, are unique and the same on every machine with the same packages.
+Folders of tests (``test``, ``tests``, ``idle_test``) are skipped: they are a third of an installation,
+mostly tables of data. A file of site-packages with the relative path of a file of the standard library is
+skipped too, as ``import`` does. Relative paths and ids are therefore unique, and the same on every machine
+with the same packages.
 """
 
 import ast
@@ -47,14 +48,14 @@ SCHEMA = pa.schema(
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-class Document(NamedTuple):
-    """One function or class.
+class SourceDocument(NamedTuple):
+    """A function or class.
 
     Attributes:
-        id: ``package/module.py:qualified.name:line``, relative to the folder the package is installed in.
-        text: Its source, decorators included, lines ending in a line feed.
-        package: The top-level package or module.
-        path: The file, relative, with slashes.
+        id: ``package/module.py:qualified.name:line``, relative to the folder of installation.
+        text: Source with decorators. Lines end in a line feed.
+        package: Top-level package or module.
+        path: Relative path of the file, with slashes.
     """
 
     id: str
@@ -64,35 +65,36 @@ class Document(NamedTuple):
 
 
 class SourceCorpus(NamedTuple):
-    """What was written: documents, files read, and files left out because they do not parse or decode."""
+    """The numbers of written documents, of read files, and of files that could not be parsed."""
 
     documents: int
     files: int
     skipped: int
 
 
-def documents_of(source: str, path: str) -> list[Document]:
-    """The functions and classes of one file, in the order of their lines.
+def extract_documents(source: str, path: str) -> list[SourceDocument]:
+    """Returns the functions and classes of a file in the order of their lines.
 
     Args:
-        source: Its text, lines ending in a line feed.
-        path: Its relative path, with slashes.
+        source: Text of the file. Lines end in a line feed.
+        path: Relative path of the file, with slashes.
 
     Raises:
-        SyntaxError: It does not parse.
-        ValueError: It contains null characters (a SyntaxError from Python 3.12 on).
-        RecursionError: It is nested too deeply to be parsed.
+        SyntaxError: If the file cannot be parsed.
+        ValueError: If the file contains null characters (a SyntaxError from Python 3.12 on).
+        RecursionError: If the file is nested too deeply to be parsed.
 
     Examples:
         >>> source = "@cached\\ndef area(w, h):\\n    return w * h\\n\\n\\ndef short(): pass\\n"
-        >>> [(document.id, document.text.splitlines()[0]) for document in documents_of(source, "kit/shape.py")]
+        >>> documents = extract_documents(source, "kit/shape.py")
+        >>> [(document.id, document.text.splitlines()[0]) for document in documents]
         [('kit/shape.py:area:2', '@cached')]
     """
     tree = ast.parse(source)
     lines = source.split("\n")
     package = path.partition("/")[0].removesuffix(".py")
     return [
-        Document(f"{path}:{name}:{node.lineno}", _text(node, lines), package, path)
+        SourceDocument(f"{path}:{name}:{node.lineno}", _text(node, lines), package, path)
         for name, node in _definitions(tree.body, "", len(source), lines)
     ]
 
@@ -100,7 +102,10 @@ def documents_of(source: str, path: str) -> list[Document]:
 def _definitions(
     body: Sequence[ast.stmt], prefix: str, longest: int, lines: Sequence[str]
 ) -> Iterator[tuple[str, _Definition]]:
-    """Definitions that are documents: of at least three lines, and nested ones at most half as long as their class."""
+    """Yields the names and nodes of the definitions that are documents.
+
+    They have at least three lines. Nested ones are at most half as long as their class.
+    """
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             length = _length(node, lines)
@@ -113,7 +118,10 @@ def _definitions(
 
 
 def _inner_statements(node: ast.If | ast.Try | ast.With) -> list[ast.stmt]:
-    """What runs under a condition is defined at the same level: `if sys.platform == ...:` and the like."""
+    """Returns the statements under a condition, for example `if sys.platform == ...:`.
+
+    They are defined at the same level as the condition.
+    """
     statements = list(node.body)
     if isinstance(node, ast.Try):
         for handler in node.handlers:
@@ -137,20 +145,29 @@ def _length(node: _Definition, lines: Sequence[str]) -> int:
 
 
 def _text(node: _Definition, lines: Sequence[str]) -> str:
-    """Whole lines, without the indentation of the first, as the nesting depth is no part of what the code says."""
+    """Returns the lines of a definition without the indentation of the first line.
+
+    The depth of nesting is not a part of what the code says.
+    """
     block = lines[_first_line(node) - 1 : node.end_lineno]
     indentation = block[0][: len(block[0]) - len(block[0].lstrip())]
     return "\n".join(line.removeprefix(indentation) for line in block)
 
 
 def installation_folders() -> list[Path]:
-    """The standard library, then site-packages of the running interpreter, each once."""
+    """Returns the folders of the standard library and of installed packages, each once."""
     names = ("stdlib", "purelib", "platlib")
     return list(dict.fromkeys(Path(sysconfig.get_path(name)) for name in names))
 
 
-def source_files(folders: Sequence[Path]) -> list[tuple[str, Path]]:
-    """(relative path, path) of the Python files under the folders, in the order of relative paths; the first of equal ones."""
+def list_source_files(folders: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Returns the relative paths and the paths of the Python files in some folders.
+
+    The files are in the order of their relative paths. The first file with a relative path is used.
+
+    Args:
+        folders: Folders to search.
+    """
     found: dict[str, Path] = {}
     for folder in folders:
         for here, inner, names in os.walk(folder):
@@ -163,18 +180,18 @@ def source_files(folders: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 class _Reader:
-    """Documents of many files, counting files and those that could not be read as Python."""
+    """An iterator over the documents of many files, which counts files and files that cannot be parsed."""
 
     def __init__(self, files: Sequence[tuple[str, Path]]) -> None:
         self.files = 0
         self.skipped = 0
         self._files = files
 
-    def __iter__(self) -> Iterator[Document]:
+    def __iter__(self) -> Iterator[SourceDocument]:
         for relative, path in self._files:
             self.files += 1
             try:
-                documents = documents_of(decode_source(path.read_bytes()), relative)
+                documents = extract_documents(decode_source(path.read_bytes()), relative)
             except (SyntaxError, ValueError, RecursionError, OSError):
                 self.skipped += 1
             else:
@@ -182,8 +199,11 @@ class _Reader:
 
 
 @contextmanager
-def _undisturbed_parsing() -> Iterator[None]:
-    """No cycle collection (syntax trees have none, and looking for some doubles the time), no warnings about others' code."""
+def _fast_parsing() -> Iterator[None]:
+    """Turns the garbage collector and warnings off while code is parsed.
+
+    Syntax trees have no cycles, and the search for them doubles the time.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -197,20 +217,20 @@ def _undisturbed_parsing() -> Iterator[None]:
 def write_source_corpus(
     path: str | Path, limit: int | None = None, folders: Sequence[Path] | None = None
 ) -> SourceCorpus:
-    """Writes the corpus as parquet, streaming: a batch of documents at a time.
+    """Writes the demo corpus to a Parquet file, one batch of documents at a time.
 
     Args:
-        path: The parquet file; replaced if it exists. Columns: id, text, package, path.
-        limit: At most so many documents, the first ones in order.
-        folders: Where to look instead of `installation_folders()`.
+        path: Parquet file with the columns id, text, package and path. An existing file is replaced.
+        limit: Largest number of documents to write. Unlimited by default.
+        folders: Folders to search. By default those of `installation_folders`.
 
     Returns:
-        How many documents were written, files read and files skipped.
+        The numbers of written documents, read files and skipped files.
     """
-    reader = _Reader(source_files(installation_folders() if folders is None else folders))
+    reader = _Reader(list_source_files(installation_folders() if folders is None else folders))
     documents = islice(reader, limit)
     written = 0
-    with _undisturbed_parsing(), pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+    with _fast_parsing(), pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
         while batch := list(islice(documents, BATCH_DOCUMENTS)):
             columns = [
                 pa.array(column, kind)

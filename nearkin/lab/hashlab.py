@@ -1,9 +1,10 @@
-"""The hash laboratory: families of base hashes and MinHash schemes compared with the theory of fully random functions.
+"""Compares families of base hashes and MinHash schemes with the theory of fully random functions.
 
-What is measured, for each family and scheme: throughput; bias and variance of the Jaccard estimate, on words of real text and
-on structured sets (consecutive integers, arithmetic progressions) whose regularity a weak hash carries into its minima;
-avalanche. References: affine functions (a·x + b) mod 2⁶¹ − 1, 2-independent, as most libraries use them, and SHA-256, as
-good as random.
+For each family and scheme, it measures the throughput, the avalanche effect, and the bias and variance of
+the Jaccard estimate. The sets are words of real text and structured sets (consecutive integers, arithmetic
+progressions), whose regularity a weak hash passes on to its minima. The references are the affine functions
+(a·x + b) mod 2⁶¹ − 1, which are 2-independent and which most libraries use, and SHA-256, which is as good as
+random.
 
 Sources: Broder, *On the resemblance and containment of documents* (1997): variance J(1 − J)/k of k random functions. Pătraşcu,
 Thorup, *On the k-independence required by linear probing and minwise independence* (ICALP 2010) and Thorup, *Bottom-k and
@@ -24,30 +25,31 @@ from nearkin.hashing.families import hash_values, key_of
 from nearkin.hashing.kernels import hash_each
 from nearkin.keys import HashKey
 from nearkin.lab import kernels
-from nearkin.lab.bench import seconds_of
-from nearkin.lab.demo_corpus import installation_folders, source_files
+from nearkin.lab.bench import time_runs
+from nearkin.lab.demo_corpus import installation_folders, list_source_files
 from nearkin.sketch.minhash import SCHEMES, estimate, splitmix64
 from nearkin.spec import FAMILIES, KEYED, SEED_BITS
 
 K = 128
-SIZE = 500
+SET_SIZE = 500
 PRIME = (1 << 61) - 1
-SHA, AFFINE = "sha256", "affine"
-WORDS = 20_000
-BLOCK = 1024
-NUMBER = 8
-"""Bytes of an integer that is an element."""
+SHA = "sha256"
+AFFINE = "affine"
+MAX_WORDS = 20_000
+BLOCK_BYTES = 1024
+INTEGER_BYTES = 8
+"""The size of an integer that is an element of a set."""
 Hasher = Callable[[list[bytes], int], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """How fast a family hashes, in one thread.
+    """The throughput of a family in one thread.
 
     Attributes:
-        family: The base hash.
-        words: MB/s over the words of real text, each hashed by itself.
-        blocks: MB/s over blocks of 1 KiB; None for affine functions, which take numbers.
+        family: Family of the base hash.
+        words: Speed for words of real text, each hashed separately, in MB/s.
+        blocks: Speed for blocks of 1 KiB in MB/s, or None for affine functions, which take numbers.
     """
 
     family: str
@@ -57,15 +59,15 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The estimate against the theory.
+    """The accuracy of the Jaccard estimate, compared with the theory.
 
     Attributes:
-        family: The base hash.
-        scheme: Of MinHash.
-        sets: What was hashed.
+        family: Family of the base hash.
+        scheme: Scheme of MinHash.
+        sets: Kind of the sets.
         bias: Mean of estimate − J.
         bias_error: Standard error of the bias.
-        variance: Of the estimate, over J(1 − J)/k.
+        variance: Variance of the estimate, divided by J(1 − J)/k.
     """
 
     family: str
@@ -78,12 +80,12 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Avalanche:
-    """Flip one bit of the input: how many bits of the hash flip.
+    """The share of the bits of a hash that flip if one bit of the input is flipped.
 
     Attributes:
-        family: The base hash.
-        mean: Share of bits that flip; 0.5 is right.
-        worst: The largest distance from 0.5 over all pairs of an input and an output bit.
+        family: Family of the base hash.
+        mean: Mean share of the bits that flip. The ideal is 0.5.
+        worst: Largest distance from 0.5 over all pairs of an input bit and an output bit.
     """
 
     family: str
@@ -91,20 +93,24 @@ class Avalanche:
     worst: float
 
 
-class Lab(NamedTuple):
-    """Everything that was measured."""
+class HashComparison(NamedTuple):
+    """The results of the comparison: throughput, accuracy and avalanche of each family."""
 
     throughput: list[Throughput]
     accuracy: list[Accuracy]
     avalanche: list[Avalanche]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Returns the results as a JSON object."""
         return {name: [asdict(row) for row in rows] for name, rows in self._asdict().items()}
 
 
 def family_hash(family: str) -> Hasher:
-    """The values' hashes under a seed (or a key made of it), uint64."""
+    """Returns a function that hashes values under a seed, or under a key made of it.
+
+    Args:
+        family: Family of the base hash.
+    """
 
     def run(values: list[bytes], seed: int) -> np.ndarray:
         if family == SHA:
@@ -121,47 +127,61 @@ def family_hash(family: str) -> Hasher:
     return run
 
 
-def words_of_text() -> list[bytes]:
-    """Distinct words of this Python's standard library, in the order of their occurrence."""
+def read_words() -> list[bytes]:
+    """Returns distinct words of the standard library of Python, in the order of their occurrence."""
     found: dict[str, None] = {}
-    for _, path in source_files(installation_folders()[:1]):
+    for _, path in list_source_files(installation_folders()[:1]):
         found.update(dict.fromkeys(path.read_text("utf-8", "replace").lower().split()))
-        if len(found) >= WORDS:
+        if len(found) >= MAX_WORDS:
             break
-    return [word.encode() for word in list(found)[:WORDS]]
+    return [word.encode() for word in list(found)[:MAX_WORDS]]
 
 
-class Sets(NamedTuple):
-    """Two sets of a trial, and their similarity."""
+class TrialSets(NamedTuple):
+    """The two sets of a trial and their Jaccard similarity."""
 
     a: list[bytes]
     b: list[bytes]
     similarity: float
 
 
-def as_bytes(numbers: range) -> list[bytes]:
-    """Integers as 8 bytes each."""
-    return [x.to_bytes(NUMBER, "little") for x in numbers]
+def encode_integers(numbers: range) -> list[bytes]:
+    """Returns integers as 8 bytes each."""
+    return [x.to_bytes(INTEGER_BYTES, "little") for x in numbers]
 
 
-def trial_sets(kind: str, trial: int, words: list[bytes]) -> Sets:
-    """Two sets of SIZE elements that share two thirds of them (J = 1/2)."""
-    rng, shift = random.Random(trial), SIZE // 3
-    total = SIZE + shift
+def draw_trial_sets(kind: str, trial: int, words: list[bytes]) -> TrialSets:
+    """Returns two sets of SET_SIZE elements that share two thirds of them (J = 1/2).
+
+    Args:
+        kind: Kind of the sets, one of KINDS.
+        trial: Number of the trial, which is the random seed.
+        words: Words from which sets of words are drawn.
+    """
+    rng = random.Random(trial)
+    shift = SET_SIZE // 3
+    total = SET_SIZE + shift
     if kind == "words":
         chosen = rng.sample(words, total)
     else:
         step = 1 if kind == "consecutive integers" else rng.randrange(2, 1 << 20)
         start = rng.randrange(1 << 32)
-        chosen = as_bytes(range(start, start + step * total, step))
-    return Sets(chosen[:SIZE], chosen[shift:], (SIZE - shift) / total)
+        chosen = encode_integers(range(start, start + step * total, step))
+    return TrialSets(chosen[:SET_SIZE], chosen[shift:], (SET_SIZE - shift) / total)
 
 
 KINDS = ("words", "consecutive integers", "arithmetic progressions")
 
 
-def minhash_estimate(family: str, scheme: str, sets: Sets, seed: int) -> float:
-    """Of one trial."""
+def minhash_estimate(family: str, scheme: str, sets: TrialSets, seed: int) -> float:
+    """Returns the Jaccard estimate of one trial.
+
+    Args:
+        family: Family of the base hash.
+        scheme: Scheme of MinHash.
+        sets: Sets of the trial.
+        seed: Random seed of the hash.
+    """
     if family == AFFINE:
         return affine_estimate(sets, seed)
     hasher, functions = family_hash(family), SCHEMES[scheme](K, 1)
@@ -173,12 +193,19 @@ def minhash_estimate(family: str, scheme: str, sets: Sets, seed: int) -> float:
     return estimate(*signatures)
 
 
-def affine_estimate(sets: Sets, seed: int) -> float:
-    """k affine functions of numbers: integers themselves, words by their XXH3."""
+def affine_estimate(sets: TrialSets, seed: int) -> float:
+    """Returns the Jaccard estimate of k affine functions of numbers.
+
+    Integers are numbers themselves. Words are represented by their XXH3 hash.
+
+    Args:
+        sets: Sets of the trial.
+        seed: Random seed of the functions.
+    """
     a, b = (splitmix64(seed, K, first) % np.uint64(PRIME) for first in (0, K))
     minima = []
     for values in (sets.a, sets.b):
-        integers = all(len(value) == NUMBER for value in values)
+        integers = all(len(value) == INTEGER_BYTES for value in values)
         numbers = (
             np.frombuffer(b"".join(values), "<u8") if integers else family_hash("xxh3")(values, 0)
         )
@@ -189,41 +216,50 @@ def affine_estimate(sets: Sets, seed: int) -> float:
     return float(np.mean(minima[0] == minima[1]))
 
 
-def accuracies(trials: int) -> Iterator[Accuracy]:
-    """Every family under every scheme, and the references, over the kinds of sets."""
-    words = words_of_text()
+def measure_accuracy(trials: int) -> Iterator[Accuracy]:
+    """Yields the accuracy of every family with every scheme, and of the references, for all kinds of sets.
+
+    Args:
+        trials: Number of trials.
+    """
+    words = read_words()
     entrants = [(family, scheme) for family in (*FAMILIES, SHA) for scheme in sorted(SCHEMES)]
     for family, scheme in [*entrants, (AFFINE, "classic")]:
         for kind in KINDS:
-            sets = [trial_sets(kind, trial, words) for trial in range(trials)]
-            found = np.array(
+            sets = [draw_trial_sets(kind, trial, words) for trial in range(trials)]
+            estimates = np.array(
                 [minhash_estimate(family, scheme, s, 1 + t) for t, s in enumerate(sets)]
             )
-            errors = found - np.array([s.similarity for s in sets])
+            errors = estimates - np.array([s.similarity for s in sets])
             j = sets[0].similarity
             spread = float(errors.var(ddof=1))
             yield Accuracy(
-                family,
-                scheme,
-                kind,
-                float(errors.mean()),
-                float(np.sqrt(spread / trials)),
-                spread / (j * (1 - j) / K),
+                family=family,
+                scheme=scheme,
+                sets=kind,
+                bias=float(errors.mean()),
+                bias_error=float(np.sqrt(spread / trials)),
+                variance=spread / (j * (1 - j) / K),
             )
 
 
-def throughputs(runs: int) -> Iterator[Throughput]:
-    """Medians of several runs."""
-    words, blocks = words_of_text(), [random.Random(1).randbytes(BLOCK) for _ in range(2000)]
+def measure_throughput(runs: int) -> Iterator[Throughput]:
+    """Yields the throughput of every family, as the median of several runs.
+
+    Args:
+        runs: Number of runs.
+    """
+    words = read_words()
+    blocks = [random.Random(1).randbytes(BLOCK_BYTES) for _ in range(2000)]
     for family in (*FAMILIES, SHA):
         rates = []
         for values in (words, blocks):
             size = sum(map(len, values)) / 1e6
-            rates.append(size / float(np.median(seconds_of(_hash_all(family, values), runs))))
+            rates.append(size / float(np.median(time_runs(_hash_all(family, values), runs))))
         yield Throughput(family, *rates)
     numbers, out = splitmix64(1, 100_000) % np.uint64(PRIME), np.empty(100_000, np.uint64)
     kernels.affine_hashes(numbers, np.uint64(3), np.uint64(5), out)
-    seconds = seconds_of(
+    seconds = time_runs(
         lambda: kernels.affine_hashes(numbers, np.uint64(3), np.uint64(5), out), runs
     )
     yield Throughput(AFFINE, numbers.nbytes / 1e6 / float(np.median(seconds)), None)
@@ -240,8 +276,13 @@ def _hash_all(family: str, values: list[bytes]) -> Callable[[], Any]:
     return lambda: hash_each(data, offsets, key, out)
 
 
-def avalanches(samples: int, size: int = 8) -> Iterator[Avalanche]:
-    """Every input bit of random inputs is flipped once."""
+def measure_avalanche(samples: int, size: int = 8) -> Iterator[Avalanche]:
+    """Yields the avalanche of every family. Each bit of random inputs is flipped once.
+
+    Args:
+        samples: Number of random inputs.
+        size: Size of an input in bytes.
+    """
     rng = random.Random(1)
     inputs = [rng.randbytes(size) for _ in range(samples)]
     for family in (*FAMILIES, SHA, AFFINE):
@@ -271,6 +312,16 @@ def _values(family: str, values: list[bytes]) -> np.ndarray:
     return out
 
 
-def laboratory(trials: int = 200, samples: int = 2000, runs: int = 5) -> Lab:
-    """Everything; the trials decide how long it takes."""
-    return Lab(list(throughputs(runs)), list(accuracies(trials)), list(avalanches(samples)))
+def compare_hashes(trials: int = 200, samples: int = 2000, runs: int = 5) -> HashComparison:
+    """Compares all families and schemes. The number of trials decides the duration.
+
+    Args:
+        trials: Number of trials of the accuracy.
+        samples: Number of random inputs of the avalanche.
+        runs: Number of runs of the throughput.
+    """
+    return HashComparison(
+        throughput=list(measure_throughput(runs)),
+        accuracy=list(measure_accuracy(trials)),
+        avalanche=list(measure_avalanche(samples)),
+    )

@@ -1,7 +1,8 @@
-"""Corpora with known truth: documents of random words, clusters of edited copies, and the exact similarity of planted pairs.
+"""Generates corpora with a known truth: clusters of edited copies with exact similarities.
 
-Every document is a function of the seed and its number, so the corpus is written in one streaming pass, in shuffled order, in
-constant memory (one number for each cluster apart), and truth is computed from the same texts made again.
+Every document is a function of the seed and its number. The corpus is therefore written in one pass, in
+shuffled order, in constant memory except one number for each cluster. The truth is computed from the same
+texts, which are generated a second time.
 """
 
 import os
@@ -29,17 +30,20 @@ from nearkin.shingle import Shingler
 from nearkin.spec import Spec
 from nearkin.verify.jaccard import SetBuilder, compare_sets
 
-BATCH = 4096
-ALL_PAIRS = 32
-"""Clusters up to this size have all their pairs in the truth; of larger ones, those with the original."""
-FREQUENCIES = 1 << 18
-VOCABULARY = 50_000
-MOST_WORDS = 1 << 20
+BATCH_DOCUMENTS = 4096
+MAX_ALL_PAIRS_SIZE = 32
+"""The truth contains all pairs of clusters up to this size, and the pairs with the original of larger
+clusters."""
+FREQUENCY_TABLE_SIZE = 1 << 18
+VOCABULARY_SIZE = 50_000
+MAX_WORDS = 1 << 20
+"""The largest number of words of a document."""
+STANDARD_PARAGRAPHS = 20
 SOURCES = ("web", "news", "books", "gold")
 OPERATIONS = {"substitute": 0, "delete": 1, "insert": 2, "swap": 3, "typo": 4}
 FORMATS = ("parquet", "jsonl")
 LENGTH, COPIES, TARGET, BOILERPLATE, SOURCE, HOSTILE = range(6)
-"""Independent uses of the seed."""
+"""The independent uses of the seed."""
 HOSTILE_TEXTS: tuple[str | None, ...] = (
     "",
     " \n\t ",
@@ -67,23 +71,25 @@ WORDS = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class SynthSettings:
-    """What a synthetic corpus is like.
+    """The settings of a synthetic corpus.
 
     Attributes:
-        documents: N.
-        length: Bytes of a document, about: `fixed:1500`, `uniform:500:3000` or `lognormal:1500:0.5` (median, sigma).
-        clustered: Share of documents in clusters of near-duplicates.
-        copies: Mean copies of an original (geometric).
-        similarity: Range from which each copy's similarity to its original is drawn (reached about; the truth is exact).
+        documents: Number of documents.
+        length: Approximate size of a document in bytes: `fixed:1500`, `uniform:500:3000` or
+            `lognormal:1500:0.5` (median, sigma).
+        clustered: Share of the documents that are in clusters of near-duplicates.
+        copies: Mean number of copies of an original (geometric distribution).
+        similarity: Range from which the planned similarity of each copy to its original is drawn.
+            The similarities in the truth are exact.
         operations: Weights of the edits: substitute, delete, insert, swap (of sentences), typo.
         exact: Share of the copies that are exact.
-        boilerplate: Share of documents that end in one of twenty standard paragraphs.
+        boilerplate: Share of the documents that end in one of twenty standard paragraphs.
         hot_clusters: Number of clusters of `hot_size` documents.
-        hot_size: Documents in each of them.
-        hostile: Number of documents made to break things (empty, endless, zero-width, null …).
-        files: How many files the documents are spread over.
-        format: `parquet` or `jsonl`.
-        seed: Of everything.
+        hot_size: Number of documents in each of these clusters.
+        hostile: Number of documents that programs often fail on (empty, very long, zero-width, null).
+        files: Number of files over which the documents are distributed.
+        format: Format of the files: `parquet` or `jsonl`.
+        seed: Random seed of the corpus.
     """
 
     documents: int = 100_000
@@ -112,24 +118,31 @@ class SynthSettings:
     def __post_init__(self) -> None:
         for name in ("clustered", "exact", "boilerplate"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name}={getattr(self, name)} is not a share from 0 to 1")
+                raise UsageError(f"{name}={getattr(self, name)} is outside 0 to 1")
         low, high = self.similarity
         if not 0 < low <= high <= 1:
-            raise UsageError(f"similarity {low}:{high} is not a range within 0 to 1")
+            raise UsageError(f"similarity {low}:{high} is not a range within 0 (exclusive) to 1")
         if self.documents < 0 or self.hostile + self.hot_clusters * self.hot_size > self.documents:
             raise UsageError(
-                f"{self.documents} documents are fewer than the hostile ones and the hot clusters together"
+                f"{self.documents} documents are fewer than those of hostile and hot_clusters together; "
+                "raise documents"
             )
         if unknown := sorted(set(self.operations) - set(OPERATIONS)):
-            raise UsageError(f"operation {unknown[0]!r} is not one of {', '.join(OPERATIONS)}")
+            raise UsageError(
+                f"unknown operation {unknown[0]!r}; valid operations are {', '.join(OPERATIONS)}"
+            )
         if self.copies < 1 or self.files < 1 or sum(self.operations.values()) <= 0:
-            raise UsageError("copies and files are at least 1, and some operation has a weight")
+            raise UsageError(
+                "copies and files must be at least 1, and the weights of operations above 0"
+            )
         if self.format not in FORMATS:
-            raise UsageError(f"format {self.format!r} is not one of {', '.join(FORMATS)}")
+            raise UsageError(
+                f"unknown format {self.format!r}; valid formats are {', '.join(FORMATS)}"
+            )
         self.bytes_at(0.5)
 
     def bytes_at(self, quantile: float) -> float:
-        """Length of a document at a quantile of the distribution."""
+        """Returns the size of a document in bytes at a quantile of the distribution, in [0, 1]."""
         kind, *numbers = self.length.split(":")
         try:
             values = [float(number) for number in numbers]
@@ -143,62 +156,74 @@ class SynthSettings:
         except ValueError:
             pass
         raise UsageError(
-            f"length {self.length!r} is not of the form fixed:1500, uniform:500:3000 or lognormal:1500:0.5"
+            f"length {self.length!r} is not of the form fixed:1500, uniform:500:3000 or "
+            "lognormal:1500:0.5"
         )
 
 
 class Vocabulary(NamedTuple):
-    """Words and how often each is drawn."""
+    """The words of a corpus and their frequencies."""
 
     words: np.ndarray
-    """uint8: UTF-8, one word after the other."""
+    """The words in UTF-8, one after the other, uint8."""
     starts: np.ndarray
-    """int64 (n + 1,)"""
+    """The position of each word in `words`, int64 (n + 1,)."""
     frequencies: np.ndarray
-    """uint32 (FREQUENCIES,): each word as often as it is likely."""
+    """The numbers of words, each as often as its probability demands, uint32."""
     mean: float
-    """Bytes of a word and the space after it, on average."""
+    """The mean size of a word and the following space, in bytes."""
 
     @classmethod
-    def of(cls, words: list[str], weights: np.ndarray) -> "Vocabulary":
-        """From words and their weights."""
+    def from_words(cls, words: list[str], weights: np.ndarray) -> "Vocabulary":
+        """Returns a vocabulary of words with weights, float64 (n,)."""
         encoded = [word.encode() for word in words]
-        bounds = np.round(np.cumsum(weights) / weights.sum() * FREQUENCIES).astype(np.int64)
+        bounds = np.round(np.cumsum(weights) / weights.sum() * FREQUENCY_TABLE_SIZE).astype(
+            np.int64
+        )
         frequencies = np.repeat(np.arange(len(words), dtype=np.uint32), np.diff(bounds, prepend=0))
         starts = np.concatenate([[0], np.cumsum([len(word) for word in encoded])]).astype(np.int64)
         mean = float(np.diff(starts)[frequencies].mean()) + 1.1
         return cls(np.frombuffer(b"".join(encoded), np.uint8).copy(), starts, frequencies, mean)
 
     @classmethod
-    def of_text(cls, text: str) -> "Vocabulary":
-        """The words of a text, as frequent as they are there."""
+    def from_text(cls, text: str) -> "Vocabulary":
+        """Returns the words of a text with their frequencies.
+
+        Raises:
+            UsageError: If the text contains no word.
+        """
         counts = Counter(WORDS.findall(text.lower())).most_common((1 << 24) - 1)
         if not counts:
-            raise UsageError("the text given for a vocabulary has no word")
-        return cls.of([word for word, _ in counts], np.array([count for _, count in counts], float))
+            raise UsageError("the text for the vocabulary contains no word; give another text")
+        return cls.from_words(
+            [word for word, _ in counts], np.array([count for _, count in counts], float)
+        )
 
     @classmethod
     def invented(cls) -> "Vocabulary":
-        """Pronounceable words by Zipf's law."""
+        """Returns pronounceable words, distributed by Zipf's law."""
         onsets = ("b", "br", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "st", "t", "tr", "v")
         rhymes = ("a", "an", "e", "er", "i", "in", "o", "on", "u", "ar", "es", "it")
         syllables = [onset + rhyme for onset in onsets for rhyme in rhymes]
         words = list(syllables) + [a + b for a in syllables for b in syllables]
         words += [a + b + c for a in syllables[:20] for b in syllables[::3] for c in syllables[::9]]
-        words = list(dict.fromkeys(words))[:VOCABULARY]
-        return cls.of(words, 1 / (np.arange(len(words)) + 2.7))
+        words = list(dict.fromkeys(words))[:VOCABULARY_SIZE]
+        return cls.from_words(words, 1 / (np.arange(len(words)) + 2.7))
 
 
-class Rows(NamedTuple):
-    """Which documents stand where."""
+class PlannedRows(NamedTuple):
+    """The documents of some rows: their group, their number in the group, and their hostile text or -1."""
 
     groups: np.ndarray
     members: np.ndarray
     hostile: np.ndarray
 
 
-class Plan:
-    """Which group and member each document number is: hostile ones, then hot clusters, clusters, and single ones."""
+class CorpusPlan:
+    """The assignment of document numbers to groups.
+
+    Hostile documents come first, then hot clusters, clusters and single documents.
+    """
 
     def __init__(self, settings: SynthSettings) -> None:
         self.settings = settings
@@ -219,7 +244,7 @@ class Plan:
         )
         if room < 2:
             return np.empty(0, np.int64)
-        uniform = uniforms(self.settings.seed, COPIES, np.arange(room // 2 + 1))
+        uniform = draw_uniforms(self.settings.seed, COPIES, np.arange(room // 2 + 1))
         stay = 1 - 1 / self.settings.copies
         copies = 1 + (
             np.floor(np.log(1 - uniform) / np.log(stay)) if stay > 0 else np.zeros(len(uniform))
@@ -228,8 +253,8 @@ class Plan:
         fitting = int(np.searchsorted(np.cumsum(sizes), room, side="right"))
         return sizes[:fitting]
 
-    def rows(self, first: int, count: int) -> Rows:
-        """Of output rows, which are in shuffled order."""
+    def rows(self, first: int, count: int) -> PlannedRows:
+        """Returns the documents of consecutive output rows, which are in shuffled order."""
         numbers = np.empty(count, np.int64)
         kernels.permute_all(
             first,
@@ -238,10 +263,10 @@ class Plan:
             np.uint64(self.settings.seed),
             numbers,
         )
-        return self.of_numbers(numbers)
+        return self.rows_of(numbers)
 
-    def of_numbers(self, numbers: np.ndarray) -> Rows:
-        """Of document numbers."""
+    def rows_of(self, numbers: np.ndarray) -> PlannedRows:
+        """Returns the documents with some numbers, int64 (n,)."""
         cluster = np.searchsorted(self.starts, numbers, side="right") - 1
         clusters = len(self.starts) - 1
         inside = (cluster >= 0) & (cluster < clusters)
@@ -249,11 +274,11 @@ class Plan:
         groups = np.where(inside, cluster, numbers + clusters)
         members = np.where(inside, numbers - self.starts[at], 0)
         hostile = np.where(numbers < self.settings.hostile, numbers % len(HOSTILE_TEXTS), -1)
-        return Rows(groups, members, hostile)
+        return PlannedRows(groups, members, hostile)
 
     @cached_property
     def places(self) -> np.ndarray:
-        """int64: the output row of each clustered document number, from the first one."""
+        """The output row of each clustered document, from the first one, int64."""
         numbers = np.empty(self.settings.documents, np.int64)
         kernels.permute_all(
             0,
@@ -267,15 +292,21 @@ class Plan:
         return rows[int(self.starts[0]) : int(self.starts[-1])]
 
 
-def uniforms(seed: int, use: int, keys: np.ndarray) -> np.ndarray:
-    """float64 in [0, 1) for each key, independent for each use."""
+def draw_uniforms(seed: int, use: int, keys: np.ndarray) -> np.ndarray:
+    """Returns a uniform random number in [0, 1) for each key, float64 (n,).
+
+    Args:
+        seed: Random seed of the corpus.
+        use: Use of the numbers. Different uses give independent numbers.
+        keys: Keys, int64 (n,).
+    """
     out = np.empty(len(keys))
     kernels.draw_uniform(np.uint64((seed * 64 + use) % 2**64), keys.astype(np.int64), out)
     return out
 
 
-class Generator:
-    """Makes texts of rows; safe to call from several threads."""
+class TextGenerator:
+    """Generates the texts of planned rows. Its methods may be called from several threads."""
 
     def __init__(self, settings: SynthSettings, vocabulary: Vocabulary) -> None:
         self.settings = settings
@@ -286,23 +317,25 @@ class Generator:
         )
         quantiles = np.linspace(0, 1, 1025)
         self._words = np.clip(
-            [settings.bytes_at(q) / vocabulary.mean for q in quantiles], 1, MOST_WORDS
+            [settings.bytes_at(q) / vocabulary.mean for q in quantiles], 1, MAX_WORDS
         )
 
-    def texts(self, rows: Rows) -> pa.Array:
-        """large_string; null for the hostile null."""
+    def texts(self, rows: PlannedRows) -> pa.Array:
+        """Returns the texts of some documents, large_string (n,). One of the hostile texts is null."""
         settings, vocabulary, seed = self.settings, self.vocabulary, self.settings.seed
         groups = rows.groups
         lengths = np.interp(
-            uniforms(seed, LENGTH, groups), np.linspace(0, 1, 1025), self._words
+            draw_uniforms(seed, LENGTH, groups), np.linspace(0, 1, 1025), self._words
         ).astype(np.int64)
         own = groups * 1_000_003 + rows.members
         low, high = settings.similarity
-        target = low + (high - low) * uniforms(seed, TARGET, own)
-        target[uniforms(seed, COPIES, -own - 1) < settings.exact] = 1.0
-        standard = uniforms(seed, BOILERPLATE, groups)
+        target = low + (high - low) * draw_uniforms(seed, TARGET, own)
+        target[draw_uniforms(seed, COPIES, -own - 1) < settings.exact] = 1.0
+        standard = draw_uniforms(seed, BOILERPLATE, groups)
         boilerplate = np.where(
-            standard < settings.boilerplate, (standard * 1e6).astype(np.int64) % 20, -1
+            standard < settings.boilerplate,
+            (standard * 1e6).astype(np.int64) % STANDARD_PARAGRAPHS,
+            -1,
         )
         most = int(lengths.max(initial=1))
         longest = int(np.diff(vocabulary.starts).max()) + 2
@@ -317,10 +350,10 @@ class Generator:
         texts = pa.Array.from_buffers(
             pa.large_string(), len(groups), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         )
-        return _with_hostile(texts, rows.hostile)
+        return _insert_hostile_texts(texts, rows.hostile)
 
 
-def _with_hostile(texts: pa.Array, hostile: np.ndarray) -> pa.Array:
+def _insert_hostile_texts(texts: pa.Array, hostile: np.ndarray) -> pa.Array:
     if not (hostile >= 0).any():
         return texts
     values = texts.to_pylist()
@@ -338,31 +371,33 @@ def synth(
     workers: int = 2,
     advance: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Writes a corpus and its truth into a new folder, which is complete or absent.
+    """Writes a synthetic corpus and its truth into a new folder. The folder appears when it is complete.
 
-    `documents/*.parquet` (or .jsonl): id, text, source. `truth.parquet`: id_a, id_b, similarity (Jaccard over the shingles
-    of `spec`), cluster. `synth.json`: the settings and counts.
+    `documents/*.parquet` (or .jsonl) has the columns id, text and source. `truth.parquet` has the
+    columns id_a, id_b, similarity (the Jaccard similarity of the shingles of `spec`) and cluster.
+    `synth.json` contains the settings and counts.
 
     Args:
-        out: Folder to make.
-        settings: What the corpus is like.
-        vocabulary: A text whose words, as frequent as there, are used; invented ones otherwise.
-        spec: Under which similarity is measured.
-        workers: Threads.
-        advance: Told how many documents are written.
+        out: Folder to create.
+        settings: Settings of the corpus. The default settings are used if it is None.
+        vocabulary: Text whose words are used with their frequencies. Invented words by default.
+        spec: Spec that defines the similarity. The default Spec is used if it is None.
+        workers: Number of threads.
+        advance: Receives the number of documents of each written batch.
 
     Returns:
-        What synth.json holds.
+        The content of synth.json.
 
     Raises:
         UsageError: If `out` exists.
+        RunError: If the folder cannot be written.
     """
     settings = settings or SynthSettings()
     folder = Path(out)
     if os.path.lexists(folder):
         raise UsageError(f"{folder} exists; choose another folder")
-    words = Vocabulary.of_text(vocabulary) if vocabulary is not None else Vocabulary.invented()
-    plan, generator = Plan(settings), Generator(settings, words)
+    words = Vocabulary.from_text(vocabulary) if vocabulary is not None else Vocabulary.invented()
+    plan, generator = CorpusPlan(settings), TextGenerator(settings, words)
     try:
         with claimed(folder, "nearkin synth", replaces=False) as claim:
             staged = claim.path / RESULT
@@ -384,36 +419,41 @@ def synth(
             claim.publish_new_folder(staged)
     except OSError as error:
         raise RunError(
-            f"cannot write in {folder}: {error.strerror or error}; free some space or choose another folder"
+            f"cannot write to {folder}: {error.strerror or error}; free some space or choose "
+            "another folder"
         ) from error
     return facts
 
 
 def _write_documents(
-    folder: Path, plan: Plan, generator: Generator, workers: int, advance: Callable[[int], None]
+    folder: Path,
+    plan: CorpusPlan,
+    generator: TextGenerator,
+    workers: int,
+    advance: Callable[[int], None],
 ) -> int:
     settings, total = plan.settings, 0
     bounds = np.linspace(0, settings.documents, settings.files + 1).astype(int).tolist()
     for number, (first, last) in enumerate(pairwise(bounds)):
         path = folder / f"part-{number:05d}.{settings.format}"
         with _ParquetSink(path) if settings.format == "parquet" else _JsonSink(path) as sink:
-            for batch in _batches(plan, generator, first, last, workers):
+            for batch in _generate_batches(plan, generator, first, last, workers):
                 sink.write(batch)
                 total += batch["text"].nbytes
                 advance(len(batch))
     return total
 
 
-def _batches(
-    plan: Plan, generator: Generator, first: int, last: int, workers: int
+def _generate_batches(
+    plan: CorpusPlan, generator: TextGenerator, first: int, last: int, workers: int
 ) -> Iterator[pa.RecordBatch]:
-    step = max(1, min(BATCH, int(2**24 / generator.settings.bytes_at(0.9))))
+    step = max(1, min(BATCH_DOCUMENTS, int(2**24 / generator.settings.bytes_at(0.9))))
 
     def make(start: int) -> pa.RecordBatch:
         count = min(step, last - start)
         rows = plan.rows(start, count)
         sources = pa.array(SOURCES).take(
-            pa.array((uniforms(plan.settings.seed, SOURCE, rows.groups) * 4).astype(np.int64))
+            pa.array((draw_uniforms(plan.settings.seed, SOURCE, rows.groups) * 4).astype(np.int64))
         )
         return pa.record_batch(
             [_ids(np.arange(start, start + count)), generator.texts(rows), sources],
@@ -473,32 +513,36 @@ class _JsonSink:
         self._file.close()
 
 
-def _write_truth(path: Path, plan: Plan, generator: Generator, spec: Spec, workers: int) -> int:
-    """The exact similarity of every planted pair, clusters in order."""
-    cuts = np.searchsorted(plan.starts, np.arange(plan.starts[0], plan.starts[-1] + BATCH, BATCH))
+def _write_truth(
+    path: Path, plan: CorpusPlan, generator: TextGenerator, spec: Spec, workers: int
+) -> int:
+    """Writes the exact similarity of every planted pair in the order of the clusters."""
+    cuts = np.searchsorted(
+        plan.starts, np.arange(plan.starts[0], plan.starts[-1] + BATCH_DOCUMENTS, BATCH_DOCUMENTS)
+    )
     bounds = np.unique(np.clip(cuts, 0, len(plan.starts) - 1)).tolist()
     ranges = dict(pairwise(bounds))
     count = 0
     with pq.ParquetWriter(path, TRUTH, compression="zstd") as writer:
         for batch in ordered_map(
-            lambda low: _truth(plan, generator, spec, low, ranges[low]), ranges, workers
+            lambda low: _truth_of_clusters(plan, generator, spec, low, ranges[low]), ranges, workers
         ):
             writer.write_batch(batch)
             count += len(batch)
     return count
 
 
-def _truth(plan: Plan, generator: Generator, spec: Spec, low: int, high: int) -> pa.RecordBatch:
+def _truth_of_clusters(
+    plan: CorpusPlan, generator: TextGenerator, spec: Spec, low: int, high: int
+) -> pa.RecordBatch:
     first, last = int(plan.starts[low]), int(plan.starts[high])
-    sets = SetBuilder(Shingler(spec)).build(
-        generator.texts(plan.of_numbers(np.arange(first, last)))
-    )
+    sets = SetBuilder(Shingler(spec)).build(generator.texts(plan.rows_of(np.arange(first, last))))
     pairs, cluster = [], []
     for number in range(low, high):
         members = range(int(plan.starts[number]) - first, int(plan.starts[number + 1]) - first)
         found = (
             combinations(members, 2)
-            if len(members) <= ALL_PAIRS
+            if len(members) <= MAX_ALL_PAIRS_SIZE
             else ((members[0], other) for other in members[1:])
         )
         packed = [a << 32 | b for a, b in found]

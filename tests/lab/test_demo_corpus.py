@@ -7,14 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.lab import demo_corpus as source_code
-from nearkin.lab.demo_corpus import documents_of, source_files, write_source_corpus
+from nearkin.lab.demo_corpus import extract_documents, list_source_files, write_source_corpus
 
 METHOD = "    def {name}(self):\n        value = self.read()\n        return value + {name}\n"
 TWO_METHODS = "class Box:\n" + METHOD.format(name="left") + "\n" + METHOD.format(name="right")
 
 
 def names(source: str) -> list[str]:
-    return [document.id.split(":")[1] for document in documents_of(source, "kit/box.py")]
+    return [document.id.split(":")[1] for document in extract_documents(source, "kit/box.py")]
 
 
 def test_class_and_its_smaller_parts_are_documents() -> None:
@@ -50,7 +50,7 @@ def test_text_is_dedented_and_includes_decorators() -> None:
     source = TWO_METHODS.replace("    def right", "    @property\n    def right") + METHOD.format(
         name="other"
     )
-    right = documents_of(source, "kit/box.py")[2]
+    right = extract_documents(source, "kit/box.py")[2]
     assert (
         right.text
         == "@property\ndef right(self):\n    value = self.read()\n    return value + right"
@@ -59,7 +59,9 @@ def test_text_is_dedented_and_includes_decorators() -> None:
 
 
 def test_module_without_a_package_is_its_own_package() -> None:
-    assert documents_of("def f():\n    x = 1\n    return x\n", "single.py")[0].package == "single"
+    assert (
+        extract_documents("def f():\n    x = 1\n    return x\n", "single.py")[0].package == "single"
+    )
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ def test_first_folder_on_the_path_wins(installation: Path, tmp_path: Path) -> No
     (other / "a").mkdir(parents=True)
     (other / "a" / "two.py").write_text("")
     (other / "a" / "three.py").write_text("")
-    files = dict(source_files([installation, other]))
+    files = dict(list_source_files([installation, other]))
     assert files["a/two.py"].is_relative_to(installation)
     assert files["a/three.py"].is_relative_to(other)
 

@@ -3,11 +3,18 @@ import json
 import pytest
 
 from nearkin.cli.app import run
-from nearkin.lab.experiment import BANDINGS, experiment, generate, growth, table, true_pairs
+from nearkin.lab.experiment import (
+    BANDINGS,
+    compare_bandings,
+    find_true_pairs,
+    generate_texts,
+    measure_growth,
+    run_experiment,
+)
 
 
 def test_table_agrees_with_published_figures() -> None:
-    found = table()
+    found = compare_bandings()
     assert [(row.bands, row.rows) for row in found] == [*BANDINGS, (0, 0)]
     recalls = [row.recall for row in found]
     assert recalls == sorted(recalls)
@@ -22,16 +29,16 @@ def test_table_agrees_with_published_figures() -> None:
 
 
 def test_planted_pairs_are_the_similar_pairs() -> None:
-    texts = generate(100, 25, 1)
+    texts = generate_texts(100, 25, 1)
     assert len(texts) == 100
     assert all(len(text.split()) == 80 for text in texts)
-    pairs = true_pairs(texts, 0.5)
+    pairs = find_true_pairs(texts, 0.5)
     assert pairs <= {(i, 75 + i) for i in range(25)}
     assert len(pairs) >= 20
 
 
 def test_growth_follows_the_similar_pairs() -> None:
-    small, large = growth((100, 1000))
+    small, large = measure_growth((100, 1000))
     assert large.pairs > 100 * small.pairs
     assert large.candidates < 20 * small.candidates
     assert large.brute is not None
@@ -44,4 +51,4 @@ def test_experiment_command_prints_results(capfd: pytest.CaptureFixture[str]) ->
     assert len(json.loads(capfd.readouterr().out)["rows"]) == 6
     assert run(["experiment", "rows"]) == 2
     assert run(["experiment", "--largest", "5"]) == 2
-    assert experiment((100,), 2).rows != experiment((100,), 1).rows
+    assert run_experiment((100,), 2).rows != run_experiment((100,), 1).rows

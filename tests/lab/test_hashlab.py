@@ -12,11 +12,11 @@ from nearkin.lab.hashlab import (
     KINDS,
     PRIME,
     SHA,
-    accuracies,
-    avalanches,
-    throughputs,
-    trial_sets,
-    words_of_text,
+    draw_trial_sets,
+    measure_accuracy,
+    measure_avalanche,
+    measure_throughput,
+    read_words,
 )
 from nearkin.sketch.minhash import SCHEMES
 from nearkin.spec import FAMILIES
@@ -31,12 +31,12 @@ def test_affine_functions_do_not_wrap_around(a: int, x: int, b: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_generated_sets_have_the_planned_similarity(kind: str) -> None:
-    a, b, similarity = trial_sets(kind, 3, words_of_text())
+    a, b, similarity = draw_trial_sets(kind, 3, read_words())
     assert len(set(a) & set(b)) / len(set(a) | set(b)) == similarity
 
 
 def test_strong_families_match_random_hashing_and_affine_ones_do_not(full: bool) -> None:
-    found = list(accuracies(400 if full else 60))
+    found = list(measure_accuracy(400 if full else 60))
     assert {(row.family, row.scheme) for row in found} == {
         *((family, scheme) for family in (*FAMILIES, SHA) for scheme in SCHEMES),
         (AFFINE, "classic"),
@@ -50,7 +50,7 @@ def test_strong_families_match_random_hashing_and_affine_ones_do_not(full: bool)
 
 
 def test_avalanche_detects_weak_mixing() -> None:
-    found = {row.family: row for row in avalanches(500)}
+    found = {row.family: row for row in measure_avalanche(500)}
     for family in ("xxh3", "murmur3", "siphash", SHA):
         assert abs(found[family].mean - 0.5) < 0.01
         assert found[family].worst < 0.12
@@ -59,7 +59,7 @@ def test_avalanche_detects_weak_mixing() -> None:
 
 
 def test_throughput_is_measured_for_every_family() -> None:
-    rates = {row.family: row for row in throughputs(2)}
+    rates = {row.family: row for row in measure_throughput(2)}
     assert set(rates) == {*FAMILIES, SHA, AFFINE}
     assert all(row.words > 0 for row in rates.values())
 

@@ -96,8 +96,8 @@ def test_vocabulary_is_taken_from_a_text(tmp_path: Path) -> None:
     )
     assert set(words) == {"ünï", "zwei", "drei"}
     assert words["zwei"] > 2 * words["drei"]
-    with pytest.raises(UsageError, match="has no word"):
-        Vocabulary.of_text("...")
+    with pytest.raises(UsageError, match="contains no word"):
+        Vocabulary.from_text("...")
 
 
 @pytest.mark.parametrize("operation", ["substitute", "delete", "insert", "swap", "typo"])
@@ -123,11 +123,11 @@ def test_each_edit_operation_alone_reaches_the_similarity_range(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"clustered": 1.5}, "clustered=1.5 is not a share"),
+        ({"clustered": 1.5}, "clustered=1.5 is outside 0 to 1"),
         ({"similarity": (0.9, 0.5)}, "is not a range"),
-        ({"documents": 10, "hostile": 20}, "fewer than the hostile"),
+        ({"documents": 10, "hostile": 20}, "fewer than those of hostile"),
         ({"operations": {"paint": 1.0}}, "operation 'paint'"),
-        ({"operations": {"typo": 0.0}}, "some operation"),
+        ({"operations": {"typo": 0.0}}, "the weights of operations"),
         ({"format": "xml"}, "format 'xml'"),
         ({"length": "fixed:x"}, "length 'fixed:x'"),
     ],

@@ -9,7 +9,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import UsageError
-from nearkin.lab.calibration import _fit
+from nearkin.lab.calibration import fit_stage_rates
 from nearkin.plan.capacity import Plan, Workload, binned_updates, plan
 from nearkin.plan.rates import STAGES, Rates, StageRate, known_rates
 
@@ -166,7 +166,7 @@ def test_stage_rates_are_fitted_from_three_corpora() -> None:
         }
         for n, size in corpora
     ]
-    found = _fit(measured)
+    found = fit_stage_rates(measured)
     for name in STAGES[1:]:
         assert found[name].document == pytest.approx(2e-6, rel=0.02)
         assert found[name].byte == pytest.approx(3e-9, rel=0.02)
