@@ -1,0 +1,211 @@
+"""The stages of a run, which both engines share. An engine supplies the hooks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any, NamedTuple, final
+
+from nearkin.engine.hot_buckets import HotBucketLoop
+from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions, Verify
+from nearkin.engine.stats import (
+    CandidateStats,
+    ClusterStats,
+    CollapseStats,
+    RunStats,
+    SketchStats,
+    Stage,
+    StageStats,
+    VerifyStats,
+)
+from nearkin.errors import RunError
+from nearkin.lsh.curve import Banding
+from nearkin.measures import Measure, measure_of
+from nearkin.runtime.progress import Progress
+from nearkin.sketch.resources import SpecResources
+
+
+class VerifiedCandidates(NamedTuple):
+    """The outcome of the first verification."""
+
+    compared: int
+    passed: int
+    hot_buckets: HotBucketLoop | None
+    """The loop over the documents of hot buckets, or None if there are none."""
+
+
+class Run(ABC):
+    """A run over one corpus: the order of its stages, the brute-force rule and the recording.
+
+    Attributes:
+        options: Options of the run.
+        resources: Data that the Spec refers to but does not contain.
+        progress: Receives progress updates.
+    """
+
+    options: RunOptions
+    resources: SpecResources
+    progress: Progress
+
+    @property
+    @abstractmethod
+    def stages(self) -> Mapping[str, Mapping[str, Any]]:
+        """The records of the finished stages, by name, as in run.json."""
+
+    @abstractmethod
+    def stage(self, name: str) -> AbstractContextManager[dict[str, Any]]:
+        """Records the statistics that are put into the yielded dictionary, and the duration."""
+
+    @abstractmethod
+    def sketch_documents(self) -> SketchStats:
+        """Reads the corpus and computes signatures, fingerprints, ids and carried columns."""
+
+    @abstractmethod
+    def group_exact_duplicates(self) -> CollapseStats:
+        """Sorts documents into keep order, and finds exact duplicates."""
+
+    @abstractmethod
+    def find_candidates(self) -> CandidateStats:
+        """Bands the documents and keeps the candidate pairs that pass the prefilter."""
+
+    @abstractmethod
+    def compare_all(self) -> None:
+        """Compares all pairs of documents, for a small corpus."""
+
+    @abstractmethod
+    def verify_candidates(self) -> VerifiedCandidates:
+        """Compares the candidate pairs and keeps those that reach the threshold."""
+
+    @abstractmethod
+    def elect_documents(self) -> ClusterStats:
+        """Decides which document of each cluster is kept."""
+
+    def progress_of(self, stage: Stage) -> tuple[str, int | None]:
+        """Returns the name and the number of steps under which progress reports a stage."""
+        return str(stage), None
+
+    @cached_property
+    def measure(self) -> Measure:
+        """The measure of the run."""
+        return measure_of(self.options.spec, self.resources, self.options.distance)
+
+    @cached_property
+    def banding(self) -> Banding:
+        """The bands and rows. For signatures of signs they depend on the size of the corpus."""
+        sketched = self.stats.sketch
+        return self.options.banding(self.measure, 0 if sketched is None else sketched.documents)
+
+    @property
+    @final
+    def stats(self) -> RunStats:
+        """The statistics of the finished stages."""
+        return RunStats.from_stages(self.stages)
+
+    @property
+    @final
+    def sketch_stats(self) -> SketchStats:
+        """The statistics of the sketch stage.
+
+        Raises:
+            RunError: If this stage has not finished.
+        """
+        record = self.stages.get(Stage.SKETCH)
+        if record is None:
+            raise RunError("the documents are not sketched yet; run the stage sketch first")
+        return SketchStats.from_dict(record)
+
+    @final
+    def recorded(self, stage: str) -> dict[str, Any]:
+        """Returns the record of a stage as in run.json, or an empty one if it did not run."""
+        return dict(self.stages.get(stage, {}))
+
+    @property
+    @final
+    def brute_force(self) -> bool:
+        """Whether the corpus is small enough to compare all pairs. Given bands are always used."""
+        sketched = self.sketch_stats
+        is_small = sketched.documents < SMALL_CORPUS and sketched.shingles <= SMALL_SHINGLES
+        return is_small and self.options.bands is None
+
+    @property
+    @final
+    def is_exact(self) -> bool:
+        """Whether the similarities of scored pairs are exact, not estimates."""
+        return self.brute_force or self.options.verify == Verify.EXACT
+
+    @property
+    @final
+    def key_bytes(self) -> int:
+        """The size of the band keys of all documents, in bytes."""
+        keys_per_document = self.banding.bands * (1 + self.banding.probes)
+        return 8 * self.sketch_stats.documents * keys_per_document
+
+    @final
+    def sketch(self) -> None:
+        """Runs stage 1: reads the corpus and sketches its documents."""
+        self._run_stage(Stage.SKETCH, self.sketch_documents)
+
+    @final
+    def collapse(self) -> None:
+        """Runs stage 2: finds exact duplicates."""
+        self._run_stage(Stage.COLLAPSE, self.group_exact_duplicates)
+
+    @final
+    def candidates(self) -> None:
+        """Runs stage 3: finds candidate pairs. Brute force needs none."""
+        if not self.brute_force:
+            self._run_stage(Stage.CANDIDATES, self.find_candidates)
+
+    @final
+    def verify(self) -> None:
+        """Runs stage 4: verifies candidate pairs, or all pairs of a small corpus."""
+        self._run_stage(Stage.VERIFY, self._verify)
+
+    @final
+    def cluster(self) -> None:
+        """Runs stage 5: forms clusters, and decides which documents are kept."""
+        self._run_stage(Stage.CLUSTER, self.elect_documents)
+
+    @final
+    def to_exact_groups(self) -> None:
+        """Runs all stages up to exact duplicates."""
+        self.sketch()
+        self.collapse()
+
+    @final
+    def to_pairs(self) -> None:
+        """Runs all stages up to scored pairs."""
+        self.to_exact_groups()
+        self.candidates()
+        self.verify()
+
+    @final
+    def to_clusters(self) -> None:
+        """Runs all stages up to clusters."""
+        self.to_pairs()
+        self.cluster()
+
+    @final
+    def _run_stage(self, stage: Stage, run: Callable[[], StageStats]) -> None:
+        """Runs and records a stage, unless it is recorded already."""
+        if stage in self.stages:
+            return
+        label, steps = self.progress_of(stage)
+        self.progress.stage(label, steps)
+        with self.stage(stage) as record:
+            record.update(run().to_dict())
+
+    @final
+    def _verify(self) -> VerifyStats:
+        if self.brute_force:
+            self.compare_all()
+            return VerifyStats(brute_force=True, threshold=self.options.threshold)
+        verified = self.verify_candidates()
+        loop = verified.hot_buckets
+        return VerifyStats(
+            brute_force=False,
+            threshold=self.options.threshold,
+            compared=verified.compared,
+            passed=verified.passed,
+            hot_kept=[] if loop is None else loop.run(),
+        )

@@ -1,0 +1,302 @@
+"""The statistics of a run's stages, as run.json and the manifest of a work folder record them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+
+from nearkin.corpus.batches import MAX_DOCUMENT
+
+HOTTEST_LISTED = 100
+"""Number of hot buckets that the statistics list one by one."""
+
+
+class Stage(StrEnum):
+    """The stages of a run, by the names under which they are recorded."""
+
+    SKETCH = "sketch"
+    COLLAPSE = "collapse"
+    CANDIDATES = "candidates"
+    VERIFY = "verify"
+    CLUSTER = "cluster"
+    SECOND_MEASURE = "then"
+    CONTAINMENT = "containment"
+    WRITE = "write"
+
+
+def _optional() -> Any:
+    """Declares a statistic that is not recorded if it is None."""
+    return field(default=None, metadata={"optional": True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageStats:
+    """The statistics of one stage. The names of the fields are the keys in run.json."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the statistics as JSON values."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        optional = {item.name for item in fields(self) if item.metadata.get("optional")}
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None or name not in optional
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Returns the statistics of a recorded stage. Unknown keys are ignored."""
+        names = {item.name for item in fields(cls)}
+        return cls(**{name: value for name, value in record.items() if name in names})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchStats(StageStats):
+    """The statistics of reading and sketching a corpus.
+
+    Attributes:
+        documents: Number of documents.
+        rejected: Number of rejected rows.
+        shingles: Number of shingles of all documents.
+        text_bytes: Size of all texts, in bytes.
+        signature_bytes: Size of all signatures, in bytes.
+        empty_bin_rate: Share of the bins of one-permutation MinHash that no shingle reached.
+        completed_slot_rate: Share of the slots that were filled from other bins.
+        repeated_ids: Number of documents whose id occurs more than once.
+        build_latency: Median and 99th percentile of the seconds to sketch a document.
+        document_limit: Size of the largest document that is not rejected, in bytes.
+        workers_limited: Requested and used number of threads, if memory allowed fewer.
+        keyed: Bands, rows and probes of the band keys that were made while sketching.
+        parts: Number of rows that are parts of a document (Spark only).
+        matchless: Number of documents without a shingle to compare (Spark only).
+        empty: Number of documents without any shingle (Spark only).
+        kernels_loaded: Largest and total seconds until a task had its kernels (Spark only).
+    """
+
+    documents: int
+    rejected: int
+    shingles: int
+    text_bytes: int
+    signature_bytes: int
+    empty_bin_rate: float
+    completed_slot_rate: float
+    repeated_ids: int = 0
+    build_latency: Sequence[float] | None = None
+    document_limit: int = MAX_DOCUMENT
+    workers_limited: Sequence[int] | None = _optional()
+    keyed: Sequence[int] | None = _optional()
+    parts: int | None = _optional()
+    matchless: int | None = _optional()
+    empty: int | None = _optional()
+    kernels_loaded: Sequence[float] | None = _optional()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollapseStats(StageStats):
+    """The statistics of grouping exact duplicates.
+
+    Attributes:
+        exact: Number of exact duplicates of another document.
+        empty: Number of documents without any shingle.
+        all_cut: Number of documents whose shingles were all removed by the frequency cut.
+    """
+
+    exact: int
+    empty: int
+    all_cut: int = 0
+
+
+class HotBucket(NamedTuple):
+    """A hot bucket, which was clustered internally."""
+
+    band: int
+    members: int
+    first: int
+    """The number of its first document in keep order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateStats(StageStats):
+    """The statistics of finding candidate pairs.
+
+    Attributes:
+        candidates: Number of candidate pairs whose signatures were compared.
+        histogram: Number of candidate pairs by the number of agreeing slots, from 0 to k.
+        bucket_sizes: Pairs of a bucket size and the number of buckets of this size, ascending.
+        hot_buckets: Number of hot buckets.
+        hot_members: Number of documents in hot buckets. A document counts once for each bucket.
+        hottest: The largest hot buckets, each as band, members and first member.
+        survivors: Number of candidate pairs that passed the prefilter.
+        key_bytes: Size of the band keys, in bytes.
+    """
+
+    candidates: int
+    histogram: Sequence[int]
+    bucket_sizes: Sequence[Sequence[int]]
+    hot_buckets: int
+    hot_members: int
+    hottest: Sequence[Sequence[int]]
+    survivors: int = 0
+    key_bytes: int = 0
+
+    @classmethod
+    def summarize(
+        cls,
+        *,
+        histogram: np.ndarray,
+        bucket_sizes: Mapping[int, int],
+        hot: Sequence[HotBucket],
+        hot_buckets: int,
+        hot_members: int,
+        survivors: int,
+        key_bytes: int,
+    ) -> "CandidateStats":
+        """Returns the statistics of a banding.
+
+        Args:
+            histogram: Candidate pairs by the number of agreeing slots, int64 (k + 1,).
+            bucket_sizes: Number of buckets by their size.
+            hot: The hot buckets, at least the HOTTEST_LISTED largest of them.
+            hot_buckets: Number of hot buckets.
+            hot_members: Number of documents in hot buckets.
+            survivors: Number of candidate pairs that passed the prefilter.
+            key_bytes: Size of the band keys, in bytes.
+        """
+        hottest = sorted(hot, key=lambda bucket: (-bucket.members, bucket.band, bucket.first))
+        return cls(
+            candidates=int(histogram.sum()),
+            histogram=histogram.tolist(),
+            bucket_sizes=sorted([size, count] for size, count in bucket_sizes.items() if count),
+            hot_buckets=hot_buckets,
+            hot_members=hot_members,
+            hottest=[list(bucket) for bucket in hottest[:HOTTEST_LISTED]],
+            survivors=survivors,
+            key_bytes=key_bytes,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyStats(StageStats):
+    """The statistics of verifying candidate pairs.
+
+    Attributes:
+        brute_force: Whether all pairs were compared.
+        threshold: Smallest similarity of a scored pair.
+        compared: Number of candidate pairs that were compared.
+        passed: Number of compared pairs that reach the threshold.
+        hot_kept: Number of kept documents of hot buckets before each round of the hot-bucket loop.
+    """
+
+    brute_force: bool
+    threshold: float
+    compared: int | None = _optional()
+    passed: int | None = _optional()
+    hot_kept: Sequence[int] | None = _optional()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterStats(StageStats):
+    """The number of documents of each kind, and of kept and removed documents."""
+
+    unique: int
+    kept: int
+    exact: int
+    near: int
+    empty: int
+    vector: int
+    documents: int
+    documents_kept: int
+    documents_removed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondMeasureStats(StageStats):
+    """The statistics of the second measure.
+
+    Attributes:
+        documents: Number of kept documents that it compared.
+        rejected: Number of kept documents without a valid vector.
+        removed: Number of documents that it removed.
+        moved: Number of documents whose kept document was removed and that joined another one.
+        taken_back: Number of documents whose kept document was removed and that joined none.
+        stages: Statistics of its own stages.
+    """
+
+    documents: int
+    rejected: int
+    removed: int
+    moved: int
+    taken_back: int
+    stages: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainmentStats(StageStats):
+    """The statistics of the search for contained documents.
+
+    Attributes:
+        candidates: Number of candidate pairs that were compared.
+        pairs: Number of pairs that reach the threshold.
+        hot_shingles: Number of hashes that were skipped because too many documents share them.
+    """
+
+    candidates: int
+    pairs: int
+    hot_shingles: int
+
+
+S = TypeVar("S", bound=StageStats)
+
+
+@dataclass(frozen=True)
+class RunStats:
+    """The statistics of the stages that a run has finished. A stage that did not run is None."""
+
+    sketch: SketchStats | None = None
+    collapse: CollapseStats | None = None
+    candidates: CandidateStats | None = None
+    verify: VerifyStats | None = None
+    cluster: ClusterStats | None = None
+    second_measure: SecondMeasureStats | None = None
+    containment: ContainmentStats | None = None
+
+    @classmethod
+    def from_stages(cls, stages: Mapping[str, Mapping[str, Any]]) -> "RunStats":
+        """Returns the statistics from the entry `stages` of run.json or of a manifest."""
+
+        def read(stage: Stage, kind: type[S]) -> S | None:
+            record = stages.get(stage)
+            return None if record is None else kind.from_dict(record)
+
+        return cls(
+            sketch=read(Stage.SKETCH, SketchStats),
+            collapse=read(Stage.COLLAPSE, CollapseStats),
+            candidates=read(Stage.CANDIDATES, CandidateStats),
+            verify=read(Stage.VERIFY, VerifyStats),
+            cluster=read(Stage.CLUSTER, ClusterStats),
+            second_measure=read(Stage.SECOND_MEASURE, SecondMeasureStats),
+            containment=read(Stage.CONTAINMENT, ContainmentStats),
+        )
+
+
+def latency_percentiles(batches: Sequence[tuple[float, int]]) -> list[float] | None:
+    """Returns the median and the 99th percentile of the seconds to sketch a document.
+
+    Args:
+        batches: Seconds and number of documents of each batch.
+
+    Returns:
+        The two values, or None if there are no documents.
+
+    Examples:
+        >>> latency_percentiles([(1.0, 10), (2.0, 10), (9.0, 1)])
+        [0.2, 9.0]
+    """
+    latencies = sorted((seconds / count, count) for seconds, count in batches if count)
+    if not latencies:
+        return None
+    reached = np.cumsum([count for _, count in latencies])
+    places = [int(np.searchsorted(reached, share * reached[-1])) for share in (0.5, 0.99)]
+    return [round(latencies[place][0], 9) for place in places]
