@@ -12,14 +12,16 @@ import pyarrow as pa
 
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, count_reasons, detect_dimensions
 from nearkin.corpus.arrow_conversion import to_table, to_texts, to_vectors
+from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local import result_tables as tables
 from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.document_frequencies import Counting, count_frequencies
+from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
+from nearkin.engine.result_schema import CLUSTERS
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
@@ -102,7 +104,7 @@ class DedupResult:
     def clusters(self) -> ResultTable:
         """One row a document, in corpus order."""
         batches = tables.cluster_batches(self._run.documents().ids, self._clustering)
-        return ResultTable(pa.Table.from_batches(batches, tables.CLUSTERS))
+        return ResultTable(pa.Table.from_batches(batches, CLUSTERS))
 
     @cached_property
     def pairs(self) -> ResultTable:
@@ -320,7 +322,7 @@ def _start(
     folder = tempfile.TemporaryDirectory(prefix="nearkin-", dir=work)
     shown = progress or Silent()
     if max_df is not None:
-        counting = Counting(corpus, columns, asked.spec, resources, asked.workers, Path(folder.name), shown)
+        counting = FrequencyRequest(corpus, columns, asked.spec, resources, asked.workers, Path(folder.name), shown)
         cut = count_frequency_cut(max_df, counting)
         resources, asked = replace(resources, cut=cut), asked.with_spec(replace(asked.spec, cut=cut.fingerprint))
     work_folder = WorkFolder.create(Path(folder.name) / "work", {}, durable=False)
@@ -394,7 +396,9 @@ def frequencies(
     """
     where = Path(work or tempfile.gettempdir())
     columns = _columns(text, tokens, None, None)
-    return count_frequencies(Counting(_corpus(data), columns, spec or Spec(), SpecResources(key), workers, where, Silent()))
+    return count_frequencies(
+        FrequencyRequest(_corpus(data), columns, spec or Spec(), SpecResources(key), workers, where, Silent())
+    )
 
 
 def report(source: DedupResult | str | Path, out: str | Path | None = None) -> Path:

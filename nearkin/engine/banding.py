@@ -1,57 +1,68 @@
-"""Band keys and the limits of comparing by signatures: what both engines do alike."""
+"""Band keys, and the limits of comparing signatures, which both engines share."""
 
 from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.options import RunOptions
+from nearkin.engine.options import RunOptions, Verify
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import BandLayout, write_band_keys
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 
 ROUNDING = 1e-9
+"""A tolerance below one slot: k × threshold can be rounded to just above a whole number."""
 
 
-class Limits(NamedTuple):
-    """Agreeing slots that decide what becomes of a candidate."""
+class AgreementLimits(NamedTuple):
+    """The numbers of agreeing slots that decide about a candidate pair."""
 
     margin: int
-    """From which it is compared exactly."""
+    """The smallest number for a pair to be verified."""
     join: int
-    """From which a member of a hot bucket joins a leader for good."""
+    """The smallest number for a document of a hot bucket to join a leader, not to become one."""
 
     @classmethod
-    def of(cls, measure: Measure, banding: Banding, options: RunOptions) -> "Limits":
-        """For a measure's signatures."""
-        margin = 0 if options.verify == "none" else banding.margin
-        # less than any slot: k·t can be rounded to just above a whole number
-        joining = ceil(measure.estimator.expected_agreements(options.threshold) - ROUNDING)
-        return cls(margin, max(margin, joining))
+    def create(cls, measure: Measure, banding: Banding, options: RunOptions) -> "AgreementLimits":
+        """Returns the limits of a run.
+
+        Args:
+            measure: Measure of the run.
+            banding: Bands and rows, with the margin of the prefilter.
+            options: Options of the run.
+        """
+        margin = 0 if options.verify == Verify.NONE else banding.margin
+        expected = measure.estimator.expected_agreements(options.threshold)
+        return cls(margin, max(margin, ceil(expected - ROUNDING)))
 
 
-def keeps_keys(options: RunOptions) -> bool:
-    """Whether band keys are made while sketching, for they do not follow from what is kept."""
+def builds_keys_while_sketching(options: RunOptions) -> bool:
+    """Returns whether band keys cannot be computed from the signatures that are kept."""
     return options.spec.truncated or options.probes > 0
 
 
-def band_keys(
-    band_layout: BandLayout, banding: Banding, signatures: np.ndarray, kept: np.ndarray | None, salts: np.ndarray
+def build_band_keys(
+    band_layout: BandLayout,
+    banding: Banding,
+    signatures: np.ndarray,
+    sketched_keys: np.ndarray | None,
+    salts: np.ndarray,
 ) -> np.ndarray:
-    """uint64 (b, n, 1 + probes): the keys of n documents.
+    """Returns the band keys of n documents, uint64 (bands, n, 1 + probes).
 
     Args:
-        band_layout: How signatures are banded.
+        band_layout: Layout of the signatures' bands.
         banding: Bands and probes.
-        signatures: (n, w).
-        kept: uint64 (n, b·(1 + probes)): keys that were made while sketching, without a block.
-        salts: uint64 (n,): of each document's block.
+        signatures: Signatures, (n, width).
+        sketched_keys: Keys that were built while sketching, without a block, uint64
+            (n, bands × (1 + probes)); None if keys are computed from signatures.
+        salts: Hash of each document's block, uint64 (n,).
     """
-    per = 1 + banding.probes
-    out = np.empty((banding.bands * per, len(signatures)), np.uint64)
-    if kept is None:
+    keys_per_band = 1 + banding.probes
+    out = np.empty((banding.bands * keys_per_band, len(signatures)), np.uint64)
+    if sketched_keys is None:
         write_band_keys(band_layout, signatures, salts, out)
     else:
-        kernels.salt_keys(kept, salts, out)
-    return out.reshape(-1, per, len(signatures)).transpose(0, 2, 1)
+        kernels.salt_keys(sketched_keys, salts, out)
+    return out.reshape(-1, keys_per_band, len(signatures)).transpose(0, 2, 1)

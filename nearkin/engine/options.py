@@ -46,7 +46,7 @@ class EmptyDocuments(StrEnum):
     DROP = "drop"
 
 
-RECORD_KEYS = {"hot_bucket_size": "hot_bucket_size", "second_measure": "then"}
+RECORD_KEYS = {"hot_bucket_size": "max_bucket", "second_measure": "then"}
 """Options that have another name in run.json, manifests and saved Spark runs."""
 NOT_RECORDED = ("spec", "memory", "workers")
 """Options that are recorded elsewhere or do not decide the result."""
@@ -216,16 +216,24 @@ class RunOptions:
         if self.distance is not None:
             signs = self.spec.k
             if not 0 <= self.distance < signs:
-                raise UsageError(f"distance {self.distance} is out of range; it must be 0 to {signs - 1}, for {signs} signs")
+                raise UsageError(
+                    f"distance {self.distance} is out of range; it must be 0 to {signs - 1}, for {signs} signs"
+                )
             object.__setattr__(self, "threshold", (signs - self.distance) / signs)
         if not 0 < self.threshold <= 1:
-            raise UsageError(f"threshold {self.threshold} is out of range; it must be above 0 and at most 1")
+            raise UsageError(
+                f"threshold {self.threshold} is out of range; it must be above 0 and at most 1"
+            )
         if self.floor is not None and not 0 <= self.floor <= self.threshold:
-            raise UsageError(f"floor {self.floor} is out of range; it must be 0 to the threshold {self.threshold}")
+            raise UsageError(
+                f"floor {self.floor} is out of range; it must be 0 to the threshold {self.threshold}"
+            )
 
     def _check_candidates(self) -> None:
         if (self.bands is None) != (self.rows is None):
-            raise UsageError("bands and rows go together: give both, or neither to have them solved for the recall")
+            raise UsageError(
+                "bands and rows go together: give both, or neither to have them solved for the recall"
+            )
         if self.tables < 1:
             raise UsageError(f"tables={self.tables} must be at least 1")
         if self.probes < 0:
@@ -268,9 +276,13 @@ class RunOptions:
     @property
     def lowest_similarity(self) -> float:
         """The floor of components."""
+        return self.floor_at(self.threshold)
+
+    def floor_at(self, threshold: float) -> float:
+        """Returns the floor of components at another threshold, which it never exceeds."""
         if self.floor is None:
-            return max(0.0, self.threshold - DEFAULT_FLOOR_DISTANCE)
-        return self.floor
+            return max(0.0, threshold - DEFAULT_FLOOR_DISTANCE)
+        return min(self.floor, threshold)
 
     @property
     def carried_columns(self) -> tuple[str, ...]:
@@ -282,13 +294,20 @@ class RunOptions:
 
         The Spec is recorded on its own. Memory and workers do not decide the result.
         """
-        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in NOT_RECORDED}
+        values = {
+            item.name: getattr(self, item.name)
+            for item in fields(self)
+            if item.name not in NOT_RECORDED
+        }
         return {
-            RECORD_KEYS.get(name, name): str(value) if isinstance(value, StrEnum) else value for name, value in values.items()
+            RECORD_KEYS.get(name, name): str(value) if isinstance(value, StrEnum) else value
+            for name, value in values.items()
         }
 
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], spec: Spec, **others: Any) -> "RunOptions":
+    def from_parameters(
+        cls, parameters: Mapping[str, Any], spec: Spec, **others: Any
+    ) -> "RunOptions":
         """Returns the options of a recorded run.
 
         Args:

@@ -19,7 +19,7 @@ from nearkin.engine.stats import (
     VerifyStats,
 )
 from nearkin.errors import RunError
-from nearkin.lsh.curve import Banding
+from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.resources import SpecResources
@@ -84,6 +84,10 @@ class Run(ABC):
         """Returns the name and the number of steps under which progress reports a stage."""
         return str(stage), None
 
+    def prepare_inputs(self) -> None:
+        """Prepares the corpus for reading, before the first stage of a new or a resumed run."""
+        return
+
     @cached_property
     def measure(self) -> Measure:
         """The measure of the run."""
@@ -143,6 +147,7 @@ class Run(ABC):
     @final
     def sketch(self) -> None:
         """Runs stage 1: reads the corpus and sketches its documents."""
+        self.prepare_inputs()
         self._run_stage(Stage.SKETCH, self.sketch_documents)
 
     @final

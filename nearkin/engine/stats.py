@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from nearkin.corpus.batches import MAX_DOCUMENT
+from nearkin.corpus.columns import MAX_DOCUMENT
 
 HOTTEST_LISTED = 100
 """Number of hot buckets that the statistics list one by one."""

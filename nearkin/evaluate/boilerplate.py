@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.engine.local.document_frequencies import repeated
+from nearkin.engine.document_frequencies import count_repeated
 from nearkin.engine.local.documents import take
 from nearkin.shingle import text_buffers
 from nearkin.shingle.readable import shingle_texts, split_units
@@ -202,7 +202,7 @@ class _SampleShingles(NamedTuple):
 def _find_sequences(streams: _SampleShingles) -> list[_ShingleSequence]:
     """Returns the phrases as sequences, the most frequent first. No shingle is in two of them."""
     least = max(MIN_DOCUMENTS, MIN_SHARE * (len(streams.offsets) - 1))
-    values, counts = repeated(streams.distinct, least - 1)
+    values, counts = count_repeated(streams.distinct, least - 1)
     if not len(values):
         return []
     position = np.minimum(np.searchsorted(values, streams.hashes), len(values) - 1)

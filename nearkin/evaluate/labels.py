@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.engine.document_facts import id_hashes
 from nearkin.engine.local.documents import portions
-from nearkin.engine.local.repeated_ids import id_hashes
 
 NONE_LABEL = "(none)"
 """The label of documents without a value."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.corpus import Batch, Columns, Corpus, carried_column_name
-from nearkin.engine.local.documents import block_hashes
+from nearkin.engine.document_facts import block_hashes
 from nearkin.engine.options import RunOptions
 from nearkin.evaluate import kernels
 from nearkin.hashing.sorted_lookup import PrefixIndex

@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Corpus
-from nearkin.engine.local.clustering import EXACT, NEAR, VECTOR, Clustering
+from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
+from nearkin.engine.result_schema import EXACT, NEAR, VECTOR
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, find_boilerplate
 from nearkin.evaluate.labels import most_frequent_labels
 from nearkin.evaluate.overlap import Overlap, compute_overlap

@@ -11,7 +11,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from nearkin.corpus import Corpus
-from nearkin.engine.local.clustering import EXACT, KINDS
+from nearkin.engine.result_schema import EXACT, KINDS
 from nearkin.engine.spark.arrow_columns import numbers
 from nearkin.engine.spark.rereading import ExcerptRows
 from nearkin.engine.spark.run import SparkRun, facts_of

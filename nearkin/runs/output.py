@@ -18,6 +18,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import second_pair_batches
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import first_difference
+from nearkin.engine.result_schema import CLUSTERS, PAIRS
 from nearkin.errors import UsageError
 from nearkin.report.collect import summary_counts
 from nearkin.report.files import write_report
@@ -154,7 +155,7 @@ def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> 
     """
     documents = run.documents()
     clusters = result_tables.cluster_batches(documents.ids, clustering)
-    result_tables.write_batches(folder / "clusters.parquet", result_tables.CLUSTERS, clusters)
+    result_tables.write_batches(folder / "clusters.parquet", CLUSTERS, clusters)
     schema = result_tables.pairs_schema(run)
     pairs = result_tables.pair_batches(run)
     result_tables.write_batches(folder / "pairs.parquet", schema, pairs)
@@ -162,7 +163,7 @@ def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> 
     second_measure = run.options.parsed_second_measure
     if second_measure is not None:
         path = folder / f"pairs-{second_measure.measure}.parquet"
-        result_tables.write_batches(path, result_tables.PAIRS, second_pair_batches(run))
+        result_tables.write_batches(path, PAIRS, second_pair_batches(run))
 
 
 def write_result(

@@ -16,6 +16,7 @@ from nearkin.engine.local.containment import find_contained, require_containable
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import first_difference
 from nearkin.engine.options import RunOptions
+from nearkin.engine.result_schema import CONTAINED
 from nearkin.errors import UsageError
 from nearkin.report.run_warnings import warn_of_skipped_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
@@ -77,7 +78,7 @@ def find_pairs(
         run.to_exact_groups()
         contained = find_contained(run)
         batches = result_tables.contained_batches(contained, run.documents().ids)
-        return result_tables.CONTAINED, batches
+        return CONTAINED, batches
     run.to_pairs()
     if expand_exact:
         return result_tables.pairs_schema(run), result_tables.expanded_pair_batches(run)

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from nearkin.corpus import Columns, FileCorpus, detect_dimensions
 from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.inputs import Selection
-from nearkin.engine.local.document_frequencies import Counting, count_frequencies
+from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.runs.saved import SavedRun
@@ -116,7 +117,7 @@ def resolve_spec(
     return spec
 
 
-FrequencyCounter = Callable[[Counting, float], DocumentFrequencies]
+FrequencyCounter = Callable[[FrequencyRequest, float], DocumentFrequencies]
 """A function that counts documents for each shingle that more than a share of them contain."""
 
 
@@ -167,13 +168,13 @@ def resolve_inputs(
     columns = detect_dimensions(corpus, columns)
     require_apart(out, [*inputs, *(file.path for file in corpus.files)])
     spec = request.to_spec(columns)
-    counting = Counting(
+    counting = FrequencyRequest(
         corpus, columns, spec, SpecResources(request.secret), workers, work_folder_of(out), progress
     )
     _check_weights(request, spec)
     check(spec)
 
-    def count_in_work_folder(counting: Counting, share: float) -> DocumentFrequencies:
+    def count_in_work_folder(counting: FrequencyRequest, share: float) -> DocumentFrequencies:
         with _hold_work_folder(out):
             return count(counting, share)
 
@@ -215,7 +216,7 @@ def _hold_work_folder(out: Path) -> Iterator[None]:
 
 
 def _resolve_cut(
-    request: SpecRequest, counting: Counting, count: FrequencyCounter
+    request: SpecRequest, counting: FrequencyRequest, count: FrequencyCounter
 ) -> tuple[Spec, DocumentFrequencies | None]:
     """Returns the Spec with the frequency cut that was requested, and the shingles that are cut."""
     if request.max_df is not None and request.cut_list is not None:
@@ -232,7 +233,7 @@ def _resolve_cut(
 
 
 def count_frequency_cut(
-    max_df: float, counting: Counting, count: FrequencyCounter = count_frequencies
+    max_df: float, counting: FrequencyRequest, count: FrequencyCounter = count_frequencies
 ) -> DocumentFrequencies:
     """Counts the shingles that a frequency cut removes.
 
@@ -294,7 +295,7 @@ def _check_weights(request: SpecRequest, spec: Spec) -> None:
 
 
 def _resolve_weights(
-    request: SpecRequest, counting: Counting, spec: Spec, count: FrequencyCounter
+    request: SpecRequest, counting: FrequencyRequest, spec: Spec, count: FrequencyCounter
 ) -> tuple[Spec, DocumentFrequencies | None]:
     """Returns the Spec with its tf-idf weights if they were requested, and the frequencies."""
     if request.weights != "tfidf":

@@ -18,16 +18,21 @@ from pyspark.sql import functions as f
 from nearkin.corpus import Columns, FileCorpus, describe_inputs
 from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.inputs import Selection
-from nearkin.engine.local.document_frequencies import Counting
+from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import Tables
-from nearkin.engine.spark.output_files import write_clusters, write_kept_files, write_pairs, write_rejected
+from nearkin.engine.spark.output_files import (
+    write_clusters,
+    write_kept_files,
+    write_pairs,
+    write_rejected,
+)
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.saved import Saved
 from nearkin.engine.spark.session import open_session, told
-from nearkin.engine.spark.sketching import Request
+from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FileSource, FrameSource, quoted, unused_name
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
@@ -35,7 +40,12 @@ from nearkin.report.collect import collect_report, summary_counts
 from nearkin.report.model import ReportData
 from nearkin.report.spark_view import SparkRunView
 from nearkin.runs.job import Job, check_job
-from nearkin.runs.output import build_run_record, find_finished_run, publish_output, require_output_free
+from nearkin.runs.output import (
+    build_run_record,
+    find_finished_run,
+    publish_output,
+    require_output_free,
+)
 from nearkin.runs.saved import RUN
 from nearkin.runs.spec_request import (
     ResolvedInputs,
@@ -53,7 +63,15 @@ from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spark.streaming import StreamUpserts
 from nearkin.spec import Spec
 
-__all__ = ["SparkResult", "StreamUpserts", "backfill", "dedup", "dedup_files", "prepare_files", "save"]
+__all__ = [
+    "SparkResult",
+    "StreamUpserts",
+    "backfill",
+    "dedup",
+    "dedup_files",
+    "prepare_files",
+    "save",
+]
 
 
 @dataclass
@@ -96,7 +114,9 @@ class SparkResult:
     @property
     def rejected(self) -> DataFrame:
         """id, reason and raw prefix of rows that are no documents."""
-        return self._run.rejected.select(f.get_json_object("place", "$.id").alias("id"), "reason", "raw")
+        return self._run.rejected.select(
+            f.get_json_object("place", "$.id").alias("id"), "reason", "raw"
+        )
 
     @property
     def stages(self) -> dict[str, Any]:
@@ -168,25 +188,42 @@ def dedup(
         UsageError: An argument is none, a column is missing, ids are repeated.
         RunError: A task failed; the message names the document where it is one's fault.
     """
-    named = {name: value for name, value in (("text", text), ("tokens", tokens), ("vector", vector)) if value is not None}
+    named = {
+        name: value
+        for name, value in (("text", text), ("tokens", tokens), ("vector", vector))
+        if value is not None
+    }
     if len(named) > 1:
-        raise UsageError(f"{' and '.join(f'{name}={value!r}' for name, value in named.items())} exclude each other")
+        raise UsageError(
+            f"{' and '.join(f'{name}={value!r}' for name, value in named.items())} exclude each other"
+        )
     unknown = sorted(set(options) - set(RunOptions.__dataclass_fields__))
     if unknown:
-        raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(RunOptions.__dataclass_fields__)}")
+        raise UsageError(
+            f"{unknown[0]!r} is no setting; there are {', '.join(RunOptions.__dataclass_fields__)}"
+        )
     columns = Columns(text=text or (None if named else "text"), tokens=tokens, vector=vector, id=id)
     with told(), ExitStack() as failed:
         columns = _with_dimensions(frame, columns)
-        asked = RunOptions(spec=resolve_spec(columns, measure, spec), threshold=threshold, distance=distance, **options)
+        asked = RunOptions(
+            spec=resolve_spec(columns, measure, spec),
+            threshold=threshold,
+            distance=distance,
+            **options,
+        )
         columns = replace(columns, carried_columns=asked.carried_columns).with_memory(asked.memory)
         require_supported(asked)
         _require_columns(frame, columns)
-        request = Request(columns, asked, SpecResources(key, frequencies, cut), on_error, merge_parts)
+        request = TaskRequest(
+            columns, asked, SpecResources(key, frequencies, cut), on_error, merge_parts
+        )
         if merge_parts:
             require_mergeable(asked.spec, asked.probes)
         asked.spec.require_key(key)
         # A folder of its own, for it is taken away whole.
-        folder = f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _temporary(frame.sparkSession)
+        folder = (
+            f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _temporary(frame.sparkSession)
+        )
         tables = Tables(frame.sparkSession, folder)
         failed.callback(tables.remove)
         if max_df is not None:
@@ -196,14 +233,22 @@ def dedup(
         run = SparkRun(frame.sparkSession, source, request, progress or Silent(), tables, saved)
         run.to_clusters()
         failed.pop_all()
-    return SparkResult(run, frame if before is None else frame.unionByName(before, allowMissingColumns=True))
+    return SparkResult(
+        run, frame if before is None else frame.unionByName(before, allowMissingColumns=True)
+    )
 
 
-def _saved(spark: SparkSession, folder: str, before: DataFrame | None, request: Request) -> Saved:
+def _saved(
+    spark: SparkSession, folder: str, before: DataFrame | None, request: TaskRequest
+) -> Saved:
     if before is None and request.options.verify == "exact":
-        raise UsageError(f"give the rows of the documents in {folder} as before=: exact comparison reads some of them again")
+        raise UsageError(
+            f"give the rows of the documents in {folder} as before=: exact comparison reads some of them again"
+        )
     if request.merge_parts or request.options.bands is None:
-        raise UsageError("against= goes with bands and rows that are given, and not with merge_parts")
+        raise UsageError(
+            "against= goes with bands and rows that are given, and not with merge_parts"
+        )
     return Saved.open(spark, folder)
 
 
@@ -232,17 +277,26 @@ def backfill(spark: SparkSession, folder: str, bands: int, rows: int) -> None:
     """
     with told():
         saved = Saved.open(spark, folder)
-        options = RunOptions.from_parameters(saved.about["parameters"], saved.spec, bands=bands, rows=rows)
-        request = Request(Columns(), options, SpecResources())
+        options = RunOptions.from_parameters(
+            saved.about["parameters"], saved.spec, bands=bands, rows=rows
+        )
+        request = TaskRequest(Columns(), options, SpecResources())
         saved.write_keys(request, options.banding(request.measure, saved.documents.count()))
 
 
-def _with_cut(frame: DataFrame, request: Request, tables: Tables, max_df: float) -> Request:
+def _with_cut(frame: DataFrame, request: TaskRequest, tables: Tables, max_df: float) -> TaskRequest:
     options, columns = request.options, request.columns
     require_valid_cut(max_df, options.spec)
     size = f.sum(f.length(f.col(quoted(columns.source)))) if columns.text else f.lit(0)
     bytes_of_text = int(frame.agg(size).first()[0] or 0)
-    counted = count_over_spark(frame.sparkSession, FrameSource(frame, request).hashes, request, tables, bytes_of_text, max_df)
+    counted = count_over_spark(
+        frame.sparkSession,
+        FrameSource(frame, request).hashes,
+        request,
+        tables,
+        bytes_of_text,
+        max_df,
+    )
     cut = select_frequency_cut(counted, max_df)
     options = options.with_spec(replace(options.spec, cut=cut.fingerprint))
     return replace(request, options=options, resources=replace(request.resources, cut=cut))
@@ -263,10 +317,14 @@ def require_supported(options: RunOptions) -> None:
 def _require_columns(frame: DataFrame, columns: Columns) -> None:
     for name in columns.all:
         if name not in frame.columns:
-            raise UsageError(f"the DataFrame has no column {name!r} (it has {', '.join(map(repr, frame.columns))})")
+            raise UsageError(
+                f"the DataFrame has no column {name!r} (it has {', '.join(map(repr, frame.columns))})"
+            )
     kind = frame.schema[str(columns.id)].dataType.typeName()
     if kind not in ("string", "byte", "short", "integer", "long"):
-        raise UsageError(f"id column {columns.id!r} is {kind}; ids are text or whole numbers: cast it to string")
+        raise UsageError(
+            f"id column {columns.id!r} is {kind}; ids are text or whole numbers: cast it to string"
+        )
 
 
 def _with_dimensions(frame: DataFrame, columns: Columns) -> Columns:
@@ -276,10 +334,17 @@ def _with_dimensions(frame: DataFrame, columns: Columns) -> Columns:
 
     if columns.vector not in frame.columns:
         _require_columns(frame, columns)
-    sizes = frame.select(f.size(f.col(quoted(columns.vector))).alias("n")).where(f.col("n") > 0).groupBy("n").count()
+    sizes = (
+        frame.select(f.size(f.col(quoted(columns.vector))).alias("n"))
+        .where(f.col("n") > 0)
+        .groupBy("n")
+        .count()
+    )
     most = sizes.orderBy(f.desc("count"), "n").limit(1).collect()
     if not most:
-        raise UsageError(f"column {columns.vector!r} holds no vector; choose another one with vector=")
+        raise UsageError(
+            f"column {columns.vector!r} holds no vector; choose another one with vector="
+        )
     return replace(columns, dimensions=int(most[0].n))
 
 
@@ -296,7 +361,9 @@ def _temporary(spark: SparkSession) -> str:
     )
 
 
-def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job: Job, progress: Progress) -> dict[str, Any]:
+def dedup_files(
+    master: str | None, conf: dict[str, str], merge_parts: bool, job: Job, progress: Progress
+) -> dict[str, Any]:
     """Deduplicates files into `job.out`, as `nearkin.runs.dedup.run_dedup` does; returns the summary that run.json holds.
 
     Args:
@@ -330,7 +397,7 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
         staging.chmod(job.readers.folder_mode)
         (staging / RESULT).mkdir()
         inputs = describe_inputs(corpus)
-        request = Request(job.columns, job.settings, job.resources, job.on_error, merge_parts)
+        request = TaskRequest(job.columns, job.settings, job.resources, job.on_error, merge_parts)
         run = _run_of(request, corpus, spark, staging, progress)
         run.to_clusters()
         _write(job, run, staging / RESULT)
@@ -342,7 +409,9 @@ def dedup_files(master: str | None, conf: dict[str, str], merge_parts: bool, job
             "engine": "spark",
             "master": spark.sparkContext.master,
         }
-        publish_output(job, claim, uuid4().hex, summary, data, identity=identity, replaces=job.overwrite)
+        publish_output(
+            job, claim, uuid4().hex, summary, data, identity=identity, replaces=job.overwrite
+        )
     return summary
 
 
@@ -361,20 +430,26 @@ def prepare_files(
 ) -> ResolvedInputs:
     """As `nearkin.runs.spec_request.resolve_inputs`, shingles counted over Spark where document frequencies are wanted."""
     if (Path(inputs[0]) / RUN).is_file():
-        raise UsageError(f"{inputs[0]} is the output of a run; over Spark, deduplicate the inputs that it was made from")
+        raise UsageError(
+            f"{inputs[0]} is the output of a run; over Spark, deduplicate the inputs that it was made from"
+        )
 
-    def count(counting: Counting, share: float) -> DocumentFrequencies:
+    def count(counting: FrequencyRequest, share: float) -> DocumentFrequencies:
         counting.progress.stage("frequencies", None)
         corpus = counting.corpus
         assert isinstance(corpus, FileCorpus)
         corpus.check(counting.columns)
         with _session(master, conf) as spark, told(), _tables_in(spark, counting.folder) as tables:
-            request = Request(counting.columns, RunOptions(spec=counting.spec), counting.resources, on_error)
+            request = TaskRequest(
+                counting.columns, RunOptions(spec=counting.spec), counting.resources, on_error
+            )
             source = FileSource(spark, corpus, request)
             size = sum(file.status().size for file in corpus.files)
             return count_over_spark(spark, source.hashes, request, tables, size, share)
 
-    return resolve_inputs(inputs, columns, asked, on_error, workers, out, progress, count, check, selection)
+    return resolve_inputs(
+        inputs, columns, asked, on_error, workers, out, progress, count, check, selection
+    )
 
 
 @contextmanager
@@ -401,7 +476,9 @@ def _require_files(job: Job, merge_parts: bool, corpus: FileCorpus) -> None:
     if merge_parts:
         require_mergeable(job.settings.spec, job.settings.probes)
         if job.columns.id is None:
-            raise UsageError("merge_parts takes rows of one id for parts of a document: name the id column with --id")
+            raise UsageError(
+                "merge_parts takes rows of one id for parts of a document: name the id column with --id"
+            )
     if job.save_signatures:
         raise UsageError(
             "save_signatures is of the local engine; over Spark, nearkin.spark.save keeps signatures and band keys"
@@ -420,7 +497,9 @@ def _session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]
             spark.stop()
 
 
-def _run_of(request: Request, corpus: FileCorpus, spark: SparkSession, staging: Path, progress: Progress) -> SparkRun:
+def _run_of(
+    request: TaskRequest, corpus: FileCorpus, spark: SparkSession, staging: Path, progress: Progress
+) -> SparkRun:
 
     tables = Tables(spark, str((staging / "tables").absolute()))
     return SparkRun(spark, FileSource(spark, corpus, request), request, progress, tables)
@@ -428,6 +507,7 @@ def _run_of(request: Request, corpus: FileCorpus, spark: SparkSession, staging: 
 
 def _write(job: Job, run: SparkRun, staging: Path) -> None:
     """kept/, clusters.parquet, pairs.parquet, rejected.jsonl."""
+    run.progress.stage("write", None)
     with run.stage("write"):
         write_kept_files(run, staging / "kept", job.annotate)
         write_clusters(run, staging / "clusters.parquet")

@@ -32,7 +32,9 @@ def texts() -> list[str]:
     return [*out, out[70], " ".join(long[3][10:13]), "", "one"]
 
 
-def brute_force(texts: list[str], threshold: float, skip: set[int]) -> dict[tuple[int, int], tuple[float, float]]:
+def brute_force(
+    texts: list[str], threshold: float, skip: set[int]
+) -> dict[tuple[int, int], tuple[float, float]]:
     sets = [shingles(text) if text else set() for text in texts]
     found = {}
     for a, x in enumerate(sets):
@@ -45,8 +47,12 @@ def brute_force(texts: list[str], threshold: float, skip: set[int]) -> dict[tupl
 
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 1.0])
 def test_against_brute_force(threshold: float, texts: list[str]) -> None:
-    found = nk.pairs(texts, relation="containment", threshold=threshold, recall=0.99).pairs.arrow.to_pylist()
-    got = {(int(row["id_a"]), int(row["id_b"])): (row["containment"], row["jaccard"]) for row in found}
+    found = nk.pairs(
+        texts, relation="containment", threshold=threshold, recall=0.99
+    ).pairs.arrow.to_pylist()
+    got = {
+        (int(row["id_a"]), int(row["id_b"])): (row["containment"], row["jaccard"]) for row in found
+    }
     # The two equal documents are represented by one of them: whichever the pairs do not name.
     named = {i for pair in got for i in pair}
     want = brute_force(texts, threshold, {70, 180} - named or {180})
@@ -54,7 +60,9 @@ def test_against_brute_force(threshold: float, texts: list[str]) -> None:
     assert len(got) >= 0.97 * len(want) > 5
 
 
-def test_partitions_and_workers_do_not_matter(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_and_workers_do_not_matter(
+    texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = nk.pairs(texts, relation="containment", workers=1).pairs.arrow
     monkeypatch.setattr("nearkin.engine.local.containment.BYTES_PER_HASH", 10**6)
     many = nk.pairs(texts, relation="containment", workers=2).pairs.arrow
@@ -62,7 +70,11 @@ def test_partitions_and_workers_do_not_matter(texts: list[str], monkeypatch: pyt
 
 
 def test_crowded_shingles_are_counted(texts: list[str]) -> None:
-    found = nk.pairs(texts + ["a b c d e f g h " + text for text in texts], relation="containment", hot_bucket_size=2)
+    found = nk.pairs(
+        texts + ["a b c d e f g h " + text for text in texts],
+        relation="containment",
+        hot_bucket_size=2,
+    )
     assert found.statistics["containment"]["hot_shingles"] > 0
 
 
@@ -70,7 +82,16 @@ def test_command_line(texts: list[str], tmp_path: Path, capfd: pytest.CaptureFix
     for i, text in enumerate(texts):
         (tmp_path / f"{i:03}.txt").write_text(text)
     out = tmp_path / "contained.parquet"
-    asked = ["pairs", str(tmp_path / "*.txt"), "--relation", "containment", "--threshold", "0.9", "--out", str(out)]
+    asked = [
+        "pairs",
+        str(tmp_path / "*.txt"),
+        "--relation",
+        "containment",
+        "--threshold",
+        "0.9",
+        "--out",
+        str(out),
+    ]
     assert run(asked) == 0
     table = pq.read_table(out)
     assert table.column_names == ["id_a", "id_b", "containment", "jaccard"]

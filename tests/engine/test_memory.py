@@ -39,7 +39,9 @@ def text_of(words: int, rng: np.random.Generator) -> str:
 def sampled_peak(command: list[str]) -> int:
     """Runs a command to a good end; returns the largest RssAnon of its process tree, read by this process."""
     peak = 0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         tree = psutil.Process(process.pid)
         while process.poll() is None:
             peak = max(peak, sum(anonymous(one.pid) for one in [tree, *children(tree)]))
@@ -67,7 +69,9 @@ def anonymous(process: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="anonymous memory is read from /proc")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="anonymous memory is read from /proc"
+)
 
 USE_MEMORY = """
 import json, sys
@@ -101,7 +105,9 @@ def test_the_reported_peak_is_what_is_measured_from_outside() -> None:
 def test_the_reported_peak_counts_child_processes() -> None:
     hold = "import sys; held = bytearray(100_000_000); print('held', flush=True); sys.stdin.read()"
     with PeakMemory() as memory:
-        child = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        child = subprocess.Popen(
+            [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         assert child.stdout is not None
         child.stdout.readline()
         while memory.peak < anonymous(os.getpid()) + 100_000_000:
@@ -113,7 +119,11 @@ def test_the_sampler_ends_with_the_measurement() -> None:
     before = set(psutil.Process().children())
     with PeakMemory():
         assert set(psutil.Process().children()) - before
-    assert not {child for child in set(psutil.Process().children()) - before if child.status() != psutil.STATUS_ZOMBIE}
+    assert not {
+        child
+        for child in set(psutil.Process().children()) - before
+        if child.status() != psutil.STATUS_ZOMBIE
+    }
 
 
 def test_a_sampler_that_was_killed_is_no_fault() -> None:
@@ -158,7 +168,10 @@ def long_sources(first: int, count: int, rng: np.random.Generator) -> dict[str, 
 
 def long_ids(first: int, count: int, rng: np.random.Generator) -> dict[str, list[str]]:
     texts = [" ".join(row) for row in WORDS[rng.integers(0, len(WORDS), (count, 8))]]
-    return {"text": texts, "id": [f"{(i * 7919) % 3_000_000:020d}" + "i" * 120 for i in range(first, first + count)]}
+    return {
+        "text": texts,
+        "id": [f"{(i * 7919) % 3_000_000:020d}" + "i" * 120 for i in range(first, first + count)],
+    }
 
 
 def plain_texts(first: int, count: int, rng: np.random.Generator) -> dict[str, list[str]]:
@@ -194,10 +207,23 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, full: bool) -> tuple[Pa
     return path, found
 
 
-def test_a_run_stays_within_its_bound_and_the_overhead(case: tuple[Path, Case], tmp_path: Path) -> None:
+def test_a_run_stays_within_its_bound_and_the_overhead(
+    case: tuple[Path, Case], tmp_path: Path
+) -> None:
     path, found = case
     out = tmp_path / "out"
-    line = [sys.executable, "-m", "nearkin", "dedup", str(path), "--memory", "512MiB", "--out", str(out), *found.options]
+    line = [
+        sys.executable,
+        "-m",
+        "nearkin",
+        "dedup",
+        str(path),
+        "--memory",
+        "512MiB",
+        "--out",
+        str(out),
+        *found.options,
+    ]
     peak = sampled_peak(line)
     reported = json.loads((out / "run.json").read_bytes())["peak_memory"]
     assert peak <= BOUND + OVERHEAD
@@ -213,7 +239,9 @@ def test_a_huge_text_is_set_aside_within_the_bound(compression: str, tmp_path: P
     texts = [*(text_of(50, rng) for _ in range(10)), huge, *(text_of(50, rng) for _ in range(10))]
     path, out = tmp_path / "input.parquet", tmp_path / "out"
     pq.write_table(pa.table({"text": texts}), path, compression=compression)
-    peak = sampled_peak([sys.executable, "-m", "nearkin", "dedup", str(path), "--memory", "1GB", "--out", str(out)])
+    peak = sampled_peak(
+        [sys.executable, "-m", "nearkin", "dedup", str(path), "--memory", "1GB", "--out", str(out)]
+    )
     assert [json.loads(line)["row"] for line in (out / "rejected.jsonl").open()] == [10]
     assert pq.read_metadata(out / "kept" / "input.parquet").num_rows == 20
     assert peak <= 1_000_000_000 + OVERHEAD
@@ -227,14 +255,20 @@ def test_workers_are_limited_by_memory_with_a_warning(tmp_path: Path) -> None:
     assert len(warnings) == 1
     assert f"{few} of the requested 64 workers" in warnings[0]
     assert not [
-        warning for warning in nk.dedup(texts, workers=few, memory=BOUND).report_data.all_warnings if "workers" in warning
+        warning
+        for warning in nk.dedup(texts, workers=few, memory=BOUND).report_data.all_warnings
+        if "workers" in warning
     ]
 
 
 def test_long_values_are_cut_in_names_and_counted_apart() -> None:
     long = ["x" * 5_000 + end for end in "ab"]
     found = most_frequent_labels(pa.chunked_array([[*long, long[0]], ["y"]]), 10)
-    assert [len(name) for name in found.names] == [MAX_LABEL_CHARACTERS + 1, MAX_LABEL_CHARACTERS + 1, 1]
+    assert [len(name) for name in found.names] == [
+        MAX_LABEL_CHARACTERS + 1,
+        MAX_LABEL_CHARACTERS + 1,
+        1,
+    ]
     assert found.codes.tolist() == [0, 1, 0, 2]
 
 
@@ -242,16 +276,22 @@ def test_long_values_are_cut_in_names_and_counted_apart() -> None:
 def test_labels_are_the_most_frequent_values(most: int) -> None:
     rng = np.random.default_rng(most)
     values = [None if x == 7 else f"v{x}" for x in rng.integers(0, 200, 2_000).tolist()]
-    found = most_frequent_labels(pa.chunked_array([values[:700], [], values[700:]], pa.large_string()), most)
+    found = most_frequent_labels(
+        pa.chunked_array([values[:700], [], values[700:]], pa.large_string()), most
+    )
     texts = ["(none)" if value is None else value for value in values]
     ranked = sorted(set(texts), key=lambda value: (-texts.count(value), value))
     names = ranked if len(ranked) <= most else [*ranked[: most - 1], "(others)"]
     assert list(found.names) == names
-    assert [names[code] for code in found.codes] == [text if text in names else "(others)" for text in texts]
+    assert [names[code] for code in found.codes] == [
+        text if text in names else "(others)" for text in texts
+    ]
 
 
 def test_values_of_a_chunked_column_are_taken_in_any_order() -> None:
-    column = pa.chunked_array([[f"{i}" for i in range(10)], [], [f"{i}" for i in range(10, 30)]], pa.large_string())
+    column = pa.chunked_array(
+        [[f"{i}" for i in range(10)], [], [f"{i}" for i in range(10, 30)]], pa.large_string()
+    )
     chosen = np.random.default_rng(1).integers(0, 30, 100)
     assert take(column, chosen).to_pylist() == [f"{i}" for i in chosen]
     assert take(column, np.empty(0, np.int64)).to_pylist() == []
@@ -265,13 +305,26 @@ def test_a_column_is_read_in_portions_of_bounded_size(monkeypatch: pytest.Monkey
     assert max(part.nbytes for part in parts) < 1_500
 
 
-def test_expanded_pairs_of_long_ids_come_in_small_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expanded_pairs_of_long_ids_come_in_small_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pairs inside of exact groups and across them; the batches together are all pairs of the documents."""
     monkeypatch.setattr("nearkin.engine.local.result_tables.LEAST_ROWS", 10)
     monkeypatch.setattr("nearkin.engine.local.result_tables.BATCH_BYTES", 30_000)
     first = "some words of a text that is there many times over and over again"
-    table = pa.table({"text": [first, f"{first} more"] * 30, "id": [f"{at:02d}" + "i" * 1_000 for at in range(60)]})
-    run = LocalRun(TableCorpus(table), Columns(id="id"), RunOptions(), WorkFolder.create(tmp_path / "work", {}), Silent())
+    table = pa.table(
+        {
+            "text": [first, f"{first} more"] * 30,
+            "id": [f"{at:02d}" + "i" * 1_000 for at in range(60)],
+        }
+    )
+    run = LocalRun(
+        TableCorpus(table),
+        Columns(id="id"),
+        RunOptions(),
+        WorkFolder.create(tmp_path / "work", {}),
+        Silent(),
+    )
     run.to_pairs()
     batches = list(expanded_pair_batches(run))
     pairs = {(row["id_a"][:2], row["id_b"][:2]) for batch in batches for row in batch.to_pylist()}

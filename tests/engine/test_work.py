@@ -43,7 +43,9 @@ def test_a_stage_with_a_torn_file_counts_as_not_done(fault: str, tmp_path: Path)
     assert [name for name in ("first", "second", "third") if work.done(name)] == ["first"]
 
 
-def test_the_files_of_a_stage_are_synced_before_it_counts_as_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_of_a_stage_are_synced_before_it_counts_as_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order: list[str] = []
     fsync = os.fsync
 
@@ -107,15 +109,30 @@ def half_sketched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Job,
     job = Job((str(tmp_path / "in"),), tmp_path / "out", **request)
     with pytest.raises(StoppedError):
         run_dedup(job, Stopping(3))
-    assert json.loads((job.work_folder / "sketch" / "checkpoint.json").read_bytes())["documents"] >= 500
+    assert (
+        json.loads((job.work_folder / "sketch" / "checkpoint.json").read_bytes())["documents"]
+        >= 500
+    )
     return job, whole
 
 
 @pytest.mark.parametrize("fault", ["cut", "emptied", "deleted"])
 @pytest.mark.parametrize(
-    "name", ["signatures", "shingles", "fingerprints", "lengths", "files", "rows", "rejected.jsonl", "columns/000000.arrow"]
+    "name",
+    [
+        "signatures",
+        "shingles",
+        "fingerprints",
+        "lengths",
+        "files",
+        "rows",
+        "rejected.jsonl",
+        "columns/000000.arrow",
+    ],
 )
-def test_files_shorter_than_the_checkpoint_are_sketched_again(name: str, fault: str, half_sketched: tuple[Job, Job]) -> None:
+def test_files_shorter_than_the_checkpoint_are_sketched_again(
+    name: str, fault: str, half_sketched: tuple[Job, Job]
+) -> None:
     """They were filled with zeros, which counted as thousands of empty documents."""
     job, whole = half_sketched
     path = job.work_folder / "sketch" / name
@@ -132,11 +149,16 @@ def test_data_is_synced_before_the_checkpoint(
     half_sketched: tuple[Job, Job], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     order: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda handle: order.append(Path(f"/proc/self/fd/{handle}").readlink().name))
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: order.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+    )
     job, _ = half_sketched
     run_dedup(Job(job.inputs, job.out, job.columns, job.settings, resume=True), Silent())
     first = next(number for number, name in enumerate(order) if name.startswith(".checkpoint.json"))
-    begun = max((number for number, name in enumerate(order[:first]) if name.startswith(".manifest")), default=0)
+    begun = max(
+        (number for number, name in enumerate(order[:first]) if name.startswith(".manifest")),
+        default=0,
+    )
     before = set(order[begun:first])
     assert {
         "signatures",

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.engine.banding import Limits
+from nearkin.engine.banding import AgreementLimits
 from nearkin.engine.options import RunOptions
 from nearkin.measures import measure_of
 
@@ -129,7 +129,7 @@ def test_members_of_hot_bucket_join_leader_at_threshold() -> None:
     for percent in PERCENTS:
         settings = RunOptions(spec=nk.Spec(k=104), threshold=percent / 100, recall=0.01)
         measure = measure_of(settings.spec)
-        joining = Limits.of(measure, settings.banding(measure, 0), settings).join
+        joining = AgreementLimits.create(measure, settings.banding(measure, 0), settings).join
         assert joining == max(-(-104 * percent // 100), settings.banding(measure, 0).margin)
 
 

@@ -1,4 +1,8 @@
-"""Stage 3: band keys on disk, one partition of one band in memory at a time, buckets to candidates, scored by estimate."""
+"""Stage 3 of the local engine: from band keys on disk to candidate pairs.
+
+One partition of one band is in memory at a time. Its keys are sorted into buckets, and the pairs of
+each bucket are compared by their signatures.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,11 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.banding import Limits, band_keys
+from nearkin.engine.banding import AgreementLimits, build_band_keys
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import PairSpool
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import RunOptions
+from nearkin.engine.stats import HotBucket
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import BandLayout, split_buckets
 from nearkin.lsh.slot_bands import Banding
@@ -21,155 +26,247 @@ from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ordered_map
 
 BYTES_PER_KEY = 48
-"""Anonymous bytes that one key costs while its partition is sorted and cut: packed words, bounds, and their copies."""
-
-
-class Bucket(NamedTuple):
-    """A bucket that was clustered inside itself."""
-
-    band: int
-    members: int
-    first: int
-    """Ordinal of its first member in keep order."""
+"""Anonymous memory of a key while its partition is sorted and cut, in bytes: packed words, bounds,
+and their copies."""
 
 
 @dataclass
 class CandidateCounts:
-    """What banding did."""
+    """The counts of a banding.
+
+    Attributes:
+        histogram: Candidate pairs by the number of agreeing slots, int64 (k + 1,).
+        sizes: Number of buckets by their size. Buckets of one document are included.
+        hot: Hot buckets.
+    """
 
     histogram: np.ndarray
-    """int64 (k + 1,): candidates by agreeing slots."""
     sizes: Counter[int]
-    """Buckets by their size, those of a single document included."""
-    hot: list[Bucket]
+    hot: list[HotBucket]
 
     @classmethod
-    def none(cls, k: int) -> "CandidateCounts":
-        """No candidate yet."""
+    def empty(cls, k: int) -> "CandidateCounts":
+        """Returns counts of zero for signatures of k slots."""
         return cls(np.zeros(k + 1, np.int64), Counter(), [])
 
-    @property
-    def candidates(self) -> int:
-        """Pairs of documents that shared a bucket and were scored."""
-        return int(self.histogram.sum())
 
-
-class Banded(NamedTuple):
-    """How signatures are banded and compared."""
+class SignatureComparison(NamedTuple):
+    """The way in which signatures are banded and compared."""
 
     banding: Banding
     band_layout: BandLayout
-    limits: Limits
+    limits: AgreementLimits
 
     @classmethod
-    def of(cls, measure: Measure, banding: Banding, documents: Documents, options: RunOptions) -> "Banded":
-        """For a measure's signatures."""
-        return cls(banding, band_layout_of(measure.spec, banding, documents.keys), Limits.of(measure, banding, options))
+    def create(
+        cls, measure: Measure, banding: Banding, documents: Documents, options: RunOptions
+    ) -> "SignatureComparison":
+        """Returns the comparison of a run's signatures.
+
+        Args:
+            measure: Measure of the run.
+            banding: Bands and rows.
+            documents: Sketched documents.
+            options: Options of the run.
+        """
+        layout = band_layout_of(measure.spec, banding, documents.keys)
+        return cls(banding, layout, AgreementLimits.create(measure, banding, options))
 
 
-def write_band_keys(documents: Documents, blocks: np.ndarray, banded: Banded, work: WorkFolder, workers: int) -> None:
-    """`keys/BB`, uint64 (n·(1 + probes),) for each band: the keys of a document one after the other."""
+def write_keys(
+    documents: Documents,
+    blocks: np.ndarray,
+    comparison: SignatureComparison,
+    work: WorkFolder,
+    workers: int,
+) -> None:
+    """Writes the band keys of each band to `keys/NNNN`, uint64 (n × (1 + probes),).
+
+    The keys of a document follow each other.
+
+    Args:
+        documents: Sketched documents.
+        blocks: Hash of each document's block, uint64 (n,).
+        comparison: Bands and layout of the signatures.
+        work: Folder of the stage results.
+        workers: Number of threads.
+    """
     folder = work.folder("keys")
 
-    def keys_of(bounds: tuple[int, int]) -> np.ndarray:
+    def build_keys(bounds: tuple[int, int]) -> np.ndarray:
         rows = slice(*bounds)
-        kept = None if documents.keys is None else np.ascontiguousarray(documents.keys[rows])
-        signatures, salts = (np.ascontiguousarray(array[rows]) for array in (documents.signatures, blocks))
-        keys = band_keys(banded.band_layout, banded.banding, signatures, kept, salts)
+        sketched_keys = None
+        if documents.keys is not None:
+            sketched_keys = np.ascontiguousarray(documents.keys[rows])
+        keys = build_band_keys(
+            comparison.band_layout,
+            comparison.banding,
+            np.ascontiguousarray(documents.signatures[rows]),
+            sketched_keys,
+            np.ascontiguousarray(blocks[rows]),
+        )
         return keys.reshape(len(keys), -1)
 
-    files = [(folder / f"{band:04d}").open("wb") for band in range(banded.banding.bands)]
+    files = [(folder / f"{band:04d}").open("wb") for band in range(comparison.banding.bands)]
     try:
-        for keys in ordered_map(keys_of, documents.chunks(), workers):
-            for file, column in zip(files, keys, strict=True):
-                file.write(column.data)
+        for keys in ordered_map(build_keys, documents.chunks(), workers):
+            for file, band_keys in zip(files, keys, strict=True):
+                file.write(band_keys.data)
     finally:
         for file in files:
             file.close()
 
 
 class CandidateFinder:
-    """Walks the bands in order; the outcome depends on the documents of each bucket alone."""
+    """A search for candidate pairs, band by band.
 
-    def __init__(self, documents: Documents, work: WorkFolder, options: RunOptions, active: np.ndarray, banded: Banded) -> None:
-        self.documents = documents
-        self.options = options
-        self.banding, self.band_layout, self.limits = banded
-        self.per = 1 + self.banding.probes
-        self.active = np.repeat(active, self.per) if self.per > 1 else active
-        self.rank = work.load("rank")
-        self.keys = work.path / "keys"
+    The outcome depends on the documents of each bucket alone.
+
+    Args:
+        documents: Sketched documents.
+        work: Folder with band keys and the keep order.
+        options: Options of the run.
+        active: Which documents are compared, bool (n,).
+        comparison: Bands and layout of the signatures.
+    """
+
+    def __init__(
+        self,
+        documents: Documents,
+        work: WorkFolder,
+        options: RunOptions,
+        active: np.ndarray,
+        comparison: SignatureComparison,
+    ) -> None:
         self.hot = np.zeros(len(documents), bool)
-        entries = len(self.active)
-        self.ordinal_bits = max(1, (entries - 1).bit_length())
-        self.counts = CandidateCounts.none(options.spec.k)
-        room = max(1, options.memory // 4 // BYTES_PER_KEY)
-        self.part_bits = max(0, (entries - 1) // room).bit_length()
+        """Which documents were in a hot bucket, bool (n,)."""
+        self._documents = documents
+        self._work = work
+        self._options = options
+        self._comparison = comparison
+        self._keys_per_document = 1 + comparison.banding.probes
+        self._active = active
+        if self._keys_per_document > 1:
+            self._active = np.repeat(active, self._keys_per_document)
+        self._rank = work.load("rank")
+        entries = len(self._active)
+        self._ordinal_bits = max(1, (entries - 1).bit_length())
+        self._counts = CandidateCounts.empty(options.spec.k)
+        keys_in_memory = max(1, options.memory // 4 // BYTES_PER_KEY)
+        self._partition_bits = max(0, (entries - 1) // keys_in_memory).bit_length()
 
-    def run(self, spool: PairSpool, progress: Progress) -> CandidateCounts:
-        """All bands; surviving candidates go to the spool."""
-        for band in range(self.banding.bands):
-            keys = map_file(self.keys / f"{band:04d}", np.uint64)
-            for part in range(1 << self.part_bits):
-                self._band_part(band, keys, part, spool)
+    def among(self, active: np.ndarray) -> "CandidateFinder":
+        """Returns a new search among other documents.
+
+        Args:
+            active: Which documents are compared, bool (n,).
+        """
+        return CandidateFinder(self._documents, self._work, self._options, active, self._comparison)
+
+    def find_pairs(self, spool: PairSpool, progress: Progress) -> CandidateCounts:
+        """Searches all bands.
+
+        Args:
+            spool: Receives the candidate pairs that pass the prefilter.
+            progress: Receives one step for each band.
+        """
+        folder = self._work.path / "keys"
+        for band in range(self._comparison.banding.bands):
+            keys = map_file(folder / f"{band:04d}", np.uint64)
+            for partition in range(1 << self._partition_bits):
+                self._search_partition(band, keys, partition, spool)
             progress.advance(1)
-        return self.counts
+        return self._counts
 
-    def _band_part(self, band: int, keys: np.ndarray, part: int, spool: PairSpool) -> None:
-        ordinals, starts, ends = self._buckets(keys, part)
+    def _search_partition(
+        self, band: int, keys: np.ndarray, partition: int, spool: PairSpool
+    ) -> None:
+        ordinals, starts, ends = self._find_buckets(keys, partition)
         sizes = ends - starts
         values, times = np.unique(sizes, return_counts=True)
-        self.counts.sizes.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
-        self.counts.sizes[1] += len(ordinals) - int(sizes.sum())
+        self._counts.sizes.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
+        self._counts.sizes[1] += len(ordinals) - int(sizes.sum())
         if not len(sizes):
             return
-        hot = sizes > self.options.hot_bucket_size
-        for pairs, histogram in ordered_map(
-            lambda some: self._cold(band, ordinals, *some),
-            split_buckets(starts[~hot], ends[~hot], PAIRS_PER_BATCH),
-            self.options.workers,
-        ):
-            self.counts.histogram += histogram
+        is_hot = sizes > self._options.hot_bucket_size
+
+        def compare(bounds: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+            first, last = bounds
+            return self._compare_buckets(band, ordinals, first, last)
+
+        portions = split_buckets(starts[~is_hot], ends[~is_hot], PAIRS_PER_BATCH)
+        for pairs, histogram in ordered_map(compare, portions, self._options.workers):
+            self._counts.histogram += histogram
             spool.add(pairs)
-        for start, end in zip(starts[hot].tolist(), ends[hot].tolist(), strict=True):
-            spool.add(self._hot(band, ordinals[start:end]))
+        for start, end in zip(starts[is_hot].tolist(), ends[is_hot].tolist(), strict=True):
+            spool.add(self._cluster_hot_bucket(band, ordinals[start:end]))
 
-    def _buckets(self, keys: np.ndarray, part: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        packed = np.empty(int(np.count_nonzero(self.active)) if self.part_bits == 0 else len(keys), np.uint64)
-        count = kernels.pack_keys(keys, self.active, np.uint64(part), self.part_bits, self.ordinal_bits, packed)
-        packed = packed[:count].copy() if self.part_bits else packed
+    def _find_buckets(
+        self, keys: np.ndarray, partition: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns the ordinals sorted by key, and the start and the end of each bucket in them."""
+        size = len(keys) if self._partition_bits else int(np.count_nonzero(self._active))
+        packed = np.empty(size, np.uint64)
+        count = kernels.pack_keys(
+            keys,
+            self._active,
+            np.uint64(partition),
+            self._partition_bits,
+            self._ordinal_bits,
+            packed,
+        )
+        if self._partition_bits:
+            packed = packed[:count].copy()
         packed.sort()
-        bounds = np.empty((2, count // 2 + 1), np.int64)
-        found = kernels.find_buckets(packed, keys, self.ordinal_bits, bounds[0], bounds[1])
-        if self.per > 1:
-            packed //= np.uint64(self.per)
-        return packed, bounds[0, :found], bounds[1, :found]
+        starts = np.empty(count // 2 + 1, np.int64)
+        ends = np.empty(count // 2 + 1, np.int64)
+        buckets = kernels.find_buckets(packed, keys, self._ordinal_bits, starts, ends)
+        if self._keys_per_document > 1:
+            packed //= np.uint64(self._keys_per_document)
+        return packed, starts[:buckets], ends[:buckets]
 
-    def _cold(self, band: int, ordinals: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _compare_buckets(
+        self, band: int, ordinals: np.ndarray, starts: np.ndarray, ends: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the pairs of ordinary buckets that pass the prefilter, and their histogram."""
         sizes = ends - starts
         out = np.empty(int((sizes * (sizes - 1) // 2).sum()), np.uint64)
-        histogram = np.zeros(self.options.spec.k + 1, np.int64)
-        found = kernels.bucket_pairs(
+        histogram = np.zeros(self._options.spec.k + 1, np.int64)
+        layout = self._comparison.band_layout
+        count = kernels.bucket_pairs(
             ordinals,
             starts,
             ends,
-            self.documents.signatures,
+            self._documents.signatures,
             self.hot,
             band,
-            *self.band_layout,
-            self.limits.margin,
+            layout.layout,
+            layout.masks_or_keys,
+            self._comparison.limits.margin,
             histogram,
             out,
         )
-        return out[:found].copy(), histogram
+        return out[:count].copy(), histogram
 
-    def _hot(self, band: int, members: np.ndarray) -> np.ndarray:
-        members = sorted_unique(members) if self.per > 1 else members
-        ordered = members[np.argsort(self.rank[members])]
-        leaders, out = np.empty(self.options.fanout, np.uint64), np.empty(2 * len(members), np.uint64)
-        found, _ = kernels.hot_bucket_pairs(
-            ordered, self.documents.signatures, self.band_layout.layout, *self.limits, leaders, 0, self.counts.histogram, out
+    def _cluster_hot_bucket(self, band: int, members: np.ndarray) -> np.ndarray:
+        """Clusters a hot bucket internally, and returns the pairs of members and leaders."""
+        if self._keys_per_document > 1:
+            members = sorted_unique(members)
+        ordered = members[np.argsort(self._rank[members])]
+        leaders = np.empty(self._options.fanout, np.uint64)
+        out = np.empty(2 * len(members), np.uint64)
+        limits = self._comparison.limits
+        count, _ = kernels.hot_bucket_pairs(
+            ordered,
+            self._documents.signatures,
+            self._comparison.band_layout.layout,
+            limits.margin,
+            limits.join,
+            leaders,
+            0,
+            self._counts.histogram,
+            out,
         )
         self.hot[members] = True
-        self.counts.hot.append(Bucket(band, len(members), int(ordered[0])))
-        return out[:found]
+        self._counts.hot.append(HotBucket(band, len(members), int(ordered[0])))
+        return out[:count]

@@ -1,6 +1,5 @@
-"""Stage 5: scored pairs to the kept document of each document."""
+"""Stage 5 of the local engine: from scored pairs to the kept document of each document."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,29 +7,27 @@ import numpy as np
 
 from nearkin.cluster.components import components
 from nearkin.cluster.election import leaders
+from nearkin.engine.leader_similarity import (
+    compute_leader_similarities,
+    find_leader_similarities,
+)
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.verification import Estimates, Payloads
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import RunOptions
-from nearkin.packed_pairs import ScoredPairs, pack_pairs
-
-KINDS = ("unique", "kept", "exact", "near", "empty", "vector")
-"""`vector`: near by the second measure of a run."""
-UNIQUE, KEPT, EXACT, NEAR, EMPTY, VECTOR = range(len(KINDS))
-
-
-COLUMNS = ("leader", "similarity", "kind", "kept")
+from nearkin.engine.options import ClusterMethod, EmptyDocuments, RunOptions
+from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
+from nearkin.packed_pairs import ScoredPairs
 
 
 @dataclass(frozen=True)
 class Clustering:
-    """One entry for each document, by ordinal.
+    """The clusters: an entry for each document, by its number.
 
     Attributes:
-        leader: uint32, the kept document's ordinal.
-        similarity: float64, to the kept document; NaN for a dropped empty document.
-        kind: uint8, an index into KINDS.
-        kept: bool.
+        leader: Number of the kept document, uint32 (n,).
+        similarity: Similarity to the kept document, float64 (n,). NaN for a dropped empty document.
+        kind: Kind of the document as an index into KINDS, uint8 (n,).
+        kept: Whether the document is kept, bool (n,).
     """
 
     leader: np.ndarray
@@ -39,25 +36,54 @@ class Clustering:
     kept: np.ndarray
 
     def save(self, work: WorkFolder, prefix: str = "") -> None:
-        """Into the work folder."""
-        for name in COLUMNS:
-            work.save(prefix + name, getattr(self, name))
+        """Saves the clusters in a work folder.
+
+        Args:
+            work: Work folder.
+            prefix: Beginning of the names of the arrays.
+        """
+        work.save(f"{prefix}leader", self.leader)
+        work.save(f"{prefix}similarity", self.similarity)
+        work.save(f"{prefix}kind", self.kind)
+        work.save(f"{prefix}kept", self.kept)
 
     @classmethod
     def load(cls, work: WorkFolder, prefix: str = "") -> "Clustering":
-        """As saved, mapped."""
-        return cls(*(work.load(prefix + name) for name in COLUMNS))
+        """Returns saved clusters, mapped from disk.
+
+        Args:
+            work: Work folder.
+            prefix: Beginning of the names of the arrays.
+        """
+        return cls(
+            leader=work.load(f"{prefix}leader"),
+            similarity=work.load(f"{prefix}similarity"),
+            kind=work.load(f"{prefix}kind"),
+            kept=work.load(f"{prefix}kept"),
+        )
 
     def counts(self) -> dict[str, int]:
-        """Documents by kind, kept and removed."""
-        by_kind = dict(zip(KINDS, np.bincount(self.kind, minlength=len(KINDS)).tolist(), strict=True))
+        """Returns the number of documents of each kind, and of kept and removed documents."""
+        by_kind = np.bincount(self.kind, minlength=len(KINDS)).tolist()
         kept = int(np.count_nonzero(self.kept))
-        return {**by_kind, "documents": len(self.kept), "documents_kept": kept, "documents_removed": len(self.kept) - kept}
+        return {
+            **dict(zip(KINDS, by_kind, strict=True)),
+            "documents": len(self.kept),
+            "documents_kept": kept,
+            "documents_removed": len(self.kept) - kept,
+        }
 
 
 @dataclass(frozen=True)
-class Grouped:
-    """What clustering starts from."""
+class ExactGroupOrder:
+    """The keep order and the exact groups of all documents.
+
+    Attributes:
+        order: Numbers of the documents in keep order, uint32 (n,).
+        rank: Position of each document in keep order, uint32 (n,).
+        representative: First document of each document's exact group, uint32 (n,).
+        empty: Whether a document has no shingle, bool (n,).
+    """
 
     order: np.ndarray
     rank: np.ndarray
@@ -65,53 +91,64 @@ class Grouped:
     empty: np.ndarray
 
     @classmethod
-    def of(cls, documents: Documents, work: WorkFolder) -> "Grouped":
-        """From the saved stages."""
-        return cls(work.load("order"), work.load("rank"), work.load("representative"), documents.empty)
+    def load(cls, documents: Documents, work: WorkFolder) -> "ExactGroupOrder":
+        """Returns what the collapse stage saved.
+
+        Args:
+            documents: Sketched documents.
+            work: Work folder of the run.
+        """
+        return cls(
+            order=np.asarray(work.load("order")),
+            rank=np.asarray(work.load("rank")),
+            representative=np.asarray(work.load("representative")),
+            empty=documents.empty,
+        )
 
 
-def cluster(scored: ScoredPairs, grouped: Grouped, comparing: Payloads | Estimates, options: RunOptions) -> Clustering:
-    """Leaders or components over representatives, then the exact duplicates behind them."""
-    if options.cluster == "leaders":
-        leader = leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))
-        similarity = look_up(scored, leader)
+def cluster_documents(
+    scored: ScoredPairs,
+    groups: ExactGroupOrder,
+    comparison: Payloads | Estimates,
+    options: RunOptions,
+    floor: float,
+) -> Clustering:
+    """Clusters the first documents of exact groups, then adds their exact duplicates.
+
+    Args:
+        scored: Scored pairs that reach the threshold, sorted.
+        groups: Keep order and exact groups.
+        comparison: Compares further pairs of documents.
+        options: Options of the run.
+        floor: Smallest similarity of a component's document to the kept one.
+    """
+    if options.cluster == ClusterMethod.LEADERS:
+        leader = leaders(scored, groups.order, groups.rank)
+        similarity = find_leader_similarities(scored, leader)
     else:
-        orders, floor = (np.asarray(grouped.order), np.asarray(grouped.rank)), options.lowest_similarity
-        sharing = partial(comparing.sharing_among, floor=floor, memory=options.memory)
-        leader = components(scored, *orders, floor, comparing.compare, sharing)
-        similarity = compared(leader, comparing.compare)
-    return spread(leader, similarity, grouped, options.empty)
+        sharing = partial(comparison.sharing_among, floor=floor, memory=options.memory)
+        leader = components(scored, groups.order, groups.rank, floor, comparison.compare, sharing)
+        similarity = compute_leader_similarities(leader, comparison.compare)
+    drops_empty = options.empty == EmptyDocuments.DROP
+    return _add_exact_duplicates(leader, similarity, groups, drops_empty=drops_empty)
 
 
-def look_up(scored: ScoredPairs, leader: np.ndarray) -> np.ndarray:
-    """Similarity of each document to its leader from the sorted scored pairs; 1.0 for a leader itself."""
-    similarity = np.ones(len(leader))
-    joined = np.flatnonzero(leader != np.arange(len(leader), dtype=np.uint32))
-    at = np.searchsorted(scored.pairs, pack_pairs(joined, leader[joined]))
-    similarity[joined] = scored.intersection[at] / scored.union[at]
-    return similarity
-
-
-def compared(leader: np.ndarray, compare: Callable[[np.ndarray], ScoredPairs]) -> np.ndarray:
-    """The same by comparing each document with its leader."""
-    similarity = np.ones(len(leader))
-    joined = np.flatnonzero(leader != np.arange(len(leader), dtype=np.uint32))
-    similarity[joined] = compare(pack_pairs(joined, leader[joined])).similarity
-    return similarity
-
-
-def spread(leader: np.ndarray, similarity: np.ndarray, grouped: Grouped, empty: str) -> Clustering:
-    """Exact duplicates follow their representative, to whatever it was removed for."""
+def _add_exact_duplicates(
+    leader: np.ndarray, similarity: np.ndarray, groups: ExactGroupOrder, *, drops_empty: bool
+) -> Clustering:
+    """Gives each exact duplicate the kept document of its representative."""
     ordinals = np.arange(len(leader), dtype=np.uint32)
-    representative = np.asarray(grouped.representative)
-    final, score = leader[representative], similarity[representative]
+    representative = groups.representative
+    final_leader = leader[representative]
+    final_similarity = similarity[representative]
+    removed = final_leader != ordinals
     kind = np.full(len(leader), UNIQUE, np.uint8)
-    kind[final[final != ordinals]] = KEPT
-    removed = final != ordinals
-    kind[removed] = np.where(final[removed] == representative[removed], EXACT, NEAR)
-    kind[grouped.empty] = EMPTY
+    kind[final_leader[removed]] = KEPT
+    follows_own_group = final_leader[removed] == representative[removed]
+    kind[removed] = np.where(follows_own_group, EXACT, NEAR)
+    kind[groups.empty] = EMPTY
     kept = ~removed
-    if empty == "drop":
-        kept &= ~grouped.empty
-        score[grouped.empty] = np.nan
-    return Clustering(final, score, kind, kept)
+    if drops_empty:
+        kept &= ~groups.empty
+        final_similarity[groups.empty] = np.nan
+    return Clustering(final_leader, final_similarity, kind, kept)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nearkin.corpus import Batch
-from nearkin.engine.local import verification as verifying
 from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.verification import Payloads
 from nearkin.engine.local.work_folder import map_file
 from nearkin.errors import UsageError
 from nearkin.hashing.sorted_lookup import PrefixIndex
@@ -62,7 +62,9 @@ def require_containable(spec: Spec) -> None:
         UsageError: If the Spec has another measure.
     """
     if spec.measure != "jaccard":
-        raise UsageError(f"relation containment compares shingle sets: measure jaccard, not {spec.measure}")
+        raise UsageError(
+            f"relation containment compares shingle sets: measure jaccard, not {spec.measure}"
+        )
 
 
 def find_contained(run: LocalRun) -> Contained:
@@ -96,7 +98,11 @@ class _Search:
             found.append(pairs)
         candidates = np.concatenate(found, axis=1)
         verified = self._verify(candidates)
-        return verified, {"candidates": candidates.shape[1], "pairs": len(verified.a), "hot_shingles": hot}
+        return verified, {
+            "candidates": candidates.shape[1],
+            "pairs": len(verified.a),
+            "hot_shingles": hot,
+        }
 
     def _builders(self) -> "ObjectPool[PayloadBuilder]":
         return ObjectPool(self.run_.measure.payload_builder)
@@ -112,11 +118,15 @@ class _Search:
             payload = builders.use(lambda tool: tool.build(batch.documents[run.columns.content]))
             return batch, payload.sizes, payload.columns[0]
 
-        for batch, counts, hashes in ordered_map(sets, run.corpus.batches(run.columns), run.options.workers):
+        for batch, counts, hashes in ordered_map(
+            sets, run.corpus.batches(run.columns), run.options.workers
+        ):
             sizes[batch.first : batch.first + len(counts)] = counts
             low, high = np.searchsorted(active, [batch.first, batch.first + len(counts)])
             starts = np.concatenate([[0], np.cumsum(counts)])
-            kernels.smallest_hashes(hashes, starts, active[low:high] - batch.first, smallest[low:high])
+            kernels.smallest_hashes(
+                hashes, starts, active[low:high] - batch.first, smallest[low:high]
+            )
             run.progress.advance(len(counts))
         return sizes, smallest
 
@@ -143,7 +153,17 @@ class _Search:
         def hits(batch: Batch) -> tuple[np.ndarray, int]:
             payload = builders.use(lambda tool: tool.build(batch.documents[run.columns.content]))
             starts = np.concatenate([[0], np.cumsum(payload.sizes)])
-            where = (batch.first, payload.columns[0], starts, inside, keys, *prefixes, firsts, posted, crowded)
+            where = (
+                batch.first,
+                payload.columns[0],
+                starts,
+                inside,
+                keys,
+                *prefixes,
+                firsts,
+                posted,
+                crowded,
+            )
             found = kernels.contained_pairs(*where, searched, margins, sizes, blocks)
             return found, len(batch.rows)
 
@@ -156,7 +176,10 @@ class _Search:
     def _margins(self, used: np.ndarray) -> np.ndarray:
         """Hits that a candidate needs, by how many hashes are looked up; never reached where there is none."""
         options = self.run_.options
-        table = [largest_margin(m, options.threshold, min(options.recall, MAX_PASS_RATE)) for m in range(SMALLEST + 1)]
+        table = [
+            largest_margin(m, options.threshold, min(options.recall, MAX_PASS_RATE))
+            for m in range(SMALLEST + 1)
+        ]
         table[0] = SMALLEST + 1
         return np.maximum(np.array(table, np.int64)[used], 1)
 
@@ -164,8 +187,16 @@ class _Search:
         run = self.run_
         a, b = candidates
         wanted = sorted_unique(np.concatenate([a, b]))
-        where = (run.corpus, run.columns, wanted, run.measure, run.options.workers, run.work, run.progress)
-        payloads = verifying.Payloads.build(*where)
+        where = (
+            run.corpus,
+            run.columns,
+            wanted,
+            run.measure,
+            run.options.workers,
+            run.work,
+            run.progress,
+        )
+        payloads = Payloads.build(*where)
         overlaps = payloads.compare(pack_pairs(a, b))
         place, starts = payloads.stored.place, payloads.stored.starts
         size = np.diff(starts)[place[a]] if len(a) else np.empty(0, np.int64)

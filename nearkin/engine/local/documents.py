@@ -1,6 +1,5 @@
 """What the sketch stage leaves: one row of fixed-width facts for each document, mapped from disk, and its columns."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +10,11 @@ import pyarrow.ipc
 
 from nearkin.corpus.columns import CARRIED_PREFIX, ID
 from nearkin.corpus.text_forms import format_as_readable_text
+from nearkin.engine.document_facts import block_hashes
 from nearkin.engine.local.work_folder import map_file
 from nearkin.sketch.sketcher import EMPTY_STREAM
 from nearkin.spec import Spec
 
-NULL_BLOCK = 0x6E756C6C
 CHUNK = 1 << 16
 PORTION_BYTES = 8 << 20
 UNIQUE = "columns-unique"
@@ -41,10 +40,17 @@ def arrays_of(spec: Spec, keys: int) -> dict[str, tuple[type[np.generic], int | 
 class Documents:
     """Documents in corpus order (ordinals); arrays are mapped files, so they cost no anonymous memory."""
 
-    def __init__(self, folder: Path, spec: Spec, keys: int = 0) -> None:
+    def __init__(self, folder: Path, spec: Spec, key_count: int = 0) -> None:
         self.folder = folder
-        found = {name: map_file(folder / name, *form) for name, form in arrays_of(spec, keys).items()}
-        self.signatures, self.shingles, self.fingerprints = found["signatures"], found["shingles"], found["fingerprints"]
+        found = {
+            name: map_file(folder / name, *form)
+            for name, form in arrays_of(spec, key_count).items()
+        }
+        self.signatures, self.shingles, self.fingerprints = (
+            found["signatures"],
+            found["shingles"],
+            found["fingerprints"],
+        )
         self.lengths, self.files, self.rows = found["lengths"], found["files"], found["rows"]
         self.keys = found.get(KEYS)
         unique = folder / UNIQUE
@@ -62,7 +68,9 @@ class Documents:
     def riding(self) -> pa.Table:
         """The columns that ride along, large_string, under the names that they have in the inputs."""
         names = [name for name in self._columns.column_names if name != ID]
-        return self._columns.select(names).rename_columns([name.removeprefix(CARRIED_PREFIX) for name in names])
+        return self._columns.select(names).rename_columns(
+            [name.removeprefix(CARRIED_PREFIX) for name in names]
+        )
 
     @property
     def empty(self) -> np.ndarray:
@@ -90,7 +98,10 @@ class Documents:
         """uint64 (n,): a hash of the block column's value as text; documents of different blocks are never compared."""
         if column is None:
             return np.zeros(len(self), np.uint64)
-        return np.concatenate([block_hashes(part) for part in portions(self.riding[column])] or [np.empty(0, np.uint64)])
+        return np.concatenate(
+            [block_hashes(part) for part in portions(self.riding[column])]
+            or [np.empty(0, np.uint64)]
+        )
 
     def chunks(self) -> Iterator[tuple[int, int]]:
         """Ranges of ordinals small enough to work on at a time."""
@@ -128,7 +139,10 @@ def take(column: pa.ChunkedArray, ordinals: np.ndarray) -> pa.Array:
 
 def read_columns(folder: Path) -> pa.Table:
     """The id and the columns that ride along, mapped from the segments of the sketch stage."""
-    tables = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in sorted(folder.glob("*.arrow"))]
+    tables = [
+        pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        for path in sorted(folder.glob("*.arrow"))
+    ]
     if not tables:
         return pa.table({ID: pa.array([], pa.large_string())})
     return pa.concat_tables(map(_in_text, tables))
@@ -138,12 +152,8 @@ def _in_text(table: pa.Table) -> pa.Table:
     """Columns of runs that were saved before all of them were text."""
     if all(kind == pa.large_string() for kind in table.schema.types):
         return table
-    columns = [pa.chunked_array(map(format_as_readable_text, column.chunks), pa.large_string()) for column in table.columns]
+    columns = [
+        pa.chunked_array(map(format_as_readable_text, column.chunks), pa.large_string())
+        for column in table.columns
+    ]
     return pa.table(columns, table.column_names)
-
-
-def block_hashes(values: pa.Array) -> np.ndarray:
-    encoded = values.cast(pa.large_string()).dictionary_encode()
-    codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
-    table = [int.from_bytes(hashlib.sha256(v.as_py().encode()).digest()[:8], "little") for v in encoded.dictionary]
-    return np.array([*table, NULL_BLOCK], np.uint64)[codes]

@@ -1,59 +1,101 @@
-"""Stage 2: keep order, blocks, and exact duplicates collapsed to the first of each group in keep order."""
+"""Stage 2 of the local engine: keep order, blocks, and groups of exact duplicates."""
 
 import numpy as np
 
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
+from nearkin.engine.stats import CollapseStats
 
-GROUPS_AT_ONCE = 1 << 24
+DOCUMENTS_AT_ONCE = 1 << 24
+"""Number of documents that are grouped in memory at a time."""
 
 
-def collapse(documents: Documents, options: RunOptions, work: WorkFolder, order: np.ndarray | None = None) -> dict[str, int]:
-    """Saves `order` (that of the policy unless one is given), `rank`, `blocks` and `representative`; returns the counts."""
+def save_exact_groups(
+    documents: Documents, options: RunOptions, work: WorkFolder, order: np.ndarray | None = None
+) -> CollapseStats:
+    """Saves `order`, `rank`, `blocks` and `representative` in the work folder.
+
+    Args:
+        documents: Sketched documents.
+        options: Options of the run.
+        work: Work folder.
+        order: Keep order, uint32 (n,). It follows from the keep policy if it is None.
+    """
     if order is None:
-        order = options.keep_policy.order(documents.riding, np.asarray(documents.lengths), documents.id_ranks())
+        lengths = np.asarray(documents.lengths)
+        order = options.keep_policy.order(documents.riding, lengths, documents.id_ranks())
     rank = np.empty(len(order), np.uint32)
     rank[order] = np.arange(len(order), dtype=np.uint32)
     blocks = documents.blocks(options.block_by)
-    representative = exact_groups(documents, blocks, rank)
-    for name, array in (("order", order), ("rank", rank), ("blocks", blocks), ("representative", representative)):
-        work.save(name, array)
-    exact = int(np.count_nonzero(representative != np.arange(len(order), dtype=np.uint32)))
+    representative = find_representatives(documents, blocks, rank)
+    work.save("order", order)
+    work.save("rank", rank)
+    work.save("blocks", blocks)
+    work.save("representative", representative)
+    own = np.arange(len(order), dtype=np.uint32)
     empty = int(np.count_nonzero(documents.empty))
-    return {"exact": exact, "empty": empty, "all_cut": int(np.count_nonzero(documents.matchless)) - empty}
+    return CollapseStats(
+        exact=int(np.count_nonzero(representative != own)),
+        empty=empty,
+        all_cut=int(np.count_nonzero(documents.matchless)) - empty,
+    )
 
 
-def exact_groups(documents: Documents, blocks: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """The first document in keep order with the same shingle stream and block, itself where it is alone: uint32 (n,)."""
+def find_representatives(documents: Documents, blocks: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """Returns the first document of each document's exact group, uint32 (n,).
+
+    An exact group has the same shingle stream and the same block. A document without duplicates
+    represents itself.
+
+    Args:
+        documents: Sketched documents.
+        blocks: Hash of each document's block, uint64 (n,).
+        rank: Position of each document in keep order, uint32 (n,).
+    """
     representative = np.arange(len(documents), dtype=np.uint32)
-    parts = max(1, -(-len(documents) // GROUPS_AT_ONCE))
-    first = documents.fingerprints[:, 0] if len(documents) else np.empty(0, np.uint64)
+    has_shingles = ~documents.empty
+    parts = max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
+    if parts == 1:
+        members = np.flatnonzero(has_shingles)
+        _set_representatives(members, documents.fingerprints, blocks, rank, representative)
+        return representative
+    first_words = documents.fingerprints[:, 0]
     for part in range(parts):
-        inside = np.asarray(first % np.uint64(parts) == part) if parts > 1 else np.ones(len(documents), bool)
-        members = np.flatnonzero(inside & ~documents.empty)
-        _group(members, documents.fingerprints, blocks, rank, representative)
+        in_part = np.asarray(first_words % np.uint64(parts) == part)
+        members = np.flatnonzero(in_part & has_shingles)
+        _set_representatives(members, documents.fingerprints, blocks, rank, representative)
     return representative
 
 
-def _group(
-    members: np.ndarray, fingerprints: np.ndarray, blocks: np.ndarray, rank: np.ndarray, representative: np.ndarray
+def _set_representatives(
+    members: np.ndarray,
+    fingerprints: np.ndarray,
+    blocks: np.ndarray,
+    rank: np.ndarray,
+    representative: np.ndarray,
 ) -> None:
-    """Sorts by one word first: only documents that share it (few) are sorted by the whole key."""
+    """Sets the representatives of the groups among some documents.
+
+    Documents are sorted by one word first. Only the few that share it are sorted by the whole key.
+    """
     words = fingerprints[members, 0]
     sequence = np.argsort(words)
     ordered = words[sequence]
     same = ordered[1:] == ordered[:-1]
-    shared = np.zeros(len(members), bool)
-    shared[1:] |= same
-    shared[:-1] |= same
-    members = members[sequence[shared]]
-    keys = (fingerprints[members, 0], fingerprints[members, 1], blocks[members])
-    members = members[np.lexsort((rank[members], *keys))]
+    is_shared = np.zeros(len(members), bool)
+    is_shared[1:] |= same
+    is_shared[:-1] |= same
+    members = members[sequence[is_shared]]
     if not len(members):
         return
+    by_key = np.lexsort(
+        (rank[members], fingerprints[members, 0], fingerprints[members, 1], blocks[members])
+    )
+    members = members[by_key]
     starts = np.zeros(len(members), bool)
     starts[0] = True
     for key in (fingerprints[members, 0], fingerprints[members, 1], blocks[members]):
         starts[1:] |= key[1:] != key[:-1]
-    representative[members] = members[np.maximum.accumulate(np.where(starts, np.arange(len(members)), 0))]
+    first = np.maximum.accumulate(np.where(starts, np.arange(len(members)), 0))
+    representative[members] = members[first]

@@ -1,69 +1,58 @@
-"""What hot buckets leave over: kept documents that met only leaders which were not similar enough, or were removed themselves.
-
-A bucket that was clustered inside itself compares a member with few leaders. Those that stay kept are fewer by far, so they are
-banded again among themselves, in rounds, until nothing changes; in the end every bucket of kept ones is small or has as many
-leaders as may be compared. The outcome depends on the documents alone.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass
+"""The rounds over kept documents of hot buckets, in the local engine."""
 
 import numpy as np
 
 from nearkin.cluster.election import leaders
-from nearkin.engine.local.candidates import Banded, CandidateFinder
-from nearkin.engine.local.documents import Documents
+from nearkin.engine.hot_buckets import HotBucketLoop
+from nearkin.engine.local.candidates import CandidateFinder
 from nearkin.engine.local.pair_files import PairSpool, merge_scored, read_scored
+from nearkin.engine.local.verification import Scorer
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import RunOptions
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.runtime.progress import Silent
 
-MOST_ROUNDS = 12
 
+class LocalHotBucketLoop(HotBucketLoop):
+    """The rounds over scored pairs in a work folder.
 
-@dataclass(frozen=True)
-class HotBuckets:
-    """A run's state after its first verification.
-
-    Attributes:
-        documents: What the sketch stage left.
-        work: Band keys, orders and scored pairs are here.
-        options: The request.
-        banded: How signatures are banded.
-        hot: bool (n,): documents that were in a hot bucket.
-        score: Packed pairs to those that count, scored.
-        limit: Pairs kept in memory.
+    Args:
+        finder: Finds candidate pairs among active documents.
+        work: Folder with band keys, orders and scored pairs.
+        hot: Which documents were in a hot bucket, bool (n,).
+        score: Scores packed pairs and drops those below the threshold.
+        pairs_in_memory: Number of pairs that are kept in memory.
     """
 
-    documents: Documents
-    work: WorkFolder
-    options: RunOptions
-    banded: Banded
-    hot: np.ndarray
-    score: Callable[[np.ndarray], ScoredPairs]
-    limit: int
+    def __init__(
+        self,
+        finder: CandidateFinder,
+        work: WorkFolder,
+        hot: np.ndarray,
+        score: Scorer,
+        pairs_in_memory: int,
+    ) -> None:
+        self._finder = finder
+        self._work = work
+        self._hot = hot
+        self._score = score
+        self._pairs_in_memory = pairs_in_memory
+        self._selected = hot
 
-    def thin(self) -> list[int]:
-        """Adds the pairs of the rounds to the scored ones; returns how many hot documents were kept before each round."""
-        kept: list[int] = []
-        while self.hot.any() and len(kept) < MOST_ROUNDS:
-            active = self._kept() & self.hot
-            kept.append(int(np.count_nonzero(active)))
-            if (len(kept) > 1 and kept[-1] == kept[-2]) or not self._round(active):
-                break
-        return kept
-
-    def _kept(self) -> np.ndarray:
-        scored = read_scored(self.work.path / "scored")
-        order, rank = np.asarray(self.work.load("order")), np.asarray(self.work.load("rank"))
-        representative = self.work.load("representative")
+    def select_kept(self) -> int:
+        """Selects the documents of hot buckets that no scored pair removes so far."""
+        scored = read_scored(self._work.path / "scored")
+        order = np.asarray(self._work.load("order"))
+        rank = np.asarray(self._work.load("rank"))
+        representative = self._work.load("representative")
         own = np.arange(len(order), dtype=np.uint32)
-        return np.asarray((leaders(scored, order, rank) == own) & (representative == own))
+        is_kept = (leaders(scored, order, rank) == own) & (representative == own)
+        self._selected = np.asarray(is_kept & self._hot)
+        return int(np.count_nonzero(self._selected))
 
-    def _round(self, active: np.ndarray) -> bool:
-        """Whether new pairs were found among the active documents."""
-        spool = PairSpool(self.work.folder("spool"), len(self.documents), self.limit)
-        CandidateFinder(self.documents, self.work, self.options, active, self.banded).run(spool, Silent())
-        fresh = [self.score(pairs) for pairs in spool.sorted()]
-        return merge_scored(self.work.path / "scored", ScoredPairs.concatenate(fresh)) > 0
+    def compare_selected(self) -> bool:
+        """Bands the selected documents again, and adds the pairs that reach the threshold."""
+        documents = len(self._selected)
+        spool = PairSpool(self._work.folder("spool"), documents, self._pairs_in_memory)
+        self._finder.among(self._selected).find_pairs(spool, Silent())
+        scored = ScoredPairs.concatenate([self._score(pairs) for pairs in spool.sorted()])
+        return merge_scored(self._work.path / "scored", scored) > 0

@@ -10,11 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from nearkin.corpus import make_position_ids
+from nearkin.engine.document_facts import id_hashes
 from nearkin.engine.local.documents import UNIQUE, Documents
-from nearkin.hashing import kernels as hashing
-from nearkin.hashing.families import key_of
 from nearkin.packed_pairs import isin_sorted, sorted_unique
-from nearkin.shingle import text_buffers
 
 
 def separate_repeated_ids(documents: Documents, names: Sequence[str]) -> int:
@@ -41,14 +39,6 @@ def repeated_ids(ids: pa.ChunkedArray) -> np.ndarray:
     return suspects[pc.is_in(ids.take(pa.array(suspects)), often).to_numpy()]
 
 
-def id_hashes(ids: pa.Array) -> np.ndarray:
-    """uint64 (n,) of ids (large_string)."""
-    data, offsets = text_buffers(ids)
-    out = np.empty(len(ids), np.uint64)
-    hashing.hash_each(data, offsets, key_of("xxh3", 0), out)
-    return out
-
-
 def _rewrite(documents: Documents, repeated: np.ndarray, names: Sequence[str]) -> None:
     """All segments into a new folder, put in place by one rename."""
     target = documents.folder / UNIQUE
@@ -65,15 +55,25 @@ def _rewrite(documents: Documents, repeated: np.ndarray, names: Sequence[str]) -
     staged.rename(target)
 
 
-def _renamed(table: pa.Table, repeated: np.ndarray, first: int, documents: Documents, names: Sequence[str]) -> pa.Table:
+def _renamed(
+    table: pa.Table, repeated: np.ndarray, first: int, documents: Documents, names: Sequence[str]
+) -> pa.Table:
     if not len(repeated):
         return table
-    places = make_position_ids(np.asarray(documents.files[repeated]), np.asarray(documents.rows[repeated]), names)
+    places = make_position_ids(
+        np.asarray(documents.files[repeated]), np.asarray(documents.rows[repeated]), names
+    )
     mask = np.zeros(len(table), bool)
     mask[repeated - first] = True
     ids = pa.concat_arrays(table["id"].chunks)
-    told_apart = pc.binary_join_element_wise(ids.filter(pa.array(mask)), places, pa.scalar("#", pa.large_string()))
-    return table.set_column(table.schema.get_field_index("id"), "id", pc.replace_with_mask(ids, pa.array(mask), told_apart))
+    told_apart = pc.binary_join_element_wise(
+        ids.filter(pa.array(mask)), places, pa.scalar("#", pa.large_string())
+    )
+    return table.set_column(
+        table.schema.get_field_index("id"),
+        "id",
+        pc.replace_with_mask(ids, pa.array(mask), told_apart),
+    )
 
 
 def _write(path: Path, table: pa.Table) -> None:

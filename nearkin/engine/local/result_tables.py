@@ -8,44 +8,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearkin.engine.local.clustering import KINDS, Clustering
+from nearkin.engine.exact_groups import ExactGroups
+from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.containment import Contained
 from nearkin.engine.local.documents import portions, take
-from nearkin.engine.local.group_expansion import Groups
 from nearkin.engine.local.run import LocalRun
+from nearkin.engine.result_schema import CLUSTERS, CONTAINED, KINDS, PAIRS
 from nearkin.packed_pairs import ScoredPairs, unpack_pairs
 
 ROWS = 1 << 18
 LEAST_ROWS = 1 << 10
 BATCH_BYTES = 16 << 20
 """Bytes of the ids in a column of a batch."""
-CLUSTERS = pa.schema(
-    [
-        ("id", pa.large_string()),
-        ("cluster", pa.large_string()),
-        ("kept", pa.bool_()),
-        ("similarity", pa.float64()),
-        ("kind", pa.string()),
-    ]
-)
-PAIRS = pa.schema(
-    [
-        ("id_a", pa.large_string()),
-        ("id_b", pa.large_string()),
-        ("similarity", pa.float64()),
-        ("estimate", pa.float32()),
-    ]
-)
-
-
-CONTAINED = pa.schema(
-    [
-        ("id_a", pa.large_string()),
-        ("id_b", pa.large_string()),
-        ("containment", pa.float64()),
-        ("jaccard", pa.float64()),
-    ]
-)
 
 
 def contained_batches(found: Contained, ids: pa.ChunkedArray) -> Iterator[pa.RecordBatch]:
@@ -53,7 +27,9 @@ def contained_batches(found: Contained, ids: pa.ChunkedArray) -> Iterator[pa.Rec
     for start in range(0, len(found.a), ROWS):
         part = Contained(*(np.asarray(column[start : start + ROWS]) for column in found))
         names = [take(ids, ordinals) for ordinals in (part.a, part.b)]
-        yield pa.record_batch([*names, pa.array(part.containment), pa.array(part.jaccard)], schema=CONTAINED)
+        yield pa.record_batch(
+            [*names, pa.array(part.containment), pa.array(part.jaccard)], schema=CONTAINED
+        )
 
 
 def cluster_batches(ids: pa.ChunkedArray, result: Clustering) -> Iterator[pa.RecordBatch]:
@@ -97,7 +73,11 @@ def pair_batches(run: LocalRun, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
 
 
 def _pair_batch(
-    run: LocalRun, ids: pa.ChunkedArray, part: ScoredPairs, similarity: np.ndarray, estimate: np.ndarray
+    run: LocalRun,
+    ids: pa.ChunkedArray,
+    part: ScoredPairs,
+    similarity: np.ndarray,
+    estimate: np.ndarray,
 ) -> pa.RecordBatch:
     a, b = unpack_pairs(np.asarray(part.pairs))
     columns = [
@@ -113,7 +93,7 @@ def _pair_batch(
 
 def expanded_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
     """As `pair_batches`, with every member of an exact group in the place of its representative, and the groups' own pairs."""
-    groups = Groups.read(np.asarray(run.work.load("representative")))
+    groups = ExactGroups.read(np.asarray(run.work.load("representative")))
     alone = np.zeros(0, np.int64)
     scored, ids = run.scored(), run.documents().ids
     most = rows_of(ids)
@@ -128,7 +108,9 @@ def expanded_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
         for pairs, rows in groups.crossed(*unpack_pairs(np.asarray(part.pairs))):
             for at in range(0, len(pairs), most):
                 some, which = pairs[at : at + most], rows[at : at + most]
-                yield _pair_batch(run, ids, ScoredPairs(some, alone, alone), similarity[which], estimate[which])
+                yield _pair_batch(
+                    run, ids, ScoredPairs(some, alone, alone), similarity[which], estimate[which]
+                )
 
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -14,11 +14,13 @@ import pyarrow as pa
 
 from nearkin.cluster.election import leaders
 from nearkin.corpus import Batch, Columns, Corpus, detect_dimensions
-from nearkin.engine.local.clustering import EMPTY, EXACT, KEPT, NEAR, UNIQUE, VECTOR, Clustering, Grouped, look_up
+from nearkin.engine.leader_similarity import find_leader_similarities
+from nearkin.engine.local.clustering import Clustering, ExactGroupOrder
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.result_tables import pair_batches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder, map_file
+from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, NEAR, UNIQUE, VECTOR
 from nearkin.measures.base import StoredPayloads
 from nearkin.packed_pairs import pack_pairs, unpack_pairs
 from nearkin.runtime.outputs import MANIFEST
@@ -54,17 +56,25 @@ class Subset:
         """Raises UsageError where a column is missing."""
         self._corpus.check(columns)
 
-    def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
+    def batches(
+        self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
+    ) -> Iterator[Batch]:
         for batch in self._corpus.batches(columns, start):
             kept = self._among(places_of(batch.files, batch.rows))
             rejected = [entry for entry in batch.rejected if self._has(entry.file, entry.row)]
             documents = batch.documents.filter(pa.array(kept))
-            yield Batch(first, batch.files[kept], batch.rows[kept], documents, tuple(rejected), batch.next)
+            yield Batch(
+                first, batch.files[kept], batch.rows[kept], documents, tuple(rejected), batch.next
+            )
             first += len(documents)
 
     def _among(self, places: np.ndarray) -> np.ndarray:
         at = np.minimum(np.searchsorted(self._places, places), max(len(self._places) - 1, 0))
-        return np.asarray(self._places[at] == places) if len(self._places) else np.zeros(len(places), bool)
+        return (
+            np.asarray(self._places[at] == places)
+            if len(self._places)
+            else np.zeros(len(places), bool)
+        )
 
     def _has(self, file: int, row: int) -> bool:
         return row >= 0 and bool(self._among(places_of(np.array([file]), np.array([row])))[0])
@@ -114,9 +124,13 @@ def apply_second(run: LocalRun, first: Clustering) -> tuple[Clustering, dict[str
     found = second.run.clustering()
     removed = np.flatnonzero(~np.asarray(found.kept))
     losers, winners = second.ordinals[removed], second.ordinals[np.asarray(found.leader)[removed]]
-    final = Clustering(*(np.array(column) for column in (first.leader, first.similarity, first.kind, first.kept)))
+    final = Clustering(
+        *(np.array(column) for column in (first.leader, first.similarity, first.kind, first.kept))
+    )
     _remove(final, losers, winners, np.asarray(found.similarity)[removed])
-    moved, orphans = _follow(run, second, final, first, dict(zip(losers.tolist(), winners.tolist(), strict=True)))
+    moved, orphans = _follow(
+        run, second, final, first, dict(zip(losers.tolist(), winners.tolist(), strict=True))
+    )
     _elect_again(run, final, orphans)
     _name_kinds(final)
     facts = {name: dict(stage) for name, stage in second.run.work.manifest["stages"].items()}
@@ -131,7 +145,9 @@ def apply_second(run: LocalRun, first: Clustering) -> tuple[Clustering, dict[str
     }
 
 
-def _remove(final: Clustering, losers: np.ndarray, winners: np.ndarray, similarity: np.ndarray) -> None:
+def _remove(
+    final: Clustering, losers: np.ndarray, winners: np.ndarray, similarity: np.ndarray
+) -> None:
     final.leader[losers], final.similarity[losers] = winners, similarity
     final.kept[losers], final.kind[losers] = False, VECTOR
 
@@ -157,9 +173,13 @@ def _run_second(run: LocalRun, first: Clustering) -> Second:
     rank = np.asarray(run.work.load("rank"))
 
     def order_of(own: Documents) -> np.ndarray:
-        return np.argsort(rank[np.searchsorted(places, places_of(own.files, own.rows))], kind="stable").astype(np.uint32)
+        return np.argsort(
+            rank[np.searchsorted(places, places_of(own.files, own.rows))], kind="stable"
+        ).astype(np.uint32)
 
-    second = LocalRun(corpus, columns, options, work, run.progress, SpecResources(secret), order_of=order_of)
+    second = LocalRun(
+        corpus, columns, options, work, run.progress, SpecResources(secret), order_of=order_of
+    )
     second.to_clusters()
     own = second.documents()
     return Second(second, np.searchsorted(places, places_of(own.files, own.rows)))
@@ -212,7 +232,11 @@ def _cosines(run: LocalRun, second: Second, a: np.ndarray, b: np.ndarray) -> np.
     at = np.full(len(documents), -1, np.int64)
     at[have] = np.arange(len(have))
     known = (at[a] >= 0) & (at[b] >= 0)
-    stored = StoredPayloads(at.astype(np.uint32), np.arange(len(have) + 1), (map_file(path, np.float32, columns.dimensions),))
+    stored = StoredPayloads(
+        at.astype(np.uint32),
+        np.arange(len(have) + 1),
+        (map_file(path, np.float32, columns.dimensions),),
+    )
     out = np.full(len(a), -1.0)
     out[known] = second.run.measure.compare(pack_pairs(a[known], b[known]), stored).similarity
     path.unlink()
@@ -223,22 +247,28 @@ def _elect_again(run: LocalRun, final: Clustering, orphans: np.ndarray) -> None:
     """Leaders among documents that were taken back, by the first measure's verified pairs; exact ones by the first of them."""
     if not len(orphans):
         return
-    grouped = Grouped.of(run.documents(), run.work)
+    grouped = ExactGroupOrder.load(run.documents(), run.work)
     back = np.zeros(len(final.leader), bool)
     back[orphans] = True
     scored = run.scored()
     first, second = unpack_pairs(np.asarray(scored.pairs))
     scored = scored.select(np.flatnonzero(back[first] & back[second]))
     leader = leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))
-    similarity = look_up(scored, leader)
-    representative = _representatives(np.asarray(grouped.representative), np.asarray(grouped.rank), orphans)
+    similarity = find_leader_similarities(scored, leader)
+    representative = _representatives(
+        np.asarray(grouped.representative), np.asarray(grouped.rank), orphans
+    )
     chosen = leader[representative]
     final.leader[orphans], final.similarity[orphans] = chosen, similarity[representative]
     final.kept[orphans] = chosen == orphans
-    final.kind[orphans] = np.where(chosen == orphans, UNIQUE, np.where(chosen == representative, EXACT, NEAR))
+    final.kind[orphans] = np.where(
+        chosen == orphans, UNIQUE, np.where(chosen == representative, EXACT, NEAR)
+    )
 
 
-def _representatives(representative: np.ndarray, rank: np.ndarray, orphans: np.ndarray) -> np.ndarray:
+def _representatives(
+    representative: np.ndarray, rank: np.ndarray, orphans: np.ndarray
+) -> np.ndarray:
     """The first in keep order of each orphan's exact group among the orphans."""
     groups = representative[orphans]
     order = np.lexsort((rank[orphans], groups))

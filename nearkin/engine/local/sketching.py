@@ -20,8 +20,10 @@ import pyarrow.ipc
 
 from nearkin.corpus import Batch, Columns, Corpus, QuarantineWriter, make_ids
 from nearkin.corpus.columns import CARRIED_PREFIX, ID
+from nearkin.engine.document_facts import text_lengths
 from nearkin.engine.local.documents import KEYS, UNIQUE, arrays_of
 from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.stats import latency_percentiles
 from nearkin.measures import Measure
 from nearkin.runtime.files import disk_errors, sync_file, sync_folder, to_json, write_durably
 from nearkin.runtime.progress import Progress
@@ -59,18 +61,6 @@ class Position(NamedTuple):
     rejected: int = 0
 
 
-def text_lengths(documents: pa.Array) -> np.ndarray:
-    """Bytes of each document's text (of all its tokens), int64 (n,); 0 for vectors."""
-    if pa.types.is_fixed_size_list(documents.type):
-        return np.zeros(len(documents), np.int64)
-    if pa.types.is_large_list(documents.type):
-        lists = np.frombuffer(documents.buffers()[1], np.int64)[documents.offset : documents.offset + len(documents) + 1]
-        tokens = np.frombuffer(documents.values.buffers()[1], np.int64)[documents.values.offset :]
-        return np.diff(tokens[lists])
-    offsets = np.frombuffer(documents.buffers()[1], np.int64)[documents.offset : documents.offset + len(documents) + 1]
-    return np.diff(offsets)
-
-
 def sketch_corpus(
     corpus: Corpus,
     columns: Columns,
@@ -98,7 +88,13 @@ def sketch_corpus(
         documents, began = batch.documents[columns.content], time.perf_counter()
         sketches = sketchers.use(lambda sketcher: sketcher.sketch(documents))
         seconds = time.perf_counter() - began
-        return Sketched(batch, make_ids(batch, columns, corpus.names), sketches, text_lengths(documents), seconds)
+        return Sketched(
+            batch,
+            make_ids(batch, columns, corpus.names),
+            sketches,
+            text_lengths(documents),
+            seconds,
+        )
 
     progress.advance(position.documents)
     batches = corpus.batches(columns, (position.file, position.row), position.documents)
@@ -108,24 +104,7 @@ def sketch_corpus(
             writer.add(done)
             progress.advance(len(done.ids))
             taken.append((done.seconds, len(done.ids)))
-    return latency(taken)
-
-
-def latency(taken: list[tuple[float, int]]) -> list[float] | None:
-    """Median and 99th percentile of the seconds that a document takes.
-
-    Args:
-        taken: Seconds and documents of batches.
-
-    Examples:
-        >>> latency([(1.0, 10), (2.0, 10), (9.0, 1)])
-        [0.2, 9.0]
-    """
-    each = sorted((seconds / documents, documents) for seconds, documents in taken if documents)
-    if not each:
-        return None
-    reached = np.cumsum([documents for _, documents in each])
-    return [round(each[int(np.searchsorted(reached, share * reached[-1]))][0], 9) for share in (0.5, 0.99)]
+    return latency_percentiles(taken)
 
 
 def read_checkpoint(folder: Path) -> Position:
@@ -165,13 +144,18 @@ def _segment_path(folder: Path, number: int) -> Path:
 
 def _widths(arrays: Arrays) -> dict[str, int]:
     """Returns the bytes of a document in each array."""
-    return {name: np.dtype(dtype).itemsize * (1 if width is None else width) for name, (dtype, width) in arrays.items()}
+    return {
+        name: np.dtype(dtype).itemsize * (1 if width is None else width)
+        for name, (dtype, width) in arrays.items()
+    }
 
 
 class SketchWriter:
     """Appends batches to the stage's files and writes a checkpoint every few seconds and at the end."""
 
-    def __init__(self, folder: Path, arrays: Arrays, position: Position, names: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, arrays: Arrays, position: Position, names: Sequence[str]
+    ) -> None:
         self.folder = folder
         self.position = position
         self._pending: list[pa.RecordBatch] = []
@@ -179,7 +163,10 @@ class SketchWriter:
         self._last = time.monotonic()
         self._files = ExitStack()
         self._types = {name: dtype for name, (dtype, _) in arrays.items()}
-        self._arrays = {name: self._open(name, width * position.documents) for name, width in _widths(arrays).items()}
+        self._arrays = {
+            name: self._open(name, width * position.documents)
+            for name, width in _widths(arrays).items()
+        }
         self._quarantine = QuarantineWriter(self._open(REJECTED, position.rejected_bytes), names)
 
     def __enter__(self) -> "SketchWriter":

@@ -1,7 +1,12 @@
-"""Stage 4: candidates to scored pairs, by exact comparison of payloads recomputed for candidate documents only."""
+"""Stage 4 of the local engine: from candidate pairs to scored pairs.
+
+For an exact comparison, the corpus is read again, and the payloads of the documents in candidate
+pairs are kept in mapped files.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import TypeAlias
 
 import numpy as np
 
@@ -9,7 +14,7 @@ from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import ScoredWriter
 from nearkin.engine.local.work_folder import WorkFolder, map_file
-from nearkin.engine.options import RunOptions
+from nearkin.engine.options import RunOptions, Verify
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import BandLayout
 from nearkin.measures import Measure, Payload
@@ -20,16 +25,21 @@ from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.verify.prefix_filter import RarestShared
 
 ABSENT = np.uint32(0xFFFFFFFF)
+"""The place of a document that has no stored payload."""
 PAIRS_PER_TASK = 1 << 18
+"""Number of pairs that a thread scores at a time."""
 PAYLOADS = "payloads"
-BYTES_PER_SHARED = 120
-"""Anonymous bytes that one shingle of a document in a chain costs."""
+BYTES_PER_SHINGLE = 120
+"""Anonymous memory of a shingle while documents with shared shingles are looked up, in bytes."""
 MEMORY_SHARE = 4
-"""Brute force has this part of the memory bound for its postings."""
+"""Postings of shingles take at most one part in so many of the memory bound."""
+
+Scorer: TypeAlias = Callable[[np.ndarray], ScoredPairs]
+"""A function that scores packed pairs and drops those below the threshold."""
 
 
 class Payloads:
-    """What exact comparison needs of some documents, in mapped files."""
+    """The payloads of some documents, in mapped files, for exact comparison."""
 
     def __init__(self, measure: Measure, stored: StoredPayloads) -> None:
         self.measure = measure
@@ -37,90 +47,168 @@ class Payloads:
 
     @classmethod
     def build(
-        cls, corpus: Corpus, columns: Columns, wanted: np.ndarray, measure: Measure, workers: int, work: WorkFolder,
+        cls,
+        corpus: Corpus,
+        columns: Columns,
+        wanted: np.ndarray,
+        measure: Measure,
+        workers: int,
+        work: WorkFolder,
         progress: Progress,
-    ) -> "Payloads":  # fmt: skip
-        """Reads the corpus again and keeps the payloads of the wanted ordinals (sorted)."""
+    ) -> "Payloads":
+        """Reads the corpus again and stores the payloads of some documents.
+
+        Args:
+            corpus: Documents.
+            columns: Columns of the corpus that are read.
+            wanted: Numbers of the documents, sorted, int64 (m,).
+            measure: Measure of the run.
+            workers: Number of threads.
+            work: Folder of the files.
+            progress: Receives the number of documents that were read.
+        """
         builders = ObjectPool(measure.payload_builder)
 
-        def payload_of(batch: Batch) -> tuple[Payload, int]:
+        def build_payload(batch: Batch) -> tuple[Payload, int]:
             low, high = np.searchsorted(wanted, [batch.first, batch.first + len(batch.rows)])
             rows = wanted[low:high] - batch.first
             documents = batch.documents[columns.content].take(rows)
             return builders.use(lambda builder: builder.build(documents)), len(batch.rows)
 
-        sizes, types = [np.zeros(1, np.int64)], measure.column_types
+        sizes = [np.zeros(1, np.int64)]
+        types = measure.column_types
         with ExitStack() as stack:
-            files = [stack.enter_context((work.path / f"{PAYLOADS}-{i}").open("wb")) for i in range(len(types))]
-            for payload, count in ordered_map(payload_of, corpus.batches(columns), workers):
+            files = [
+                stack.enter_context((work.path / f"{PAYLOADS}-{number}").open("wb"))
+                for number in range(len(types))
+            ]
+            for payload, count in ordered_map(build_payload, corpus.batches(columns), workers):
                 for file, column, (dtype, _) in zip(files, payload.columns, types, strict=True):
                     file.write(np.ascontiguousarray(column, dtype).data)
                 sizes.append(payload.sizes)
                 progress.advance(count)
-        work.save("place", _places(wanted, int(wanted[-1]) + 1 if len(wanted) else 0))
+        work.save("place", _places_of(wanted))
         work.save("starts", np.cumsum(np.concatenate(sizes)))
         return cls.load(measure, work)
 
     @classmethod
     def load(cls, measure: Measure, work: WorkFolder) -> "Payloads":
-        """As built."""
-        columns = [map_file(work.path / f"{PAYLOADS}-{i}", *form) for i, form in enumerate(measure.column_types)]
-        return cls(measure, StoredPayloads(np.asarray(work.load("place")), np.asarray(work.load("starts")), tuple(columns)))
+        """Returns the payloads that `build` stored.
+
+        Args:
+            measure: Measure of the run.
+            work: Folder of the files.
+        """
+        columns = [
+            map_file(work.path / f"{PAYLOADS}-{number}", dtype, width)
+            for number, (dtype, width) in enumerate(measure.column_types)
+        ]
+        place = np.asarray(work.load("place"))
+        starts = np.asarray(work.load("starts"))
+        return cls(measure, StoredPayloads(place, starts, tuple(columns)))
 
     @staticmethod
     def exist(work: WorkFolder) -> bool:
-        """Whether documents were compared exactly."""
+        """Returns whether a work folder has payloads, because documents were compared exactly."""
         return (work.path / f"{PAYLOADS}-0").exists()
 
     def compare(self, pairs: np.ndarray) -> ScoredPairs:
-        """Exact similarity of pairs of stored documents."""
+        """Computes the exact similarity of packed pairs of stored documents, uint64 (m,)."""
         return self.measure.compare(pairs, self.stored)
 
     def sharing_among(self, ordinals: np.ndarray, floor: float, memory: int) -> RarestShared | None:
-        """Returns what finds the documents that may reach a floor with one of some; None for vectors, or without the room."""
+        """Returns a lookup of the documents that may reach a similarity with others.
+
+        Args:
+            ordinals: Numbers of the documents, int64 (m,).
+            floor: Smallest similarity.
+            memory: Memory bound of the run, in bytes.
+
+        Returns:
+            None for vectors and Hamming distances, and if the lookup takes too much memory.
+        """
+        measure = self.measure
+        is_hamming = measure.estimator.hamming_distances(np.ones(1)) is not None
+        if measure.spec.unit == "vector" or is_hamming or floor <= 0:
+            return None
         places = self.stored.place[ordinals].astype(np.int64)
         sizes = np.diff(self.stored.starts)[places]
-        hashes = self.stored.columns[0]
-        if self.measure.spec.unit == "vector" or self.measure.estimator.hamming_distances(np.ones(1)) is not None or floor <= 0:
+        if int(sizes.sum()) * BYTES_PER_SHINGLE > memory // MEMORY_SHARE:
             return None
-        if int(sizes.sum()) * BYTES_PER_SHARED > memory // MEMORY_SHARE:
-            return None
-        first = np.repeat(self.stored.starts[places] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
+        skipped = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        first = np.repeat(self.stored.starts[places] - skipped, sizes)
         rows = first + np.arange(len(first))
-        weights = np.ones(len(rows)) if len(self.stored.columns) == 1 else np.asarray(self.stored.columns[1][rows])
-        if self.measure.spec.measure == "simhash":
-            return RarestShared(sizes, np.asarray(hashes[rows]), weights**2, floor**2)
-        return RarestShared(sizes, np.asarray(hashes[rows]), weights, floor)
+        hashes = np.asarray(self.stored.columns[0][rows])
+        weights = np.ones(len(rows))
+        if len(self.stored.columns) > 1:
+            weights = np.asarray(self.stored.columns[1][rows])
+        if measure.spec.measure == "simhash":
+            return RarestShared(sizes, hashes, weights**2, floor**2)
+        return RarestShared(sizes, hashes, weights, floor)
 
     def whole(self) -> Payload:
-        """The payloads of all stored documents."""
+        """Returns the payloads of all stored documents."""
         return Payload(np.diff(self.stored.starts), self.stored.columns)
 
 
-def _places(wanted: np.ndarray, n: int) -> np.ndarray:
-    place = np.full(n, ABSENT, np.uint32)
-    place[wanted] = np.arange(len(wanted), dtype=np.uint32)
-    return place
+def _places_of(wanted: np.ndarray) -> np.ndarray:
+    documents = int(wanted[-1]) + 1 if len(wanted) else 0
+    places = np.full(documents, ABSENT, np.uint32)
+    places[wanted] = np.arange(len(wanted), dtype=np.uint32)
+    return places
 
 
-def documents_of(pairs: np.ndarray, n: int) -> np.ndarray:
-    """Ordinals that occur in a pair, sorted, int64."""
-    seen = np.zeros(n, bool)
-    for portion in portions(pairs):
+class Estimates:
+    """The comparison of documents by their signatures alone."""
+
+    def __init__(self, measure: Measure, documents: Documents, band_layout: BandLayout) -> None:
+        self._measure = measure
+        self._signatures = documents.signatures
+        self._band_layout = band_layout
+
+    def compare(self, pairs: np.ndarray) -> ScoredPairs:
+        """Estimates the similarity of packed pairs, uint64 (m,)."""
+        return self._measure.estimator.estimate(pairs, self.agreements(pairs))
+
+    def sharing_among(self, ordinals: np.ndarray, floor: float, memory: int) -> None:
+        """Returns None: signatures have no parts that few documents share."""
+        return
+
+    def agreements(self, pairs: np.ndarray) -> np.ndarray:
+        """Returns the number of slots or bits in which packed pairs agree, int64 (m,)."""
+        agreeing = np.empty(len(pairs), np.int64)
+        kernels.pair_agreements(pairs, self._signatures, self._band_layout.layout, agreeing)
+        return agreeing
+
+
+def documents_in_pairs(pairs: np.ndarray, documents: int) -> np.ndarray:
+    """Returns the numbers of the documents in packed pairs, sorted, int64.
+
+    Args:
+        pairs: Packed pairs, uint64 (m,), mapped or not.
+        documents: Number of documents of the corpus.
+    """
+    seen = np.zeros(documents, bool)
+    for portion in split_pairs(pairs):
         first, second = unpack_pairs(portion)
         seen[first] = True
         seen[second] = True
     return np.flatnonzero(seen)
 
 
-def portions(pairs: np.ndarray) -> Iterator[np.ndarray]:
-    """Slices of packed pairs, mapped or not, small enough to score at a time."""
+def split_pairs(pairs: np.ndarray) -> Iterator[np.ndarray]:
+    """Yields packed pairs in portions that are small enough to score at a time."""
     for start in range(0, len(pairs), PAIRS_PER_TASK):
         yield np.asarray(pairs[start : start + PAIRS_PER_TASK])
 
 
-def exactly(payloads: Payloads, options: RunOptions) -> Callable[[np.ndarray], ScoredPairs]:
-    """Scores pairs by their exact similarity; those below the threshold fall away."""
+def score_exactly(payloads: Payloads, options: RunOptions) -> Scorer:
+    """Returns a scorer that compares documents exactly.
+
+    Args:
+        payloads: Payloads of the documents.
+        options: Options of the run, with the threshold.
+    """
 
     def score(pairs: np.ndarray) -> ScoredPairs:
         scored = payloads.compare(pairs)
@@ -129,51 +217,60 @@ def exactly(payloads: Payloads, options: RunOptions) -> Callable[[np.ndarray], S
     return score
 
 
-class Estimates:
-    """Scores pairs by their signatures alone."""
+def score_by_estimate(estimates: Estimates, options: RunOptions) -> Scorer:
+    """Returns a scorer that compares signatures. It drops no pair if `verify` is `none`.
 
-    def __init__(self, measure: Measure, documents: Documents, band_layout: BandLayout) -> None:
-        self.measure = measure
-        self.signatures = documents.signatures
-        self.band_layout = band_layout
-
-    def compare(self, pairs: np.ndarray) -> ScoredPairs:
-        """Estimated similarity of packed pairs."""
-        return self.measure.estimator.estimate(pairs, self.agreements(pairs))
-
-    def sharing_among(self, ordinals: np.ndarray, floor: float, memory: int) -> None:
-        """Returns None: signatures have no parts that few documents share."""
-        return
-
-    def agreements(self, pairs: np.ndarray) -> np.ndarray:
-        """Slots (or bits) in which the signatures of packed pairs agree, int64 (m,)."""
-        agreeing = np.empty(len(pairs), np.int64)
-        kernels.pair_agreements(pairs, self.signatures, self.band_layout.layout, agreeing)
-        return agreeing
-
-
-def by_estimate(estimates: Estimates, options: RunOptions) -> Callable[[np.ndarray], ScoredPairs]:
-    """Scores pairs by their estimate; those below the threshold fall away, but for `verify=none`."""
+    Args:
+        estimates: Signatures of the documents.
+        options: Options of the run, with the threshold.
+    """
 
     def score(pairs: np.ndarray) -> ScoredPairs:
         scored = estimates.compare(pairs)
-        return scored if options.verify == "none" else scored.select(scored.meets_threshold(options.threshold))
+        if options.verify == Verify.NONE:
+            return scored
+        return scored.select(scored.meets_threshold(options.threshold))
 
     return score
 
 
-def verify(pairs: np.ndarray, score: Callable[[np.ndarray], ScoredPairs], workers: int, writer: ScoredWriter) -> None:
-    """Writes the scored pairs, in order."""
-    for scored in ordered_map(score, portions(pairs), workers):
+def write_scored_pairs(
+    pairs: np.ndarray, score: Scorer, workers: int, writer: ScoredWriter
+) -> None:
+    """Scores pairs and writes them in order.
+
+    Args:
+        pairs: Packed pairs, sorted, uint64 (m,).
+        score: Scores packed pairs.
+        workers: Number of threads.
+        writer: Receives the scored pairs.
+    """
+    for scored in ordered_map(score, split_pairs(pairs), workers):
         writer.add(scored)
 
 
-def compare_everything(
-    payloads: Payloads, wanted: np.ndarray, blocks: np.ndarray, options: RunOptions, writer: ScoredWriter
+def compare_all_pairs(
+    payloads: Payloads,
+    wanted: np.ndarray,
+    blocks: np.ndarray,
+    options: RunOptions,
+    writer: ScoredWriter,
 ) -> None:
-    """Small corpora: writes all pairs of the wanted documents (sorted), compared exactly."""
-    inside = np.ascontiguousarray(blocks[wanted])
+    """Compares all pairs of a small corpus exactly.
+
+    Args:
+        payloads: Payloads of the documents.
+        wanted: Numbers of the documents, sorted, int64 (m,).
+        blocks: Hash of the block of each document of the corpus, uint64 (n,).
+        options: Options of the run.
+        writer: Receives the scored pairs that reach the threshold.
+    """
+    wanted_blocks = np.ascontiguousarray(blocks[wanted])
     memory = options.memory // MEMORY_SHARE
-    for found in payloads.measure.compare_all(payloads.whole(), inside, options.threshold, options.workers, memory):
-        a, b = unpack_pairs(found.pairs)
-        writer.add(ScoredPairs(pack_pairs(wanted[a], wanted[b]), found.intersection, found.union))
+    portions = payloads.measure.compare_all(
+        payloads.whole(), wanted_blocks, options.threshold, options.workers, memory
+    )
+    for portion in portions:
+        first, second = unpack_pairs(portion.pairs)
+        pairs = pack_pairs(wanted[first], wanted[second])
+        writer.add(ScoredPairs(pairs, portion.intersection, portion.union))

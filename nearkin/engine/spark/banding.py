@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearkin.engine.banding import Limits, band_keys
-from nearkin.engine.local.group_expansion import Groups
+from nearkin.engine.banding import AgreementLimits, build_band_keys
+from nearkin.engine.exact_groups import ExactGroups
 from nearkin.engine.spark.arrow_columns import content, numbers, table, unpacked, unsigned
-from nearkin.engine.spark.sketching import Request
+from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.lsh import kernels
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import band_layout_of
@@ -31,7 +31,7 @@ HOT = "a long,b long,agree int,facts string"
 
 
 @dataclass(frozen=True)
-class Banded:
+class BandingTasks:
     """How documents are banded.
 
     Attributes:
@@ -40,14 +40,14 @@ class Banded:
         slices: Parts of a band, by the first bits of its keys.
     """
 
-    request: Request
+    request: TaskRequest
     banding: Banding
     slices: int
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> AgreementLimits:
         """Of the estimate."""
-        return Limits.of(self.request.measure, self.banding, self.request.options)
+        return AgreementLimits.create(self.request.measure, self.banding, self.request.options)
 
     def keys(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Documents (doc, block, signature, keys) to KEYS."""
@@ -57,9 +57,15 @@ class Banded:
             if not len(batch):
                 continue
             signatures = unpacked(batch["signature"], spec.signature_type, spec.signature_width)
-            kept = None if batch["keys"].null_count else unpacked(batch["keys"], np.uint64).reshape(len(batch), -1)
+            kept = (
+                None
+                if batch["keys"].null_count
+                else unpacked(batch["keys"], np.uint64).reshape(len(batch), -1)
+            )
             band_layout = band_layout_of(measure.spec, self.banding, kept)
-            keys = band_keys(band_layout, self.banding, signatures, kept, unsigned(batch["block"]))
+            keys = build_band_keys(
+                band_layout, self.banding, signatures, kept, unsigned(batch["block"])
+            )
             docs = np.repeat(numbers(batch["doc"]), keys.shape[2])
             yield self.dealt(keys.reshape(len(keys), -1), docs)
 
@@ -81,7 +87,10 @@ class Banded:
     def buckets(self, part: pa.Table) -> pa.Table:
         """One part (KEYS) to BUCKETS."""
         band = part["part"][0].as_py() // self.slices
-        keys, docs = content(part["keys"])[0].view(np.uint64), content(part["docs"])[0].view(np.int64)
+        keys, docs = (
+            content(part["keys"])[0].view(np.uint64),
+            content(part["docs"])[0].view(np.int64),
+        )
         order = np.lexsort((docs, keys))
         keys, docs = keys[order], docs[order]
         starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
@@ -89,9 +98,15 @@ class Banded:
         hot = sizes > self.request.options.hot_bucket_size
         cold = (sizes > 1) & ~hot
         values, times = np.unique(sizes, return_counts=True)
-        facts: dict[str, Any] = {"sizes": list(zip(values.tolist(), times.tolist(), strict=True)), "hot": int(hot.sum())}
+        facts: dict[str, Any] = {
+            "sizes": list(zip(values.tolist(), times.tolist(), strict=True)),
+            "hot": int(hot.sum()),
+        }
         facts |= {"members": int(sizes[hot].sum())}
-        found = [*_cold_pairs(docs, starts[cold], sizes[cold]), *_members(band, keys, docs, starts[hot], sizes[hot])]
+        found = [
+            *_cold_pairs(docs, starts[cold], sizes[cold]),
+            *_members(band, keys, docs, starts[hot], sizes[hot]),
+        ]
         return pa.Table.from_batches([*found, table(BUCKETS, facts=[json.dumps(facts)])])
 
     def hot(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -99,11 +114,15 @@ class Banded:
         yield from _HotBuckets(self).pairs(batches)
 
 
-def _cold_pairs(docs: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> Iterator[pa.RecordBatch]:
+def _cold_pairs(
+    docs: np.ndarray, starts: np.ndarray, sizes: np.ndarray
+) -> Iterator[pa.RecordBatch]:
     """All pairs of each bucket; of a document that is there twice, for it is probed, none with itself."""
     ends = np.cumsum(sizes)
     members = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
-    groups = Groups(members, np.concatenate([[0], ends]).astype(np.int64), np.empty(0, np.int32))
+    groups = ExactGroups(
+        members, np.concatenate([[0], ends]).astype(np.int64), np.empty(0, np.int32)
+    )
     for pairs in groups.own_pairs():
         first, second = unpack_pairs(pairs)
         a, b = docs[first], docs[second]
@@ -111,11 +130,15 @@ def _cold_pairs(docs: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> Iter
         yield table(BUCKETS, a=np.minimum(a, b)[apart], b=np.maximum(a, b)[apart])
 
 
-def _members(band: int, keys: np.ndarray, docs: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> Iterator[pa.RecordBatch]:
+def _members(
+    band: int, keys: np.ndarray, docs: np.ndarray, starts: np.ndarray, sizes: np.ndarray
+) -> Iterator[pa.RecordBatch]:
     for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
         members = sorted_unique(docs[start : start + size])
         n = len(members)
-        yield table(BUCKETS, band=np.full(n, band), key=np.full(n, keys[start].view(np.int64)), doc=members)
+        yield table(
+            BUCKETS, band=np.full(n, band), key=np.full(n, keys[start].view(np.int64)), doc=members
+        )
 
 
 class _Open(NamedTuple):
@@ -132,7 +155,7 @@ class _Open(NamedTuple):
 class _HotBuckets:
     """Buckets one after the other, in batches that end anywhere: only leaders are kept between them."""
 
-    def __init__(self, banded: Banded) -> None:
+    def __init__(self, banded: BandingTasks) -> None:
         options, spec = banded.request.options, banded.request.options.spec
         self._spec, self._fanout, self._limits = spec, options.fanout, banded.limits
         kind = np.empty((0, banded.banding.bands), np.uint64)
@@ -145,7 +168,9 @@ class _HotBuckets:
         for batch in batches:
             bands, keys = numbers(batch["band"]), numbers(batch["key"])
             docs = numbers(batch["doc"])
-            signatures = unpacked(batch["signature"], self._spec.signature_type, self._spec.signature_width)
+            signatures = unpacked(
+                batch["signature"], self._spec.signature_type, self._spec.signature_width
+            )
             new = np.flatnonzero((bands[1:] != bands[:-1]) | (keys[1:] != keys[:-1])) + 1
             cuts = [0, *new.tolist(), len(batch)]
             for low, high in itertools.pairwise(cuts):
@@ -160,14 +185,27 @@ class _HotBuckets:
         self._close(open_)
         yield table(HOT, facts=[json.dumps(self._facts())])
 
-    def _some(self, bucket: _Open, docs: np.ndarray, signatures: np.ndarray) -> tuple[pa.RecordBatch, _Open]:
+    def _some(
+        self, bucket: _Open, docs: np.ndarray, signatures: np.ndarray
+    ) -> tuple[pa.RecordBatch, _Open]:
         known, n = len(bucket.docs), len(docs)
-        all_docs, all_signatures = np.concatenate([bucket.docs, docs]), np.concatenate([bucket.signatures, signatures])
+        all_docs, all_signatures = (
+            np.concatenate([bucket.docs, docs]),
+            np.concatenate([bucket.signatures, signatures]),
+        )
         leaders = np.zeros(self._fanout, np.uint64)
         leaders[:known] = np.arange(known)
         out, members = np.empty(2 * n, np.uint64), np.arange(known, known + n, dtype=np.uint64)
         count, kept = kernels.hot_bucket_pairs(
-            members, all_signatures, self._layout, *self._limits, leaders, known, self._histogram, out
+            members,
+            all_signatures,
+            self._layout,
+            self._limits.margin,
+            self._limits.join,
+            leaders,
+            known,
+            self._histogram,
+            out,
         )
         pairs = out[:count]
         agreeing = np.empty(count, np.int64)
@@ -175,7 +213,9 @@ class _HotBuckets:
         first, second = unpack_pairs(pairs)
         a, b = all_docs[first], all_docs[second]
         places = leaders[:kept].astype(np.int64)
-        still = bucket._replace(docs=all_docs[places], signatures=all_signatures[places], members=bucket.members + n)
+        still = bucket._replace(
+            docs=all_docs[places], signatures=all_signatures[places], members=bucket.members + n
+        )
         return table(HOT, a=np.minimum(a, b), b=np.maximum(a, b), agree=agreeing), still
 
     def _close(self, bucket: _Open | None) -> None:

@@ -17,9 +17,9 @@ from pyspark.sql import functions as f
 
 from nearkin.cluster.components import components
 from nearkin.cluster.election import leaders
-from nearkin.engine.local.clustering import compared, look_up
+from nearkin.engine.leader_similarity import compute_leader_similarities, find_leader_similarities
 from nearkin.engine.spark.arrow_columns import numbers, table
-from nearkin.engine.spark.sketching import Request
+from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.verification import Members, Scoring, with_payloads
 from nearkin.measures.base import as_stored
 from nearkin.packed_pairs import ScoredPairs
@@ -37,15 +37,15 @@ class Election:
     Attributes:
         scoring: How further pairs are compared.
         exact: Whether that is by payloads, not by signatures.
-        chains: Components in the place of leaders.
+        components: Components in the place of leaders.
     """
 
     scoring: Scoring
     exact: bool
-    chains: bool
+    components: bool
 
     @property
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         return self.scoring.request
 
     def elect(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
@@ -54,24 +54,34 @@ class Election:
         docs = numbers(documents["doc"])
         packed = Members(docs).pack(numbers(pairs["a"]), numbers(pairs["b"]))
         sequence = np.argsort(packed)
-        scored = ScoredPairs(packed, numbers(pairs["shared"]), numbers(pairs["joint"])).select(sequence)
+        scored = ScoredPairs(packed, numbers(pairs["shared"]), numbers(pairs["joint"])).select(
+            sequence
+        )
         order = pc.sort_indices(documents["sort"]).to_numpy().astype(np.uint32)
         rank = np.empty(len(order), np.uint32)
         rank[order] = np.arange(len(order), dtype=np.uint32)
-        if self.chains:
-            leader = components(scored, order, rank, self.request.options.lowest_similarity, compare)
-            similarity = compared(leader, compare)
+        if self.components:
+            leader = components(
+                scored, order, rank, self.request.options.lowest_similarity, compare
+            )
+            similarity = compute_leader_similarities(leader, compare)
         else:
             leader = leaders(scored, order, rank)
-            similarity = look_up(scored, leader)
+            similarity = find_leader_similarities(scored, leader)
         removed = np.flatnonzero(leader != np.arange(len(leader)))
-        columns: dict[str, Any] = {"doc": docs[removed], "leader": docs[leader[removed]], "similarity": similarity[removed]}
+        columns: dict[str, Any] = {
+            "doc": docs[removed],
+            "leader": docs[leader[removed]],
+            "similarity": similarity[removed],
+        }
         return pa.Table.from_batches([table(ELECTED, **columns)])
 
-    def _comparing(self, documents: pa.Table) -> tuple[pa.Table, Callable[[np.ndarray], ScoredPairs]]:
+    def _comparing(
+        self, documents: pa.Table
+    ) -> tuple[pa.Table, Callable[[np.ndarray], ScoredPairs]]:
         """Documents, each once, and how further pairs of them are compared, where components ask for it."""
         measure = self.request.measure
-        if not (self.chains and self.exact):
+        if not (self.components and self.exact):
             return documents, lambda pairs: measure.estimator.estimate(
                 pairs, self.scoring.agreements(pairs, documents["signature"])
             )

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from nearkin.engine.spark.arrow_columns import numbers, packed, signed, table, unpacked, unsigned
 from nearkin.engine.spark.keep_order import keep_order
-from nearkin.engine.spark.sketching import Request
+from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import UsageError
 from nearkin.measures import Payload
 from nearkin.spec import Spec
@@ -40,7 +40,7 @@ class Merging:
         request: What is asked.
     """
 
-    request: Request
+    request: TaskRequest
 
     @property
     def schema(self) -> str:
@@ -71,10 +71,14 @@ class Merging:
             "length": lengths,
             "signature": packed(np.minimum.reduceat(slots, starts, axis=0)),
         }
-        riding = [f"riding{i}" for i in range(len(self.request.riding))]
-        columns |= {name: _whole(first[name]) for name in ("id", "block", "source", "split", *riding)}
+        riding = [f"riding{i}" for i in range(len(self.request.carried))]
+        columns |= {
+            name: _whole(first[name]) for name in ("id", "block", "source", "split", *riding)
+        }
         if not riding:
-            columns["sort"] = keep_order(self.request.options.keep_policy, pa.table({}), lengths, columns["id"])
+            columns["sort"] = keep_order(
+                self.request.options.keep_policy, pa.table({}), lengths, columns["id"]
+            )
         yield table(self.schema, **columns)
 
 
@@ -96,4 +100,6 @@ def united(docs: np.ndarray, payload: Payload) -> Payload:
     new = np.ones(len(owners), bool)
     new[1:] = (owners[1:] != owners[:-1]) | (hashes[1:] != hashes[:-1])
     found = np.unique(docs)
-    return Payload(np.bincount(np.searchsorted(found, owners[new]), minlength=len(found)), (hashes[new],))
+    return Payload(
+        np.bincount(np.searchsorted(found, owners[new]), minlength=len(found)), (hashes[new],)
+    )

@@ -14,9 +14,9 @@ from pyspark import TaskContext
 
 from nearkin.corpus import write_kept
 from nearkin.corpus.file_names import join_inside
-from nearkin.engine.local.result_tables import CLUSTERS
+from nearkin.engine.result_schema import CLUSTERS
 from nearkin.engine.spark.arrow_columns import payload_columns
-from nearkin.engine.spark.sketching import Request, corpus_of, docs_of, read_rows
+from nearkin.engine.spark.sketching import TaskRequest, corpus_of, docs_of, read_rows
 
 EXCERPT = 4000
 WRITTEN = "facts string"
@@ -26,7 +26,7 @@ class Rows(Protocol):
     """Documents to rows of something else."""
 
     @property
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """What is asked."""
 
     @property
@@ -41,18 +41,25 @@ class Rows(Protocol):
 class PayloadRows:
     """Documents to what exact comparison needs of them: `doc`, and `payload0`, `payload1` … ."""
 
-    request: Request
+    request: TaskRequest
 
     @property
     def schema(self) -> str:
-        return ",".join(["doc long", *(f"payload{i} binary" for i in range(len(self.request.measure.column_types)))])
+        return ",".join(
+            [
+                "doc long",
+                *(f"payload{i} binary" for i in range(len(self.request.measure.column_types))),
+            ]
+        )
 
     def maker(self) -> Callable[[np.ndarray, pa.Array], pa.RecordBatch]:
         builder = self.request.measure.payload_builder()
 
         def make(docs: np.ndarray, content: pa.Array) -> pa.RecordBatch:
             columns = [pa.array(docs), *payload_columns(builder.build(content))]
-            return pa.record_batch(columns, ["doc", *(f"payload{i}" for i in range(len(columns) - 1))])
+            return pa.record_batch(
+                columns, ["doc", *(f"payload{i}" for i in range(len(columns) - 1))]
+            )
 
         return make
 
@@ -61,7 +68,7 @@ class PayloadRows:
 class ExcerptRows:
     """The first characters of documents."""
 
-    request: Request
+    request: TaskRequest
 
     @property
     def schema(self) -> str:
@@ -102,7 +109,10 @@ class Again:
                 docs = docs_of(numbers[batch.files], batch.rows)
                 places = np.flatnonzero(np.isin(docs, wanted))
                 if len(places):
-                    yield make(docs[places], batch.documents[request.columns.content].take(pa.array(places)))
+                    yield make(
+                        docs[places],
+                        batch.documents[request.columns.content].take(pa.array(places)),
+                    )
 
     def frame(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Of a DataFrame's rows."""
@@ -112,7 +122,9 @@ class Again:
                 yield make(read.docs, read.documents[self.rows.request.columns.content])
 
 
-def by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[pa.RecordBatch]]]:
+def by_file(
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[tuple[pa.RecordBatch, list[pa.RecordBatch]]]:
     """(the file's row, the rows of documents of it), of rows sorted by file, the file's own row first."""
     file: pa.RecordBatch | None = None
     found: list[pa.RecordBatch] = []
@@ -140,7 +152,7 @@ class Writing:
         annotate: Whether all rows are written, with the cluster columns.
     """
 
-    request: Request
+    request: TaskRequest
     folder: str
     annotate: bool
 
@@ -153,7 +165,13 @@ class Writing:
             _, corpus = corpus_of([file], self.request)
             clusters = pa.Table.from_batches(found).combine_chunks() if found else None
             kept = np.zeros(0, bool) if clusters is None else clusters["kept"].to_numpy()
-            write_kept(corpus, self.request.columns, kept, attempt, self._annotations(clusters) if self.annotate else None)
+            write_kept(
+                corpus,
+                self.request.columns,
+                kept,
+                attempt,
+                self._annotations(clusters) if self.annotate else None,
+            )
             made = join_inside(attempt, corpus.names[0])
             if made.exists():
                 target = join_inside(Path(self.folder), file["target"][0].as_py())
@@ -169,6 +187,8 @@ class Writing:
         def rows(start: int, end: int) -> pa.RecordBatch:
             assert clusters is not None
             part = clusters.slice(start, end - start).combine_chunks().to_batches()[0]
-            return pa.record_batch([part[name].cast(CLUSTERS.field(name).type) for name in names], names)
+            return pa.record_batch(
+                [part[name].cast(CLUSTERS.field(name).type) for name in names], names
+            )
 
         return rows

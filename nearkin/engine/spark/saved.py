@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from nearkin.engine.banding import band_keys
+from nearkin.engine.banding import build_band_keys
 from nearkin.engine.spark.arrow_columns import numbers, signed, table, unpacked, unsigned
-from nearkin.engine.spark.banding import Banded
+from nearkin.engine.spark.banding import BandingTasks
 from nearkin.engine.spark.materialized import names_in
-from nearkin.engine.spark.sketching import Request
+from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import band_layout_of
@@ -28,8 +28,8 @@ from nearkin.spec import Spec
 ABOUT, DOCUMENTS, PAIRS = "about", "documents", "pairs"
 ROWS = "band int,key long,doc long"
 """A band key of a document."""
-DECIDING = ("threshold", "distance", "verify", "keep", "block_by", "hot_bucket_size", "fanout")
-"""Parameters under which pairs and orders of one day are those of another."""
+DECIDING = ("threshold", "distance", "verify", "keep", "block_by", "max_bucket", "fanout")
+"""Recorded parameters that must be equal for pairs and keep orders to be used again."""
 
 
 def keys_folder(banding: Banding) -> str:
@@ -46,7 +46,7 @@ class KeyRows:
         banding: Bands and rows.
     """
 
-    request: Request
+    request: TaskRequest
     banding: Banding
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -54,7 +54,13 @@ class KeyRows:
         for batch in batches:
             signatures = unpacked(batch["signature"], spec.signature_type, spec.signature_width)
             salts, docs = unsigned(batch["block"]), numbers(batch["doc"])
-            keys = band_keys(band_layout_of(measure.spec, self.banding, None), self.banding, signatures, None, salts)[:, :, 0]
+            keys = build_band_keys(
+                band_layout_of(measure.spec, self.banding, None),
+                self.banding,
+                signatures,
+                None,
+                salts,
+            )[:, :, 0]
             for band, row in enumerate(keys):
                 yield table(ROWS, band=np.full(len(row), band), key=signed(row), doc=docs)
 
@@ -63,11 +69,15 @@ class KeyRows:
 class DealtRows:
     """Stored band keys to what is grouped."""
 
-    banded: Banded
+    banded: BandingTasks
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            bands, keys, docs = numbers(batch["band"]), unsigned(batch["key"]), numbers(batch["doc"])
+            bands, keys, docs = (
+                numbers(batch["band"]),
+                unsigned(batch["key"]),
+                numbers(batch["doc"]),
+            )
             for band in np.unique(bands).tolist():
                 yield self.banded.dealt(keys[bands == band][None, :], docs[bands == band], band)
 
@@ -94,21 +104,34 @@ class Saved:
             UsageError: There is none.
         """
         if ABOUT not in names_in(spark, folder):
-            raise UsageError(f"{folder} holds no signatures of a run; make it with nearkin.spark.save")
+            raise UsageError(
+                f"{folder} holds no signatures of a run; make it with nearkin.spark.save"
+            )
         about: dict[str, Any] = json.loads(spark.read.text(f"{folder}/{ABOUT}").collect()[0].value)
         return cls(spark, folder, about)
 
     @classmethod
-    def write(cls, spark: SparkSession, folder: str, about: dict[str, Any], documents: DataFrame, pairs: DataFrame) -> Self:
+    def write(
+        cls,
+        spark: SparkSession,
+        folder: str,
+        about: dict[str, Any],
+        documents: DataFrame,
+        pairs: DataFrame,
+    ) -> Self:
         """Of a run's documents and the pairs that it compared (a, b, agree, and shared, joint where they passed)."""
         documents.write.mode("errorifexists").parquet(f"{folder}/{DOCUMENTS}")
         pairs.write.parquet(f"{folder}/{PAIRS}")
-        spark.createDataFrame([(json.dumps(about),)], "value string").coalesce(1).write.text(f"{folder}/{ABOUT}")
+        spark.createDataFrame([(json.dumps(about),)], "value string").coalesce(1).write.text(
+            f"{folder}/{ABOUT}"
+        )
         return cls(spark, folder, about)
 
-    def write_keys(self, request: Request, banding: Banding) -> None:
+    def write_keys(self, request: TaskRequest, banding: Banding) -> None:
         """Band keys from the stored signatures alone, partitioned by band."""
-        rows = self.documents.select("doc", "block", "signature").mapInArrow(KeyRows(request, banding), ROWS)
+        rows = self.documents.select("doc", "block", "signature").mapInArrow(
+            KeyRows(request, banding), ROWS
+        )
         rows.write.partitionBy("band").parquet(f"{self.folder}/{keys_folder(banding)}")
 
     @property
@@ -129,7 +152,9 @@ class Saved:
     @property
     def bandings(self) -> list[str]:
         """Of which there are band keys."""
-        return sorted(name for name in names_in(self.spark, self.folder) if name.startswith("keys-"))
+        return sorted(
+            name for name in names_in(self.spark, self.folder) if name.startswith("keys-")
+        )
 
     def keys(self, banding: Banding) -> DataFrame:
         """band, key, doc.
@@ -142,9 +167,11 @@ class Saved:
                 f"{self.folder} has no band keys for bands={banding.bands}, rows={banding.rows} (it has {', '.join(there)}); "
                 "make them with nearkin.spark.backfill, or ask for these"
             )
-        return self.spark.read.parquet(f"{self.folder}/{keys_folder(banding)}").select("band", "key", "doc")
+        return self.spark.read.parquet(f"{self.folder}/{keys_folder(banding)}").select(
+            "band", "key", "doc"
+        )
 
-    def require(self, request: Request) -> None:
+    def require(self, request: TaskRequest) -> None:
         """It was made for the same request.
 
         Raises:
@@ -160,14 +187,16 @@ class Saved:
                 )
 
 
-def require_saved_keys(request: Request) -> None:
+def require_saved_keys(request: TaskRequest) -> None:
     """Keys follow from signatures.
 
     Raises:
         UsageError: They were made while sketching.
     """
     if request.options.spec.truncated or request.options.probes:
-        raise UsageError("band keys of truncated slots and of probes do not follow from signatures: save whole slots, unprobed")
+        raise UsageError(
+            "band keys of truncated slots and of probes do not follow from signatures: save whole slots, unprobed"
+        )
 
 
 def with_verdicts(compared: DataFrame, scored: DataFrame) -> DataFrame:
@@ -179,4 +208,6 @@ def split_known(pairs: DataFrame, known: DataFrame) -> tuple[DataFrame, DataFram
     """(scored pairs that are known, pairs that are still to be compared)."""
     verdicts = known.select("a", "b", "shared", "joint")
     passed = pairs.join(verdicts.where(f.col("shared").isNotNull()), ["a", "b"])
-    return passed.select("a", "b", "agree", "shared", "joint"), pairs.join(verdicts, ["a", "b"], "left_anti")
+    return passed.select("a", "b", "agree", "shared", "joint"), pairs.join(
+        verdicts, ["a", "b"], "left_anti"
+    )

@@ -22,9 +22,7 @@ from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.ids import make_ids
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows
-from nearkin.engine.local.documents import block_hashes
-from nearkin.engine.local.repeated_ids import id_hashes
-from nearkin.engine.local.sketching import text_lengths
+from nearkin.engine.document_facts import block_hashes, id_hashes, text_lengths
 from nearkin.engine.options import SMALL_CORPUS, RunOptions
 from nearkin.engine.spark.arrow_columns import packed, signed, table
 from nearkin.engine.spark.keep_order import keep_order, unfit_types
@@ -44,14 +42,22 @@ DOCUMENTS = (
 )
 """Columns of the table, and `riding0`, `riding1` … of a keep policy's columns as text."""
 FILES = "number int,path string,name string,target string"
-FAILURES = (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError, MemoryError, pa.ArrowException)
+FAILURES = (
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    ValueError,
+    RuntimeError,
+    MemoryError,
+    pa.ArrowException,
+)
 """What a document that breaks a kernel or a library may raise."""
 SAMPLE = 16
 """One document in so many is looked at for the share of empty bins."""
 
 
 @dataclass(frozen=True)
-class Request:
+class TaskRequest:
     """What tasks are told: small, and the same for all of them."""
 
     columns: Columns
@@ -72,14 +78,14 @@ class Request:
         return measure.sketcher(key_builder_for(banding, truncated=self.options.spec.truncated))
 
     @property
-    def riding(self) -> tuple[str, ...]:
+    def carried(self) -> tuple[str, ...]:
         """Columns of the keep policy."""
         return self.options.keep_policy.columns
 
     @property
     def schema(self) -> str:
         """Of the table that sketching makes."""
-        return ",".join([DOCUMENTS, *(f"riding{i} string" for i in range(len(self.riding)))])
+        return ",".join([DOCUMENTS, *(f"riding{i} string" for i in range(len(self.carried)))])
 
 
 class Read(NamedTuple):
@@ -100,7 +106,7 @@ class Sketching:
         request: What is asked.
     """
 
-    request: Request
+    request: TaskRequest
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Of a task's share of the files."""
@@ -143,20 +149,31 @@ class Sketching:
         for name in ("source", "split"):
             if (column := getattr(request.options, name)) is not None:
                 columns[name] = read.documents[carried_column_name(column)]
-        if not request.riding:
-            columns["sort"] = keep_order(request.options.keep_policy, pa.table({}), lengths, read.ids)
-        columns.update({f"riding{i}": read.documents[carried_column_name(name)] for i, name in enumerate(request.riding)})
+        if not request.carried:
+            columns["sort"] = keep_order(
+                request.options.keep_policy, pa.table({}), lengths, read.ids
+            )
+        columns.update(
+            {
+                f"riding{i}": read.documents[carried_column_name(name)]
+                for i, name in enumerate(request.carried)
+            }
+        )
         return table(request.schema, **columns)
 
     def _blocks(self, documents: pa.RecordBatch) -> np.ndarray:
         column = self.request.options.block_by
-        return np.zeros(len(documents), np.uint64) if column is None else block_hashes(documents[carried_column_name(column)])
+        return (
+            np.zeros(len(documents), np.uint64)
+            if column is None
+            else block_hashes(documents[carried_column_name(column)])
+        )
 
 
 class _Task:
     """What one task saw."""
 
-    def __init__(self, request: Request, warm: float, began: float) -> None:
+    def __init__(self, request: TaskRequest, warm: float, began: float) -> None:
         self.rejected = 0
         self._request = request
         self._warm, self._began = warm, began
@@ -166,8 +183,10 @@ class _Task:
 
     def add(self, documents: pa.RecordBatch, sketches: Sketches, seconds: float) -> None:
         self._latency.append((round(seconds, 6), len(documents)))
-        for name in self._request.riding:
-            self._unfit.update((name, kind) for kind in unfit_types(documents[carried_column_name(name)]))
+        for name in self._request.carried:
+            self._unfit.update(
+                (name, kind) for kind in unfit_types(documents[carried_column_name(name)])
+            )
         spec = self._request.options.spec
         if spec.scheme == "binned" and not spec.truncated:
             sample = sketches.signatures[::SAMPLE]
@@ -184,7 +203,7 @@ class _Task:
         }
 
 
-def _warm(sketcher: DocumentSketcher, request: Request) -> float:
+def _warm(sketcher: DocumentSketcher, request: TaskRequest) -> float:
     """Seconds until kernels are loaded (or compiled, once on each worker machine)."""
     began = time.perf_counter()
     columns = request.columns
@@ -211,7 +230,9 @@ def sketched(sketcher: DocumentSketcher, content: pa.Array, ids: pa.Array) -> Sk
     except NearkinError:
         raise
     except FAILURES as error:
-        raise RunError(f"document {_culprit(sketcher, content, ids)}: {type(error).__name__}: {error}") from error
+        raise RunError(
+            f"document {_culprit(sketcher, content, ids)}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _culprit(sketcher: DocumentSketcher, content: pa.Array, ids: pa.Array) -> str:
@@ -224,7 +245,7 @@ def _culprit(sketcher: DocumentSketcher, content: pa.Array, ids: pa.Array) -> st
     return f"{ids[0].as_py()!r} or one of the {len(ids) - 1} after it"
 
 
-def read_files(batches: Iterable[pa.RecordBatch], request: Request) -> Iterator[Read]:
+def read_files(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterator[Read]:
     """Documents of a task's files, through the readers of the local engine."""
     numbers, corpus = corpus_of(batches, request)
     counted: Counter[int] = Counter()
@@ -232,7 +253,9 @@ def read_files(batches: Iterable[pa.RecordBatch], request: Request) -> Iterator[
         yield _read(batch, numbers, corpus, request, counted)
 
 
-def corpus_of(batches: Iterable[pa.RecordBatch], request: Request) -> tuple[np.ndarray, FileCorpus]:
+def corpus_of(
+    batches: Iterable[pa.RecordBatch], request: TaskRequest
+) -> tuple[np.ndarray, FileCorpus]:
     """The numbers of a task's files in the whole corpus, int64, and the files."""
     files = [row for batch in batches for row in batch.to_pylist()]
     corpus = FileCorpus([InputFile(row["path"], row["name"]) for row in files], request.on_error)
@@ -244,26 +267,44 @@ def docs_of(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return (numbers << FILE_SHIFT) | rows
 
 
-def _read(batch: Batch, numbers: np.ndarray, corpus: FileCorpus, request: Request, counted: Counter[int]) -> Read:
+def _read(
+    batch: Batch,
+    numbers: np.ndarray,
+    corpus: FileCorpus,
+    request: TaskRequest,
+    counted: Counter[int],
+) -> Read:
     ids = make_ids(batch, request.columns, corpus.names)
     rejected = []
     for entry in batch.rejected:
         number = int(numbers[entry.file])
-        place = {"file": corpus.names[entry.file], "row": None if entry.row == WHOLE_FILE else entry.row}
-        rejected.append((number << FILE_SHIFT | counted[number], json.dumps(place), entry.reason, entry.raw))
+        place = {
+            "file": corpus.names[entry.file],
+            "row": None if entry.row == WHOLE_FILE else entry.row,
+        }
+        rejected.append(
+            (number << FILE_SHIFT | counted[number], json.dumps(place), entry.reason, entry.raw)
+        )
         counted[number] += 1
-    documents = docs_of(numbers[batch.files], batch.rows) if len(batch.files) else np.empty(0, np.int64)
+    documents = (
+        docs_of(numbers[batch.files], batch.rows) if len(batch.files) else np.empty(0, np.int64)
+    )
     return Read(documents, ids, batch.documents, _rejected(rejected, request))
 
 
-def _rejected(rows: list[tuple[Any, ...]], request: Request) -> pa.RecordBatch:
+def _rejected(rows: list[tuple[Any, ...]], request: TaskRequest) -> pa.RecordBatch:
     docs, places, reasons, raws = zip(*rows, strict=True) if rows else ((), (), (), ())
     kinds = (pa.int64(), pa.string(), pa.string(), pa.string())
-    columns = [pa.array(column, kind) for column, kind in zip((docs, places, reasons, raws), kinds, strict=True)]
-    return table(request.schema, **dict(zip(("doc", "facts", "reason", "raw"), columns, strict=True)))
+    columns = [
+        pa.array(column, kind)
+        for column, kind in zip((docs, places, reasons, raws), kinds, strict=True)
+    ]
+    return table(
+        request.schema, **dict(zip(("doc", "facts", "reason", "raw"), columns, strict=True))
+    )
 
 
-def read_rows(batches: Iterable[pa.RecordBatch], request: Request) -> Iterator[Read]:
+def read_rows(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterator[Read]:
     """Documents of a DataFrame's rows, by the checks of the local engine; an id is what identifies them."""
     columns = request.columns
     for number, batch in enumerate(batches):
@@ -273,13 +314,22 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: Request) -> Iterator[R
             if checked.rejected and request.on_error == "fail":
                 at, reason, raw = checked.rejected[0]
                 shown = f" ({raw[:60]!r})" if raw else ""
-                raise RunError(f"document {_id_at(rows, at, columns)}: {reason}{shown}. Fix it, or set on_error='quarantine'")
+                raise RunError(
+                    f"document {_id_at(rows, at, columns)}: {reason}{shown}. Fix it, or set on_error='quarantine'"
+                )
             rejected = [
-                (number << FILE_SHIFT | at, json.dumps({"id": _id_at(rows, at, columns)}), reason, raw)
+                (
+                    number << FILE_SHIFT | at,
+                    json.dumps({"id": _id_at(rows, at, columns)}),
+                    reason,
+                    raw,
+                )
                 for at, reason, raw in checked.rejected
             ]
             ids = checked.documents[ID]
-            yield Read(id_hashes(ids).view(np.int64), ids, checked.documents, _rejected(rejected, request))
+            yield Read(
+                id_hashes(ids).view(np.int64), ids, checked.documents, _rejected(rejected, request)
+            )
 
 
 def _id_at(rows: pa.RecordBatch, at: int, columns: Columns) -> Any:

@@ -12,7 +12,7 @@ from nearkin.corpus.file_names import make_output_names
 from nearkin.corpus.formats.base import make_unused_name
 from nearkin.engine.spark.frequencies import HASHES, Hashing
 from nearkin.engine.spark.rereading import Again, Rows
-from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Request, Sketching
+from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Sketching, TaskRequest
 
 FileRow: TypeAlias = tuple[int, str, str, str]
 TASK_BYTES = 64 << 20
@@ -41,7 +41,7 @@ class FileSource:
 
     spark: SparkSession
     corpus: FileCorpus
-    request: Request
+    request: TaskRequest
 
     def documents(self) -> DataFrame:
         return self.files().mapInArrow(Sketching(self.request).files, self.request.schema)
@@ -98,7 +98,7 @@ class FrameSource:
     """
 
     frame: DataFrame
-    request: Request
+    request: TaskRequest
     before: DataFrame | None = None
 
     def documents(self) -> DataFrame:
@@ -113,7 +113,9 @@ class FrameSource:
         other = unused_name("wanted", self.request.columns.all)
         some = wanted.select(f.col("id").alias(other))
         rows_again = self._read(
-            self.frame if self.before is None else self.frame.unionByName(self.before, allowMissingColumns=True)
+            self.frame
+            if self.before is None
+            else self.frame.unionByName(self.before, allowMissingColumns=True)
         )
         found = rows_again.join(some, name == f.col(other)).drop(other)
         return found.mapInArrow(Again(rows).frame, rows.schema)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from nearkin.engine.spark.arrow_columns import numbers, payload_of, table, unpacked, unsigned
 from nearkin.engine.spark.document_parts import united
-from nearkin.engine.spark.sketching import Request
+from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.lsh import kernels
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Payload
@@ -40,7 +40,9 @@ class Members:
 
     def pack(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Packed pairs of positions in the bin."""
-        return pack_pairs(self.order[np.searchsorted(self.docs, a)], self.order[np.searchsorted(self.docs, b)])
+        return pack_pairs(
+            self.order[np.searchsorted(self.docs, a)], self.order[np.searchsorted(self.docs, b)]
+        )
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Scoring:
         margin: Agreeing slots that a pair needs.
     """
 
-    request: Request
+    request: TaskRequest
     banding: Banding
     margin: int
 
@@ -63,24 +65,36 @@ class Scoring:
         keys = np.empty((0, self.banding.bands), np.uint64)
         values = unpacked(signatures, spec.signature_type, spec.signature_width)
         out = np.empty(len(pairs), np.int64)
-        kernels.pair_agreements(pairs, values, band_layout_of(self.request.measure.spec, self.banding, keys).layout, out)
+        kernels.pair_agreements(
+            pairs, values, band_layout_of(self.request.measure.spec, self.banding, keys).layout, out
+        )
         return out
 
     def estimated(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
         """Pairs (a, b) and documents (doc, signature) to AGREED."""
         a, b = numbers(pairs["a"]), numbers(pairs["b"])
-        agreeing = self.agreements(Members(numbers(documents["doc"])).pack(a, b), documents["signature"])
+        agreeing = self.agreements(
+            Members(numbers(documents["doc"])).pack(a, b), documents["signature"]
+        )
         enough = agreeing >= self.margin
         histogram = np.bincount(agreeing, minlength=self.request.options.spec.k + 1)
         facts = table(AGREED, facts=[json.dumps({"histogram": histogram.tolist()})])
-        return pa.Table.from_batches([table(AGREED, a=a[enough], b=b[enough], agree=agreeing[enough]), facts])
+        return pa.Table.from_batches(
+            [table(AGREED, a=a[enough], b=b[enough], agree=agreeing[enough]), facts]
+        )
 
     def by_estimate(self, pairs: pa.Table) -> pa.Table:
         """Pairs (a, b, agree) to SCORED, by what the signatures say."""
         agreeing = numbers(pairs["agree"]).astype(np.int64)
-        scored = self.request.measure.estimator.estimate(np.zeros(len(agreeing), np.uint64), agreeing)
+        scored = self.request.measure.estimator.estimate(
+            np.zeros(len(agreeing), np.uint64), agreeing
+        )
         options = self.request.options
-        keep = np.ones(len(agreeing), bool) if options.verify == "none" else scored.meets_threshold(options.threshold)
+        keep = (
+            np.ones(len(agreeing), bool)
+            if options.verify == "none"
+            else scored.meets_threshold(options.threshold)
+        )
         return _scored(numbers(pairs["a"]), numbers(pairs["b"]), agreeing, scored, keep)
 
     def exactly(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
@@ -97,7 +111,9 @@ class Scoring:
         options = self.request.options
         documents, payload = with_payloads(documents, self.request)
         docs, blocks = numbers(documents["doc"]), unsigned(documents["block"])
-        found = ScoredPairs.concatenate(list(self.request.measure.compare_all(payload, blocks, options.threshold, 1)))
+        found = ScoredPairs.concatenate(
+            list(self.request.measure.compare_all(payload, blocks, options.threshold, 1))
+        )
         first, second = unpack_pairs(found.pairs)
         a, b = docs[first], docs[second]
         agreeing = self.agreements(found.pairs, documents["signature"])
@@ -114,28 +130,45 @@ class Scoring:
         measure = self.request.measure
         for batch in batches:
             agreeing = numbers(batch["agree"]).astype(np.int64)
-            scored = ScoredPairs(np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"]))
+            scored = ScoredPairs(
+                np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"])
+            )
             columns = {name: batch[name] for name in ("a", "b", "id_a", "id_b")}
             columns["similarity"] = scored.similarity
-            columns["estimate"] = measure.estimator.estimate(scored.pairs, agreeing).similarity.astype(np.float32)
+            columns["estimate"] = measure.estimator.estimate(
+                scored.pairs, agreeing
+            ).similarity.astype(np.float32)
             if (distance := measure.estimator.hamming_distances(scored.similarity)) is not None:
                 columns["distance"] = distance
             yield table(self.pairs_schema, **columns)
 
 
-def with_payloads(documents: pa.Table, request: Request) -> tuple[pa.Table, Payload]:
+def with_payloads(documents: pa.Table, request: TaskRequest) -> tuple[pa.Table, Payload]:
     """Documents, each once, and their payloads, of rows with the columns doc, payload0, payload1 … ."""
     names = [f"payload{i}" for i in range(len(request.measure.column_types))]
-    found, rest = payload_of([documents[name] for name in names], request.measure), documents.drop_columns(names)
+    found, rest = (
+        payload_of([documents[name] for name in names], request.measure),
+        documents.drop_columns(names),
+    )
     if not request.merge_parts:
         return rest, found
     docs = numbers(documents["doc"])
     return rest.take(pa.array(np.unique(docs, return_index=True)[1])), united(docs, found)
 
 
-def _scored(a: np.ndarray, b: np.ndarray, agreeing: np.ndarray, scored: ScoredPairs, keep: np.ndarray) -> pa.Table:
-    columns: dict[str, Any] = {"a": a, "b": b, "agree": agreeing, "shared": scored.intersection, "joint": scored.union}
-    return pa.Table.from_batches([table(SCORED, **{name: np.asarray(column)[keep] for name, column in columns.items()})])
+def _scored(
+    a: np.ndarray, b: np.ndarray, agreeing: np.ndarray, scored: ScoredPairs, keep: np.ndarray
+) -> pa.Table:
+    columns: dict[str, Any] = {
+        "a": a,
+        "b": b,
+        "agree": agreeing,
+        "shared": scored.intersection,
+        "joint": scored.union,
+    }
+    return pa.Table.from_batches(
+        [table(SCORED, **{name: np.asarray(column)[keep] for name, column in columns.items()})]
+    )
 
 
 def binned(pairs: DataFrame, count: int, most: int) -> DataFrame:
@@ -158,7 +191,9 @@ def binned(pairs: DataFrame, count: int, most: int) -> DataFrame:
     crowded = near.groupBy("head").count().where(f.col("count") > most)
     split = near.join(f.broadcast(crowded), "head", "left")
     share = f.pmod(f.xxhash64("a", "b"), f.coalesce(f.ceil(f.col("count") / most), f.lit(1)))
-    return split.withColumn("bin", f.pmod(f.xxhash64("head", share), f.lit(bins)).cast("int")).drop("head", "count")
+    return split.withColumn("bin", f.pmod(f.xxhash64("head", share), f.lit(bins)).cast("int")).drop(
+        "head", "count"
+    )
 
 
 def needed(pairs: DataFrame) -> DataFrame:
@@ -168,7 +203,10 @@ def needed(pairs: DataFrame) -> DataFrame:
 
 
 def scored_in_bins(
-    pairs: DataFrame, documents: DataFrame, work: Callable[[pa.Table, pa.Table], pa.Table], schema: str
+    pairs: DataFrame,
+    documents: DataFrame,
+    work: Callable[[pa.Table, pa.Table], pa.Table],
+    schema: str,
 ) -> DataFrame:
     """Binned pairs and the documents of each bin to what a task makes of them."""
 

@@ -60,7 +60,9 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
     n = len(rows)
     vectors = rng.normal(size=(n, 24))
     vectors[n // 2 :] = vectors[: n - n // 2] + rng.normal(scale=0.05, size=(n - n // 2, 24))
-    scores = [None if i % 7 == 0 else float("nan") if i % 11 == 0 else float(i % 5) for i in range(n)]
+    scores = [
+        None if i % 7 == 0 else float("nan") if i % 11 == 0 else float(i % 5) for i in range(n)
+    ]
     more = {
         "words": [row["text"].split() for row in rows],
         "vector": pa.array(list(vectors.astype(np.float32)), pa.list_(pa.float32())),
@@ -74,7 +76,9 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
 
 
 @pytest.fixture(scope="session")
-def frame(spark: SparkSession, code: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+def frame(
+    spark: SparkSession, code: pa.Table, tmp_path_factory: pytest.TempPathFactory
+) -> DataFrame:
     """The same as a DataFrame."""
     path = tmp_path_factory.mktemp("frame") / "code.parquet"
     pq.write_table(code, path)

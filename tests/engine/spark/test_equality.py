@@ -16,7 +16,14 @@ BANDED = {"bands": 20, "rows": 5, "threshold": 0.7}
 MEASURES: dict[str, dict[str, Any]] = {
     "jaccard": {"text": "text", **BANDED},
     "everything compared": {"text": "text", "threshold": 0.7},
-    "hot buckets": {"text": "text", "hot_bucket_size": 5, "fanout": 3, "threshold": 0.5, "bands": 30, "rows": 3},
+    "hot buckets": {
+        "text": "text",
+        "hot_bucket_size": 5,
+        "fanout": 3,
+        "threshold": 0.5,
+        "bands": 30,
+        "rows": 3,
+    },
     "tokens": {"tokens": "words", **BANDED},
     "characters": {"text": "text", "spec": Spec(unit="chars", n=5), **BANDED},
     "blocks": {"text": "text", "block_by": "package", **BANDED},
@@ -30,7 +37,12 @@ MEASURES: dict[str, dict[str, Any]] = {
     "estimates": {"text": "text", "verify": "estimate", **BANDED},
     "candidates": {"text": "text", "verify": "none", **BANDED},
 }
-KEEPS = ("length desc", "score desc, length asc", "package:re>json>email, stamp asc", "stamp desc, score asc")
+KEEPS = (
+    "length desc",
+    "score desc, length asc",
+    "package:re>json>email, stamp asc",
+    "stamp desc, score asc",
+)
 QUICK = [
     ("hot buckets", "leaders", KEEPS[2], 4),
     ("weighted", "components", KEEPS[1], 37),
@@ -56,18 +68,27 @@ def both(
 
 
 def pair_set(pairs: pa.Table) -> set[Any]:
-    return {(frozenset((a, b)), *rest) for a, b, *rest in zip(*(column.to_pylist() for column in pairs.columns), strict=True)}
+    return {
+        (frozenset((a, b)), *rest)
+        for a, b, *rest in zip(*(column.to_pylist() for column in pairs.columns), strict=True)
+    }
 
 
-def check(code: pa.Table, frame: DataFrame, measure: str, cluster: str, keep: str, partitions: int) -> None:
-    mine, theirs = both(code, frame.repartition(partitions), cluster=cluster, keep=keep, **MEASURES[measure])
+def check(
+    code: pa.Table, frame: DataFrame, measure: str, cluster: str, keep: str, partitions: int
+) -> None:
+    mine, theirs = both(
+        code, frame.repartition(partitions), cluster=cluster, keep=keep, **MEASURES[measure]
+    )
     assert theirs[0] == mine[0]
     assert theirs[1] == mine[1]
     assert {row["kind"] for row in mine[0]} >= {"unique", "kept", "near"}
 
 
 @pytest.mark.parametrize(("measure", "cluster", "keep", "partitions"), QUICK)
-def test_same_clusters(measure: str, cluster: str, keep: str, partitions: int, code: pa.Table, frame: DataFrame) -> None:
+def test_same_clusters(
+    measure: str, cluster: str, keep: str, partitions: int, code: pa.Table, frame: DataFrame
+) -> None:
     check(code, frame, measure, cluster, keep, partitions)
 
 
@@ -87,9 +108,18 @@ def test_frequency_cut(code: pa.Table, frame: DataFrame) -> None:
 
 
 @pytest.mark.full
-def test_components_across_tasks_and_crowded_bins(code: pa.Table, frame: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_components_across_tasks_and_crowded_bins(
+    code: pa.Table, frame: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stages, "PAIRS_IN_ONE_TASK", 0)
     monkeypatch.setattr(stages, "BIN_BYTES", 20_000)
-    asked = {"text": "text", "threshold": 0.3, "bands": 40, "rows": 2, "cluster": "components", "empty": "drop"}
+    asked = {
+        "text": "text",
+        "threshold": 0.3,
+        "bands": 40,
+        "rows": 2,
+        "cluster": "components",
+        "empty": "drop",
+    }
     mine, theirs = both(code, frame, **asked)
     assert theirs == mine

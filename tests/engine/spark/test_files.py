@@ -33,7 +33,13 @@ from nearkin.runtime.progress import Silent
 from nearkin.sketch.resources import NO_RESOURCES
 from tests.engine.spark.conftest import rows_of
 
-HOSTILE = [b'{"id": 1, "text": null}', b"not json", b'{"text": "no id here"}', b'{"id": "bad", "text": "\xff"}', b'{"id": 3}']
+HOSTILE = [
+    b'{"id": 1, "text": null}',
+    b"not json",
+    b'{"text": "no id here"}',
+    b'{"id": "bad", "text": "\xff"}',
+    b'{"id": 3}',
+]
 BANDED = ["--threshold", "0.7", "--bands", "20", "--rows", "5"]
 
 
@@ -58,7 +64,10 @@ def same_outputs(a: Path, b: Path) -> dict[str, Any]:
     for name in ("clusters.parquet", "pairs.parquet"):
         assert pq.read_table(a / name).to_pylist() == pq.read_table(b / name).to_pylist(), name
     assert (a / "rejected.jsonl").read_bytes() == (b / "rejected.jsonl").read_bytes()
-    names = [sorted(str(p.relative_to(x / "kept")) for p in (x / "kept").rglob("*") if p.is_file()) for x in (a, b)]
+    names = [
+        sorted(str(p.relative_to(x / "kept")) for p in (x / "kept").rglob("*") if p.is_file())
+        for x in (a, b)
+    ]
     assert names[0] == names[1]
     for name in names[0]:
         if not name.endswith(".gz"):
@@ -67,7 +76,16 @@ def same_outputs(a: Path, b: Path) -> dict[str, Any]:
     for name in ("counts", "spec", "bands", "rows", "inputs", "parameters"):
         assert facts[0][name] == facts[1][name], name
     reports = [json.loads((x / "report.json").read_bytes()) for x in (a, b)]
-    for name in ("counts", "cluster_sizes", "verified", "sources", "rejected", "clusters", "parameters", "warnings"):
+    for name in (
+        "counts",
+        "cluster_sizes",
+        "verified",
+        "sources",
+        "rejected",
+        "clusters",
+        "parameters",
+        "warnings",
+    ):
         assert reports[0][name] == reports[1][name], name
     assert not [p for p in (b, *b.rglob("*")) if p.stat().st_mode & 0o077]
     assert "<svg" in (b / "report.html").read_text("utf-8")
@@ -76,7 +94,11 @@ def same_outputs(a: Path, b: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("annotate", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_command_line(
-    annotate: bool, spark: SparkSession, mixed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    annotate: bool,
+    spark: SparkSession,
+    mixed: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     asked = [
         "dedup",
@@ -93,7 +115,9 @@ def test_command_line(
     ]
     asked += ["--annotate"] if annotate else []
     assert run([*asked, "--out", str(tmp_path / "local")]) == 0
-    assert run([*asked, "--engine", "spark", "--out", str(tmp_path / "spark"), "--json"]) == 0, capfd.readouterr().err
+    assert run([*asked, "--engine", "spark", "--out", str(tmp_path / "spark"), "--json"]) == 0, (
+        capfd.readouterr().err
+    )
     assert json.loads(capfd.readouterr().out)["engine"] == "spark"
     facts = same_outputs(tmp_path / "local", tmp_path / "spark")
     stages = facts["stages"]
@@ -107,16 +131,25 @@ def test_command_line(
     assert facts["metrics"]["verify_drop_rate"] is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["local", "spark"]
     # Looking back at it is as at any run.
-    first = pq.read_table(tmp_path / "spark" / "clusters.parquet").filter(pc.field("kind") == "near").to_pylist()[0]
+    first = (
+        pq.read_table(tmp_path / "spark" / "clusters.parquet")
+        .filter(pc.field("kind") == "near")
+        .to_pylist()[0]
+    )
     assert run(["explain", first["id"], first["cluster"], "--run", str(tmp_path / "spark")]) == 0
 
 
-def test_wrong_usage(spark: SparkSession, mixed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage(
+    spark: SparkSession, mixed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     asked = ["dedup", str(mixed / "three.csv"), "--out", str(tmp_path / "out")]
     for more, message in (
         (["--engine", "hadoop"], "engine='hadoop' is not one of local, spark"),
         (["--master", "local[2]"], "--master local[2] is of --engine spark"),
-        (["--engine", "spark", "--conf", "memory=2g"], "conf 'memory=2g' is not of the form spark.NAME=VALUE"),
+        (
+            ["--engine", "spark", "--conf", "memory=2g"],
+            "conf 'memory=2g' is not of the form spark.NAME=VALUE",
+        ),
         (["--engine", "spark", "--then", "cosine:v:0.9"], "needs the local engine"),
         (["--engine", "spark", "--text", "missing"], "no column 'missing'"),
         (["--engine", "spark", "--save-signatures"], "save_signatures is of the local engine"),
@@ -126,7 +159,21 @@ def test_wrong_usage(spark: SparkSession, mixed: Path, tmp_path: Path, capfd: py
         assert message in said
         assert "Traceback" not in said
     assert not (tmp_path / "out").exists()
-    assert run(["dedup", str(mixed), "--engine", "spark", "--on-error", "fail", "--out", str(tmp_path / "out")]) == 1
+    assert (
+        run(
+            [
+                "dedup",
+                str(mixed),
+                "--engine",
+                "spark",
+                "--on-error",
+                "fail",
+                "--out",
+                str(tmp_path / "out"),
+            ]
+        )
+        == 1
+    )
     said = capfd.readouterr().err
     # Whichever file a task comes to first.
     assert "set bad rows aside with --on-error quarantine" in said
@@ -134,12 +181,24 @@ def test_wrong_usage(spark: SparkSession, mixed: Path, tmp_path: Path, capfd: py
 
 
 def test_rows_of_a_frame_that_are_no_documents(spark: SparkSession, frame: DataFrame) -> None:
-    rows = [(1, "one two three four"), (2, None), (None, "five six"), (3, "one two three four"), (4, "")]
+    rows = [
+        (1, "one two three four"),
+        (2, None),
+        (None, "five six"),
+        (3, "one two three four"),
+        (4, ""),
+    ]
     some = spark.createDataFrame(rows, "id long, text string")
     with nks.dedup(some, id="id") as result:
-        assert sorted((row.id, row.reason) for row in result.rejected.collect() if row.id) == [("2", "null text")]
+        assert sorted((row.id, row.reason) for row in result.rejected.collect() if row.id) == [
+            ("2", "null text")
+        ]
         assert result.stages["sketch"]["rejected"] == 2
-        assert {row.id: row.kind for row in result.clusters.collect()} == {"1": "kept", "3": "exact", "4": "empty"}
+        assert {row.id: row.kind for row in result.clusters.collect()} == {
+            "1": "kept",
+            "3": "exact",
+            "4": "empty",
+        }
         assert sorted(row.id for row in result.kept.collect()) == [1, 4]
     with pytest.raises(RunError, match="document 2: null text"):
         nks.dedup(some.where("id = 2"), id="id", on_error="fail")
@@ -169,17 +228,27 @@ class Killing(Request):
         return super().measure
 
 
-def test_killed_tasks(spark: SparkSession, code: pa.Table, frame: DataFrame, tmp_path: Path) -> None:
+def test_killed_tasks(
+    spark: SparkSession, code: pa.Table, frame: DataFrame, tmp_path: Path
+) -> None:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     settings = RunOptions(bands=20, rows=5, threshold=0.7, hot_bucket_size=10)
     request = Killing(Columns(id="id"), settings, NO_RESOURCES)
-    killed = SparkRun(spark, FrameSource(frame.repartition(3), request), request, Silent(), Tables(spark, str(tmp_path / "t")))
+    killed = SparkRun(
+        spark,
+        FrameSource(frame.repartition(3), request),
+        request,
+        Silent(),
+        Tables(spark, str(tmp_path / "t")),
+    )
     killed.to_clusters()
     local = nk.dedup(code, id="id", bands=20, rows=5, threshold=0.7, hot_bucket_size=10)
     assert rows_of(killed.clusters.drop("doc").toArrow()) == rows_of(local.clusters.arrow)
 
 
 def test_a_failed_task_names_its_document() -> None:
-    told = from_task("Job aborted\n  File x\nnearkin.errors.RunError: document 'x7': ValueError: odd\n\n\tat org.apache.spark")
+    told = from_task(
+        "Job aborted\n  File x\nnearkin.errors.RunError: document 'x7': ValueError: odd\n\n\tat org.apache.spark"
+    )
     assert isinstance(told, RunError)
     assert str(told) == "document 'x7': ValueError: odd"

@@ -25,7 +25,9 @@ BANDED: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def halves(spark: SparkSession, code: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[DataFrame, DataFrame]:
+def halves(
+    spark: SparkSession, code: pa.Table, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[DataFrame, DataFrame]:
     """Rows of yesterday and of today; copies of one are in the other."""
     folder = tmp_path_factory.mktemp("halves")
     for name, part in (("old", code.slice(0, 800)), ("new", code.slice(800))):
@@ -44,7 +46,9 @@ def saved(halves: tuple[DataFrame, DataFrame], tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.full
-def test_growth_is_a_run_over_all(code: pa.Table, halves: tuple[DataFrame, DataFrame], saved: str) -> None:
+def test_growth_is_a_run_over_all(
+    code: pa.Table, halves: tuple[DataFrame, DataFrame], saved: str
+) -> None:
     assert len(list(Path(saved).glob("keys-20x4/band=*"))) == 20
     local = nk.dedup(code, id="id", **BANDED)
     with nks.dedup(halves[1], id="id", against=saved, before=halves[0], **BANDED) as result:
@@ -66,13 +70,17 @@ def test_other_bands_from_stored_signatures(
 
 
 @pytest.mark.full
-def test_what_cannot_be_gone_on_from(spark: SparkSession, halves: tuple[DataFrame, DataFrame], saved: str) -> None:
+def test_what_cannot_be_gone_on_from(
+    spark: SparkSession, halves: tuple[DataFrame, DataFrame], saved: str
+) -> None:
     old, new = halves
     with pytest.raises(UsageError, match="give the rows of the documents"):
         nks.dedup(new, id="id", against=saved, **BANDED)
     with pytest.raises(UsageError, match="holds no signatures of a run"):
         nks.dedup(new, id="id", against=f"{saved}/nowhere", before=old, **BANDED)
-    with pytest.raises(IncompatibleError, match=r"was made with threshold=0\.6, this asks for 0\.7"):
+    with pytest.raises(
+        IncompatibleError, match=r"was made with threshold=0\.6, this asks for 0\.7"
+    ):
         nks.dedup(new, id="id", against=saved, before=old, **{**BANDED, "threshold": 0.7})
 
 
@@ -98,8 +106,14 @@ def test_a_stream_that_is_broken_off(
     upserts = nks.StreamUpserts(url, scope="code", rejected=str(tmp_path / "rejected"))
 
     def run_stream() -> None:
-        stream = spark.readStream.schema("id string, text string").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-        writing = stream.writeStream.foreachBatch(upserts).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        stream = (
+            spark.readStream.schema("id string, text string")
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(tmp_path / "in"))
+        )
+        writing = stream.writeStream.foreachBatch(upserts).option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        )
         writing.trigger(availableNow=True).start().awaitTermination()
 
     with pytest.raises(PySparkException, match="the connection went away"):
@@ -108,7 +122,10 @@ def test_a_stream_that_is_broken_off(
     assert [len(texts) for _, texts, _ in calls] == [30, 30, 30, 30]
     assert calls[1] == calls[2]
     with nk.Index.open(url) as index, nk.Index.open("memory://", threshold=0.7) as straight:
-        order = [sorted(some.slice(30 * number, 30).to_pylist(), key=lambda row: str(row["id"])) for number in range(3)]
+        order = [
+            sorted(some.slice(30 * number, 30).to_pylist(), key=lambda row: str(row["id"]))
+            for number in range(3)
+        ]
         rows = [row for part in order for row in part]
         for row in rows:
             straight.upsert("code", row["text"], id=row["id"])
@@ -116,7 +133,11 @@ def test_a_stream_that_is_broken_off(
             mine, theirs = index.get("code", row["id"]), straight.get("code", row["id"])
             assert mine is not None
             assert theirs is not None
-            assert (mine.leader, mine.cluster, mine.similarity) == (theirs.leader, theirs.cluster, theirs.similarity)
+            assert (mine.leader, mine.cluster, mine.similarity) == (
+                theirs.leader,
+                theirs.cluster,
+                theirs.similarity,
+            )
         assert index.store.counts()["records"] == 90
 
 

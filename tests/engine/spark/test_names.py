@@ -29,7 +29,14 @@ def test_columns_of_a_frame_may_have_any_name(spark: SparkSession) -> None:
         }
     )
     frame = spark.createDataFrame(table.to_pandas())
-    asked = {"text": "body", "id": "key", "keep": "text asc, wanted desc", "source": "id", "split": "sort", "block_by": "doc"}
+    asked = {
+        "text": "body",
+        "id": "key",
+        "keep": "text asc, wanted desc",
+        "source": "id",
+        "split": "sort",
+        "block_by": "doc",
+    }
     local = nk.dedup(table, **asked)
     with nks.dedup(frame, **asked) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)

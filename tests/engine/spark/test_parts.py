@@ -24,11 +24,17 @@ def in_parts(code: pa.Table, seed: int = 3) -> pa.Table:
     """Each document's words in one to four rows, the rows in any order."""
     draw, rows = random.Random(seed), []
     for row in code.select(["id", "words"]).to_pylist():
-        cuts = sorted(draw.sample(range(len(row["words"]) + 1), min(draw.randrange(4), len(row["words"]))))
+        cuts = sorted(
+            draw.sample(range(len(row["words"]) + 1), min(draw.randrange(4), len(row["words"])))
+        )
         bounds = [0, *cuts, len(row["words"])]
-        rows += [{"id": row["id"], "words": row["words"][a:b]} for a, b in itertools.pairwise(bounds)]
+        rows += [
+            {"id": row["id"], "words": row["words"][a:b]} for a, b in itertools.pairwise(bounds)
+        ]
     draw.shuffle(rows)
-    return pa.Table.from_pylist(rows, pa.schema([("id", pa.string()), ("words", pa.list_(pa.string()))]))
+    return pa.Table.from_pylist(
+        rows, pa.schema([("id", pa.string()), ("words", pa.list_(pa.string()))])
+    )
 
 
 def fates(rows: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
@@ -36,7 +42,9 @@ def fates(rows: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
     return {row["id"]: (row["cluster"], row["kept"], row["similarity"]) for row in rows}
 
 
-def test_parts_are_the_whole(spark: SparkSession, code: pa.Table, tmp_path: Path, full: bool) -> None:
+def test_parts_are_the_whole(
+    spark: SparkSession, code: pa.Table, tmp_path: Path, full: bool
+) -> None:
     spec, some = Spec(n=1), code.slice(0, 300)
     asked: dict[str, Any] = {"tokens": "words", "spec": spec, "threshold": 0.7}
     if full:
@@ -45,11 +53,19 @@ def test_parts_are_the_whole(spark: SparkSession, code: pa.Table, tmp_path: Path
     path = tmp_path / "parts.parquet"
     pq.write_table(in_parts(some), path)
     with nks.dedup(spark.read.parquet(str(path)), id="id", merge_parts=True, **asked) as result:
-        assert fates(result.clusters.toArrow().to_pylist()) == fates(whole.clusters.arrow.to_pylist())
-        merged = {row.id: bytes(row.signature) for row in result._run.documents.select("id", "signature").collect()}
+        assert fates(result.clusters.toArrow().to_pylist()) == fates(
+            whole.clusters.arrow.to_pylist()
+        )
+        merged = {
+            row.id: bytes(row.signature)
+            for row in result._run.documents.select("id", "signature").collect()
+        }
     lists = some["words"].combine_chunks().cast(pa.large_list(pa.large_string()))
     expected = measure_of(spec).sketcher().sketch(lists).signatures
-    assert merged == {name: signature.tobytes() for name, signature in zip(some["id"].to_pylist(), expected, strict=True)}
+    assert merged == {
+        name: signature.tobytes()
+        for name, signature in zip(some["id"].to_pylist(), expected, strict=True)
+    }
 
 
 @pytest.mark.full
@@ -58,13 +74,45 @@ def test_files_in_parts(spark: SparkSession, code: pa.Table, tmp_path: Path) -> 
     parts = in_parts(some)
     (tmp_path / "in").mkdir()
     for number in range(3):
-        pq.write_table(parts.take(pa.array(np.arange(number, len(parts), 3))), tmp_path / "in" / f"{number}.parquet")
-    asked = ["--tokens", "words", "--shingle", "words:1", "--threshold", "0.7", "--cluster", "components", "--id", "id"]
+        pq.write_table(
+            parts.take(pa.array(np.arange(number, len(parts), 3))),
+            tmp_path / "in" / f"{number}.parquet",
+        )
+    asked = [
+        "--tokens",
+        "words",
+        "--shingle",
+        "words:1",
+        "--threshold",
+        "0.7",
+        "--cluster",
+        "components",
+        "--id",
+        "id",
+    ]
     pq.write_table(some, tmp_path / "whole.parquet")
-    assert run(["dedup", str(tmp_path / "whole.parquet"), *asked, "--out", str(tmp_path / "a")]) == 0
+    assert (
+        run(["dedup", str(tmp_path / "whole.parquet"), *asked, "--out", str(tmp_path / "a")]) == 0
+    )
     spark_out = str(tmp_path / "b")
-    assert run(["dedup", str(tmp_path / "in"), *asked, "--engine", "spark", "--merge-parts", "--out", spark_out]) == 0
-    found = [fates(pq.read_table(tmp_path / name / "clusters.parquet").to_pylist()) for name in "ab"]
+    assert (
+        run(
+            [
+                "dedup",
+                str(tmp_path / "in"),
+                *asked,
+                "--engine",
+                "spark",
+                "--merge-parts",
+                "--out",
+                spark_out,
+            ]
+        )
+        == 0
+    )
+    found = [
+        fates(pq.read_table(tmp_path / name / "clusters.parquet").to_pylist()) for name in "ab"
+    ]
     assert found[0] == found[1]
     kept = {name for name, fate in found[0].items() if fate[1]}
     rows = pq.read_table(tmp_path / "b" / "kept")["id"].to_pylist()
@@ -73,7 +121,12 @@ def test_files_in_parts(spark: SparkSession, code: pa.Table, tmp_path: Path) -> 
 
 def test_what_cannot_be_merged(spark: SparkSession) -> None:
     some = spark.createDataFrame([("a", "x")], "id string, text string")
-    for asked in ({"measure": "weighted-jaccard"}, {"measure": "simhash"}, {"probes": 2}, {"spec": Spec(slot_bits=8)}):
+    for asked in (
+        {"measure": "weighted-jaccard"},
+        {"measure": "simhash"},
+        {"probes": 2},
+        {"spec": Spec(slot_bits=8)},
+    ):
         with pytest.raises(UsageError, match="merge_parts merges whole MinHash slots"):
             nks.dedup(some, id="id", merge_parts=True, **asked)
 

@@ -8,10 +8,10 @@ import numpy as np
 from nearkin.packed_pairs import PAIRS_PER_BATCH, pack_pairs
 
 ALIKE = 64
-"""Groups up to this size are expanded together with those of their size."""
+"""ExactGroups up to this size are expanded together with those of their size."""
 
 
-class Groups(NamedTuple):
+class ExactGroups(NamedTuple):
     """Exact groups of two or more, one after the other."""
 
     members: np.ndarray
@@ -22,7 +22,7 @@ class Groups(NamedTuple):
     """int32 (documents,): the group of a document that represents one, −1 otherwise."""
 
     @classmethod
-    def read(cls, representative: np.ndarray) -> "Groups":
+    def read(cls, representative: np.ndarray) -> "ExactGroups":
         """From the first document of each document's exact group, itself where it is alone."""
         own = np.arange(len(representative), dtype=representative.dtype)
         headed = np.zeros(len(own), bool)
@@ -31,7 +31,9 @@ class Groups(NamedTuple):
         members = members[np.argsort(representative[members], kind="stable")]
         heads = representative[members]
         starts = (
-            np.flatnonzero(np.concatenate([[True], heads[1:] != heads[:-1], [True]])) if len(heads) else np.zeros(1, np.int64)
+            np.flatnonzero(np.concatenate([[True], heads[1:] != heads[:-1], [True]]))
+            if len(heads)
+            else np.zeros(1, np.int64)
         )
         of = np.full(len(own), -1, np.int32)
         of[heads[starts[:-1]]] = np.arange(len(starts) - 1)
@@ -66,14 +68,21 @@ class Groups(NamedTuple):
             numbers = np.arange(start, min(start + PAIRS_PER_BATCH, total))
             rows = np.searchsorted(ends, numbers, side="right")
             inside = numbers - (ends - counts)[rows]
-            x, y = self._member(a[rows], inside // wide[rows]), self._member(b[rows], inside % wide[rows])
+            x, y = (
+                self._member(a[rows], inside // wide[rows]),
+                self._member(b[rows], inside % wide[rows]),
+            )
             yield pack_pairs(x, y), rows
 
     def _member(self, representatives: np.ndarray, which: np.ndarray) -> np.ndarray:
         group = self.of[representatives]
         if not len(self.members):
             return representatives
-        return np.where(group < 0, representatives, self.members[np.where(group < 0, 0, self.starts[group] + which)])
+        return np.where(
+            group < 0,
+            representatives,
+            self.members[np.where(group < 0, 0, self.starts[group] + which)],
+        )
 
 
 def _inside(members: np.ndarray) -> Iterator[np.ndarray]:

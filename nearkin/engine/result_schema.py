@@ -1,0 +1,41 @@
+"""The columns of the result tables, and the kinds of documents, which both engines share."""
+
+import pyarrow as pa
+
+KINDS = ("unique", "kept", "exact", "near", "empty", "vector")
+"""The kinds of documents. `vector` is a near-duplicate by the second measure."""
+UNIQUE = KINDS.index("unique")
+KEPT = KINDS.index("kept")
+EXACT = KINDS.index("exact")
+NEAR = KINDS.index("near")
+EMPTY = KINDS.index("empty")
+VECTOR = KINDS.index("vector")
+
+CLUSTERS = pa.schema(
+    [
+        ("id", pa.large_string()),
+        ("cluster", pa.large_string()),
+        ("kept", pa.bool_()),
+        ("similarity", pa.float64()),
+        ("kind", pa.string()),
+    ]
+)
+"""The clusters table: one row for each document. `cluster` is the id of the kept document."""
+PAIRS = pa.schema(
+    [
+        ("id_a", pa.large_string()),
+        ("id_b", pa.large_string()),
+        ("similarity", pa.float64()),
+        ("estimate", pa.float32()),
+    ]
+)
+"""The pairs table: one row for each scored pair."""
+CONTAINED = pa.schema(
+    [
+        ("id_a", pa.large_string()),
+        ("id_b", pa.large_string()),
+        ("containment", pa.float64()),
+        ("jaccard", pa.float64()),
+    ]
+)
+"""The table of `--relation containment`: document a is contained in document b."""
