@@ -70,9 +70,8 @@ def evaluate_thresholds(run: LocalRun) -> tuple[ThresholdStep, ...]:
         return ()
     steps = []
     for threshold in list_thresholds(run):
-        higher = run.at(threshold)
-        kept = int(np.asarray(higher.elect().kept).sum())
-        steps.append(ThresholdStep(threshold, kept, len(higher.scored().pairs)))
+        kept = int(np.asarray(run.elect_at(threshold).kept).sum())
+        steps.append(ThresholdStep(threshold, kept, len(run.scored_at(threshold).pairs)))
     return tuple(steps)
 
 
