@@ -5,7 +5,7 @@ A ```text block that directly follows a ```bash block shows what the commands pr
 numbers and blanks, and a line `…` in it stands for any lines. A folder stands for the Markdown files below it.
 
 Run: python scripts/run_readme.py README.md docs            runs the examples and compares their output
-     python scripts/run_readme.py --write docs/tutorials    runs them and writes their output into the pages
+     python scripts/run_readme.py --write docs/tutorials    runs them and writes the output that differs into the pages
 """
 
 import argparse
@@ -160,7 +160,7 @@ def run_file(write: bool, path: str) -> str:
     """Runs every block of a file and returns a line that says so.
 
     Args:
-        write: Whether the output of the commands replaces the one that the page shows, instead of being compared with it.
+        write: Whether an output that differs from the one that the page shows replaces it.
         path: The Markdown file.
 
     Raises:
@@ -179,14 +179,15 @@ def run_file(write: bool, path: str) -> str:
             name = f"{path}, block {count}"
             try:
                 printed = run.run(block["kind"], block["code"], name)
-                if block["output"] is not None and write:
-                    parts += [
-                        page[end : block.start("output")],
-                        keep_elisions(block["output"], printed),
-                    ]
-                    end = block.end("output")
-                elif block["output"] is not None:
+                if block["output"] is None:
+                    continue
+                try:
                     require_same_output(block["output"], printed)
+                except DifferentOutputError:
+                    if not write:
+                        raise
+                    parts += [page[end : block.start("output")], keep_elisions(block["output"], printed)]
+                    end = block.end("output")
             except subprocess.CalledProcessError as error:
                 message = f"{name} failed with exit code {error.returncode}:\n{block['code']}\n{error.stdout.decode()}"
                 raise SystemExit(message) from error
