@@ -1,4 +1,4 @@
-"""The one exception family. A message names the value that was wrong and the way out."""
+"""The exceptions of nearkin. A message names the invalid value and the remedy."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from nearkin.redaction import redact
 
 
 class NearkinError(Exception):
-    """Base of every error that nearkin raises on purpose.
+    """The base class of all errors that nearkin raises.
 
     Passwords in URLs are replaced in the message.
     """
@@ -16,63 +16,76 @@ class NearkinError(Exception):
 
 
 class UsageError(NearkinError, ValueError):
-    """What was asked for cannot be asked: no such file, column or option value. The command line exits with 2."""
+    """An error: the request is invalid.
+
+    A file, column or option value does not exist or is out of range. The command line exits with
+    2.
+    """
 
 
 class IncompatibleError(UsageError):
-    """Two artefacts were made under different Specs, so comparing them would miss silently."""
+    """An error: two artifacts have different Specs, so that their comparison would be wrong."""
 
 
 class KeyRequiredError(UsageError):
-    """A Spec names a secret key that was not given, or another one was."""
+    """An error: the hash key that a Spec names is missing, or another key was given."""
 
 
 class RunError(NearkinError, RuntimeError):
-    """Something failed while running (disk full, unreadable file). The command line exits with 1; a run can be resumed."""
+    """An error: a run failed, for example because the disk is full.
+
+    The run can be resumed. The command line exits with 1.
+    """
 
 
 class MissingExtraError(NearkinError, ImportError):
-    """An optional dependency is not installed; the message names the command that installs it."""
+    """An error: an optional dependency is not installed. The message names the install command."""
 
 
 class WireError(NearkinError, ValueError):
-    """Bytes that are no signature of the Spec they are read for; `nearkin.sketch.record` tells the faults apart."""
+    """An error: bytes are not a signature record of the expected Spec.
+
+    `nearkin.sketch.record` has a subclass for each kind of damage.
+    """
 
 
 class RebuildDueError(NearkinError, RuntimeError):
-    """A counting signature has forgotten too much to be right; it must be rebuilt from the elements that are left."""
+    """An error: a counting signature must be rebuilt from the remaining elements."""
 
 
 class StoreError(RunError):
-    """A store could not do what an index asked: connection lost, timeout, read-only, full.
+    """An error: a store failed, because its connection was lost, it timed out, is read-only or full.
 
-    The step wrote nothing, unless the error is an OutcomeUnknownError.
+    Nothing was written, unless the error is an OutcomeUnknownError.
     """
 
 
 class OutcomeUnknownError(StoreError):
-    """The answer of a store to a step was lost, so whether the step was done is unknown. The call may be repeated safely."""
+    """An error: the answer of a store was lost, so that a write may or may not have happened.
+
+    It is safe to repeat the call.
+    """
 
 
 class ClockError(StoreError):
-    """The clock of this process is not plausible, so nothing is swept by it."""
+    """An error: the clock of this process is not plausible, so that nothing was swept."""
 
 
 class MovedError(StoreError):
-    """The index is being moved to another store, or has been; an index looks where to and tries again there."""
+    """An error: the index was moved to another store. An index retries the step in that store."""
 
 
 class RacedError(StoreError):
-    """Another process changed what a step was about to change; the index looks again and tries once more."""
+    """An error: another process changed the same data first. The index retries the step."""
 
 
 class LargeClusterError(StoreError):
-    """A step would have to resolve more documents at once than it may; some of them must be resolved in steps before it.
+    """An error: a step would resolve too many documents. Some must be resolved in earlier steps.
 
     Attributes:
-        leader: Id of the representative whose members are too many.
-        into: Id of the representative that it is merged into; None where it goes.
-        inherits: Whether the first document that then stands for itself inherits the cluster's id.
+        leader: Id of the representative with too many members.
+        into: Id of the representative that it is merged into, or None if it is removed.
+        inherits: True if the first document that becomes a representative inherits the cluster id.
     """
 
     def __init__(self, leader: str, into: str | None, inherits: bool) -> None:
@@ -83,17 +96,17 @@ class LargeClusterError(StoreError):
 
 
 class ServiceError(NearkinError, RuntimeError):
-    """A server refused a request, or gave no answer.
+    """An error: a server rejected a request or did not answer.
 
     Attributes:
-        code: Kind of problem, as `invalid-request`; it does not change. `unreachable`, `no-answer` and `unexpected-answer` are
-            the client's own.
-        detail: What was wrong.
-        status: Of the answer; None without one.
-        field: Member of the request that is wrong, as `/text`.
-        request_id: By which the server's log knows it.
-        line: Of a batch, counted from 1; None for the whole request.
-        retry_after: Seconds after which the server wants to be asked again.
+        code: Code of the problem, for example `invalid-request`. Codes do not change between
+            releases. `unreachable`, `no-answer` and `unexpected-answer` come from the client.
+        detail: Description of the problem.
+        status: HTTP status of the answer, or None without an answer.
+        field: Invalid field of the request, for example `/text`.
+        request_id: Id of the request in the log of the server.
+        line: Line of a batch, counted from 1, or None for the whole request.
+        retry_after: Number of seconds after which the request can be retried.
     """
 
     def __init__(
@@ -120,5 +133,5 @@ class ServiceError(NearkinError, RuntimeError):
 
     @property
     def transient(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request can succeed later."""
         return self.code in ("unreachable", "no-answer") or self.status in (429, 502, 503, 504)

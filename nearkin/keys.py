@@ -1,4 +1,4 @@
-"""Secret keys of keyed hashing: where they come from, and the name by which Specs refer to them."""
+"""Hash keys: the secrets of keyed hashing, and the ids by which Specs refer to them."""
 
 import hashlib
 import os
@@ -13,7 +13,15 @@ CONTEXT = b"nearkin key id 1"
 
 
 class HashKey:
-    """A 128-bit secret. It never shows: not in repr, not in pickles; a Spec holds its `id` alone.
+    """A secret key of 128 bits.
+
+    The secret does not occur in `repr`, in pickles or in a Spec, which contains only the `id`.
+
+    Args:
+        secret: The 16 bytes of the key.
+
+    Raises:
+        UsageError: If the secret does not have 16 bytes.
 
     Examples:
         >>> HashKey(bytes(range(16)))
@@ -29,16 +37,19 @@ class HashKey:
 
     @classmethod
     def generate(cls) -> tuple["HashKey", str]:
-        """A fresh one, and the line to keep in a file."""
+        """Generates a key. Returns the key and the line to store in a key file."""
         secret = secrets.token_bytes(SIZE)
         return cls(secret), secret.hex()
 
     @classmethod
     def read(cls, source: str) -> "HashKey":
-        """From a file, or with `env:NAME` from an environment variable: 32 hexadecimal digits.
+        """Reads a key of 32 hexadecimal digits.
+
+        Args:
+            source: Path of a file, or `env:NAME` for an environment variable.
 
         Raises:
-            UsageError: If it is missing or malformed; what was found there is not repeated.
+            UsageError: If the key is missing or not valid. The message does not contain the key.
         """
         if source.startswith(ENVIRONMENT):
             name = source.removeprefix(ENVIRONMENT)
@@ -61,11 +72,14 @@ class HashKey:
 
     @property
     def id(self) -> str:
-        """16 hexadecimal digits that tell keys apart and reveal nothing: SHA-256 of a context and the key, cut."""
+        """The id of the key: 16 hexadecimal digits of the SHA-256 of a context and the key.
+
+        It identifies the key without revealing it.
+        """
         return hashlib.sha256(CONTEXT + self._secret).hexdigest()[:16]
 
     def words(self) -> tuple[int, int]:
-        """Low and high half, as SipHash reads them (little-endian)."""
+        """Returns the low and the high half of the key as integers (little-endian), for SipHash."""
         return int.from_bytes(self._secret[:8], "little"), int.from_bytes(self._secret[8:], "little")
 
     def __eq__(self, other: object) -> bool:

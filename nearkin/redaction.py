@@ -1,4 +1,4 @@
-"""Replacement of passwords in every text that is shown, logged or written down."""
+"""Redaction: the replacement of passwords and tokens in texts that are shown, logged or stored."""
 
 import re
 
@@ -6,18 +6,21 @@ HIDDEN = "***"
 _URL = re.compile(
     r"(?P<start>(?:\b[a-z][a-z0-9+.-]{0,32}:/{1,3})?(?<![^\s/'\"=(\[,])[^\s:@/'\"]{0,128}):(?:(?!:/)\S){1,256}@", re.IGNORECASE
 )
-"""A URL, or one that lacks its scheme, with a colon before its host. The password ends at the last @ before white space or the
-next URL: one that was not percent-encoded may contain @, / or :, and such a URL is what error messages are about."""
+"""A URL, with or without its scheme, that has a colon before its host.
+
+The password ends at the last @ before white space or the next URL. A password that is not
+percent-encoded can contain @, / or :, and error messages quote such URLs.
+"""
 _OPTION = re.compile(
     r"(?P<name>\b(?:ssl_?)?(?:pass(?:word|wd)?|pwd|secret(?:_?key)?|access_?key(?:_?id)?|api_?key|auth_?token|token)=)[^\s&'\"#,;]+",
     re.IGNORECASE,
 )
 _TOKEN = re.compile(r"\bnk_(?P<name>[a-z0-9][a-z0-9-]{0,62})_[A-Za-z0-9_-]{43}\b")
-"""A token of a server."""
+"""A token of a server, which begins with nk_."""
 
 
 def redact(text: str) -> str:
-    """Returns a text with the passwords of its URLs, and the tokens of servers, replaced.
+    """Returns a text in which passwords of URLs and tokens of servers are replaced.
 
     Examples:
         >>> redact("redis://:se/cr@t@db:6379/0, postgresql://kin:secret@db/kin?sslpassword=other&schema=a")

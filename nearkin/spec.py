@@ -1,4 +1,4 @@
-"""Spec: everything that makes two signatures comparable, its fingerprint and its version."""
+"""The Spec: everything that makes two signatures comparable, with its fingerprint."""
 
 import hashlib
 import json
@@ -16,12 +16,12 @@ UNICODE_VERSION = "15.1.0"
 NORMALISATIONS = ("nfkc", "lower", "digits", "punctuation", "marks", "markup")
 UNITS = ("words", "chars", "vector")
 FAMILIES = ("xxh3", "murmur3", "fnv1a", "siphash")
-"""Base hashes (`nearkin.hashing.families`)."""
+"""The base hashes (see `nearkin.hashing.families`)."""
 KEYED = "siphash"
 KEYED_HYPERPLANES = "keyed-hyperplanes"
-"""The scheme of vectors under a key; without one it is `hyperplanes`."""
+"""The scheme of vectors with a hash key. Without a key, it is `hyperplanes`."""
 SEED_BITS = {"xxh3": 64, "murmur3": 32, "fnv1a": 64, "siphash": 0}
-"""Seeds that a family takes; a keyed one takes none."""
+"""The number of bits of the seed of each family. The keyed family does not have a seed."""
 SLOT_BITS = (32, 16, 8, 4, 2, 1)
 WEIGHTS = ("tf", "tfidf", "given")
 MAX_SHINGLE = 64
@@ -29,7 +29,13 @@ MAX_DIMENSIONS = 1 << 16
 
 
 def parse_shingle(text: str) -> tuple[str, int]:
-    """Unit and size.
+    """Returns the unit and the size of a shingle.
+
+    Args:
+        text: Shingle as on the command line, for example `words:3`.
+
+    Raises:
+        UsageError: If the text is not valid.
 
     Examples:
         >>> parse_shingle("chars:5")
@@ -37,7 +43,7 @@ def parse_shingle(text: str) -> tuple[str, int]:
     """
     unit, _, n = text.partition(":")
     if unit not in ("words", "chars") or not n.isdecimal():
-        raise UsageError(f"shingle {text!r} is not of the form words:3 or chars:5")
+        raise UsageError(f"invalid shingle {text!r}; write it as words:3 or chars:5")
     return unit, int(n)
 
 
@@ -62,35 +68,42 @@ MEASURES = {
     "simhash": SignatureLimits(("signs",), (1,), 64, 64, 128),
     "cosine": SignatureLimits(("hyperplanes", KEYED_HYPERPLANES), (1,), 512, 64, 4096),
 }
-"""The similarities that documents can be compared by, and their signatures."""
+"""The measures, and the schemes and sizes of their signatures."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What a signature means. Two signatures are comparable exactly when their Specs are equal.
+    """A Spec of signatures. Two signatures are comparable exactly if their Specs are equal.
 
     Attributes:
-        unit: What a shingle is made of: `words` (tokens) or `chars` (code points); `vector` for `cosine`.
-        n: Shingle size in units; dimensions of a vector.
-        normalise: Steps, in any order: `nfkc`, `lower` (both by default), `digits` (folded to 0), `punctuation` (kept as
-            tokens; chars keep it always), `marks` (stripped), `markup` (tags stripped).
-        stem: A Snowball language whose stems replace the tokens, or None.
-        base_hash: Family of the hash of a token: `xxh3`, `murmur3`, `fnv1a`, or `siphash`, which is keyed.
+        unit: Unit of a shingle: `words` (tokens), `chars` (code points), or `vector` for `cosine`.
+        n: Number of units of a shingle, or number of components of a vector.
+        normalise: Normalization steps, in any order: `nfkc` and `lower` (both by default), `digits`
+            (digits become 0), `punctuation` (becomes tokens; `chars` always keeps it), `marks`
+            (are removed), `markup` (tags are removed).
+        stem: Snowball language whose stems replace the tokens, or None.
+        base_hash: Family of the hash of a token: `xxh3`, `murmur3`, `fnv1a`, or `siphash`, which is
+            keyed.
         hash_seed: Seed of the base hash.
-        key_id: Id of the secret key, for a keyed family; the key itself is in no Spec (see `nearkin.keys`).
-        measure: The similarity: `jaccard`, `weighted-jaccard` (of multisets), `simhash`
-            (weighted shingles), `cosine` (vectors).
-        weights: Of simhash's features: `tf`, `tfidf` or `given`.
-        frequencies: Fingerprint of the document frequencies behind `tfidf`.
-        cut: Fingerprint of the list of shingles that are left out because too many documents have them.
-        scheme: For MinHash `binned` (one-permutation rounds, completed) or `classic` (k hash functions), for multisets also
-            `icws`; `signs` for simhash, `hyperplanes` for cosine, which are
-            `keyed-hyperplanes` with a key.
-        k: Slots of a signature (bits for simhash and cosine); the measure's usual number by default.
-        slot_bits: Bits kept of a slot: 32, or 16, 8, 4, 2, 1 (b-bit MinHash).
-        seed: Seed of the signature's hash functions.
-        unicode: The Unicode version of the committed tables.
-        version: Version of the signature format; another version has another fingerprint.
+        key_id: Id of the hash key, for a keyed family. The key itself is not in the Spec (see
+            `nearkin.keys`).
+        measure: Measure: `jaccard`, `weighted-jaccard` (multisets), `simhash` (weighted shingles)
+            or `cosine` (vectors).
+        weights: Weights of the shingles of simhash: `tf`, `tfidf` or `given`.
+        frequencies: Fingerprint of the document frequencies for `tfidf`.
+        cut: Fingerprint of the list of shingles that are removed by the frequency cut.
+        scheme: Scheme: `binned` (one-permutation rounds with completion) or `classic` (k hash
+            functions) for MinHash, `signs` for simhash, and `hyperplanes` or, with a key,
+            `keyed-hyperplanes` for cosine.
+        k: Number of slots of a signature (bits for simhash and cosine). The default depends on the
+            measure.
+        slot_bits: Number of bits that are kept of a slot: 32, 16, 8, 4, 2 or 1 (b-bit MinHash).
+        seed: Seed of the hash functions of the scheme.
+        unicode: Unicode version of the committed tables.
+        version: Version of the signature format.
+
+    Raises:
+        UsageError: If a field is not valid, or two fields contradict each other.
 
     Examples:
         >>> Spec().fingerprint == Spec.from_json(Spec().to_json()).fingerprint
@@ -114,7 +127,7 @@ class Spec:
     weights: str | None = None
     frequencies: str | None = None
     cut: str | None = None
-    # None: what is usual for the measure, filled in below
+    # None stands for the default of the measure, which __post_init__ sets.
     scheme: str = None  # type: ignore[assignment]
     k: int = None  # type: ignore[assignment]
     slot_bits: int = None  # type: ignore[assignment]
@@ -201,7 +214,14 @@ class Spec:
 
     @classmethod
     def for_shingle(cls, text: str, **other: Any) -> Self:
-        """From the command line's form of a shingle.
+        """Returns a Spec for a shingle as on the command line.
+
+        Args:
+            text: Shingle, for example `words:3`.
+            **other: Other fields of the Spec.
+
+        Raises:
+            UsageError: If the shingle or a field is not valid.
 
         Examples:
             >>> Spec.for_shingle("chars:5").n
@@ -212,70 +232,82 @@ class Spec:
 
     @property
     def shingle(self) -> str:
-        """The command line's form, as `words:3`."""
+        """The shingle as on the command line, for example `words:3`."""
         return f"{self.unit}:{self.n}"
 
     def to_json(self) -> str:
-        """Canonical JSON: sorted keys, no spaces, fields that are None left out."""
+        """Returns canonical JSON: sorted keys, no spaces, without fields that are None."""
         present = {name: value for name, value in asdict(self).items() if value is not None}
         return json.dumps(present, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The Spec written by `to_json`; an unknown field is an error (a newer nearkin wrote it)."""
+        """Returns the Spec that `to_json` wrote.
+
+        Raises:
+            UsageError: If the text is not a Spec, or has an unknown field of a newer version.
+        """
         values = json.loads(text)
         if not isinstance(values, dict):
             raise UsageError(f"a Spec is a JSON object, not {text[:40]!r}")
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(values) - known):
-            raise UsageError(f"this Spec has the unknown field {unknown[0]!r}: it was written by a newer nearkin; upgrade")
+            raise UsageError(f"this Spec has the unknown field {unknown[0]!r}, which a newer version wrote; upgrade nearkin")
         if "normalise" in values:
             values["normalise"] = tuple(values["normalise"])
         return cls(**values)
 
     @cached_property
     def fingerprint(self) -> str:
-        """First 16 hex digits of SHA-256 over the canonical JSON."""
+        """The first 16 hex digits of the SHA-256 of the canonical JSON."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     @property
     def signature_type(self) -> type[np.unsignedinteger[Any]]:
-        """Of a signature's words: uint32 slots, uint64 for signs, uint8 for b-bit slots."""
+        """The type of the words of a signature: uint32 (slots), uint64 (signs), uint8 (b-bit slots)."""
         if self.measure in ("simhash", "cosine"):
             return np.uint64
         return np.uint32 if self.slot_bits == 32 else np.uint8
 
     @property
     def truncated(self) -> bool:
-        """Whether only the lowest bits of slots are kept."""
+        """True if only the lowest bits of slots are kept."""
         return self.signature_type is np.uint8
 
     @property
     def signature_width(self) -> int:
-        """Words of a signature."""
+        """The number of words of a signature."""
         return self.k * self.slot_bits // (8 * np.dtype(self.signature_type).itemsize)
 
     def keyed_with(self, secret: HashKey) -> Self:
-        """Returns this Spec under a key: texts are hashed with SipHash, hyperplanes of vectors are drawn with it."""
+        """Returns this Spec with a hash key: texts and hyperplanes are then hashed with SipHash."""
         scheme = KEYED_HYPERPLANES if self.measure == "cosine" else self.scheme
         return replace(self, base_hash=KEYED, hash_seed=0, key_id=secret.id, scheme=scheme)
 
     def require_key(self, secret: HashKey | None) -> HashKey | None:
-        """The key, if it is the one that this Spec names; None where it names none.
+        """Returns the key if this Spec names it, or None if this Spec is not keyed.
 
         Raises:
-            KeyRequiredError: It is missing, or another one.
+            KeyRequiredError: If the key is missing or is not the key of the Spec.
         """
         if self.key_id is None:
             return None
         if secret is None:
-            raise KeyRequiredError(f"this Spec is keyed: give the key {self.key_id} with --key-file, or key=")
+            raise KeyRequiredError(f"this Spec is keyed; pass the key {self.key_id} with --key-file or key=")
         if secret.id != self.key_id:
             raise KeyRequiredError(f"the key given is {secret.id}, the Spec names {self.key_id}; they are not comparable")
         return secret
 
     def require(self, other: "Spec", what: str) -> None:
-        """Raises IncompatibleError naming the first difference when `other` is not this Spec."""
+        """Checks that another Spec is equal to this one.
+
+        Args:
+            other: Spec to compare.
+            what: Name of the artifact of the other Spec, for the error.
+
+        Raises:
+            IncompatibleError: If they differ. The message names the first difference.
+        """
         for field in fields(self):
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
             if mine != theirs:

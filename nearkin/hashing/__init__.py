@@ -1,1 +1,1 @@
-"""Base hashes as kernels, and the table of families."""
+"""Base hashes of tokens: their kernels, their families and lookups among sorted hashes."""

@@ -1,8 +1,8 @@
-"""The families of base hashes: what a Spec's `base_hash`, seed and key become for the kernels.
+"""The families of base hashes, and the keys by which kernels select them.
 
-`xxh3` (Collet, xxHash 0.8) is the default; `murmur3` (Appleby, MurmurHash3 x64 128, first half) and `fnv1a` (Fowler, Noll, Vo)
-exist for signatures that must match other systems; `siphash` (Aumasson, Bernstein, SipHash-2-4) is keyed, for input written by
-adversaries.
+`xxh3` (Collet, xxHash 0.8) is the default. `murmur3` (Appleby, MurmurHash3 x64 128, first half) and
+`fnv1a` (Fowler, Noll, Vo) exist for signatures that must match those of other systems. `siphash`
+(Aumasson, Bernstein, SipHash-2-4) is keyed, for input that adversaries write.
 """
 
 from typing import TypeAlias
@@ -20,14 +20,22 @@ Key: TypeAlias = Xxh3Key | Murmur3Key | Fnv1aKey | SipKey
 
 
 def key_of(family: str, seed: int, secret: HashKey | None = None) -> Key:
-    """What kernels take.
+    """Returns the key by which kernels select a family, a seed and a secret.
+
+    Args:
+        family: Name of the family, for example `xxh3`.
+        seed: Seed of the hash. `siphash` does not use it.
+        secret: Hash key, for `siphash`.
 
     Raises:
-        KeyRequiredError: A keyed family without a key.
+        KeyRequiredError: If a keyed family is used without a key.
+        UsageError: If the family is unknown.
     """
     if family == KEYED:
         if secret is None:
-            raise KeyRequiredError("base_hash='siphash' needs the key that its Spec names; give --key-file, or key=")
+            raise KeyRequiredError(
+                "base_hash='siphash' needs the key that the Spec names; pass --key-file or key="
+            )
         low, high = secret.words()
         return SipKey(np.uint64(low), np.uint64(high))
     if family == "murmur3":
@@ -36,11 +44,16 @@ def key_of(family: str, seed: int, secret: HashKey | None = None) -> Key:
         return Fnv1aKey(np.uint64(FNV_BASIS ^ seed))
     if family == "xxh3":
         return xxh3.key(seed)
-    raise UsageError(f"base_hash={family!r} is not one of {', '.join(map(repr, FAMILIES))}")
+    valid = ", ".join(map(repr, FAMILIES))
+    raise UsageError(f"unknown base_hash={family!r}; valid values are {valid}")
 
 
 def hash_values(values: list[bytes], key: Key) -> np.ndarray:
-    """The base hash of each value, uint64 (n,).
+    """Returns the base hash of each value, uint64 (n,).
+
+    Args:
+        values: Values to hash.
+        key: Key of the family.
 
     Examples:
         >>> [hex(h) for h in hash_values([b"", b"near", b"duplicate"], key_of("xxh3", 0)).tolist()]

@@ -1,4 +1,4 @@
-"""Base hashes as kernels, and the bit operations that every other kernel builds on."""
+"""Kernels of the base hashes, and the bit operations that other kernels use."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -31,41 +31,46 @@ SIP_3 = U64(0x7465646279746573)
 
 
 class Xxh3Key(NamedTuple):
-    """XXH3-64 and its seed, in the form that kernels take (see `nearkin.hashing.xxh3`)."""
+    """The constants of XXH3-64 with a seed, computed by `nearkin.hashing.xxh3.key`."""
 
     flips: np.ndarray
-    """uint64 (6,): XOR constants of 1-3, 4-8 and 9-16 bytes (two), the hash of nothing, the seed."""
+    """uint64 (6,): The constants for 1-3, 4-8 and 9-16 bytes (two), the empty hash, the seed."""
     secrets: np.ndarray
-    """uint8 (2, 192): the specification's secret, and the one derived from the seed."""
+    """uint8 (2, 192): The secret of the specification, and the one derived from the seed."""
 
 
 class Murmur3Key(NamedTuple):
-    """First half of MurmurHash3 x64 128, and its seed."""
+    """The seed of the first half of MurmurHash3 x64 128."""
 
     seed: np.uint64
 
 
 class Fnv1aKey(NamedTuple):
-    """FNV-1a 64, and where it starts: the offset basis ^ seed."""
+    """The initial value of FNV-1a 64: offset basis ^ seed."""
 
     basis: np.uint64
 
 
 class SipKey(NamedTuple):
-    """SipHash-2-4 and its 128-bit key."""
+    """The 128-bit key of SipHash-2-4."""
 
     low: np.uint64
     high: np.uint64
 
 
 def _load(width: int, numba_type: Any) -> Any:
-    """An unaligned little-endian load of `width` bits; reading past the array is the caller's fault."""
+    """Returns an intrinsic that loads `width` bits, little-endian and unaligned.
+
+    It does not check bounds.
+    """
 
     @intrinsic
     def load(typingctx: Any, array: Any, index: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-            pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(width).as_pointer())
+            pointer = builder.bitcast(
+                builder.gep(data, [arguments[1]]), ir.IntType(width).as_pointer()
+            )
             return builder.load(pointer, align=1)
 
         return numba_type(array, types.uint64), codegen
@@ -79,7 +84,7 @@ load_u32 = _load(32, types.uint32)
 
 @intrinsic
 def trailing_zeros(typingctx: Any, word: Any) -> Any:
-    """Index of the lowest set bit; 64 for zero."""
+    """Returns the index of the lowest set bit, or 64 for zero."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64), ir.IntType(1)])
@@ -91,18 +96,20 @@ def trailing_zeros(typingctx: Any, word: Any) -> Any:
 
 @intrinsic
 def count_ones(typingctx: Any, word: Any) -> Any:
-    """Number of set bits."""
+    """Returns the number of set bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
-        return builder.call(builder.module.declare_intrinsic("llvm.ctpop", [ir.IntType(64)], kind), [arguments[0]])
+        return builder.call(
+            builder.module.declare_intrinsic("llvm.ctpop", [ir.IntType(64)], kind), [arguments[0]]
+        )
 
     return types.uint64(types.uint64), codegen
 
 
 @intrinsic
 def multiply_fold(typingctx: Any, a: Any, b: Any) -> Any:
-    """Low half ^ high half of the 128-bit product."""
+    """Returns low half ^ high half of the 128-bit product."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
@@ -115,7 +122,7 @@ def multiply_fold(typingctx: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def swap_bytes(typingctx: Any, word: Any) -> Any:
-    """The word with its bytes in reverse order."""
+    """Returns the word with its bytes in reverse order."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bswap(arguments[0])
@@ -125,7 +132,7 @@ def swap_bytes(typingctx: Any, word: Any) -> Any:
 
 @kernel
 def mix64(x: np.uint64) -> np.uint64:
-    """Finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection of 64-bit words that avalanches."""
+    """Returns the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), a mixing bijection."""
     x = (x ^ (x >> U64(30))) * U64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> U64(27))) * U64(0x94D049BB133111EB)
     return x ^ (x >> U64(31))
@@ -133,13 +140,13 @@ def mix64(x: np.uint64) -> np.uint64:
 
 @kernel
 def rotate_left(x: np.uint64, bits: np.uint64) -> np.uint64:
-    """x rotated by 1 to 63 bits."""
+    """Rotates x to the left by 1 to 63 bits."""
     return (x << bits) | (x >> (U64(64) - bits))
 
 
 @kernel
 def xxh64_avalanche(h: np.uint64) -> np.uint64:
-    """Final mix of XXH64."""
+    """Returns the final mix of XXH64."""
     h = (h ^ (h >> U64(33))) * PRIME64_2
     h = (h ^ (h >> U64(29))) * PRIME64_3
     return h ^ (h >> U64(32))
@@ -147,23 +154,29 @@ def xxh64_avalanche(h: np.uint64) -> np.uint64:
 
 @kernel
 def xxh3_avalanche(h: np.uint64) -> np.uint64:
-    """Final mix of XXH3."""
+    """Returns the final mix of XXH3."""
     h = (h ^ (h >> U64(37))) * AVALANCHE
     return h ^ (h >> U64(32))
 
 
 @kernel
-def xxh3_1_to_3(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray) -> np.uint64:
-    """XXH3-64 of 1 to 3 bytes."""
+def xxh3_1_to_3(
+    data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray
+) -> np.uint64:
+    """Returns the XXH3-64 of 1 to 3 bytes."""
     first = U64(data[start])
     middle = U64(data[start + (size >> U64(1))])
     last = U64(data[start + size - U64(1)])
-    return xxh64_avalanche(((first << U64(16)) | (middle << U64(24)) | last | (size << U64(8))) ^ flips[0])
+    return xxh64_avalanche(
+        ((first << U64(16)) | (middle << U64(24)) | last | (size << U64(8))) ^ flips[0]
+    )
 
 
 @kernel
-def xxh3_4_to_8(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray) -> np.uint64:
-    """XXH3-64 of 4 to 8 bytes."""
+def xxh3_4_to_8(
+    data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray
+) -> np.uint64:
+    """Returns the XXH3-64 of 4 to 8 bytes."""
     first, last = U64(load_u32(data, start)), U64(load_u32(data, start + size - U64(4)))
     h = (last + (first << U64(32))) ^ flips[1]
     h ^= rotate_left(h, U64(49)) ^ rotate_left(h, U64(24))
@@ -174,18 +187,23 @@ def xxh3_4_to_8(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.n
 
 
 @kernel
-def xxh3_9_to_16(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray) -> np.uint64:
-    """XXH3-64 of 9 to 16 bytes."""
+def xxh3_9_to_16(
+    data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray
+) -> np.uint64:
+    """Returns the XXH3-64 of 9 to 16 bytes."""
     low = load_u64(data, start) ^ flips[2]
     high = load_u64(data, start + size - U64(8)) ^ flips[3]
     return xxh3_avalanche(size + swap_bytes(low) + high + multiply_fold(low, high))
 
 
 @kernel
-def xxh3_up_to_16(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray) -> np.uint64:
-    """XXH3-64 of 1 to 16 bytes without a branch on the length, which no processor can foresee in text.
+def xxh3_up_to_16(
+    data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray
+) -> np.uint64:
+    """Returns the XXH3-64 of 1 to 16 bytes without a branch on the length.
 
-    All three ways are computed; 7 bytes before `start` and 8 after it must be readable, whatever they hold.
+    Processors cannot predict the lengths of words. All three formulas are computed. 7 bytes before
+    `start` and 8 bytes after it must be readable; their values do not matter.
     """
     short = xxh3_1_to_3(data, start, size, flips)
     medium = xxh3_4_to_8(data, start, size, flips)
@@ -195,29 +213,37 @@ def xxh3_up_to_16(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np
 
 
 @kernel
-def mix_16(data: np.ndarray, at: np.uint64, secret: np.ndarray, key: np.uint64, seed: np.uint64) -> np.uint64:
-    """One 16-byte step of XXH3 for inputs up to 240 bytes."""
+def mix_16(
+    data: np.ndarray, at: np.uint64, secret: np.ndarray, key: np.uint64, seed: np.uint64
+) -> np.uint64:
+    """Returns one 16-byte step of XXH3 for inputs of up to 240 bytes."""
     low = load_u64(data, at) ^ (load_u64(secret, key) + seed)
     high = load_u64(data, at + U64(8)) ^ (load_u64(secret, key + U64(8)) - seed)
     return multiply_fold(low, high)
 
 
 @kernel
-def xxh3_17_to_128(data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray, seed: np.uint64) -> np.uint64:
-    """XXH3-64 of 17 to 128 bytes: pairs of 16-byte steps from both ends inwards."""
+def xxh3_17_to_128(
+    data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray, seed: np.uint64
+) -> np.uint64:
+    """Returns the XXH3-64 of 17 to 128 bytes, in pairs of 16-byte steps from both ends inwards."""
     h = size * PRIME64_1
     steps = (size - U64(1)) >> U64(5)
     i = steps + U64(1)
     while i > U64(0):
         i -= U64(1)
         h += mix_16(data, start + U64(16) * i, secret, U64(32) * i, seed)
-        h += mix_16(data, start + size - U64(16) * (i + U64(1)), secret, U64(32) * i + U64(16), seed)
+        h += mix_16(
+            data, start + size - U64(16) * (i + U64(1)), secret, U64(32) * i + U64(16), seed
+        )
     return xxh3_avalanche(h)
 
 
 @kernel
-def xxh3_129_to_240(data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray, seed: np.uint64) -> np.uint64:
-    """XXH3-64 of 129 to 240 bytes."""
+def xxh3_129_to_240(
+    data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray, seed: np.uint64
+) -> np.uint64:
+    """Returns the XXH3-64 of 129 to 240 bytes."""
     h = size * PRIME64_1
     for i in range(U64(8)):
         h += mix_16(data, start + U64(16) * i, secret, U64(16) * i, seed)
@@ -229,8 +255,10 @@ def xxh3_129_to_240(data: np.ndarray, start: np.uint64, size: np.uint64, secret:
 
 
 @kernel
-def accumulate(lanes: np.ndarray, data: np.ndarray, at: np.uint64, secret: np.ndarray, key: np.uint64) -> None:
-    """One 64-byte stripe of XXH3 into eight lanes."""
+def accumulate(
+    lanes: np.ndarray, data: np.ndarray, at: np.uint64, secret: np.ndarray, key: np.uint64
+) -> None:
+    """Adds one 64-byte stripe of XXH3 to eight lanes."""
     for i in range(U64(8)):
         value = load_u64(data, at + U64(8) * i)
         mixed = value ^ load_u64(secret, key + U64(8) * i)
@@ -240,7 +268,7 @@ def accumulate(lanes: np.ndarray, data: np.ndarray, at: np.uint64, secret: np.nd
 
 @kernel
 def scramble(lanes: np.ndarray, secret: np.ndarray, key: np.uint64) -> None:
-    """End of a 1,024-byte block of XXH3."""
+    """Finishes a 1,024-byte block of XXH3."""
     for i in range(U64(8)):
         h = lanes[i]
         lanes[i] = ((h ^ (h >> U64(47))) ^ load_u64(secret, key + U64(8) * i)) * PRIME32_1
@@ -248,8 +276,11 @@ def scramble(lanes: np.ndarray, secret: np.ndarray, key: np.uint64) -> None:
 
 @kernel
 def xxh3_long(data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray) -> np.uint64:
-    """XXH3-64 of more than 240 bytes; `secret` is the one derived from the seed."""
-    lanes = np.array([PRIME32_3, PRIME64_1, PRIME64_2, PRIME64_3, PRIME64_4, PRIME32_2, PRIME64_5, PRIME32_1], np.uint64)
+    """Returns the XXH3-64 of more than 240 bytes; `secret` is derived from the seed."""
+    lanes = np.array(
+        [PRIME32_3, PRIME64_1, PRIME64_2, PRIME64_3, PRIME64_4, PRIME32_2, PRIME64_5, PRIME32_1],
+        np.uint64,
+    )
     stripes = (size - U64(1)) >> U64(6)
     for stripe in range(stripes):
         accumulate(lanes, data, start + U64(64) * stripe, secret, U64(8) * (stripe & U64(15)))
@@ -265,8 +296,10 @@ def xxh3_long(data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.nd
 
 
 @kernel
-def xxh3_over_16(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray, secrets: np.ndarray) -> np.uint64:
-    """XXH3-64 of more than 16 bytes."""
+def xxh3_over_16(
+    data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray, secrets: np.ndarray
+) -> np.uint64:
+    """Returns the XXH3-64 of more than 16 bytes."""
     if size <= U64(128):
         return xxh3_17_to_128(data, start, size, secrets[0], flips[5])
     if size <= U64(240):
@@ -275,10 +308,13 @@ def xxh3_over_16(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.
 
 
 @kernel
-def xxh3_64(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray, secrets: np.ndarray) -> np.uint64:
-    """XXH3-64 of data[start : start + size] (Collet, xxHash 0.8 specification).
+def xxh3_64(
+    data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray, secrets: np.ndarray
+) -> np.uint64:
+    """Returns the XXH3-64 of data[start : start + size] (Collet, xxHash 0.8 specification).
 
-    `flips` and `secrets` come from `nearkin.hashing.xxh3.key`; no byte outside the range is read.
+    `flips` and `secrets` are those of `nearkin.hashing.xxh3.key`. No byte outside the range is
+    read.
     """
     if size > U64(16):
         return xxh3_over_16(data, start, size, flips, secrets)
@@ -293,7 +329,7 @@ def xxh3_64(data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarr
 
 @kernel
 def tail_word(data: np.ndarray, at: np.uint64, size: np.uint64) -> np.uint64:
-    """Up to 8 bytes as a little-endian word, zeros above."""
+    """Returns up to 8 bytes as a little-endian word, padded with zeros."""
     word = U64(0)
     for i in range(size):
         word |= U64(data[at + i]) << (U64(8) * i)
@@ -301,14 +337,16 @@ def tail_word(data: np.ndarray, at: np.uint64, size: np.uint64) -> np.uint64:
 
 
 @kernel
-def murmur_scatter(word: np.uint64, first: np.uint64, second: np.uint64, bits: np.uint64) -> np.uint64:
-    """What a word becomes before it enters a half of MurmurHash3."""
+def murmur_scatter(
+    word: np.uint64, first: np.uint64, second: np.uint64, bits: np.uint64
+) -> np.uint64:
+    """Mixes a word before it is added to a half of MurmurHash3."""
     return rotate_left(word * first, bits) * second
 
 
 @kernel
 def murmur_avalanche(h: np.uint64) -> np.uint64:
-    """Final mix of MurmurHash3 (fmix64)."""
+    """Returns the final mix of MurmurHash3 (fmix64)."""
     h = (h ^ (h >> U64(33))) * U64(0xFF51AFD7ED558CCD)
     h = (h ^ (h >> U64(33))) * U64(0xC4CEB9FE1A85EC53)
     return h ^ (h >> U64(33))
@@ -316,7 +354,7 @@ def murmur_avalanche(h: np.uint64) -> np.uint64:
 
 @kernel
 def murmur3_64(data: np.ndarray, start: np.uint64, size: np.uint64, seed: np.uint64) -> np.uint64:
-    """First 64 bits of MurmurHash3_x64_128 (Appleby, smhasher)."""
+    """Returns the first 64 bits of MurmurHash3_x64_128 (Appleby, smhasher)."""
     h, g = seed, seed
     at, end = start, start + (size & ~U64(15))
     while at < end:
@@ -327,7 +365,9 @@ def murmur3_64(data: np.ndarray, start: np.uint64, size: np.uint64, seed: np.uin
         at += U64(16)
     rest = size & U64(15)
     if rest > U64(8):
-        g ^= murmur_scatter(tail_word(data, at + U64(8), rest - U64(8)), MURMUR_2, MURMUR_1, U64(33))
+        g ^= murmur_scatter(
+            tail_word(data, at + U64(8), rest - U64(8)), MURMUR_2, MURMUR_1, U64(33)
+        )
     h ^= murmur_scatter(tail_word(data, at, min(rest, U64(8))), MURMUR_1, MURMUR_2, U64(31))
     h ^= size
     g ^= size
@@ -338,7 +378,7 @@ def murmur3_64(data: np.ndarray, start: np.uint64, size: np.uint64, seed: np.uin
 
 @kernel
 def fnv1a_64(data: np.ndarray, start: np.uint64, size: np.uint64, basis: np.uint64) -> np.uint64:
-    """FNV-1a 64 (Fowler, Noll, Vo; RFC 9923): h <- (h ^ byte) * prime."""
+    """Returns the FNV-1a 64 (Fowler, Noll, Vo; RFC 9923): h <- (h ^ byte) * prime."""
     h = basis
     for i in range(start, start + size):
         h = (h ^ U64(data[i])) * FNV_PRIME
@@ -346,8 +386,10 @@ def fnv1a_64(data: np.ndarray, start: np.uint64, size: np.uint64, basis: np.uint
 
 
 @kernel
-def sip_round(a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """One SipRound of four words."""
+def sip_round(
+    a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Returns four words after one SipRound."""
     a += b
     c += d
     b = rotate_left(b, U64(13)) ^ a
@@ -361,8 +403,10 @@ def sip_round(a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64) -> tuple[n
 
 
 @kernel
-def siphash_64(data: np.ndarray, start: np.uint64, size: np.uint64, low: np.uint64, high: np.uint64) -> np.uint64:
-    """SipHash-2-4 (Aumasson, Bernstein, INDOCRYPT 2012) under the 128-bit key high << 64 | low."""
+def siphash_64(
+    data: np.ndarray, start: np.uint64, size: np.uint64, low: np.uint64, high: np.uint64
+) -> np.uint64:
+    """Returns the SipHash-2-4 with the key high << 64 | low (Aumasson, Bernstein, 2012)."""
     a = low ^ SIP_0
     b = high ^ SIP_1
     c = low ^ SIP_2
@@ -386,32 +430,39 @@ def siphash_64(data: np.ndarray, start: np.uint64, size: np.uint64, low: np.uint
 
 @kernel
 def hash_murmur3(data: np.ndarray, start: np.uint64, size: np.uint64, key: Murmur3Key) -> np.uint64:
-    """`hash_bytes` of the family."""
+    """Implements `hash_bytes` for the family."""
     return murmur3_64(data, start, size, key.seed)
 
 
 @kernel
 def hash_fnv1a(data: np.ndarray, start: np.uint64, size: np.uint64, key: Fnv1aKey) -> np.uint64:
-    """`hash_bytes` of the family."""
+    """Implements `hash_bytes` for the family."""
     return fnv1a_64(data, start, size, key.basis)
 
 
 @kernel
 def hash_siphash(data: np.ndarray, start: np.uint64, size: np.uint64, key: SipKey) -> np.uint64:
-    """`hash_bytes` of the family."""
+    """Implements `hash_bytes` for the family."""
     return siphash_64(data, start, size, key.low, key.high)
 
 
-OTHERS: dict[type, Callable[..., Any]] = {Murmur3Key: hash_murmur3, Fnv1aKey: hash_fnv1a, SipKey: hash_siphash}
-"""The base hash that a type of key belongs to: kernels that take a key are compiled once for each family they meet.
+OTHERS: dict[type, Callable[..., Any]] = {
+    Murmur3Key: hash_murmur3,
+    Fnv1aKey: hash_fnv1a,
+    SipKey: hash_siphash,
+}
+"""The base hash of each type of key. Kernels are compiled once for each type they are called with.
 
-XXH3 has loops of its own, for its key holds arrays: taken out of a tuple for each token, or handed through one more call, they
-cost several times what the hash does.
+XXH3 has separate loops, because its key contains arrays. Reading them from a tuple for each token,
+or passing them to one more call, would take several times as long as the hash.
 """
 
 
 def hash_bytes(data: np.ndarray, start: np.uint64, size: np.uint64, key: NamedTuple) -> np.uint64:
-    """The base hash of data[start : start + size], of a family other than XXH3; no byte outside the range is read."""
+    """Returns the base hash of data[start : start + size], for families other than XXH3.
+
+    No byte outside the range is read.
+    """
     return OTHERS[type(key)](data, start, size, key)
 
 
@@ -422,8 +473,15 @@ def _hash_bytes(data: Any, start: Any, size: Any, key: Any) -> Callable[..., Any
 
 
 @kernel
-def xxh3_tokens(text: np.ndarray, edges: np.ndarray, count: np.uint64, key: Xxh3Key, out: np.ndarray, at: np.uint64) -> None:
-    """`hash_tokens` of the family: short tokens without a call, behind a branch that processors can foresee."""
+def xxh3_tokens(
+    text: np.ndarray,
+    edges: np.ndarray,
+    count: np.uint64,
+    key: Xxh3Key,
+    out: np.ndarray,
+    at: np.uint64,
+) -> None:
+    """Implements `hash_tokens` for XXH3. Short tokens are hashed after a predictable branch."""
     flips, secrets = key.flips, key.secrets
     for t in range(count):
         start = U64(edges[t + t])
@@ -436,16 +494,28 @@ def xxh3_tokens(text: np.ndarray, edges: np.ndarray, count: np.uint64, key: Xxh3
 
 @kernel
 def other_tokens(
-    text: np.ndarray, edges: np.ndarray, count: np.uint64, key: NamedTuple, out: np.ndarray, at: np.uint64
+    text: np.ndarray,
+    edges: np.ndarray,
+    count: np.uint64,
+    key: NamedTuple,
+    out: np.ndarray,
+    at: np.uint64,
 ) -> None:
-    """`hash_tokens` of the other families."""
+    """Implements `hash_tokens` for the other families."""
     for t in range(count):
         start = U64(edges[t + t])
         out[at + t] = hash_bytes(text, start, U64(edges[t + t + U64(1)]) - start, key)
 
 
-def hash_tokens(text: np.ndarray, edges: np.ndarray, count: np.uint64, key: NamedTuple, out: np.ndarray, at: np.uint64) -> None:
-    """The base hash of each token text[edges[2t] : edges[2t + 1]] into out[at:].
+def hash_tokens(
+    text: np.ndarray,
+    edges: np.ndarray,
+    count: np.uint64,
+    key: NamedTuple,
+    out: np.ndarray,
+    at: np.uint64,
+) -> None:
+    """Computes the base hash of each token text[edges[2t] : edges[2t + 1]] into out[at:].
 
     Tokens have one byte or more; 7 bytes of text before each and 8 after it must be readable.
     """
@@ -456,14 +526,16 @@ def hash_tokens(text: np.ndarray, edges: np.ndarray, count: np.uint64, key: Name
 
 
 @overload(hash_tokens, strict=False)
-def _hash_tokens(text: Any, edges: Any, count: Any, key: Any, out: Any, at: Any) -> Callable[..., Any]:
+def _hash_tokens(
+    text: Any, edges: Any, count: Any, key: Any, out: Any, at: Any
+) -> Callable[..., Any]:
     loop = xxh3_tokens if key.instance_class is Xxh3Key else other_tokens
     return lambda text, edges, count, key, out, at: loop(text, edges, count, key, out, at)
 
 
 @kernel
 def xxh3_each(data: np.ndarray, offsets: np.ndarray, key: Xxh3Key, out: np.ndarray) -> None:
-    """`hash_each` of the family."""
+    """Implements `hash_each` for XXH3."""
     flips, secrets = key.flips, key.secrets
     for i in range(out.shape[0]):
         out[i] = xxh3_64(data, U64(offsets[i]), U64(offsets[i + 1] - offsets[i]), flips, secrets)
@@ -471,13 +543,13 @@ def xxh3_each(data: np.ndarray, offsets: np.ndarray, key: Xxh3Key, out: np.ndarr
 
 @kernel
 def other_each(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.ndarray) -> None:
-    """`hash_each` of the other families."""
+    """Implements `hash_each` for the other families."""
     for i in range(out.shape[0]):
         out[i] = hash_bytes(data, U64(offsets[i]), U64(offsets[i + 1] - offsets[i]), key)
 
 
 def hash_slices(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.ndarray) -> None:
-    """`hash_each`, for kernels to call."""
+    """Computes `hash_each` when it is called by a kernel."""
     if isinstance(key, Xxh3Key):
         xxh3_each(data, offsets, key, out)
     else:
@@ -492,13 +564,19 @@ def _hash_slices(data: Any, offsets: Any, key: Any, out: Any) -> Callable[..., A
 
 @kernel
 def hash_each(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.ndarray) -> None:
-    """The base hash of each slice data[offsets[i] : offsets[i + 1]]; no byte outside of it is read."""
+    """Computes the base hash of each slice data[offsets[i] : offsets[i + 1]] into out.
+
+    No byte outside the slices is read.
+    """
     hash_slices(data, offsets, key, out)
 
 
 @kernel
 def find_sorted(h: np.uint64, keys: np.ndarray, index: np.ndarray, shift: np.uint64) -> np.int64:
-    """Where a hash stands among sorted ones, or −1; index[p] is where those of top bits p = h >> shift begin."""
+    """Returns the position of a hash among sorted hashes, or −1.
+
+    index[p] is the position of the first hash with the top bits p = h >> shift.
+    """
     at, end = index[h >> shift], index[(h >> shift) + U64(1)]
     while at < end and keys[at] < h:
         at += 1

@@ -1,4 +1,4 @@
-"""Look-ups among sorted hashes."""
+"""Lookups among sorted hashes."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,22 @@ import numpy as np
 
 
 class PrefixIndex(NamedTuple):
-    """Where sorted hashes of each prefix begin: a look-up costs two cache misses, not one for each halving."""
+    """The position of the first sorted hash of each prefix.
+
+    A lookup with it has about two cache misses, fewer than a binary search.
+    """
 
     first: np.ndarray
-    """int64 (2^bits + 1,)"""
+    """int64 (2^bits + 1,): The first position of each prefix, and the end."""
     shift: np.uint64
-    """64 − bits"""
+    """The number of bits that a hash is shifted to give its prefix, 64 − bits."""
 
     @classmethod
     def of(cls, keys: np.ndarray) -> "PrefixIndex":
-        """Of sorted distinct hashes, about four of them to a prefix.
+        """Returns the index of sorted distinct hashes, with about four hashes for each prefix.
+
+        Args:
+            keys: Sorted distinct hashes, uint64 (n,).
 
         Examples:
             >>> PrefixIndex.of(np.array([1, 2**63], np.uint64)).first.tolist()

@@ -1,4 +1,4 @@
-"""Text to shingle hashes: normalise, tokenise (script-aware), n-grams, frequency cut (boilerplate)."""
+"""Shingling: from texts to normalized tokens, shingle hashes and the frequency cut."""
 
 from nearkin.shingle.frequency_cut import Cut
 from nearkin.shingle.shingler import Shingler, Shingles, text_buffers

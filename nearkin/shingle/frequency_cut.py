@@ -1,4 +1,4 @@
-"""The frequency cut: shingles that too many documents have (boilerplate) are left out of every comparison."""
+"""The frequency cut: the removal of shingles that too many documents contain (boilerplate)."""
 
 from functools import cached_property
 
@@ -9,16 +9,18 @@ from nearkin.shingle import kernels
 
 
 class Cut:
-    """Shingles to leave out.
+    """A list of shingles that are removed from documents.
 
-    Each goes or stays by itself, so the signature of a union is still the minimum of two signatures.
+    Each shingle is removed or kept independently. So the signature of a union is still the minimum
+    of two signatures.
 
     Args:
-        hashes: uint64 (m,), sorted, distinct.
+        hashes: Sorted distinct hashes of the shingles, uint64 (m,).
 
     Examples:
         >>> cut = Cut(np.array([5, 9], np.uint64))
-        >>> [rest.tolist() for rest in cut.apply(np.array([9, 4, 5, 5, 7], np.uint64), np.array([0, 2, 4, 5]))]
+        >>> hashes, offsets = np.array([9, 4, 5, 5, 7], np.uint64), np.array([0, 2, 4, 5])
+        >>> [column.tolist() for column in cut.apply(hashes, offsets)]
         [[4, 7], [0, 1, 1, 2]]
     """
 
@@ -30,7 +32,17 @@ class Cut:
         return PrefixIndex.of(self.hashes)
 
     def apply(self, hashes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What stays of documents' shingles, uint64 (total,), and int64 (n + 1,): where each document's begin."""
-        kept, ends = np.empty_like(hashes), np.empty_like(offsets)
-        kernels.leave_out(hashes, offsets, self.hashes, *self._index, kept, ends)
+        """Removes the listed shingles from documents.
+
+        Args:
+            hashes: Shingle hashes of the documents, uint64 (total,).
+            offsets: First hash of each document, and the end, int64 (n + 1,).
+
+        Returns:
+            The remaining hashes and their offsets.
+        """
+        kept = np.empty_like(hashes)
+        ends = np.empty_like(offsets)
+        index = self._index
+        kernels.remove_listed(hashes, offsets, self.hashes, index.first, index.shift, kept, ends)
         return kept[: ends[-1]], ends

@@ -1,7 +1,7 @@
-"""Text to shingle hashes: segments, normalisation, tokens, their hashes, n-grams.
+"""Kernels of shingling: from texts to segments, normalized tokens, token hashes and shingles.
 
-Scratch buffers come from `Shingler`; documents are slices of one byte buffer. Bytes are read inside it only, or in padded
-scratch.
+`Shingler` provides the scratch buffers. Documents are slices of one byte buffer. Bytes are read
+only in this buffer or in padded scratch buffers.
 """
 
 from typing import NamedTuple
@@ -38,44 +38,44 @@ WINDOWS = U64(4096)
 
 
 class Tables(NamedTuple):
-    """What is known of each code point, for one choice of normalisation steps."""
+    """The properties of all code points, for one choice of normalization steps."""
 
     stage: np.ndarray
-    """uint16: number of the block of 128 code points."""
+    """uint16: The block of properties of each 128 code points."""
     properties: np.ndarray
-    """uint32: class, flags, canonical combining class << 8."""
+    """uint32: Class, flags, canonical combining class << 8."""
     lower: np.ndarray
-    """uint32: what to add, modulo 2³², for the simple lower case."""
+    """uint32: The number to add, modulo 2³², for the simple lower case."""
     decomposed: np.ndarray
-    """uint32: start << 5 | length of the compatibility decomposition in `data`, 0 for none."""
+    """uint32: Start << 5 | length of the compatibility decomposition in `data`, or 0."""
     data: np.ndarray
-    """uint32: decompositions, one after the other."""
+    """uint32: The decompositions, one after the other."""
     pair_keys: np.ndarray
-    """uint64, sorted: first << 32 | second of canonical compositions."""
+    """uint64: Sorted pairs of canonical compositions, first << 32 | second."""
     pair_values: np.ndarray
-    """uint32: their composites."""
+    """uint32: The composite of each pair."""
 
 
 class Scratch(NamedTuple):
-    """Buffers of one segment; `text` and `inside` are padded beyond what they hold."""
+    """The buffers of one segment. `text` and `inside` are padded."""
 
     points: np.ndarray
-    """uint32: code points."""
+    """uint32: The code points."""
     spare: np.ndarray
-    """uint32: code points on their way through normalisation."""
+    """uint32: Code points between two normalization steps."""
     text: np.ndarray
-    """uint8: normalised UTF-8; readable some bytes before its first one."""
+    """uint8: The normalized UTF-8. Some bytes before its start are readable."""
     inside: np.ndarray
-    """uint8: 1 where a byte of ASCII text belongs to a token."""
+    """uint8: 1 if a byte of ASCII text belongs to a token, else 0."""
     mask: np.ndarray
-    """uint64: the same as bits."""
+    """uint64: The elements of `inside` as bits."""
     edges: np.ndarray
-    """uint32: where tokens start and end in `text`, in turn."""
+    """uint32: The start and the end of each token in `text`, alternating."""
 
 
 @kernel
 def is_ascii(data: np.ndarray, start: np.uint64, end: np.uint64) -> bool:
-    """Whether no byte has its high bit set."""
+    """Returns True if no byte has its high bit set."""
     words = (U64(end) - U64(start)) >> U64(3)
     high = U64(0)
     for w in range(words):
@@ -87,10 +87,10 @@ def is_ascii(data: np.ndarray, start: np.uint64, end: np.uint64) -> bool:
 
 @kernel
 def is_separator(c: np.uint8) -> bool:
-    """Whether no token and no normalisation reaches from before this byte to it or beyond.
+    """Returns True if no token and no normalization extends across the start of this byte.
 
-    True for ASCII without letters, digits and underscore, and for the first byte of U+4000 to U+9FFF (ideographs: starters
-    that never compose, each a token of its own).
+    These bytes are ASCII other than letters, digits and underscore, and the first byte of U+4000 to
+    U+9FFF. The latter are ideographs, which never compose and are separate tokens.
     """
     low = c | U8(32)
     letter = U8(low - U8(97)) < U8(26)
@@ -101,7 +101,10 @@ def is_separator(c: np.uint8) -> bool:
 
 @kernel
 def segment_end(data: np.ndarray, start: np.uint64, end: np.uint64, limit: np.uint64) -> np.uint64:
-    """Where to cut a long document: before a separator, the last one within `limit` bytes, else the first one after."""
+    """Returns where a segment of a long document ends.
+
+    It ends before the last separator within `limit` bytes, else before the first one after them.
+    """
     if end - start <= limit:
         return end
     i = start + limit
@@ -116,8 +119,10 @@ def segment_end(data: np.ndarray, start: np.uint64, end: np.uint64, limit: np.ui
 
 
 @kernel
-def classify_ascii(source: np.ndarray, start: np.uint64, size: np.uint64, lower: np.ndarray, inside: np.ndarray) -> None:
-    """Lower-cased bytes, and 1 where a byte belongs to a token; one vectorised pass."""
+def classify_ascii(
+    source: np.ndarray, start: np.uint64, size: np.uint64, lower: np.ndarray, inside: np.ndarray
+) -> None:
+    """Writes lower-case bytes, and 1 for bytes that belong to a token, in one vectorized pass."""
     for i in range(size):
         c = source[start + i]
         low = U8(c + U8(U8(U8(c - U8(65)) < U8(26)) << U8(5)))
@@ -127,7 +132,10 @@ def classify_ascii(source: np.ndarray, start: np.uint64, size: np.uint64, lower:
 
 @kernel
 def pack_mask(inside: np.ndarray, size: np.uint64, mask: np.ndarray) -> np.uint64:
-    """64 flags (bytes 0 or 1) to one word; returns the number of words. `inside` is zero beyond its end."""
+    """Packs 64 flags (bytes 0 or 1) into each word; returns the number of words.
+
+    `inside` is zero beyond its end.
+    """
     words = (size + U64(63)) >> U64(6)
     for w in range(words):
         bits = U64(0)
@@ -140,10 +148,11 @@ def pack_mask(inside: np.ndarray, size: np.uint64, mask: np.ndarray) -> np.uint6
 
 @kernel
 def token_edges(mask: np.ndarray, words: np.uint64, edges: np.ndarray) -> np.uint64:
-    """Positions at which the mask changes, so where tokens start and end in turn; returns the number of tokens.
+    """Writes the positions at which the mask changes; returns the number of tokens.
 
-    The last word ends outside a token. Eight positions are written at a time, for a loop over just the set bits would end at
-    another count for each word; what is written too much is overwritten, and `edges` has room for eight more.
+    The last word ends outside a token. Eight positions are written at a time, because a loop over
+    only the set bits would have an unpredictable end for each word. Superfluous positions are
+    overwritten, and `edges` has room for eight more.
     """
     count, carry = U64(0), U64(0)
     for w in range(words):
@@ -162,16 +171,20 @@ def token_edges(mask: np.ndarray, words: np.uint64, edges: np.ndarray) -> np.uin
 
 
 @kernel
-def ascii_tokens(data: np.ndarray, start: np.uint64, size: np.uint64, scratch: Scratch) -> np.uint64:
-    """Lower-cased bytes into text, token bounds into edges; returns the number of tokens."""
+def ascii_tokens(
+    data: np.ndarray, start: np.uint64, size: np.uint64, scratch: Scratch
+) -> np.uint64:
+    """Writes lower-case bytes to text and token bounds to edges; returns the number of tokens."""
     classify_ascii(data, start, size, scratch.text, scratch.inside)
     scratch.inside[size : size + U64(72)] = 0
-    return token_edges(scratch.mask, pack_mask(scratch.inside, size + U64(1), scratch.mask), scratch.edges)
+    return token_edges(
+        scratch.mask, pack_mask(scratch.inside, size + U64(1), scratch.mask), scratch.edges
+    )
 
 
 @kernel
 def decode(data: np.ndarray, start: np.uint64, end: np.uint64, out: np.ndarray) -> np.uint64:
-    """UTF-8 (valid) to code points; returns how many."""
+    """Decodes valid UTF-8 to code points; returns their number."""
     n, i = U64(0), start
     while i < end:
         c = U32(data[i])
@@ -202,7 +215,7 @@ def decode(data: np.ndarray, start: np.uint64, end: np.uint64, out: np.ndarray) 
 
 @kernel
 def encode(c: np.uint32, out: np.ndarray, at: np.uint64) -> np.uint64:
-    """One code point as UTF-8 into out[at:]; returns the position after it."""
+    """Encodes one code point as UTF-8 into out[at:]; returns the position after it."""
     if c < U32(0x80):
         out[at] = c
         return at + U64(1)
@@ -224,13 +237,18 @@ def encode(c: np.uint32, out: np.ndarray, at: np.uint64) -> np.uint64:
 
 @kernel
 def place(stage: np.ndarray, c: np.uint32) -> np.uint64:
-    """Where the properties of a code point stand in the two-stage tables."""
+    """Returns the position of the properties of a code point in the two-stage tables."""
     return (U64(stage[c >> U32(7)]) << U64(7)) | U64(c & U32(127))
 
 
 @kernel
-def needs_normalising(points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray) -> bool:
-    """Quick check of UAX #15: a code point that may change or compose, or marks out of canonical order."""
+def needs_normalising(
+    points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray
+) -> bool:
+    """Performs the quick check of UAX #15.
+
+    Returns True if a code point may change or compose, or marks are not in canonical order.
+    """
     last = U32(0)
     for i in range(count):
         p = properties[place(stage, points[i])]
@@ -242,21 +260,15 @@ def needs_normalising(points: np.ndarray, count: np.uint64, stage: np.ndarray, p
 
 
 @kernel
-def decomposed_size(points: np.ndarray, count: np.uint64, stage: np.ndarray, decomposed: np.ndarray) -> np.uint64:
-    """Code points after compatibility decomposition."""
-    total = U64(0)
-    for i in range(count):
-        entry = decomposed[place(stage, points[i])]
-        syllable = points[i] - S_BASE < S_COUNT
-        total += U64(3) if syllable else U64(max(entry & U32(31), U32(1)))
-    return total
-
-
-@kernel
 def decompose(
-    points: np.ndarray, count: np.uint64, stage: np.ndarray, decomposed: np.ndarray, data: np.ndarray, out: np.ndarray
+    points: np.ndarray,
+    count: np.uint64,
+    stage: np.ndarray,
+    decomposed: np.ndarray,
+    data: np.ndarray,
+    out: np.ndarray,
 ) -> np.uint64:
-    """Full compatibility decomposition (NFKD before reordering), Hangul by arithmetic."""
+    """Writes the full compatibility decomposition: NFKD before reordering."""
     n = U64(0)
     for i in range(count):
         c = points[i]
@@ -281,8 +293,10 @@ def decompose(
 
 
 @kernel
-def reorder(points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray) -> None:
-    """Canonical ordering: each run of marks sorted by combining class, stably."""
+def reorder(
+    points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray
+) -> None:
+    """Sorts each run of marks by combining class, stably (canonical ordering)."""
     for i in range(U64(1), count):
         c = points[i]
         order = (properties[place(stage, c)] >> CLASS_SHIFT) & CLASS_MASK
@@ -297,8 +311,10 @@ def reorder(points: np.ndarray, count: np.uint64, stage: np.ndarray, properties:
 
 
 @kernel
-def composite(first: np.uint32, second: np.uint32, keys: np.ndarray, values: np.ndarray) -> np.uint32:
-    """The code point that two compose to, or 0."""
+def composite(
+    first: np.uint32, second: np.uint32, keys: np.ndarray, values: np.ndarray
+) -> np.uint32:
+    """Returns the composite of two code points, or 0."""
     if first - L_BASE < L_COUNT and second - V_BASE < V_COUNT:
         return S_BASE + ((first - L_BASE) * V_COUNT + (second - V_BASE)) * T_COUNT
     s = first - S_BASE
@@ -313,9 +329,14 @@ def composite(first: np.uint32, second: np.uint32, keys: np.ndarray, values: np.
 
 @kernel
 def compose(
-    points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray, keys: np.ndarray, values: np.ndarray
+    points: np.ndarray,
+    count: np.uint64,
+    stage: np.ndarray,
+    properties: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
 ) -> np.uint64:
-    """Canonical composition in place (UAX #15, D117); returns the new length."""
+    """Composes code points in place (UAX #15, D117); returns the new length."""
     n = U64(0)
     starter = U64(0)
     last = U32(0)
@@ -338,8 +359,10 @@ def compose(
 
 
 @kernel
-def drop_marks(points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray) -> np.uint64:
-    """Removes category M in place; returns the new length."""
+def drop_marks(
+    points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray
+) -> np.uint64:
+    """Removes marks (category M) in place; returns the new length."""
     n = U64(0)
     for i in range(count):
         if not properties[place(stage, points[i])] & MARK:
@@ -350,14 +373,17 @@ def drop_marks(points: np.ndarray, count: np.uint64, stage: np.ndarray, properti
 
 @kernel
 def map_lower(points: np.ndarray, count: np.uint64, stage: np.ndarray, lower: np.ndarray) -> None:
-    """Simple case mapping in place (whatever the table maps)."""
+    """Applies the simple case mapping of the table in place."""
     for i in range(count):
         points[i] += lower[place(stage, points[i])]
 
 
 @kernel
 def normal_form(points: np.ndarray, count: np.uint64, out: np.ndarray, tables: Tables) -> np.uint64:
-    """NFKC (UAX #15) into out, marks dropped between decomposition and composition where the tables flag them."""
+    """Writes the NFKC form (UAX #15) into out.
+
+    Marks that the tables flag are removed between decomposition and composition.
+    """
     n = decompose(points, count, tables.stage, tables.decomposed, tables.data, out)
     reorder(out, n, tables.stage, tables.properties)
     n = drop_marks(out, n, tables.stage, tables.properties)
@@ -365,8 +391,13 @@ def normal_form(points: np.ndarray, count: np.uint64, out: np.ndarray, tables: T
 
 
 @kernel
-def normalise(data: np.ndarray, start: np.uint64, end: np.uint64, tables: Tables, scratch: Scratch) -> np.uint64:
-    """Normalised code points into scratch.points: NFKC, lower case, NFKC again where lower case undid it; returns how many."""
+def normalise(
+    data: np.ndarray, start: np.uint64, end: np.uint64, tables: Tables, scratch: Scratch
+) -> np.uint64:
+    """Writes normalized code points into scratch.points; returns their number.
+
+    The steps are NFKC, lower case, and NFKC again if lower case has undone it.
+    """
     points, spare = scratch.points, scratch.spare
     count = decode(data, start, end, points)
     if needs_normalising(points, count, tables.stage, tables.properties):
@@ -386,7 +417,10 @@ def split_tokens(
     text: np.ndarray,
     edges: np.ndarray,
 ) -> np.uint64:
-    """Code points to UTF-8 token bytes and bounds; skipped ones vanish, single ones are tokens of their own."""
+    """Writes the UTF-8 bytes and the bounds of tokens.
+
+    Skipped code points are removed, and single code points are separate tokens.
+    """
     tokens = U64(0)
     at = U64(0)
     open_token = False
@@ -417,9 +451,17 @@ def split_tokens(
 
 @kernel
 def fold_spaces(
-    points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray, text: np.ndarray, at: np.uint64
+    points: np.ndarray,
+    count: np.uint64,
+    stage: np.ndarray,
+    properties: np.ndarray,
+    text: np.ndarray,
+    at: np.uint64,
 ) -> np.uint64:
-    """Appends code points to text as UTF-8, runs of white space as one space, none at the start."""
+    """Appends code points to text as UTF-8.
+
+    A run of white space becomes one space, and white space at the start is removed.
+    """
     for i in range(count):
         c = points[i]
         kind = properties[place(stage, c)] & KIND
@@ -434,7 +476,7 @@ def fold_spaces(
 
 @kernel
 def next_point(text: np.ndarray, at: np.uint64, size: np.uint64) -> np.uint64:
-    """Where the code point after the one at `at` begins."""
+    """Returns the start of the code point after the one at `at`."""
     at += U64(1)
     while at < size and (text[at] & U8(0xC0)) == U8(0x80):
         at += U64(1)
@@ -443,11 +485,18 @@ def next_point(text: np.ndarray, at: np.uint64, size: np.uint64) -> np.uint64:
 
 @kernel
 def character_windows(
-    text: np.ndarray, size: np.uint64, n: int, key: NamedTuple, edges: np.ndarray, out: np.ndarray, at: np.uint64
+    text: np.ndarray,
+    size: np.uint64,
+    n: int,
+    key: NamedTuple,
+    edges: np.ndarray,
+    out: np.ndarray,
+    at: np.uint64,
 ) -> np.uint64:
-    """The base hash of each window of n code points of padded UTF-8 text (of all if there are fewer); returns the end of out.
+    """Computes the base hash of each window of n code points; returns the end of out.
 
-    Windows are hashed some at a time; their edges are counted from the first one of those, so that 32 bits suffice.
+    Some windows are hashed at a time. Their edges are relative to the first of them, so that 32
+    bits suffice.
     """
     if size == U64(0):
         return at
@@ -459,7 +508,10 @@ def character_windows(
     while more:
         base, count = first, U64(0)
         while more and count < WINDOWS:
-            edges[count + count], edges[count + count + U64(1)] = U32(first - base), U32(last - base)
+            edges[count + count], edges[count + count + U64(1)] = (
+                U32(first - base),
+                U32(last - base),
+            )
             count += U64(1)
             more = last < size
             if more:
@@ -470,10 +522,15 @@ def character_windows(
 
 
 @kernel
-def combine_tokens(hashes: np.ndarray, first: np.uint64, count: np.uint64, n: int, out: np.ndarray, at: np.uint64) -> np.uint64:
-    """Word shingles: h ← ((h ^ h >> 32) + token)·C over n consecutive token hashes, h ^= h >> 29 at the end.
+def combine_tokens(
+    hashes: np.ndarray, first: np.uint64, count: np.uint64, n: int, out: np.ndarray, at: np.uint64
+) -> np.uint64:
+    """Computes word shingles: h ← ((h ^ h >> 32) + token)·C over n token hashes, then h ^= h >> 29.
 
-    Of fewer tokens than n: one shingle of them all. `out` may be `hashes` when at ≤ first. Returns the end of out.
+    If there are fewer than n tokens, they are one shingle. `out` can be `hashes` if at ≤ first.
+
+    Returns:
+        The end of out.
     """
     if count == U64(0):
         return at
@@ -488,8 +545,10 @@ def combine_tokens(hashes: np.ndarray, first: np.uint64, count: np.uint64, n: in
 
 
 @kernel
-def combine_three(hashes: np.ndarray, first: np.uint64, count: np.uint64, out: np.ndarray, at: np.uint64) -> np.uint64:
-    """`combine_tokens` for n = 3, unrolled so that it runs in vector registers."""
+def combine_three(
+    hashes: np.ndarray, first: np.uint64, count: np.uint64, out: np.ndarray, at: np.uint64
+) -> np.uint64:
+    """Computes `combine_tokens` for n = 3, unrolled for vector registers."""
     if count < U64(3):
         return combine_tokens(hashes, first, count, 3, out, at)
     for i in range(count - U64(2)):
@@ -501,16 +560,20 @@ def combine_three(hashes: np.ndarray, first: np.uint64, count: np.uint64, out: n
 
 
 @kernel
-def combine(hashes: np.ndarray, first: np.uint64, count: np.uint64, n: int, out: np.ndarray, at: np.uint64) -> np.uint64:
-    """`combine_tokens` by the fastest way for n."""
+def combine(
+    hashes: np.ndarray, first: np.uint64, count: np.uint64, n: int, out: np.ndarray, at: np.uint64
+) -> np.uint64:
+    """Computes `combine_tokens` by the fastest kernel for n."""
     if n == 3:
         return combine_three(hashes, first, count, out, at)
     return combine_tokens(hashes, first, count, n, out, at)
 
 
 @kernel
-def combine_all(hashes: np.ndarray, offsets: np.ndarray, n: int, out: np.ndarray, out_offsets: np.ndarray) -> None:
-    """Word shingles of each document's token hashes; out may be hashes."""
+def combine_all(
+    hashes: np.ndarray, offsets: np.ndarray, n: int, out: np.ndarray, out_offsets: np.ndarray
+) -> None:
+    """Computes the word shingles of the token hashes of each document; out can be `hashes`."""
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
@@ -520,7 +583,7 @@ def combine_all(hashes: np.ndarray, offsets: np.ndarray, n: int, out: np.ndarray
 
 @kernel
 def longest_segment(data: np.ndarray, offsets: np.ndarray) -> np.uint64:
-    """Bytes of the longest segment of any document."""
+    """Returns the number of bytes of the longest segment of any document."""
     longest = U64(0)
     for d in range(offsets.shape[0] - 1):
         i, end = U64(offsets[d]), U64(offsets[d + 1])
@@ -535,11 +598,16 @@ def longest_segment(data: np.ndarray, offsets: np.ndarray) -> np.uint64:
 def segment_tokens(
     data: np.ndarray, start: np.uint64, end: np.uint64, fast: bool, tables: Tables, scratch: Scratch
 ) -> np.uint64:
-    """Tokens of one segment: bytes in scratch.text, bounds in edges; `fast` allows the ASCII path."""
+    """Writes the tokens of one segment: bytes to scratch.text, bounds to edges.
+
+    `fast` allows the ASCII path.
+    """
     if fast and is_ascii(data, start, end):
         return ascii_tokens(data, start, end - start, scratch)
     count = normalise(data, start, end, tables, scratch)
-    return split_tokens(scratch.points, count, tables.stage, tables.properties, scratch.text, scratch.edges)
+    return split_tokens(
+        scratch.points, count, tables.stage, tables.properties, scratch.text, scratch.edges
+    )
 
 
 @kernel
@@ -554,7 +622,7 @@ def word_shingles(
     out: np.ndarray,
     out_offsets: np.ndarray,
 ) -> None:
-    """Shingle hashes of n words of each document, texts being data[offsets[d] : offsets[d + 1]]."""
+    """Computes the hashes of the word shingles of each text data[offsets[d] : offsets[d + 1]]."""
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
@@ -582,7 +650,7 @@ def collect_tokens(
     token_offsets: np.ndarray,
     out_offsets: np.ndarray,
 ) -> np.uint64:
-    """The tokens themselves, as bytes one after the other in text; returns how many."""
+    """Writes the bytes of all tokens into text, one after the other; returns their number."""
     tokens, at = U64(0), U64(0)
     out_offsets[0], token_offsets[0] = 0, 0
     for d in range(offsets.shape[0] - 1):
@@ -612,7 +680,10 @@ def character_shingles(
     out: np.ndarray,
     out_offsets: np.ndarray,
 ) -> None:
-    """Shingle hashes of n code points of each document's normalised text, white space folded and trimmed."""
+    """Computes the hashes of windows of n code points of each normalized text.
+
+    White space is folded and trimmed.
+    """
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
@@ -631,7 +702,7 @@ def character_shingles(
 
 
 @kernel
-def leave_out(
+def remove_listed(
     hashes: np.ndarray,
     offsets: np.ndarray,
     listed: np.ndarray,
@@ -640,7 +711,7 @@ def leave_out(
     out: np.ndarray,
     out_offsets: np.ndarray,
 ) -> None:
-    """The shingles of each document that are not listed (`listed`, `index`, `shift` as in `find_sorted`)."""
+    """Removes listed shingles from each document. For `index` and `shift`, see `find_sorted`."""
     at = np.int64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):

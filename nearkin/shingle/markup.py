@@ -1,4 +1,4 @@
-"""Markup stripped from texts: what a reader of the page would not see is gone, entities are characters."""
+"""Removal of markup: tags and invisible parts of pages are removed, and entities are decoded."""
 
 import html
 import re
@@ -11,7 +11,7 @@ TAG = re.compile(r"</?[A-Za-z][^<>]*>|<![^<>]*>|<\?[^<>]*\?>")
 
 
 def without_markup(text: str) -> str:
-    """Comments, scripts, styles and tags as spaces; entities decoded.
+    """Replaces comments, scripts, styles and tags by spaces, and decodes entities.
 
     Examples:
         >>> without_markup("<p>fish &amp; <b>chips</b> 1 < 2</p>").split()
@@ -21,8 +21,13 @@ def without_markup(text: str) -> str:
 
 
 def strip_markup(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
-    """The texts data[offsets[d] : offsets[d + 1]] without markup, large_string."""
+    """Returns texts without markup, large_string (n,).
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        offsets: First byte of each text, and the end, int64 (n + 1,).
+    """
     bounds = zip(offsets.tolist(), offsets[1:].tolist(), strict=False)
     texts = (without_markup(data[start:end].tobytes().decode()) for start, end in bounds)
-    # html.unescape may produce surrogates (&#xD800;), which no UTF-8 holds.
+    # html.unescape can produce surrogates (&#xD800;), which are not valid in UTF-8.
     return pa.array([text.encode("utf-8", "replace").decode() for text in texts], pa.large_string())

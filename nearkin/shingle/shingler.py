@@ -1,4 +1,4 @@
-"""Documents to shingle hashes, by the normalisation, unit and base hash of a Spec."""
+"""The shingler: from documents to shingle hashes, as a Spec defines them."""
 
 from typing import NamedTuple
 
@@ -18,49 +18,66 @@ from nearkin.spec import Spec
 
 PADDING, FRONT = 256, 16
 LARGE = 1 << 22
-"""Elements beyond which a buffer is given back after use."""
+"""The number of elements above which a buffer is released after use."""
 POINTS_PER_BYTE = 6
 TEXT_PER_BYTE = 11
 TOKENS_PER_BYTE = 2
-"""What normalisation makes of a byte at most: U+FDFA (3 bytes) becomes 18 code points of 33 bytes, U+3300 6 tokens."""
+"""The largest numbers of code points, bytes and tokens into which a byte is normalized.
+
+U+FDFA (3 bytes) becomes 18 code points of 33 bytes, and U+3300 becomes 6 tokens.
+"""
 
 
 class Shingles(NamedTuple):
-    """Shingle hashes of documents, one after the other, in order of their text, with repeats."""
+    """The shingle hashes of documents, in the order of their texts, with repetitions."""
 
     hashes: np.ndarray
-    """uint64 (total,)"""
+    """uint64 (total,): The hashes, one document after the other."""
     offsets: np.ndarray
-    """int64 (n + 1,)"""
+    """int64 (n + 1,): The first hash of each document, and the end."""
 
 
 def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """UTF-8 bytes uint8 and absolute offsets int64 (n + 1) of a large_string array, without a copy; read-only."""
+    """Returns the buffers of a large_string array, without a copy.
+
+    Args:
+        texts: Texts without nulls, large_string (n,).
+
+    Returns:
+        The UTF-8 bytes, uint8, and the offsets into them, int64 (n + 1,). Both are read-only.
+    """
     if len(texts) == 0:
         return _read_only(np.zeros(0, np.uint8)), _read_only(np.zeros(1, np.int64))
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    bytes_ = (
+        np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    )
     return _read_only(bytes_), _read_only(ends)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
-    """Numba compiles anew for writable arrays: one kind of argument, one compilation."""
+    """Makes an array read-only, so that Numba compiles kernels only for read-only arrays."""
     array.flags.writeable = False
     return array
 
 
 class Shingler:
-    """Turns batches of documents into shingle hashes. One for each thread: it owns the buffers, and what it returns is a view
-    that the next call overwrites.
+    """A shingler of batches of documents.
+
+    It owns buffers, so each thread needs its own. The next call overwrites the previous result.
 
     Args:
-        spec: Of text.
-        secret: The key, if the Spec names one.
-        cut: Shingles to leave out, if the Spec names such; `texts` and `tokens` still return them, `without_cut` does not.
+        spec: Spec of the shingles, not of vectors.
+        secret: Hash key, if the Spec is keyed.
+        cut: Shingles that `without_cut` removes. `texts` and `tokens` do not remove them.
+
+    Raises:
+        KeyRequiredError: If the Spec is keyed and the key is missing or different.
 
     Examples:
-        >>> data, offsets = text_buffers(pa.array(["The cat sat.", "", "the CAT sat", "cat"], pa.large_string()))
+        >>> texts = pa.array(["The cat sat.", "", "the CAT sat", "cat"], pa.large_string())
+        >>> data, offsets = text_buffers(texts)
         >>> shingles = Shingler(Spec(n=2)).texts(data, offsets)
         >>> shingles.offsets.tolist()
         [0, 2, 2, 4, 5]
@@ -72,21 +89,26 @@ class Shingler:
         self.spec = spec
         self._cut = cut
         self._tables = tables_for(tuple(step for step in spec.normalise if step != "markup"))
-        self._fast = "lower" in spec.normalise and not {"digits", "punctuation"} & set(spec.normalise)
+        self._fast = "lower" in spec.normalise and not {"digits", "punctuation"} & set(
+            spec.normalise
+        )
         self._key = key_of(spec.base_hash, spec.hash_seed, spec.require_key(secret))
         self._stems = Stems(spec.stem, self._key) if spec.stem else None
         self._buffers: dict[str, np.ndarray] = {}
 
     def without_cut(self, shingles: Shingles) -> Shingles:
-        """What the frequency cut leaves of shingles: what documents are compared by."""
-        return shingles if self._cut is None else Shingles(*self._cut.apply(*shingles))
+        """Returns the shingles that remain after the frequency cut."""
+        if self._cut is None:
+            return shingles
+        hashes, offsets = self._cut.apply(shingles.hashes, shingles.offsets)
+        return Shingles(hashes, offsets)
 
     def texts(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
-        """Shingles of texts.
+        """Returns the shingles of texts.
 
         Args:
-            data: uint8, valid UTF-8.
-            offsets: int64 (n + 1): document d is data[offsets[d] : offsets[d + 1]].
+            data: Valid UTF-8 bytes of the texts, uint8.
+            offsets: First byte of each text, and the end, int64 (n + 1,).
         """
         if "markup" in self.spec.normalise:
             data, offsets = text_buffers(strip_markup(data, offsets))
@@ -96,16 +118,20 @@ class Shingler:
             shingles = self._stemmed(data, offsets, self._stems)
         else:
             shingles = self._words(data, offsets)
-        self._give_back()
+        self._release_large_buffers()
         return shingles
 
-    def tokens(self, data: np.ndarray, token_offsets: np.ndarray, list_offsets: np.ndarray) -> Shingles:
-        """Shingles of documents that are lists of tokens already; tokens are hashed as they are, whatever the unit.
+    def tokens(
+        self, data: np.ndarray, token_offsets: np.ndarray, list_offsets: np.ndarray
+    ) -> Shingles:
+        """Returns the shingles of documents that are lists of tokens.
+
+        Tokens are hashed without normalization, for every unit.
 
         Args:
-            data: uint8, the tokens' UTF-8.
-            token_offsets: int64: token t is data[token_offsets[t] : token_offsets[t + 1]].
-            list_offsets: int64 (n + 1): document d is tokens list_offsets[d] to list_offsets[d + 1].
+            data: UTF-8 bytes of the tokens, uint8.
+            token_offsets: First byte of each token, and the end, int64 (tokens + 1,).
+            list_offsets: First token of each document, and the end, int64 (n + 1,).
         """
         first, last = int(list_offsets[0]), int(list_offsets[-1])
         out = self._buffer("hashes", np.uint64, last - first)
@@ -116,7 +142,9 @@ class Shingler:
         scratch, growth = self._scratch(data, offsets)
         out = self._buffer("hashes", np.uint64, _total(offsets) * min(growth, TOKENS_PER_BYTE))
         ends = np.empty(len(offsets), np.int64)
-        kernels.word_shingles(data, offsets, self.spec.n, self._fast, self._tables, scratch, self._key, out, ends)
+        kernels.word_shingles(
+            data, offsets, self.spec.n, self._fast, self._tables, scratch, self._key, out, ends
+        )
         return Shingles(out[: ends[-1]], ends)
 
     def _characters(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
@@ -125,15 +153,23 @@ class Shingler:
         text = self._buffer("document", np.uint8, longest * min(growth, TEXT_PER_BYTE))[FRONT:]
         out = self._buffer("hashes", np.uint64, _total(offsets) * min(growth, POINTS_PER_BYTE))
         ends = np.empty(len(offsets), np.int64)
-        kernels.character_shingles(data, offsets, self.spec.n, self._tables, scratch, self._key, text, out, ends)
+        kernels.character_shingles(
+            data, offsets, self.spec.n, self._tables, scratch, self._key, text, out, ends
+        )
         return Shingles(out[: ends[-1]], ends)
 
     def _stemmed(self, data: np.ndarray, offsets: np.ndarray, stems: Stems) -> Shingles:
         scratch, growth = self._scratch(data, offsets)
         text = self._buffer("document", np.uint8, _total(offsets) * min(growth, TEXT_PER_BYTE))
-        token_offsets = self._buffer("tokens", np.int64, _total(offsets) * min(growth, TOKENS_PER_BYTE) + 1)
+        token_offsets = self._buffer(
+            "tokens", np.int64, _total(offsets) * min(growth, TOKENS_PER_BYTE) + 1
+        )
         lists = np.empty(len(offsets), np.int64)
-        count = int(kernels.collect_tokens(data, offsets, self._fast, self._tables, scratch, text, token_offsets, lists))
+        count = int(
+            kernels.collect_tokens(
+                data, offsets, self._fast, self._tables, scratch, text, token_offsets, lists
+            )
+        )
         out = self._buffer("hashes", np.uint64, count)
         out[:count] = stems.hashes(text, token_offsets[: count + 1])
         return self._combined(out, lists)
@@ -144,7 +180,7 @@ class Shingler:
         return Shingles(hashes[: ends[-1]], ends)
 
     def _scratch(self, data: np.ndarray, offsets: np.ndarray) -> tuple[Scratch, int]:
-        """Buffers for the longest segment, and by how much a byte may grow (not at all if all is ASCII)."""
+        """Returns buffers for the longest segment, and the largest growth of a byte."""
         growth = 1 if kernels.is_ascii(data, offsets[0], offsets[-1]) else TEXT_PER_BYTE
         size = int(kernels.SEGMENT) + PADDING
         if np.diff(offsets).max(initial=0) > kernels.SEGMENT:
@@ -161,15 +197,18 @@ class Shingler:
         return scratch, growth
 
     def _buffer(self, name: str, dtype: type, size: int) -> np.ndarray:
-        """A reused array of at least `size` elements and some padding, its content undefined."""
-        held = self._buffers.get(name)
-        if held is None or len(held) < size + PADDING:
-            held = self._buffers[name] = np.empty(size + PADDING, dtype)
-        return held
+        """Returns a reused array of at least `size` elements, with undefined content."""
+        buffer = self._buffers.get(name)
+        if buffer is None or len(buffer) < size + PADDING:
+            buffer = np.empty(size + PADDING, dtype)
+            self._buffers[name] = buffer
+        return buffer
 
-    def _give_back(self) -> None:
-        """A document of 50 MB does not bind its buffers for the rest of the run."""
-        self._buffers = {name: held for name, held in self._buffers.items() if len(held) <= LARGE}
+    def _release_large_buffers(self) -> None:
+        """Releases large buffers, which one huge document would otherwise keep until the end."""
+        self._buffers = {
+            name: buffer for name, buffer in self._buffers.items() if len(buffer) <= LARGE
+        }
 
 
 def _total(offsets: np.ndarray) -> int:

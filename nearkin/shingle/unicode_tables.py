@@ -1,4 +1,7 @@
-"""The committed Unicode tables, edited for the normalisation steps of a Spec: kernels take tables, not options."""
+"""The committed Unicode tables, changed for the normalization steps of a Spec.
+
+Kernels take tables instead of options.
+"""
 
 from functools import cache
 from importlib.resources import files
@@ -16,8 +19,11 @@ ZERO = np.uint32(ord("0"))
 
 @cache
 def tables_for(steps: tuple[str, ...]) -> Tables:
-    """Tables under which the kernels do exactly these steps."""
-    with files(__package__).joinpath(f"unicode-{UNICODE_VERSION}.npz").open("rb") as file, np.load(file) as arrays:
+    """Returns tables with which the kernels perform exactly these normalization steps."""
+    with (
+        files(__package__).joinpath(f"unicode-{UNICODE_VERSION}.npz").open("rb") as file,
+        np.load(file) as arrays,
+    ):
         tables = Tables(**{name: np.ascontiguousarray(arrays[name]) for name in Tables._fields})
     if "lower" not in steps:
         tables.lower[:] = 0
@@ -38,7 +44,10 @@ def _flag(tables: Tables, flag: np.uint32) -> np.ndarray:
 
 
 def _fold_digits(tables: Tables) -> None:
-    """Every decimal digit maps to 0. Blocks with digits are of one place each, so places know their code points."""
+    """Maps every decimal digit to 0.
+
+    Each block with digits occurs once, so the position of a property determines its code point.
+    """
     points = np.zeros(len(tables.properties), np.uint32)
     for number, block in enumerate(tables.stage):
         points[block * 128 : (block + 1) * 128] = np.arange(number * 128, (number + 1) * 128)
@@ -50,6 +59,8 @@ def _mark_unstable(tables: Tables, steps: tuple[str, ...]) -> None:
     if "nfkc" not in steps:
         tables.properties[:] &= ~(kernels.UNSTABLE | CLASS)
     if "marks" in steps:
-        tables.properties[_flag(tables, kernels.MARK) | (tables.decomposed != 0)] |= kernels.UNSTABLE
+        tables.properties[_flag(tables, kernels.MARK) | (tables.decomposed != 0)] |= (
+            kernels.UNSTABLE
+        )
     else:
         tables.properties[:] &= ~kernels.MARK

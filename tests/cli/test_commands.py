@@ -101,7 +101,7 @@ FAULTS = [
     (["dedup", "DOCS", "--out", "x", "--bands", "4"], "bands and rows go together"),
     (["dedup", "DOCS", "--out", "x", "--bands", "40", "--rows", "4"], "k=128"),
     (["dedup", "DOCS", "--out", "x", "--k", "100"], "k=100 is not a multiple of 8"),
-    (["dedup", "DOCS", "--out", "x", "--shingle", "lines:3"], "'lines:3' is not of the form words:3"),
+    (["dedup", "DOCS", "--out", "x", "--shingle", "lines:3"], "invalid shingle 'lines:3'; write it as words:3"),
     (["dedup", "DOCS", "--out", "x", "--keep", "quality up"], "invalid keep criterion 'quality up'"),
     (["dedup", "DOCS", "--out", "x", "--keep", "quality desc"], "has no column 'quality'"),
     (["dedup", "DOCS", "--out", "x", "--memory", "lots"], "memory 'lots' is not a size"),

@@ -38,7 +38,7 @@ def test_kernel_removes_listed_shingles() -> None:
         wanted = [[h for h in hashes[a:b].tolist() if h not in known] for a, b in itertools.pairwise(offsets)]
         assert [rest[a:b].tolist() for a, b in itertools.pairwise(ends)] == wanted
         plain = np.empty(500, np.uint64), np.empty(5, np.int64)
-        kernels.leave_out.py_func(hashes, offsets, listed, *Cut(listed)._index, *plain)
+        kernels.remove_listed.py_func(hashes, offsets, listed, *Cut(listed)._index, *plain)
         assert np.array_equal(plain[0][: plain[1][-1]], rest)
 
 
