@@ -115,7 +115,7 @@ def plans(full: bool) -> Table:
 
 FORMS = {
     "no banner": (),
-    "every pair of a bucket": ("--max-bucket", "10000000"),
+    "every pair of a bucket": ("--hot-bucket-size", "10000000"),
     "default": (),
     "--max-df 0.1": ("--max-df", "0.1"),
 }

@@ -1,4 +1,4 @@
-"""nearkin finds near-duplicates: among documents on disk, among those that arrive one by one, among feature vectors."""
+"""Near-duplicate detection for files, for streams of documents, and for vectors."""
 
 import sys
 from importlib import import_module
@@ -55,11 +55,11 @@ __all__ = [*_HOMES, *_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are imported at first use: `import nearkin` itself costs nothing."""
+    """Imports a public name at its first use, so that `import nearkin` is fast."""
     if name in _MODULES:
         return import_module(f"nearkin.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module 'nearkin' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
+        raise AttributeError(f"module 'nearkin' has no attribute {name!r}; valid names are {', '.join(sorted(_HOMES))}")
     return getattr(import_module(_HOMES[name]), name)
 
 
@@ -68,7 +68,10 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps `nk.sketch` and `nk.report` functions: importing a subpackage sets an attribute of its name, hiding them."""
+    """A module type that keeps the functions `nearkin.sketch` and `nearkin.report`.
+
+    Importing a subpackage would replace them, because it sets an attribute with its own name.
+    """
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _HOMES and isinstance(value, ModuleType)):

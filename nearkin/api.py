@@ -1,19 +1,19 @@
-"""The library's front door: tables, frames, lists or files in, Arrow tables out."""
+"""The functions of the library: tables, frames, lists or files in, Arrow tables out."""
 
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, count_reasons, detect_dimensions
+from nearkin.corpus import Corpus, FileCorpus, TableCorpus, count_reasons, detect_dimensions
 from nearkin.corpus.arrow_conversion import to_table, to_texts, to_vectors
 from nearkin.engine.document_frequencies import FrequencyRequest
-from nearkin.engine.local import result_tables as tables
+from nearkin.engine.local import result_tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.engine.local.run import LocalRun
@@ -32,6 +32,13 @@ from nearkin.report.model import ReportData
 from nearkin.report.page import render_page
 from nearkin.runs.output import write_result
 from nearkin.runs.pairs import find_pairs, parse_relation
+from nearkin.runs.parameters import (
+    RunParameters,
+    columns_of,
+    options_of,
+    require_known,
+    resources_of,
+)
 from nearkin.runs.spec_request import count_frequency_cut, resolve_spec
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_page_output
@@ -41,27 +48,42 @@ from nearkin.sketch.resources import NO_RESOURCES, DocumentFrequencies, SpecReso
 from nearkin.spec import Spec
 
 SKETCH_ROWS = 8192
+"""The number of texts that a thread sketches at a time."""
 
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A result as an Arrow table (`arrow`), for pandas and polars on request; other attributes are the Arrow table's."""
+    """A result as an Arrow table.
+
+    Further attributes and methods are those of the Arrow table.
+
+    Attributes:
+        arrow: The Arrow table.
+    """
 
     arrow: pa.Table
 
     def to_pandas(self) -> Any:
-        """As a pandas DataFrame."""
+        """Returns the table as a pandas DataFrame.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
         try:
             return self.arrow.to_pandas()
         except ImportError as error:
-            raise MissingExtraError("to_pandas needs pandas: pip install 'nearkin[pandas]'") from error
+            raise MissingExtraError("to_pandas requires pandas: pip install 'nearkin[pandas]'") from error
 
     def to_polars(self) -> Any:
-        """As a polars DataFrame."""
+        """Returns the table as a polars DataFrame.
+
+        Raises:
+            MissingExtraError: If polars is not installed.
+        """
         try:
             import polars
         except ImportError as error:
-            raise MissingExtraError("to_polars needs polars: pip install 'nearkin[polars]'") from error
+            raise MissingExtraError("to_polars requires polars: pip install 'nearkin[polars]'") from error
         return polars.from_arrow(self.arrow)
 
     def __getattr__(self, name: str) -> Any:
@@ -78,7 +100,7 @@ class ResultTable:
 
 
 class _Finished:
-    """A finished run over a temporary work folder, which lives as long as a result refers to it."""
+    """A finished run with its temporary work folder, which is deleted with the last result."""
 
     def __init__(self, run: LocalRun, folder: "tempfile.TemporaryDirectory[str]") -> None:
         self.run = run
@@ -86,14 +108,7 @@ class _Finished:
 
 
 class DedupResult:
-    """What deduplication found.
-
-    Attributes:
-        clusters: id, cluster (id of the kept document), kept, similarity (to the kept one), kind; one row a document.
-        pairs: id_a, id_b, similarity (exact), estimate; the verified pairs.
-        kept: bool, one entry for each row of a table given as input (False for rejected rows), or for each document of files.
-        statistics: Counts: read, kept, removed, rejected, …
-    """
+    """The result of a deduplication: clusters, verified pairs and counts."""
 
     def __init__(self, finished: _Finished, clustering: Clustering) -> None:
         self._finished = finished
@@ -102,18 +117,30 @@ class DedupResult:
 
     @cached_property
     def clusters(self) -> ResultTable:
-        """One row a document, in corpus order."""
-        batches = tables.cluster_batches(self._run.documents().ids, self._clustering)
+        """The clusters, with one row for each document, in the order of the corpus.
+
+        The columns are id, cluster (the id of the kept document), kept, similarity (to the kept
+        document) and kind.
+        """
+        batches = result_tables.cluster_batches(self._run.documents().ids, self._clustering)
         return ResultTable(pa.Table.from_batches(batches, CLUSTERS))
 
     @cached_property
     def pairs(self) -> ResultTable:
-        """The verified pairs; exact duplicates by one of them."""
-        return ResultTable(pa.Table.from_batches(tables.pair_batches(self._run), tables.pairs_schema(self._run)))
+        """The verified pairs. One document represents a group of exact duplicates.
+
+        The columns are id_a, id_b, similarity (exact) and estimate, and distance for simhash and
+        cosine.
+        """
+        return ResultTable(pa.Table.from_batches(result_tables.pair_batches(self._run), result_tables.pairs_schema(self._run)))
 
     @cached_property
     def kept(self) -> np.ndarray:
-        """bool: which rows stay."""
+        """The rows that are kept, as booleans of shape (n,).
+
+        It has one entry for each row of a table, False for rejected rows; or one for each document
+        of files.
+        """
         kept = np.asarray(self._clustering.kept)
         if not isinstance(self._run.corpus, TableCorpus):
             return kept
@@ -122,50 +149,73 @@ class DedupResult:
         return rows
 
     def filter(self, data: Any) -> pa.Table:
-        """The rows that stay, of the table that was deduplicated or one aligned with it."""
+        """Returns the kept rows of a table.
+
+        Args:
+            data: The table that was deduplicated, or another one with the same rows in the same
+                order.
+
+        Raises:
+            UsageError: If the number of rows differs.
+        """
         table = to_table(data)
         if len(table) != len(self.kept):
-            raise UsageError(f"the table has {len(table)} rows, the result is about {len(self.kept)}")
+            raise UsageError(
+                f"the table has {len(table)} rows, but the result has {len(self.kept)}; filter the table that was deduplicated"
+            )
         return table.filter(pa.array(self.kept))
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """Documents read, kept, removed, rejected, …"""
+        """The counts of documents: read, kept, removed, rejected and others."""
         return summary_counts(self.report_data)
 
     @cached_property
     def report_data(self) -> ReportData:
-        """What a report shows."""
+        """The content of the report."""
         run = self._run
         excerpts = ExcerptCollector(run, self._clustering)
         for batch in run.corpus.batches(run.columns):
             excerpts.observe(batch.first, batch.documents[run.columns.content])
         rejected = count_reasons(run.work.path / "sketch" / REJECTED)
+        title = ", ".join(run.corpus.names[:3]) or "documents"
         view = LocalRunView(run, self._clustering, excerpts, rejected)
-        return collect_report(view, ", ".join(run.corpus.names[:3]) or "documents", peak_memory=0)
+        return collect_report(view, title, peak_memory=0)
 
     def rethreshold(self, threshold: float) -> "DedupResult":
-        """The result at a higher threshold: leaders are elected again from the stored pairs, nothing is read.
+        """Returns the result at a higher threshold.
+
+        Leaders are elected again from the stored pairs. The documents are not read again.
+
+        Args:
+            threshold: The new threshold, from that of the run to 1.
 
         Raises:
-            UsageError: Below the run's threshold, for pairs under it were never verified.
+            UsageError: If the threshold is below that of the run, because pairs below it were not
+                verified, or the run has a second measure.
         """
-        settings = self._run.options
-        if settings.second_measure is not None:
-            raise UsageError(f"second_measure={settings.second_measure!r} cannot be combined with another threshold; run again")
-        if not settings.threshold <= threshold <= 1:
+        options = self._run.options
+        if options.second_measure is not None:
+            raise UsageError(f"second_measure={options.second_measure!r} cannot be combined with another threshold; run again")
+        if not options.threshold <= threshold <= 1:
             raise UsageError(
-                f"threshold {threshold} is outside {settings.threshold} (the run's) to 1; run again for a lower one"
+                f"threshold {threshold} is out of range; it must be {options.threshold} "
+                "(that of the run) to 1; run again for a lower one"
             )
         run = self._run.at(threshold)
         return DedupResult(_Finished(run, self._finished._folder), run.elect())
 
     def write(self, folder: str | Path, readable_by: str = "owner") -> Path:
-        """Writes the files that `nearkin dedup` writes; the kept rows of a table go to kept/documents.parquet.
+        """Writes the files that `nearkin dedup` writes.
+
+        The kept rows of a table are written to kept/documents.parquet.
 
         Args:
             folder: A new folder.
-            readable_by: Who may read it: `owner`, `group` or `everyone`.
+            readable_by: Users who may read it: `owner`, `group` or `everyone`.
+
+        Returns:
+            The folder.
 
         Raises:
             UsageError: If the folder exists, or `readable_by` is unknown.
@@ -179,65 +229,48 @@ class DedupResult:
 
 @dataclass(frozen=True)
 class PairsResult:
-    """Verified pairs.
+    """The verified pairs of a corpus.
 
     Attributes:
-        pairs: id_a, id_b, similarity (exact), estimate (and distance); or id_a, id_b, containment, jaccard.
-        statistics: What each stage recorded.
+        pairs: A table with the columns id_a, id_b, similarity (exact) and estimate, and distance
+            for simhash and cosine; or id_a, id_b, containment and jaccard.
+        statistics: The record of each stage, by its name.
     """
 
     pairs: ResultTable
     statistics: dict[str, Any]
 
     def to_pandas(self) -> Any:
-        """The pairs as a pandas DataFrame."""
+        """Returns the pairs as a pandas DataFrame."""
         return self.pairs.to_pandas()
 
     def to_polars(self) -> Any:
-        """The pairs as a polars DataFrame."""
+        """Returns the pairs as a polars DataFrame."""
         return self.pairs.to_polars()
 
 
 def dedup(
     data: Any,
     *,
-    text: str | None = None,
-    tokens: str | None = None,
-    vector: str | None = None,
     id: str | None = None,
-    measure: str | None = None,
-    threshold: float = 0.8,
-    distance: int | None = None,
-    spec: Spec | None = None,
-    key: HashKey | None = None,
-    frequencies: DocumentFrequencies | None = None,
-    cut: DocumentFrequencies | None = None,
-    max_df: float | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
-    **settings: Any,
+    **parameters: Unpack[RunParameters],
 ) -> DedupResult:
-    """Finds exact and near duplicates, each verified against the document that is kept.
+    """Finds exact and near-duplicates, each verified against the document that is kept.
 
     Args:
-        data: A pyarrow table, pandas or polars frame, `datasets.Dataset`, mapping of columns, list of texts; or a path,
-            or a list of `Path`s, of files.
-        text: Text column (default `text`).
-        tokens: Column of token lists, instead of text.
-        vector: Column of vectors, instead of text.
-        id: Id column; row numbers (of files: path and row) otherwise.
-        measure: `jaccard`, `weighted-jaccard`, `simhash` or `cosine` (of vectors); the Spec's if one is given.
-        threshold: Similarity from which documents are near-duplicates.
-        distance: Of simhash and cosine: Hamming distance up to which they are, instead.
-        spec: How documents become signatures.
-        key: That a keyed Spec names.
-        frequencies: Document frequencies that a Spec of tf-idf weights names.
-        cut: The shingles to leave out that a Spec names.
-        max_df: Leave out the shingles that more than this share of the documents have.
-        work: Folder for temporary files, the system's by default.
-        progress: Who is told.
-        **settings: Further fields of `nearkin.engine.options.RunOptions`: recall, bands, rows, verify, cluster, floor, keep,
-            empty, block_by, source, then, memory, workers …
+        data: A pyarrow table, pandas or polars frame, `datasets.Dataset`, mapping of columns or
+            list of texts; or the path of a file, or a list of `Path`s of files.
+        id: Column of ids. The default is the row number, or the path and the row for files.
+        work: Folder for temporary files. The default is that of the system.
+        progress: Receives stage and row-count updates. Silent by default.
+        **parameters: The columns, the measure, the threshold and further options, which
+            `nearkin.runs.parameters.RunParameters` documents.
+
+    Raises:
+        UsageError: If a parameter is unknown or out of range, or the data cannot be read.
+        RunError: If a file cannot be read or temporary files cannot be written.
 
     Examples:
         >>> result = dedup(["the cat sat on the mat", "The cat sat on the mat!", "a dog"])
@@ -246,91 +279,85 @@ def dedup(
         >>> result.clusters["kind"].to_pylist()
         ['exact', 'kept', 'unique']
     """
-    columns, resources = _columns(text, tokens, vector, id), SpecResources(key, frequencies, cut)
-    asked = {"threshold": threshold, "distance": distance, **settings}
-    finished = _start(data, columns, measure, spec, resources, asked, max_df, work, progress)
+    finished = _prepare_run(data, id, work, progress, parameters)
     return DedupResult(finished, to_final_clusters(finished.run))
 
 
 def pairs(
     data: Any,
     *,
-    text: str | None = None,
-    tokens: str | None = None,
-    vector: str | None = None,
     id: str | None = None,
-    measure: str | None = None,
-    threshold: float = 0.8,
-    distance: int | None = None,
-    spec: Spec | None = None,
-    key: HashKey | None = None,
-    frequencies: DocumentFrequencies | None = None,
-    cut: DocumentFrequencies | None = None,
-    max_df: float | None = None,
     relation: str = "similarity",
     expand_exact: bool = False,
     work: str | Path | None = None,
     progress: Progress | None = None,
-    **settings: Any,
+    **parameters: Unpack[RunParameters],
 ) -> PairsResult:
-    """All verified pairs of near-duplicates; see `dedup` for the arguments.
+    """Finds all verified pairs of near-duplicates.
 
     Args:
-        relation: `similarity`; or `containment`: documents (id_a) whose shingles are in larger ones (id_b), from a share of
-            `threshold` on.
-        expand_exact: List every member of a group of exact duplicates, not one for all.
+        data: A pyarrow table, pandas or polars frame, `datasets.Dataset`, mapping of columns or
+            list of texts; or the path of a file, or a list of `Path`s of files.
+        id: Column of ids. The default is the row number, or the path and the row for files.
+        relation: `similarity`; or `containment`, for documents (id_a) of whose shingles a larger
+            document (id_b) contains at least a share of `threshold`.
+        expand_exact: Whether every member of a group of exact duplicates is listed, instead of
+            one for all.
+        work: Folder for temporary files. The default is that of the system.
+        progress: Receives stage and row-count updates. Silent by default.
+        **parameters: The columns, the measure, the threshold and further options, which
+            `nearkin.runs.parameters.RunParameters` documents.
+
+    Raises:
+        UsageError: If a parameter is unknown or out of range, or the data cannot be read.
+        RunError: If a file cannot be read or temporary files cannot be written.
 
     Examples:
-        >>> found = pairs(["the cat sat on the mat", "a dog", "the cat sat on the mat today"], threshold=0.5)
-        >>> found.pairs.arrow.select(["id_a", "id_b", "similarity"]).to_pylist()
+        >>> texts = ["the cat sat on the mat", "a dog", "the cat sat on the mat today"]
+        >>> result = pairs(texts, threshold=0.5)
+        >>> result.pairs.arrow.select(["id_a", "id_b", "similarity"]).to_pylist()
         [{'id_a': '0000000000', 'id_b': '0000000002', 'similarity': 0.8}]
     """
-    columns, resources = _columns(text, tokens, vector, id), SpecResources(key, frequencies, cut)
-    asked = {"threshold": threshold, "distance": distance, **settings}
-    finished = _start(data, columns, measure, spec, resources, asked, max_df, work, progress)
+    finished = _prepare_run(data, id, work, progress, parameters)
     run = finished.run
     parsed = parse_relation(relation, run.options, expand_exact=expand_exact)
     schema, batches = find_pairs(run, parsed, expand_exact=expand_exact)
-    found = pa.Table.from_batches(batches, schema)
-    return PairsResult(ResultTable(found), dict(run.work.manifest["stages"]))
+    table = pa.Table.from_batches(batches, schema)
+    return PairsResult(ResultTable(table), dict(run.work.manifest["stages"]))
 
 
-def _columns(text: str | None, tokens: str | None, vector: str | None, id: str | None) -> Columns:
-    named = {name: value for name, value in (("text", text), ("tokens", tokens), ("vector", vector)) if value is not None}
-    if len(named) > 1:
-        raise UsageError(f"{' and '.join(f'{name}={value!r}' for name, value in named.items())} exclude each other")
-    return Columns(text=text or (None if named else "text"), tokens=tokens, vector=vector, id=id)
-
-
-def _start(
+def _prepare_run(
     data: Any,
-    columns: Columns,
-    measure: str | None,
-    spec: Spec | None,
-    resources: SpecResources,
-    settings: dict[str, Any],
-    max_df: float | None,
+    id: str | None,
     work: str | Path | None,
     progress: Progress | None,
+    parameters: RunParameters,
 ) -> _Finished:
-    unknown = sorted(set(settings) - set(RunOptions.__dataclass_fields__))
-    if unknown:
-        raise UsageError(f"{unknown[0]!r} is no setting; there are {', '.join(RunOptions.__dataclass_fields__)}")
-    corpus = _corpus(data)
-    columns = detect_dimensions(corpus, columns.with_memory(settings.get("memory", RunOptions.memory)))
-    asked = RunOptions(spec=resolve_spec(columns, measure, spec), **settings)
+    """Returns a run in a temporary work folder, whose stages are executed on demand."""
+    require_known(parameters)
+    columns = columns_of(parameters, id)
+    resources = resources_of(parameters)
+    corpus = _open_corpus(data)
+    columns = columns.with_memory(parameters.get("memory", RunOptions.memory))
+    columns = detect_dimensions(corpus, columns)
+    spec = resolve_spec(columns, parameters.get("measure"), parameters.get("spec"))
+    options = RunOptions(spec=spec, **options_of(parameters))
     folder = tempfile.TemporaryDirectory(prefix="nearkin-", dir=work)
-    shown = progress or Silent()
+    updates = progress or Silent()
+    max_df = parameters.get("max_df")
     if max_df is not None:
-        counting = FrequencyRequest(corpus, columns, asked.spec, resources, asked.workers, Path(folder.name), shown)
+        counting = FrequencyRequest(corpus, columns, spec, resources, options.workers, Path(folder.name), updates)
         cut = count_frequency_cut(max_df, counting)
-        resources, asked = replace(resources, cut=cut), asked.with_spec(replace(asked.spec, cut=cut.fingerprint))
+        resources = replace(resources, cut=cut)
+        options = options.with_spec(replace(spec, cut=cut.fingerprint))
     work_folder = WorkFolder.create(Path(folder.name) / "work", {}, durable=False)
-    run = LocalRun(corpus, replace(columns, carried_columns=asked.carried_columns), asked, work_folder, shown, resources)
+    columns = replace(columns, carried_columns=options.carried_columns)
+    run = LocalRun(corpus, columns, options, work_folder, updates, resources)
     return _Finished(run, folder)
 
 
-def _corpus(data: Any) -> Corpus:
+def _open_corpus(data: Any) -> Corpus:
+    """Returns a corpus of files if the data is a path or a list of paths, otherwise of a table."""
     if isinstance(data, str | Path):
         return FileCorpus.open([str(data)])
     if isinstance(data, Sequence) and data and all(isinstance(item, Path) for item in data):
@@ -338,22 +365,29 @@ def _corpus(data: Any) -> Corpus:
     return TableCorpus(to_table(data))
 
 
-def sketch(texts: Any, spec: Spec | None = None, *, resources: SpecResources = NO_RESOURCES, workers: int = 2) -> np.ndarray:
-    """Signatures.
+def sketch(
+    texts: Any,
+    spec: Spec | None = None,
+    *,
+    resources: SpecResources = NO_RESOURCES,
+    workers: int = 2,
+) -> np.ndarray:
+    """Returns the signatures of texts or vectors.
 
     Args:
-        texts: A list of str, or a column: Arrow, pandas, polars, `datasets`; no Python strings are made where it is Arrow.
-            For a Spec of vectors, a column of them or a matrix (n, d).
-        spec: How documents become signatures.
-        resources: The key and the tables that the Spec names.
-        workers: Threads.
+        texts: List of str; or a column of Arrow, pandas, polars or `datasets`. For a Spec of
+            vectors, a column of vectors or a matrix of shape (n, d).
+        spec: The Spec of the signatures. The default is `Spec()`.
+        resources: The hash key and the data that the Spec refers to.
+        workers: Number of threads.
 
     Returns:
-        (n, w) of the Spec's signature type: uint32 (n, k) for MinHash, all ones for a text without a single shingle; uint64
-        (n, k / 64) for simhash and cosine; uint8 (n, k · bits / 8) for b-bit slots.
+        An array of shape (n, w). It is uint32 (n, k) for MinHash, with all bits set for a text
+        without shingles; uint64 (n, k / 64) for simhash and cosine; and uint8 (n, k · bits / 8)
+        for slots of fewer than 32 bits.
 
     Raises:
-        UsageError: At a null or invalid UTF-8, with its row.
+        UsageError: If a text is null or not valid UTF-8. The message names the row.
 
     Examples:
         >>> sketch(["one two three", "four"], Spec(k=8)).shape
@@ -361,10 +395,14 @@ def sketch(texts: Any, spec: Spec | None = None, *, resources: SpecResources = N
     """
     spec = spec or Spec()
     sketchers = ObjectPool(measure_of(spec, resources).sketcher)
-    chunks = to_texts(texts) if spec.unit != "vector" else to_vectors(texts, spec.n)
-    parts = [chunk.slice(at, SKETCH_ROWS) for chunk in chunks for at in range(0, len(chunk), SKETCH_ROWS)]
-    done = ordered_map(lambda part: sketchers.use(lambda tool: tool.sketch(part).signatures), parts, workers)
-    return np.concatenate([np.empty((0, spec.signature_width), spec.signature_type), *done])
+    chunks = to_vectors(texts, spec.n) if spec.unit == "vector" else to_texts(texts)
+    parts = [chunk.slice(start, SKETCH_ROWS) for chunk in chunks for start in range(0, len(chunk), SKETCH_ROWS)]
+
+    def sketch_part(part: pa.Array) -> np.ndarray:
+        return sketchers.use(lambda sketcher: sketcher.sketch(part).signatures)
+
+    empty = np.empty((0, spec.signature_width), spec.signature_type)
+    return np.concatenate([empty, *ordered_map(sketch_part, parts, workers)])
 
 
 def frequencies(
@@ -377,16 +415,21 @@ def frequencies(
     work: str | Path | None = None,
     workers: int = 2,
 ) -> DocumentFrequencies:
-    """In how many documents each shingle occurs: what tf-idf weights are made of, and cut lists (`above`).
+    """Counts in how many documents each shingle occurs.
+
+    The result is the base of tf-idf weights, and of cut lists (`above`).
 
     Args:
-        data: As for `dedup`.
-        text: Text column (default `text`).
-        tokens: Column of token lists, instead of text.
-        spec: Of the shingles.
-        key: That a keyed Spec names.
-        work: Folder for temporary files, the system's by default.
-        workers: Threads.
+        data: The documents, as for `dedup`.
+        text: Column of texts. The default is `text`.
+        tokens: Column of token lists, instead of texts.
+        spec: The Spec of the shingles. The default is `Spec()`.
+        key: The hash key, if the Spec requires one.
+        work: Folder for temporary files. The default is that of the system.
+        workers: Number of threads.
+
+    Raises:
+        UsageError: If both columns are given, or the data cannot be read.
 
     Examples:
         >>> counted = frequencies(["the cat sat", "the cat lay"], spec=Spec(n=1))
@@ -394,24 +437,34 @@ def frequencies(
         >>> sketch(["the cat sat"], spec, resources=SpecResources(frequencies=counted)).shape
         (1, 1)
     """
-    where = Path(work or tempfile.gettempdir())
-    columns = _columns(text, tokens, None, None)
-    return count_frequencies(
-        FrequencyRequest(_corpus(data), columns, spec or Spec(), SpecResources(key), workers, where, Silent())
-    )
+    folder = Path(work or tempfile.gettempdir())
+    columns = columns_of({"text": text, "tokens": tokens}, None)
+    corpus = _open_corpus(data)
+    counting = FrequencyRequest(corpus, columns, spec or Spec(), SpecResources(key), workers, folder, Silent())
+    return count_frequencies(counting)
 
 
 def report(source: DedupResult | str | Path, out: str | Path | None = None) -> Path:
-    """Writes the report page of a result, or of a run's folder anew.
+    """Writes the report page of a result, or of the output folder of a run.
 
     Args:
-        source: What `dedup` returned, or the folder that `nearkin dedup` wrote.
-        out: The page; `report.html` in the folder, or in the current one, by default.
+        source: A result of `dedup`, or the output folder of `nearkin dedup`.
+        out: The page. The default is `report.html` in the folder, or in the current folder for a
+            result.
+
+    Returns:
+        The page.
+
+    Raises:
+        UsageError: If the folder is not the output of a run, or the page would replace a file that
+            is not a page of nearkin.
     """
     if isinstance(source, DedupResult):
-        data, target = source.report_data, Path(out or "report.html")
+        data = source.report_data
+        target = Path(out or "report.html")
     else:
-        data, target = read_report(Path(source)), Path(out or Path(source) / "report.html")
+        data = read_report(Path(source))
+        target = Path(out or Path(source) / "report.html")
     require_page_output(target, [])
     target.write_text(render_page(data), "utf-8")
     return target

@@ -145,7 +145,7 @@ def test_rethreshold_is_a_run_at_that_threshold(settings: dict[str, Any]) -> Non
         assert again.clusters.arrow.equals(direct.clusters.arrow)
         assert again.pairs.arrow.equals(direct.pairs.arrow)
     assert min(again.pairs["similarity"].to_pylist()) >= 0.8
-    with pytest.raises(nk.UsageError, match=r"threshold 0\.4 is outside 0\.5 \(the run's\) to 1"):
+    with pytest.raises(nk.UsageError, match=r"threshold 0\.4 is out of range; it must be 0\.5 \(that of the run\) to 1"):
         result.rethreshold(0.4)
 
 
@@ -187,9 +187,9 @@ def test_tokens() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(nk.UsageError, match=r"'treshold' is no setting; there are .*threshold"):
+    with pytest.raises(nk.UsageError, match=r"unknown setting 'treshold'; valid settings are .*threshold"):
         nk.dedup(TEXTS, treshold=0.5)
     with pytest.raises(nk.UsageError, match=r"the table has no column 'body' \(it has 'key', 'text'\)"):
         nk.dedup(TABLE, text="body")
-    with pytest.raises(nk.UsageError, match="the table has 3 rows, the result is about 51"):
+    with pytest.raises(nk.UsageError, match="the table has 3 rows, but the result has 51"):
         nk.dedup(TABLE).filter(["a", "b", "c"])

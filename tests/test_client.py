@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.client import requests as calls
+from nearkin.client import requests
 from tests.services import nearkin_server
 
 SOON = nk.Retries(attempts=4, first=0.001, longest=0.01)
@@ -86,7 +86,7 @@ def texts(count: int, seed: int) -> list[str]:
 
 def test_a_piece_that_is_no_text(client: Any, scope: str) -> None:
     with pytest.raises(nk.UsageError, match="valid Unicode"):
-        client.add_piece(scope, "x", "half a character \ud800")
+        client.add_part(scope, "x", "half a character \ud800")
 
 
 def test_documents(client: Any, scope: str) -> None:
@@ -116,11 +116,11 @@ def test_ids_of_any_characters(client: Any, scope: str, id: str) -> None:
 
 def test_pieces(client: Any, scope: str) -> None:
     words = texts(1, 8)[0].split()
-    assert client.add_piece(scope, "whole", " ".join(words[:8])) == 6
-    assert client.add_piece(scope, "whole", words[6:]) == 10
-    sealed = client.seal(scope, "whole")
+    assert client.add_part(scope, "whole", " ".join(words[:8])) == 6
+    assert client.add_part(scope, "whole", words[6:]) == 10
+    sealed = client.finish(scope, "whole")
     assert (sealed.kind, sealed.id) == ("new", "whole")
-    assert client.seal(scope, "whole") is None
+    assert client.finish(scope, "whole") is None
 
 
 def test_facts(client: Any) -> None:
@@ -142,7 +142,7 @@ def test_pages_of_clusters(client: Any, scope: str) -> None:
 
 
 def test_a_cluster_larger_than_a_page(client: Any, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "PAGE", 3)
+    monkeypatch.setattr(requests, "CLUSTER_PART", 3)
     for number in range(8):
         client.upsert(scope, CAT, f"c{number}")
     found = client.cluster(scope, "c5")
@@ -162,7 +162,7 @@ def test_what_a_server_refuses_is_an_error(client: Any, scope: str) -> None:
 
 @pytest.mark.parametrize("at_once", [1, 7, 1000])
 def test_a_stream_in_order(client: Any, scope: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "AT_ONCE", at_once)
+    monkeypatch.setattr(requests, "REQUEST_DOCUMENTS", at_once)
     documents = [nk.NewDocument(text, f"n{number}") for number, text in enumerate(texts(20, 2))]
     documents[3] = nk.NewDocument("", "bad\x01id")
     documents[11] = nk.NewDocument("half a character \ud800", "n11")
@@ -202,14 +202,14 @@ def test_documents_are_read_as_answers_are_taken(address: str, scope: str) -> No
 
     def documents() -> Iterator[str]:
         nonlocal read
-        for text in texts(3 * calls.AT_ONCE, 4):
+        for text in texts(3 * requests.REQUEST_DOCUMENTS, 4):
             read += 1
             yield text
 
     with nk.Client(address) as client:
         lines = client.upsert_many(scope, documents())
         next(lines)
-        assert read == calls.AT_ONCE
+        assert read == requests.REQUEST_DOCUMENTS
 
 
 def test_asynchronous_documents(address: str, scope: str) -> None:
@@ -227,13 +227,13 @@ def test_asynchronous_documents(address: str, scope: str) -> None:
 
 @pytest.mark.parametrize("document", [None, 3, {"text": "a"}, b"bytes"])
 def test_what_is_no_document(client: Any, document: Any) -> None:
-    with pytest.raises(nk.UsageError, match="a document is a text or a vector, not"):
+    with pytest.raises(nk.UsageError, match="a document must be a text or a vector, not"):
         client.upsert("a", document)
 
 
 def test_vectors_are_sent_as_numbers() -> None:
     for vector in ([1.0, 2.0], (1.0, 2.0), np.array([1, 2], np.float32), np.arange(1.0, 5.0)[::1][:2]):
-        assert json.loads(calls.upserting("a", vector, "v").body or b"") == {"vector": [1.0, 2.0], "id": "v"}
+        assert json.loads(requests.upsert_request("a", vector, "v").body or b"") == {"vector": [1.0, 2.0], "id": "v"}
 
 
 # -- what fails on the way
@@ -306,7 +306,7 @@ def test_it_gives_up(make: Maker) -> None:
 def test_retry_after(make: Maker, after: str) -> None:
     answers = Answers(problem(429, "rate-limited", **{"Retry-After": after}), httpx.Response(200, json=DONE))
     make(transport=answers.transport, retries=nk.Retries(first=0.001)).upsert("s", "text")
-    assert calls._seconds(formatdate(time.time() - 9, usegmt=True)) == 0.0
+    assert requests._parse_retry_after(formatdate(time.time() - 9, usegmt=True)) == 0.0
     if after == "1":
         assert answers.asked[1][0] - answers.asked[0][0] >= 1.0
 
@@ -370,19 +370,19 @@ def test_the_token_is_sent_and_not_shown(make: Maker, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("token", ["with space ", "näh", "line\nbreak"])
 def test_what_is_no_token(make: Maker, token: str) -> None:
-    with pytest.raises(nk.UsageError, match="characters that no token has") as refused:
+    with pytest.raises(nk.UsageError, match="characters that are not allowed") as refused:
         make(token=token)
     assert token not in str(refused.value)
 
 
 @pytest.mark.parametrize("url", ["ftp://host", "localhost:8080", "", "https://"])
 def test_what_is_no_address(make: Maker, url: str) -> None:
-    with pytest.raises(nk.UsageError, match="is no address of a server"):
+    with pytest.raises(nk.UsageError, match="is not the address of a server"):
         make(url)
 
 
 def test_a_password_in_the_address(make: Maker) -> None:
-    with pytest.raises(nk.UsageError, match="holds a password") as refused:
+    with pytest.raises(nk.UsageError, match="contains a password") as refused:
         make("https://me:secret@kin.example")
     assert "secret" not in str(refused.value)
 
@@ -396,7 +396,7 @@ def test_without_the_extra(missing: str, name: str) -> None:
 
 
 def test_retries_that_make_no_sense() -> None:
-    with pytest.raises(nk.UsageError, match="there must be an attempt"):
+    with pytest.raises(nk.UsageError, match="attempts must be at least 1"):
         nk.Retries(attempts=0)
 
 

@@ -10,7 +10,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from nearkin.client import requests as calls
+from nearkin.client import requests
 from nearkin.client.clients import AsyncClient, Client, Retries
 from nearkin.errors import ServiceError
 
@@ -48,9 +48,9 @@ def stream_of(batch: pa.RecordBatch, compression: str | None = None, times: int 
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "ANSWER_BYTES", 10 << 20)
+    monkeypatch.setattr(requests, "RESPONSE_BYTES", 10 << 20)
     body = Endless()
-    with pytest.raises(ServiceError, match="more than"):
+    with pytest.raises(ServiceError, match="larger than"):
         client_of(httpx.Response(200, stream=body)).spec()
     assert body.taken <= 12 << 20
 
@@ -59,14 +59,14 @@ def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.Monkey
         async with AsyncClient("http://hostile", retries=ONCE, transport=transport) as client:
             await client.spec()
 
-    with pytest.raises(ServiceError, match="more than"):
+    with pytest.raises(ServiceError, match="larger than"):
         asyncio.run(ask())
 
 
 def test_a_compressed_answer_is_not_unfolded() -> None:
     packed = gzip.compress(b" " * 10_000_000)
     answer = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(packed))
-    with pytest.raises(ServiceError, match="encoded as gzip"):
+    with pytest.raises(ServiceError, match="encoding of the response: gzip"):
         client_of(answer).spec()
 
 
@@ -117,7 +117,7 @@ def test_json_of_another_form_is_an_error(body: bytes) -> None:
         lambda: client.get("a", "id"),
         lambda: client.cluster("a", "id"),
         lambda: list(client.clusters("a")),
-        lambda: client.add_piece("a", "id", "text"),
+        lambda: client.add_part("a", "id", "text"),
         lambda: client.tune(),
         lambda: client.spec(),
     ):

@@ -32,5 +32,5 @@ def test_import_is_light() -> None:
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'dedupe'; it has .*dedup"):
+    with pytest.raises(AttributeError, match=r"no attribute 'dedupe'; valid names are .*dedup"):
         nk.dedupe  # noqa: B018

@@ -17,17 +17,10 @@ import redis
 
 import nearkin as nk
 from nearkin.cli import app
-from nearkin.consumer.consumer import (
-    Consumed,
-    Consumer,
-    Event,
-    IndexSink,
-    RedisSource,
-    ServerSink,
-    Source,
-    StreamSettings,
-    document_of,
-)
+from nearkin.consumer.consumer import Consumer, ConsumerCounts
+from nearkin.consumer.events import Event, Source, StreamSettings, parse_event
+from nearkin.consumer.redis_source import RedisSource
+from nearkin.consumer.sinks import IndexSink, ServerSink
 from nearkin.errors import StoreError
 from nearkin.index.entry import require_public_name
 from nearkin.index.maintenance import check_index
@@ -84,7 +77,7 @@ def index() -> Iterator[nk.Index]:
         yield found
 
 
-def consume(stream: Stream, sink: Any, consumer: str = "one", **fields: Any) -> Consumed:
+def consume(stream: Stream, sink: Any, consumer: str = "one", **fields: Any) -> ConsumerCounts:
     settings = StreamSettings(**{"wait": 0.05, "idle": 0.2, **fields})
     with RedisSource(stream.url, consumer=consumer, idle=settings.idle) as source:
         return Consumer(source, sink, settings).run(until_empty=True)
@@ -119,17 +112,17 @@ WRONG = [
     ({"text": b"a", "vector": b"[1]"}, "an event has either text or vector"),
     ({"text": b"\xff\xfe"}, "text is not UTF-8"),
     ({"text": b"a", "id": b"\xff"}, "id is not UTF-8"),
-    ({"vector": b"[1, 2"}, "vector is no JSON array of numbers"),
-    ({"vector": b'["a"]'}, "vector is no JSON array of numbers"),
-    ({"vector": b"[true]"}, "vector is no JSON array of numbers"),
-    ({"vector": b"3"}, "vector is no JSON array of numbers"),
+    ({"vector": b"[1, 2"}, "vector is not a JSON array of numbers"),
+    ({"vector": b'["a"]'}, "vector is not a JSON array of numbers"),
+    ({"vector": b"[true]"}, "vector is not a JSON array of numbers"),
+    ({"vector": b"3"}, "vector is not a JSON array of numbers"),
 ]
 
 
 @pytest.mark.parametrize(("fields", "message"), WRONG, ids=lambda value: value if isinstance(value, str) else None)
 def test_what_is_no_document(fields: dict[str, bytes], message: str) -> None:
     with pytest.raises(nk.UsageError, match=message):
-        document_of(Event("1-0", fields), StreamSettings())
+        parse_event(Event("1-0", fields), StreamSettings())
 
 
 def test_dead_letters(stream: Stream, index: nk.Index) -> None:
@@ -148,8 +141,8 @@ def test_a_letter_is_written_once(stream: Stream) -> None:
     stream.add(body="none")
     with RedisSource(stream.url) as source:
         (event,) = source.read(10, 0.05)
-        source.bury(event, "first")
-        source.bury(event, "second")
+        source.move_to_dead_letters(event, "first")
+        source.move_to_dead_letters(event, "second")
     assert [letter["nearkin:reason"] for letter in stream.letters] == ["first"]
 
 
@@ -239,7 +232,7 @@ class Failing:
 
 
 def test_a_store_that_fails_is_waited_for(stream: Stream, index: nk.Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearkin.consumer.consumer.LONGEST", 0.01)
+    monkeypatch.setattr("nearkin.consumer.consumer.LONGEST_WAIT", 0.01)
     stream.fill(corpus(10))
     failing = Failing(IndexSink(index), StoreError("gone"), nk.ServiceError("busy", "later", status=503))
     assert consume(stream, failing).kinds.total() == 10
@@ -282,7 +275,7 @@ def test_the_source_is_an_interface(index: nk.Index) -> None:
         def acknowledge(self, events: Sequence[Event]) -> None:
             self.done += [event.key for event in events]
 
-        def bury(self, event: Event, reason: str) -> None:
+        def move_to_dead_letters(self, event: Event, reason: str) -> None:
             raise AssertionError(reason)
 
     source = Listed()
@@ -330,10 +323,10 @@ def test_an_event_whose_letter_cannot_be_written_is_not_acknowledged(stream: Str
         (event,) = source.read(10, 0.05)
         for _ in range(2):
             with pytest.raises(StoreError):
-                source.bury(event, "reason")
+                source.move_to_dead_letters(event, "reason")
         assert stream.pending == 1
         stream.redis.delete(f"{stream.name}:dead")
-        source.bury(event, "reason")
+        source.move_to_dead_letters(event, "reason")
     assert ([letter["body"] for letter in stream.letters], stream.pending) == (["none"], 0)
 
 
@@ -359,7 +352,7 @@ def test_an_event_that_is_too_large_is_a_dead_letter(stream: Stream, index: nk.I
 
 
 def test_reads_take_as_many_events_as_fit_into_memory(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearkin.consumer.consumer.READ_BYTES", 100_000)
+    monkeypatch.setattr("nearkin.consumer.redis_source.READ_BYTES", 100_000)
     stream.fill(["x" * 20_000] * 60)
     with RedisSource(stream.url) as source:
         sizes = [len(source.read(500, 0.05)) for _ in range(10)]
@@ -417,7 +410,7 @@ class Refusing:
 def test_events_that_a_server_refuses_become_dead_letters(
     stream: Stream, index: nk.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearkin.consumer.consumer.LONGEST", 0.01)
+    monkeypatch.setattr("nearkin.consumer.consumer.LONGEST_WAIT", 0.01)
     stream.fill(corpus(40))
     stream.add(text="one", id="foreign", scope="foreign")
     stream.add(text="two", id="nowhere", scope="no/where")

@@ -1,4 +1,4 @@
-"""The command line: one command a file, errors as one clear sentence, exit codes 0, 1 and 2."""
+"""The command line: its commands, its error messages and its exit codes."""
 
 import os
 import sys
@@ -61,14 +61,21 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Entry point: runs a command and turns its errors into messages and exit codes."""
+    """Runs the command line of the process and exits."""
     prepare_streams()
     warnings.showwarning = show_warning
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """Runs a command line; returns the exit code."""
+    """Runs a command line, and turns errors into messages.
+
+    Args:
+        arguments: The arguments after the name of the program.
+
+    Returns:
+        The exit code: 0 for success, 1 for a failed run, 2 for an invalid request.
+    """
     umask = os.umask(Readers.OWNER.umask)
     try:
         o.restrict_new_files(os.environ.get(o.READABLE_BY) or Readers.OWNER.value)
@@ -77,55 +84,74 @@ def run(arguments: list[str]) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else DONE
     except UsageError as error:
-        return say(str(error), USAGE)
+        return print_message(str(error), USAGE)
     except NearkinError as error:
-        return say(str(error), FAILED)
+        return print_message(str(error), FAILED)
     except MemoryError:
-        return say("out of memory; give less with --memory, or fewer --workers", FAILED)
+        return print_message("out of memory; lower --memory or --workers", FAILED)
     finally:
         os.umask(umask)
     return DONE
 
 
-def say(message: str, code: int) -> int:
-    """Writes one line on standard error; returns the exit code."""
+def print_message(message: str, code: int) -> int:
+    """Writes one line on standard error, without passwords.
+
+    Args:
+        message: The message.
+        code: An exit code.
+
+    Returns:
+        The exit code.
+    """
     sys.stderr.write(f"nearkin: {redact(message)}\n")
     return code
 
 
 def show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Shows the first line of a warning. Numba's warnings about environment variables go on with a traceback."""
-    say(f"warning: {str(message).partition(chr(10))[0]}", DONE)
+    """Writes the first line of a warning.
+
+    Warnings of Numba about environment variables have a traceback in their further lines.
+    """
+    first_line = str(message).partition("\n")[0]
+    print_message(f"warning: {first_line}", DONE)
 
 
-def guarded(command: Callable[..., None], ends: bool = True) -> Callable[..., None]:
-    """Returns a command that ends with a sentence when it is interrupted, and whose output is written when it ends.
+def with_clean_ending(
+    command: Callable[..., None], *, ends_by_signal: bool = True
+) -> Callable[..., None]:
+    """Returns a command that prints a sentence when it is interrupted.
+
+    A run that can be resumed is named in the sentence.
 
     Args:
         command: The command.
-        ends: Whether SIGTERM and SIGHUP interrupt it; False for a command that handles signals itself.
+        ends_by_signal: Whether SIGTERM and SIGHUP interrupt it. Commands that handle signals
+            themselves set it to False.
     """
-    resumes = "resume" in signature(command).parameters
+    has_resume = "resume" in signature(command).parameters
 
     @wraps(command)
-    def run_guarded(*arguments: Any, **options: Any) -> None:
-        def way() -> str:
-            return "; continue with the same command and --resume" if resumes and can_resume(options.get("out")) else ""
+    def run_command(*arguments: Any, **options: Any) -> None:
+        def advice() -> str:
+            if has_resume and can_resume(options.get("out")):
+                return "; continue with the same command and --resume"
+            return ""
 
         try:
-            with ending_signals() if ends else nullcontext():
+            with ending_signals() if ends_by_signal else nullcontext():
                 command(*arguments, **options)
             sys.stdout.flush()
         except RunError as error:
-            if "--resume" in str(error) or not way():
+            if "--resume" in str(error) or not advice():
                 raise
-            raise RunError(f"{error}{way()}") from error
+            raise RunError(f"{error}{advice()}") from error
         except EndedBySignalError as ended:
-            sys.exit(say(f"interrupted by {ended.name}{way()}", ended.code))
+            sys.exit(print_message(f"interrupted by {ended.name}{advice()}", ended.code))
         except KeyboardInterrupt:
-            sys.exit(say(f"interrupted{way()}", INTERRUPTED))
+            sys.exit(print_message(f"interrupted{advice()}", INTERRUPTED))
 
-    return run_guarded
+    return run_command
 
 
 def can_resume(out: Path | None) -> bool:
@@ -136,18 +162,21 @@ def can_resume(out: Path | None) -> bool:
         return False
 
 
-def show_version(asked: bool) -> None:
-    """Prints the version and ends."""
-    if asked:
+def show_version(requested: bool) -> None:
+    """Prints the version and ends the command, if that was requested."""
+    if requested:
         sys.stdout.write(f"nearkin {VERSION}\n")
         raise typer.Exit
 
 
 @app.callback()
 def nearkin(
-    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Print the version."),
+    ] = False,
 ) -> None:
-    """Near-duplicate detection: shingled, sketched, banded, verified, clustered."""
+    """Find near-duplicate documents in files, in event streams and in an online index."""
 
 
 COMMANDS = (
@@ -172,12 +201,12 @@ COMMANDS = (
     stream.stream,
 )
 for command in COMMANDS:
-    app.command()(guarded(command, ends=command is not stream.stream))
-app.command(context_settings=serve.ANY)(guarded(serve.serve, ends=False))
+    app.command()(with_clean_ending(command, ends_by_signal=command is not stream.stream))
+app.command(context_settings=serve.ANY)(with_clean_ending(serve.serve, ends_by_signal=False))
 for name, group in (("index", index.index), ("token", token.token)):
     for registered in group.registered_commands:
         if registered.callback is not None:
-            registered.callback = guarded(registered.callback)
+            registered.callback = with_clean_ending(registered.callback)
     app.add_typer(group, name=name)
 
 

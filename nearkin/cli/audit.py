@@ -6,49 +6,94 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import RUN, VERIFICATION, with_option_groups
+from nearkin.cli.printing import print_json
+
+Run = Annotated[Path, typer.Argument(help="Output folder of a finished run.", metavar="DIR")]
+GoldenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--golden",
+        help="Labelled documents, CSV or parquet, with columns id_a, id_b (label); or id, cluster.",
+        metavar="FILE",
+        rich_help_panel=VERIFICATION,
+    ),
+]
 
 
+@with_option_groups
 def audit(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    sample: Annotated[int, typer.Option(help="Documents compared with the whole corpus.")] = 1000,
-    removed: Annotated[int, typer.Option(help="Removed documents compared with the kept one.")] = 5000,
-    budget: Annotated[str | None, typer.Option(help="Begin no further part of the sample after this, as 60s.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the samples.")] = 1,
-    golden: Annotated[Path | None, typer.Option(help="Labels for the metric recall_on_labeled_set, as for eval.")] = None,
+    run: Run,
+    sample: Annotated[
+        int,
+        typer.Option(
+            help="Number of documents that are compared with the whole corpus, at least 1.",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = 1000,
+    removed: Annotated[
+        int,
+        typer.Option(
+            help="Number of removed documents that are compared with the kept one.",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = 5000,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Time after which no further part of the sample is begun, for example 60s.  "
+            "[default: no limit]",
+            metavar="TIME",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Random seed for sampling.", rich_help_panel=VERIFICATION)
+    ] = 1,
+    golden: GoldenFile = None,
     key_file: o.KeyFile = None,
     workers: o.Workers = None,
     json: o.Json = False,
 ) -> None:
-    """Measure a run on its own corpus: precision of what was removed, recall of what should have been found.
+    """Measure the precision and the recall of a run on its own corpus.
 
-    Both with a 95 % interval, recall also by similarity beside what the S-curve predicts; written into run.json and report.
+    Both have a 95 % interval. Recall is also listed by similarity, beside the prediction of the S-curve. The result is
+    written into run.json and the report.
 
     Examples:
 
         nearkin audit deduped/
 
         nearkin audit deduped/ --sample 5000 --budget 5m
-    """
+    """  # noqa: E501
     from nearkin.errors import UsageError
-    from nearkin.keys import HashKey
     from nearkin.runs.reopen import audit_run
 
-    if sample < 1 or removed < 0:
-        raise UsageError(f"sample={sample} is below 1, or removed={removed} below 0")
-    secret = None if key_file is None else HashKey.read(key_file)
-    shown = o.progress()
+    if sample < 1:
+        raise UsageError(f"sample={sample} is below 1")
+    if removed < 0:
+        raise UsageError(f"removed={removed} is below 0")
+    secret = o.read_key(key_file)
+    progress = o.open_progress()
     try:
-        found = audit_run(
-            run, shown, secret, sample=sample, removed=removed, budget=o.seconds(budget, "--budget"), seed=seed,
-            workers=o.workers_or_cores(workers), golden=golden,
-        )  # fmt: skip
+        result = audit_run(
+            run,
+            progress,
+            secret,
+            sample=sample,
+            removed=removed,
+            budget=o.parse_seconds(budget, "--budget"),
+            seed=seed,
+            workers=o.workers_or_cores(workers),
+            golden=golden,
+        )
     finally:
-        shown.close()
+        progress.close()
     if json:
-        o.print_json({**found.audit.to_dict(), "metrics": found.metrics.to_dict()})
+        print_json({**result.audit.to_dict(), "metrics": result.metrics.to_dict()})
         return
     from rich.console import Console
 
     from nearkin.report.terminal.evaluation import print_audit
 
-    print_audit(found.audit, Console())
+    print_audit(result.audit, Console())

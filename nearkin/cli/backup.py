@@ -1,4 +1,4 @@
-"""`nearkin backup` and `nearkin restore`: the embedded store, copied while it is in use, and put back."""
+"""`nearkin backup` and `nearkin restore`: consistent copies of an embedded store."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,54 +6,61 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.index import say
+from nearkin.cli.option_groups import OUTPUT, with_option_groups
+from nearkin.cli.printing import print_facts
 
 if TYPE_CHECKING:
     from nearkin.index.backup import Copied
 
-Url = Annotated[str, typer.Argument(help="Of the index: sqlite:///file.db.", metavar="URL")]
+Url = Annotated[str, typer.Argument(help="URL of the index: sqlite:///file.db.", metavar="URL")]
 
 
+@with_option_groups
 def backup(
     url: Url,
-    out: Annotated[Path, typer.Option(help="The copy: one file.")],
+    out: Annotated[Path, typer.Option(help="File of the copy.", rich_help_panel=OUTPUT)],
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
-    """Copy an index while a server, or anything else, writes to it; the copy is looked through before it is called done.
+    """Copy an index while a server or another process writes to it.
+
+    The copy is checked before the command reports success.
 
     Examples:
 
         nearkin backup sqlite:///nearkin.db --out backups/monday.db
     """
-    from nearkin.index.backup import backup as copy
+    from nearkin.index.backup import backup as copy_index
     from nearkin.index.backup import is_index_file
     from nearkin.runs.output import require_file_output
 
     require_file_output(out, is_index_file, "a backup of an index", overwrite=overwrite)
-    _tell(copy(url, out), json)
+    _print_copied(copy_index(url, out), as_json=json)
 
 
+@with_option_groups
 def restore(
-    file: Annotated[Path, typer.Argument(help="What nearkin backup wrote.")],
+    file: Annotated[Path, typer.Argument(help="File that nearkin backup wrote.")],
     url: Url,
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
-    """Put a backup where an index is opened from; no process may have that open.
+    """Restore a backup to the place of an index. No process may have the index open.
 
     Examples:
 
         nearkin restore backups/monday.db sqlite:///nearkin.db --overwrite
     """
-    from nearkin.index.backup import restore as put_back
+    from nearkin.index.backup import restore as restore_index
 
-    _tell(put_back(file, url, overwrite), json)
+    _print_copied(restore_index(file, url, overwrite), as_json=json)
 
 
-def _tell(copied: "Copied", json: bool) -> None:
-    say(copied.to_dict(), json)
+def _print_copied(copied: "Copied", *, as_json: bool) -> None:
+    print_facts(copied.to_dict(), as_json=as_json)
     if copied.key_id is not None:
         typer.echo(
-            f"it is of no use without the key {copied.key_id}, which is not in it: keep a copy of the key file", err=True
+            f"the copy can only be used with the key {copied.key_id}, which it does not contain: "
+            "keep a copy of the key file",
+            err=True,
         )

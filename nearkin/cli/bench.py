@@ -5,14 +5,22 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import RUN, with_option_groups
+from nearkin.cli.printing import print_json
 
 
+@with_option_groups
 def bench(
-    documents: Annotated[int, typer.Option(help="Documents of the whole runs.")] = 100_000,
-    runs: Annotated[int, typer.Option(help="Runs of each figure; the median counts.")] = 3,
+    documents: Annotated[
+        int, typer.Option(help="Number of documents of the whole runs.", rich_help_panel=RUN)
+    ] = 100_000,
+    runs: Annotated[
+        int,
+        typer.Option(help="Number of runs of each figure. The median counts.", rich_help_panel=RUN),
+    ] = 3,
     json: o.Json = False,
 ) -> None:
-    """Measure this machine: text to signatures (MB/s in one thread), and whole runs of pairs and dedup.
+    """Measure this machine: sketching in MB/s with one thread, and whole runs of pairs and dedup.
 
     Examples:
 
@@ -22,16 +30,18 @@ def bench(
     """
     from nearkin.lab.bench import measure_sketching, measure_whole_runs, results_to_dict
 
-    measured = [*measure_sketching(runs), *measure_whole_runs(documents, runs)]
+    figures = [*measure_sketching(runs), *measure_whole_runs(documents, runs)]
     if json:
-        o.print_json(results_to_dict(measured))
+        print_json(results_to_dict(figures))
         return
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None)
-    for name, justify in (("figure", "left"), ("median", "right"), ("least", "right"), ("most", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for one in measured:
-        table.add_row(one.name, *(f"{value:,.2f} {one.unit}" for value in (one.value, min(one.runs), max(one.runs))))
+    table.add_column("figure")
+    for name in ("median", "least", "most"):
+        table.add_column(name, justify="right")
+    for figure in figures:
+        values = (figure.value, min(figure.runs), max(figure.runs))
+        table.add_row(figure.name, *(f"{value:,.2f} {figure.unit}" for value in values))
     Console().print(table)

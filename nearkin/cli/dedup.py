@@ -1,89 +1,187 @@
 """`nearkin dedup`."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import (
+    CLUSTERING,
+    OUTPUT,
+    RUN,
+    VERIFICATION,
+    GivenOptions,
+    with_option_groups,
+)
+from nearkin.cli.printing import print_json, require_documents
 from nearkin.runtime.loading import paused_collector
 
+if TYPE_CHECKING:
+    from nearkin.engine.options import RunOptions
+    from nearkin.spec import Spec
 
-def dedup(
-    context: typer.Context,
-    inputs: o.Inputs,
-    out: o.Out,
-    text: o.Text = None,
-    tokens: o.Tokens = None,
-    vector: o.Vector = None,
-    id_column: o.Id = None,
-    measure: o.Measure = None,
-    threshold: o.Threshold = 0.8,
-    distance: o.Distance = None,
-    recall: o.Recall = 0.95,
-    shingle: o.Shingle = "words:3",
-    normalise: o.Normalise = o.NORMALISE,
-    stem: o.Stem = None,
-    scheme: o.Scheme = None,
-    k: o.K = None,
-    slot_bits: o.SlotBits = None,
-    seed: o.Seed = 1,
-    base_hash: o.BaseHash = None,
-    key_file: o.KeyFile = None,
-    weights: o.Weights = None,
-    frequencies: o.Frequencies = None,
-    max_df: o.MaxDf = None,
-    cut_list: o.CutList = None,
-    bands: o.Bands = None,
-    rows: o.Rows = None,
-    tables: o.Tables = 1,
-    probes: o.Probes = 0,
-    verify: o.Verify = "exact",
-    cluster: Annotated[str, typer.Option(help="leaders (no chains) or components (union-find).")] = "leaders",
-    floor: Annotated[float | None, typer.Option(help="components: lowest similarity to the kept one.")] = None,
+SPARK = "spark"
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """The options that decide how documents are clustered and which of them are kept."""
+
+    cluster: Annotated[
+        str,
+        typer.Option(
+            help="Clustering method: leaders (every removed document is verified against the kept "
+            "one) or components (connected pairs).",
+            rich_help_panel=CLUSTERING,
+        ),
+    ] = "leaders"
+    floor: Annotated[
+        float | None,
+        typer.Option(
+            help="Minimum similarity to the kept document (components only), from 0 to the "
+            "threshold.  [default: threshold - 0.2]",
+            rich_help_panel=CLUSTERING,
+        ),
+    ] = None
     keep: Annotated[
-        str, typer.Option(help="Which one stays: 'source:gold>web, quality desc, length desc'.", metavar="EXPR")
-    ] = "length desc",
-    empty: Annotated[str, typer.Option(help="keep or drop documents without shingles; they never match.")] = "keep",
-    block_by: o.BlockBy = None,
-    source: Annotated[str | None, typer.Option(help="Report removals and overlaps by this column.", metavar="COL")] = None,
+        str,
+        typer.Option(
+            help="Keep policy, for example 'source:gold>web, quality desc, length desc'.",
+            metavar="EXPR",
+            rich_help_panel=CLUSTERING,
+        ),
+    ] = "length desc"
+    empty: Annotated[
+        str,
+        typer.Option(
+            help="Treatment of documents without shingles, which never match: keep or drop.",
+            rich_help_panel=CLUSTERING,
+        ),
+    ] = "keep"
+    second_measure: Annotated[
+        str | None,
+        typer.Option(
+            help="Second measure over the kept documents, in the form cosine:COL:0.95.",
+            metavar="MEASURE",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = None
+    source: Annotated[
+        str | None,
+        typer.Option(
+            help="Column by which the report counts removals and overlaps.",
+            metavar="COL",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
     split: Annotated[
-        str | None, typer.Option(help="Report which splits (train, test) have duplicates in others.", metavar="COL")
-    ] = None,
-    then: Annotated[
-        str | None, typer.Option(help="A second measure over what is kept, as cosine:COL:0.95.", metavar="MEASURE")
-    ] = None,
-    plan: o.PlanFile = None,
-    annotate: Annotated[bool, typer.Option("--annotate", help="Keep all rows and add the cluster columns.")] = False,
-    audit: Annotated[bool, typer.Option("--audit", help="Measure precision and recall on the corpus afterwards.")] = False,
-    save_signatures: Annotated[
-        bool, typer.Option("--save-signatures", help="Keep signatures: the run can be re-banded.")
-    ] = False,
-    engine: Annotated[str, typer.Option(help="local, or spark (pip install 'nearkin[spark]').")] = "local",
+        str | None,
+        typer.Option(
+            help="Column of splits (train, test). The report shows the duplicates between them.",
+            metavar="COL",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
+
+    def to_settings(self) -> dict[str, Any]:
+        """Returns the fields of the run's settings that these options decide."""
+        return {
+            "cluster": self.cluster,
+            "floor": self.floor,
+            "keep": self.keep,
+            "empty": self.empty,
+            "second_measure": self.second_measure,
+            "source": self.source,
+            "split": self.split,
+        }
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """The options that decide what executes the run."""
+
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="Engine: local, or spark (pip install 'nearkin[spark]').", rich_help_panel=RUN
+        ),
+    ] = "local"
     master: Annotated[
-        str | None, typer.Option(help="spark: as spark://HOST:7077, yarn, k8s://URL.  [default: local[*]]", metavar="URL")
-    ] = None,
+        str | None,
+        typer.Option(
+            help="Master of Spark, for example spark://HOST:7077, yarn or k8s://URL.  [default: "
+            "local[*]]",
+            metavar="URL",
+            rich_help_panel=RUN,
+        ),
+    ] = None
     conf: Annotated[
-        list[str] | None, typer.Option("--conf", help="spark: a setting, as spark.executor.memory=8g.", metavar="KEY=VALUE")
-    ] = None,
+        list[str] | None,
+        typer.Option(
+            "--conf",
+            help="Setting of Spark, for example spark.executor.memory=8g. May be repeated.",
+            metavar="KEY=VALUE",
+            rich_help_panel=RUN,
+        ),
+    ] = None
     merge_parts: Annotated[
-        bool, typer.Option("--merge-parts", help="spark: rows of one id are parts of a document, whose signatures are merged.")
-    ] = False,
-    max_bucket: o.MaxBucket = 100,
-    fanout: o.Fanout = 100,
-    memory: o.Memory = o.MEMORY,
-    workers: o.Workers = None,
+        bool,
+        typer.Option(
+            "--merge-parts",
+            help="Merge rows with the same id into one document (Spark only).",
+            rich_help_panel=RUN,
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """The options that decide what the output contains."""
+
+    annotate: Annotated[
+        bool,
+        typer.Option(
+            "--annotate", help="Keep all rows and add cluster columns.", rich_help_panel=OUTPUT
+        ),
+    ] = False
+    audit: Annotated[
+        bool,
+        typer.Option(
+            "--audit",
+            help="Measure precision and recall on the corpus after the run.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False
+    save_signatures: Annotated[
+        bool,
+        typer.Option(
+            "--save-signatures",
+            help="Keep signatures, so that the run can be clustered again with other settings.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False
+
+
+@with_option_groups
+def dedup(
+    given: GivenOptions,
+    inputs: o.Inputs,
+    columns: o.ColumnOptions,
+    reading: o.ReadOptions,
+    spec: o.SpecOptions,
+    match: o.MatchOptions,
+    clustering: ClusterOptions,
+    output: o.OutputOptions,
+    result: ResultOptions,
+    execution: EngineOptions,
+    plan: o.PlanFile = None,
     resume: o.Resume = False,
-    overwrite: o.Overwrite = False,
-    on_error: o.OnError = "quarantine",
-    hidden: o.Hidden = False,
-    follow_links: o.FollowLinks = False,
-    readable_by: o.ReadableBy = "owner",
-    json: o.Json = False,
 ) -> None:
-    """Remove exact and near duplicates, each verified against the document that is kept.
+    """Remove exact and near-duplicates, each verified against the document that is kept.
 
     Examples:
 
@@ -95,99 +193,119 @@ def dedup(
 
         nearkin dedup docs.parquet --vector embedding --threshold 0.95 --out deduped/
 
-        nearkin dedup docs.parquet --then cosine:embedding:0.95 --out deduped/
+        nearkin dedup docs.parquet --second-measure cosine:embedding:0.95 --out deduped/
 
         nearkin dedup deduped-with-signatures/ --threshold 0.9 --out stricter/
 
         nearkin dedup /shared/crawl --engine spark --master spark://head:7077 --conf spark.executor.memory=8g --out /shared/out
-    """
+    """  # noqa: E501 (an example is one line, which can be copied)
     with paused_collector():
         from nearkin.cluster.keep import KeepPolicy
-        from nearkin.corpus.inputs import Selection
-        from nearkin.engine.options import RunOptions, carried_columns, parse_size
+        from nearkin.engine.options import RunOptions, carried_columns
         from nearkin.runs.job import Job
         from nearkin.runs.output import require_output_free
         from nearkin.runtime.files import Readers
 
-    taken = {**context.params, **(o.planned(context, plan) if plan else {})}
-    threshold, recall, bands, rows, memory = (taken[name] for name in ("threshold", "recall", "bands", "rows", "memory"))
-    options = o.SpecOptions.of(taken)
-    asked, policy = options.asked(), KeepPolicy.parse(keep)
-    columns = o.columns(text, tokens, vector, id_column, carried_columns(policy, block_by, source, split)).with_memory(
-        parse_size(memory)
-    )
-    require_output_free(out, resume=resume, overwrite=overwrite)
-    o.require_apart_from_files(context, out)
-    o.require_as_saved(context, inputs)
-    run, prepare = engine_of(engine, master, conf or [], merge_parts)
-    selection = Selection(hidden, follow_links)
-    shown, threads = o.progress(), o.workers_or_cores(workers)
+    spec, match = o.apply_plan(plan, given, spec, match)
+    request = spec.to_request()
+    policy = KeepPolicy.parse(clustering.keep)
+    carried = carried_columns(policy, match.block_by, clustering.source, clustering.split)
+    requested_columns = columns.to_columns(carried, match.memory)
+    out = output.out
+    require_output_free(out, resume=resume, overwrite=output.overwrite)
+    o.require_apart_from_files(out, spec, plan)
+    o.require_as_saved(given, inputs, columns, spec)
+    run, resolve = functions_of_engine(execution)
+    progress = o.open_progress()
+    workers = o.workers_or_cores(match.workers)
 
-    def settings_with(spec: Any) -> RunOptions:
-        return RunOptions(
-            spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
-            probes=probes, verify=verify, cluster=cluster, floor=floor, keep=keep, empty=empty, block_by=block_by,
-            source=source, split=split, second_measure=then, hot_bucket_size=max_bucket, fanout=fanout,
-            memory=parse_size(memory), workers=threads,
-        )  # fmt: skip
+    def settings_with(resolved: "Spec") -> "RunOptions":
+        return RunOptions(spec=resolved, **match.to_settings(), **clustering.to_settings())
 
     try:
-        prepared = prepare(
-            tuple(inputs), columns, asked, on_error, threads, out, shown, check=settings_with, selection=selection
+        resolved = resolve(
+            tuple(inputs),
+            requested_columns,
+            request,
+            reading.on_error,
+            workers,
+            out,
+            progress,
+            check=settings_with,
+            selection=reading.selection,
         )
-        columns, resources = prepared.columns, prepared.resources
-        settings = settings_with(prepared.spec)
         job = Job(
-            tuple(inputs), out, columns, settings, annotate=annotate, save_signatures=save_signatures, resume=resume,
-            overwrite=overwrite, on_error=on_error,
-            resources=resources, selection=selection, statuses=prepared.statuses,
-            readers=Readers(readable_by),
-        )  # fmt: skip
-        summary = run(job, shown)
-        if audit:
+            tuple(inputs),
+            out,
+            resolved.columns,
+            settings_with(resolved.spec),
+            annotate=result.annotate,
+            save_signatures=result.save_signatures,
+            resume=resume,
+            overwrite=output.overwrite,
+            on_error=reading.on_error,
+            resources=resolved.resources,
+            selection=reading.selection,
+            statuses=resolved.statuses,
+            readers=Readers(output.readable_by),
+        )
+        summary = run(job, progress)
+        if result.audit:
             from nearkin.runs.reopen import audit_run
 
-            audited = audit_run(out, shown, resources.secret, workers=threads)
-            summary["audit"], summary["metrics"] = audited.audit.to_dict(), audited.metrics.to_dict()
+            audited = audit_run(out, progress, resolved.resources.secret, workers=workers)
+            summary["audit"] = audited.audit.to_dict()
+            summary["metrics"] = audited.metrics.to_dict()
     finally:
-        shown.close()
-    show(summary, out, json)
+        progress.close()
+    print_run(summary, out, as_json=output.json)
     counts = summary["counts"]
-    o.require_documents(counts["read"] - counts["rejected"], counts["rejected"], f"see {out / 'rejected.jsonl'}")
+    rejected = counts["rejected"]
+    require_documents(counts["read"] - rejected, rejected, f"see {out / 'rejected.jsonl'}")
 
 
-def engine_of(
-    engine: str, master: str | None, conf: list[str], merge_parts: bool
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What runs a Job, and what prepares one, of an engine.
+def functions_of_engine(
+    options: EngineOptions,
+) -> tuple[Callable[..., dict[str, Any]], Callable[..., Any]]:
+    """Returns the functions of an engine: the one that runs a job, and the one that resolves inputs.
 
     Raises:
-        UsageError: There is no such engine, or it has no such option.
-    """
+        UsageError: If the engine is unknown, or does not have an option that was given.
+    """  # noqa: E501
     from nearkin.errors import UsageError
 
-    if engine == "spark":
+    if options.engine == SPARK:
         from nearkin.engine.spark.session import parse_conf
         from nearkin.spark import dedup_files, prepare_files
 
-        where = (master, parse_conf(conf))
-        return partial(dedup_files, *where, merge_parts), partial(prepare_files, *where)
-    if engine != "local":
-        raise UsageError(f"engine={engine!r} is not one of local, spark")
-    if merge_parts:
-        raise UsageError("--merge-parts is of --engine spark")
-    if master or conf:
-        raise UsageError(f"--{'master ' + master if master else 'conf ' + conf[0]} is of --engine spark")
+        conf = parse_conf(options.conf or [])
+        run = partial(dedup_files, options.master, conf, options.merge_parts)
+        return run, partial(prepare_files, options.master, conf)
+    if options.engine != "local":
+        raise UsageError(f"engine={options.engine!r} is not one of local, spark")
+    if options.merge_parts:
+        raise UsageError("--merge-parts requires --engine spark")
+    if options.master:
+        raise UsageError(f"--master {options.master} requires --engine spark")
+    if options.conf:
+        raise UsageError(f"--conf {options.conf[0]} requires --engine spark")
     from nearkin.runs.dedup import run_dedup
     from nearkin.runs.spec_request import resolve_inputs
 
     return run_dedup, resolve_inputs
 
 
-def show(summary: dict[str, Any], out: Path, json: bool) -> None:
-    """Shows the end of a run: JSON on standard output, or a short account on standard error."""
-    if json:
-        o.print_json(summary)
+def print_run(summary: dict[str, Any], out: Path, *, as_json: bool) -> None:
+    """Prints the result of a run.
+
+    Args:
+        summary: The content of run.json.
+        out: The output folder.
+        as_json: Whether the summary is written as JSON on standard output. Otherwise a short
+            account is written on standard error.
+    """
+    if as_json:
+        print_json(summary)
         return
     from rich.console import Console
 

@@ -7,21 +7,29 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import OUTPUT, with_option_groups
 
-WIDE_CHOICE = 400
-"""Clusters among which the most interesting ones are looked for."""
+QUOTED_CLUSTERS = 400
+"""The number of clusters among which the most interesting ones are chosen."""
 
 
+@with_option_groups
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Where the result goes.")] = Path("demo"),
+    out: Annotated[
+        Path, typer.Option("--out", help="Output folder.", rich_help_panel=OUTPUT)
+    ] = Path("demo"),
     threshold: o.Threshold = 0.7,
-    top: Annotated[int, typer.Option(help="Clusters to show.")] = 10,
+    top: Annotated[
+        int, typer.Option(help="Number of clusters to show.", rich_help_panel=OUTPUT)
+    ] = 10,
     workers: o.Workers = None,
     overwrite: o.Overwrite = False,
     readable_by: o.ReadableBy = "owner",
     json: o.Json = False,
 ) -> None:
-    """Deduplicate the source code of this Python installation, a document for each function and class; show what was cloned.
+    """Deduplicate the source code of this Python installation, and show what was copied.
+
+    Each function and each class is a document.
 
     Examples:
 
@@ -29,7 +37,7 @@ def demo(
 
         nearkin demo --threshold 0.9 --top 3 --out demo/ --overwrite
     """
-    from nearkin.cli.dedup import show
+    from nearkin.cli.dedup import print_run
     from nearkin.corpus import Columns
     from nearkin.engine.options import RunOptions
     from nearkin.lab.demo_corpus import write_source_corpus
@@ -39,25 +47,33 @@ def demo(
     from nearkin.runtime.outputs import require_outside_work_folders
 
     require_outside_work_folders(out)
-    shown = o.progress()
+    progress = o.open_progress()
     with TemporaryDirectory(prefix="nearkin-demo-") as folder:
         source = Path(folder) / "source-code.parquet"
-        shown.stage("read source code", None)
+        progress.stage("read source code", None)
         try:
             write_source_corpus(source)
-            settings = RunOptions(threshold=threshold, source="package", workers=o.workers_or_cores(workers))
-            columns = Columns(id="id", carried_columns=settings.carried_columns)
-            readers = Readers(readable_by)
-            job = Job((str(source),), out, columns, settings, overwrite=overwrite, quoted=WIDE_CHOICE, readers=readers)
-            summary = run_dedup(job, shown)
+            settings = RunOptions(
+                threshold=threshold, source="package", workers=o.workers_or_cores(workers)
+            )
+            job = Job(
+                (str(source),),
+                out,
+                Columns(id="id", carried_columns=settings.carried_columns),
+                settings,
+                overwrite=overwrite,
+                quoted=QUOTED_CLUSTERS,
+                readers=Readers(readable_by),
+            )
+            summary = run_dedup(job, progress)
         finally:
-            shown.close()
+            progress.close()
     if not json:
-        _show_clusters(out, top)
-    show(summary, out, json)
+        _print_clusters(out, top)
+    print_run(summary, out, as_json=json)
 
 
-def _show_clusters(out: Path, top: int) -> None:
+def _print_clusters(out: Path, top: int) -> None:
     from rich.console import Console
 
     from nearkin.report.files import read_report

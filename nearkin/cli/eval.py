@@ -6,23 +6,57 @@ from typing import Annotated, Any
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import (
+    OUTPUT,
+    RUN,
+    VERIFICATION,
+    GivenOptions,
+    with_option_groups,
+)
+from nearkin.cli.printing import print_json
 
 
+@with_option_groups
 def eval(
-    context: typer.Context,
-    inputs: Annotated[list[str], typer.Argument(help="The folder of a run; or files, with --grid.")],
-    golden: Annotated[Path, typer.Option(help="Labels, CSV or parquet: id_a, id_b (label); or id, cluster.")],
-    grid: Annotated[str | None, typer.Option(help="Settings to try, as 'threshold=0.7,0.8;cluster=leaders'.")] = None,
-    text: o.Text = None,
-    tokens: o.Tokens = None,
-    vector: o.Vector = None,
-    id_column: o.Id = None,
+    given: GivenOptions,
+    inputs: Annotated[
+        list[str], typer.Argument(help="Output folder of a run; or files, with --grid.")
+    ],
+    golden: Annotated[
+        Path,
+        typer.Option(
+            help="Labelled documents, CSV or parquet, with columns id_a, id_b (label); or id, "
+            "cluster.",
+            metavar="FILE",
+            rich_help_panel=VERIFICATION,
+        ),
+    ],
+    columns: o.ColumnOptions,
+    grid: Annotated[
+        str | None,
+        typer.Option(
+            help="Settings to try, for example 'threshold=0.7,0.8;cluster=leaders'.",
+            metavar="SETTINGS",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     measure: o.Measure = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 1,
-    plot: Annotated[Path | None, typer.Option(help="Draw precision over recall into an .svg or .png.", metavar="FILE")] = None,
+    seed: Annotated[
+        int, typer.Option(help="Random seed for the bootstrap.", rich_help_panel=VERIFICATION)
+    ] = 1,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw precision over recall into an .svg or .png file.",
+            metavar="FILE",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     json: o.Json = False,
 ) -> None:
-    """Precision, recall, F1, adjusted Rand index and B-cubed of a run, or of a grid of settings, against labelled documents.
+    """Measure a run, or a grid of settings, against labelled documents.
+
+    The figures are precision, recall, F1, adjusted Rand index and B-cubed.
 
     Examples:
 
@@ -38,29 +72,40 @@ def eval(
 
         require_picture_output(plot, [*inputs, golden])
     labels = read_golden_set(golden)
-    found: list[tuple[dict[str, Any], Any]] = []
+    results: list[tuple[dict[str, Any], Any]] = []
     if grid is None:
         if len(inputs) != 1:
             raise UsageError(f"{len(inputs)} inputs without --grid: give the folder of one run")
-        o.require_unused(context, ("text", "tokens", "vector", "id_column", "measure"), "without --grid")
-        found.append(({"run": inputs[0]}, score_clusters(labels, read_clusters(Path(inputs[0]) / "clusters.parquet"), seed)))
+        unused = ("text", "tokens", "vector", "id_column", "measure")
+        given.require_unused(unused, "without --grid")
+        clusters = read_clusters(Path(inputs[0]) / "clusters.parquet")
+        results.append(({"run": inputs[0]}, score_clusters(labels, clusters, seed)))
     else:
         from nearkin.api import dedup
 
-        columns: dict[str, Any] = {"text": text, "tokens": tokens, "vector": vector, "id": id_column, "measure": measure}
         for settings in parse_grid(grid):
-            table = dedup([Path(name) for name in inputs], **columns, **settings).clusters
-            clusters = dict(zip(table["id"].to_pylist(), table["cluster"].to_pylist(), strict=True))
-            found.append((settings, score_clusters(labels, clusters, seed)))
+            table = dedup(
+                [Path(name) for name in inputs],
+                text=columns.text,
+                tokens=columns.tokens,
+                vector=columns.vector,
+                id=columns.id_column,
+                measure=measure,
+                **settings,
+            ).clusters
+            ids = table["id"].to_pylist()
+            clusters = dict(zip(ids, table["cluster"].to_pylist(), strict=True))
+            results.append((settings, score_clusters(labels, clusters, seed)))
     if plot is not None:
         from nearkin.report.curves import draw_scores
 
-        draw_scores(found, plot)
+        draw_scores(results, plot)
     if json:
-        o.print_json({"results": [{"settings": settings, **scores.to_dict()} for settings, scores in found]})
+        listed = [{"settings": settings, **scores.to_dict()} for settings, scores in results]
+        print_json({"results": listed})
         return
     from rich.console import Console
 
     from nearkin.report.terminal.evaluation import scores_table
 
-    Console().print(scores_table(found))
+    Console().print(scores_table(results))

@@ -1,24 +1,47 @@
 """`nearkin explain`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import INPUT, OUTPUT, GivenOptions, with_option_groups
+from nearkin.cli.printing import print_json
 
-TEXTS = (".txt", ".md", ".rst", ".html", ".xml", ".json", ".csv", ".py")
-"""Names that end so are meant as files, and mistyped if there is none."""
+if TYPE_CHECKING:
+    from nearkin.keys import HashKey
+    from nearkin.measures.explanation import Explanation
+
+TEXT_SUFFIXES = (".txt", ".md", ".rst", ".html", ".xml", ".json", ".csv", ".py")
+"""Suffixes of arguments that are files. If there is no such file, the name was mistyped."""
 
 
+@with_option_groups
 def explain(
-    context: typer.Context,
-    a: Annotated[str, typer.Argument(help="A file, a text, or with --run or --index an id.")],
-    b: Annotated[str, typer.Argument(help="Another one.")],
-    run: Annotated[Path | None, typer.Option(help="Two documents of this run.", metavar="DIR")] = None,
-    index: Annotated[str | None, typer.Option(help="Two documents of this index.", metavar="URL")] = None,
-    scope: Annotated[str, typer.Option(help="Of the index.")] = "default",
-    tables: o.SpecTables = None,
+    given: GivenOptions,
+    a: Annotated[str, typer.Argument(help="File or text; with --run or --index an id.")],
+    b: Annotated[str, typer.Argument(help="Another file, text or id.")],
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="Output folder of the run that contains both documents.",
+            metavar="DIR",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            help="URL of the index that contains both documents.",
+            metavar="URL",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    scope: Annotated[
+        str, typer.Option(help="Scope of both documents in the index.", rich_help_panel=INPUT)
+    ] = "default",
+    spec_resources: o.SpecResourcesFolder = None,
     measure: o.Measure = None,
     threshold: o.Threshold = 0.8,
     recall: o.Recall = 0.95,
@@ -27,10 +50,17 @@ def explain(
     bands: o.Bands = None,
     rows: o.Rows = None,
     key_file: o.KeyFile = None,
-    html: Annotated[Path | None, typer.Option(help="Write the differences as a page.", metavar="FILE")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the differences into an HTML page.", metavar="FILE", rich_help_panel=OUTPUT
+        ),
+    ] = None,
     json: o.Json = False,
 ) -> None:
-    """Why two documents are matched or not: similarity, shared bands and shingles, differences, and the stage that decided.
+    """Explain why two documents are matched or not.
+
+    The explanation shows their similarity, their shared bands and shingles, their differences, and the stage that decided.
 
     Examples:
 
@@ -41,82 +71,103 @@ def explain(
         nearkin explain doc-17 doc-42 --run deduped/
 
         nearkin explain doc-17 doc-42 --index sqlite:///kin.db
-    """
+    """  # noqa: E501
     from nearkin.engine.options import RunOptions
     from nearkin.errors import UsageError
-    from nearkin.keys import HashKey
     from nearkin.runs.reopen import explain_in_run
     from nearkin.runs.spec_request import SpecRequest
     from nearkin.sketch.resources import SpecResources
     from nearkin.spec import parse_shingle
 
-    secret = None if key_file is None else HashKey.read(key_file)
+    secret = o.read_key(key_file)
     if run is not None and index is not None:
         raise UsageError(f"--run {run} and --index {index} exclude each other")
     if run is not None or index is not None:
         own = ("measure", "threshold", "recall", "shingle", "k", "bands", "rows")
-        o.require_unused(context, own, f"with --{'run' if index is None else 'index'}, which has its own")
+        option = "--run" if index is None else "--index"
+        given.require_unused(own, f"with {option}, which has its own")
     if html is not None:
         from nearkin.runtime.outputs import require_page_output
 
-        require_page_output(html, [path for path in (a, b) if is_file(path)])
+        require_page_output(html, [path for path in (a, b) if _is_file(path)])
     if index is not None:
-        from nearkin.index.index import Index
-
-        with Index.open(index, resources=SpecResources(secret), tables=tables) as opened:
-            found = opened.explain(scope, a, b)
+        explanation = _explain_in_index(index, scope, a, b, secret, spec_resources)
     elif run is not None:
-        found = explain_in_run(run, a, b, secret)
+        explanation = explain_in_run(run, a, b, secret)
     else:
         from nearkin.corpus import Columns
-        from nearkin.evaluate.explain import explain as explained
+        from nearkin.evaluate.explain import explain as explain_texts
 
         unit, n = parse_shingle(shingle)
-        fields: dict[str, Any] = {"unit": unit, "n": n} | ({} if k is None else {"k": k})
+        fields: dict[str, Any] = {"unit": unit, "n": n}
+        if k is not None:
+            fields["k"] = k
         spec = SpecRequest(measure, fields, secret=secret).to_spec(Columns())
-        settings = RunOptions(spec=spec, threshold=threshold, recall=recall, bands=bands, rows=rows)
-        names = (short(a), short(b))
-        found = explained(text_of(a), text_of(b), settings=settings, resources=SpecResources(secret), names=names)
+        explanation = explain_texts(
+            read_text(a),
+            read_text(b),
+            settings=RunOptions(
+                spec=spec, threshold=threshold, recall=recall, bands=bands, rows=rows
+            ),
+            resources=SpecResources(secret),
+            names=(_shorten(a), _shorten(b)),
+        )
     if html is not None:
         from nearkin.report.explanation import render_explanation
 
-        html.write_text(render_explanation(found), "utf-8")
+        html.write_text(render_explanation(explanation), "utf-8")
     if json:
-        o.print_json(found.to_dict())
+        print_json(explanation.to_dict())
         return
     from rich.console import Console
 
     from nearkin.report.explanation import print_explanation
 
-    print_explanation(found, Console())
+    print_explanation(explanation, Console())
 
 
-def text_of(argument: str) -> str:
-    """The content of a file of that name, else the argument itself."""
+def _explain_in_index(
+    url: str, scope: str, a: str, b: str, secret: "HashKey | None", spec_resources: Path | None
+) -> "Explanation":
+    from nearkin.index.index import Index
+    from nearkin.sketch.resources import SpecResources
+
+    with Index.open(url, resources=SpecResources(secret), tables=spec_resources) as index:
+        return index.explain(scope, a, b)
+
+
+def read_text(argument: str) -> str:
+    """Returns the content of the file that an argument names, or the argument itself.
+
+    Raises:
+        UsageError: If the argument looks like a file that does not exist, or the file is not UTF-8.
+    """
     from nearkin.errors import UsageError
 
     try:
         path = Path(argument)
         if path.is_file():
             return path.read_text("utf-8")
-        if path.suffix in TEXTS and len(argument.split()) == 1:
+        if path.suffix in TEXT_SUFFIXES and len(argument.split()) == 1:
             raise UsageError(f"no such file: {argument}")
         return argument
     except OSError:
         return argument
     except UnicodeDecodeError as error:
-        raise UsageError(f"{argument} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        raise UsageError(
+            f"{argument} is not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from error
 
 
-def is_file(argument: str) -> bool:
-    """Returns whether an argument names a file; a long text is not a path."""
+def _is_file(argument: str) -> bool:
+    """Returns whether an argument names a file. A long text is not a path."""
     try:
         return Path(argument).is_file()
     except OSError:
         return False
 
 
-def short(argument: str) -> str:
-    """A name for it."""
+def _shorten(argument: str) -> str:
+    """Returns an argument as a name of at most 60 characters on one line."""
     line = " ".join(argument.split())
     return line if len(line) <= 60 else line[:57] + "…"

@@ -8,77 +8,138 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import (
+    ADVANCED,
+    INPUT,
+    OUTPUT,
+    RUN,
+    SIMILARITY,
+    GivenOptions,
+    with_option_groups,
+)
+from nearkin.cli.printing import print_facts, print_json, print_warnings, require_documents
 
 if TYPE_CHECKING:
     from nearkin.index.index import Index
 
-index = typer.Typer(no_args_is_help=True, help="An online index: build, add, query, remove, look after.")
+index = typer.Typer(
+    no_args_is_help=True, help="Build, search, change and maintain an online index."
+)
 
 Store = Annotated[
-    str, typer.Option("--store", help="memory://, sqlite:///file.db, redis://…, postgresql://…, aerospike://…", metavar="URL")
+    str,
+    typer.Option(
+        "--store",
+        help="URL of the store: memory://, sqlite:///file.db, redis://…, postgresql://…, "
+        "aerospike://…",
+        metavar="URL",
+        rich_help_panel=INPUT,
+    ),
 ]
-Scope = Annotated[str, typer.Option("--scope", help="Tenant or group; nothing crosses scopes.")]
+Scope = Annotated[
+    str,
+    typer.Option(
+        "--scope",
+        help="Scope, for example a tenant. Documents of different scopes are never compared.",
+        rich_help_panel=INPUT,
+    ),
+]
 Url = Annotated[
-    str, typer.Argument(help="Of the store: sqlite:///file.db, redis://…, postgresql://…, aerospike://…", metavar="URL")
+    str,
+    typer.Argument(
+        help="URL of the store: sqlite:///file.db, redis://…, postgresql://…, aerospike://…",
+        metavar="URL",
+    ),
 ]
-MaybeThreshold = Annotated[
-    float | None, typer.Option("--threshold", help="Similarity from which a document is resolved to another.  [default: 0.8]")
+IndexThreshold = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        help="Minimum similarity at which a document is resolved to another, in (0, 1].  "
+        "[default: 0.8]",
+        rich_help_panel=SIMILARITY,
+    ),
 ]
-Postings = Annotated[str, typer.Option("--postings", help="leaders, or all (query finds every neighbour).")]
+Postings = Annotated[
+    str,
+    typer.Option(
+        "--postings",
+        help="Documents that a search finds: leaders (representatives only) or all.",
+        rich_help_panel=ADVANCED,
+    ),
+]
+NewKeyFile = Annotated[
+    str,
+    typer.Option(
+        "--new-key-file",
+        help="Secret hash key of the new index: a FILE, or env:NAME.",
+        metavar="FILE",
+        rich_help_panel=ADVANCED,
+    ),
+]
 
 
 @contextmanager
-def opened(url: str, key_file: str | None = None, **fields: Any) -> Iterator["Index"]:
-    """An index, closed at the end."""
+def open_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterator["Index"]:
+    """Opens an index, and creates it if it does not exist. It is closed at the end.
+
+    Args:
+        url: URL of the store.
+        resources: The data that the Spec of the index refers to.
+        **fields: Further arguments of `Index.open`.
+
+    Raises:
+        UsageError: If an argument is not valid.
+        RunError: If the store cannot be opened.
+    """
     from nearkin.index.index import Index
-    from nearkin.keys import HashKey
     from nearkin.sketch.resources import SpecResources
 
-    secret = None if key_file is None else HashKey.read(key_file)
-    with Index.open(url, resources=SpecResources(secret), **fields) as found:
-        yield found
+    secret = SpecResources(o.read_key(resources.key_file))
+    folder = resources.spec_resources
+    with Index.open(url, resources=secret, tables=folder, **fields) as opened:
+        yield opened
 
 
 @contextmanager
-def existing(url: str, key_file: str | None = None, **fields: Any) -> Iterator["Index"]:
-    """As `opened`, but not made where there is none: a mistyped name is no empty index."""
+def open_existing_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterator["Index"]:
+    """Opens an index that must exist, so that a mistyped name does not create an empty one.
+
+    Args:
+        url: URL of the store.
+        resources: The data that the Spec of the index refers to.
+        **fields: Further arguments of `Index.open`.
+
+    Raises:
+        UsageError: If the index does not exist or an argument is not valid.
+        RunError: If the store cannot be opened.
+    """
     from nearkin.errors import UsageError
     from nearkin.index.stores.sqlite import file_of
 
     if url.startswith("sqlite:") and not file_of(url).is_file():
         raise UsageError(f"there is no index at {url}: no such file")
-    with opened(url, key_file, **fields) as found:
-        yield found
+    with open_index(url, resources, **fields) as opened:
+        yield opened
 
 
-def say_added(found: dict[str, Any], json: bool) -> None:
-    """Shows what became of the documents of files, and what was skipped among them."""
-    o.show_warnings(found.pop("warnings"))
-    say(found, json)
-    o.require_documents(found["documents"], found["rejected"], "nearkin dedup lists the reasons")
-
-
-def say(facts: dict[str, Any], json: bool) -> None:
-    """Facts as JSON, or a line each."""
-    if json:
-        o.print_json(facts)
-        return
-    for name, value in facts.items():
-        typer.echo(f"{name.replace('_', ' ')}: {value:,}" if isinstance(value, int) else f"{name.replace('_', ' ')}: {value}")
+def _print_added(counts: dict[str, Any], *, as_json: bool) -> None:
+    """Prints how many documents of files were added, and warns about skipped files."""
+    print_warnings(counts.pop("warnings"))
+    print_facts(counts, as_json=as_json)
+    require_documents(counts["documents"], counts["rejected"], "nearkin dedup lists the reasons")
 
 
 @index.command()
+@with_option_groups
 def build(
-    context: typer.Context,
+    given: GivenOptions,
     inputs: o.Inputs,
     store: Store,
+    columns: o.ColumnOptions,
     scope: Scope = "default",
-    text: o.Text = None,
-    tokens: o.Tokens = None,
-    vector: o.Vector = None,
-    id_column: o.Id = None,
     measure: o.Measure = None,
-    threshold: MaybeThreshold = None,
+    threshold: IndexThreshold = None,
     shingle: o.Shingle = "words:3",
     normalise: o.Normalise = o.NORMALISE,
     k: o.K = None,
@@ -88,68 +149,86 @@ def build(
     memory: o.ReadMemory = o.MEMORY,
     json: o.Json = False,
 ) -> None:
-    """Fill an empty index from a run saved with signatures (nothing is sketched again), or from files.
+    """Fill an empty index from a saved run, or from files.
+
+    Documents of a saved run are not sketched again.
 
     Examples:
 
         nearkin dedup crawl/ --save-signatures --out deduped/ && nearkin index build deduped/ --store sqlite:///kin.db
 
         nearkin index build "crawl/*.parquet" --id id --store sqlite:///kin.db
-    """
-    from nearkin.engine.options import parse_size
+    """  # noqa: E501
     from nearkin.loading import add_files, load_run
     from nearkin.runs.saved import SavedRun
 
-    options = o.SpecOptions.of(context.params)
+    spec = o.SpecOptions(
+        measure=measure,
+        shingle=shingle,
+        normalise=normalise,
+        k=k,
+        slot_bits=slot_bits,
+        key_file=key_file,
+    )
     saved = SavedRun.find(tuple(inputs))
     if saved is not None:
-        o.require_as_saved(context, inputs)
-        say(load_run(saved, store, scope, options.asked().secret, postings), json)
+        o.require_as_saved(given, inputs, columns, spec)
+        counts = load_run(saved, store, scope, spec.to_request().secret, postings)
+        print_facts(counts, as_json=json)
         return
-    columns = o.columns(text, tokens, vector, id_column, ()).with_memory(parse_size(memory))
-    say_added(add_files(tuple(inputs), columns, options.asked(), store, scope, threshold, postings), json)
+    read_columns = columns.to_columns(memory=memory)
+    request = spec.to_request()
+    counts = add_files(tuple(inputs), read_columns, request, store, scope, threshold, postings)
+    _print_added(counts, as_json=json)
 
 
 @index.command()
+@with_option_groups
 def add(
     inputs: o.Inputs,
     store: Store,
+    resources: o.IndexKeyOptions,
     scope: Scope = "default",
     text: o.Text = None,
     vector: o.Vector = None,
     id_column: o.Id = None,
-    tables: o.SpecTables = None,
-    key_file: o.KeyFile = None,
     memory: o.ReadMemory = o.MEMORY,
     json: o.Json = False,
 ) -> None:
-    """Upsert the documents of files into an index: each is new, or resolved to what it resembles.
+    """Upsert the documents of files into an index.
+
+    Each document is new, or is resolved to a representative that it resembles.
 
     Examples:
 
         nearkin index add today.jsonl --id id --store sqlite:///kin.db
     """
-    from nearkin.engine.options import parse_size
-    from nearkin.keys import HashKey
     from nearkin.loading import add_files
     from nearkin.runs.spec_request import SpecRequest
 
-    asked = SpecRequest(secret=None if key_file is None else HashKey.read(key_file))
-    columns = o.columns(text, None, vector, id_column, ()).with_memory(parse_size(memory))
-    say_added(add_files(tuple(inputs), columns, asked, store, scope, None, None, tables), json)
+    request = SpecRequest(secret=o.read_key(resources.key_file))
+    options = o.ColumnOptions(text=text, vector=vector, id_column=id_column)
+    columns = options.to_columns(memory=memory)
+    folder = resources.spec_resources
+    counts = add_files(tuple(inputs), columns, request, store, scope, None, None, folder)
+    _print_added(counts, as_json=json)
 
 
 @index.command()
+@with_option_groups
 def query(
-    file: Annotated[Path, typer.Argument(help="A text; - for standard input.")],
+    file: Annotated[
+        Path, typer.Argument(help="Text file, or - for standard input.", metavar="FILE")
+    ],
     store: Store,
+    resources: o.IndexKeyOptions,
     scope: Scope = "default",
-    top: Annotated[int, typer.Option(help="Matches to show.")] = 10,
-    tables: o.SpecTables = None,
-    key_file: o.KeyFile = None,
+    top: Annotated[
+        int, typer.Option(help="Maximum number of matches.", rich_help_panel=OUTPUT)
+    ] = 10,
     json: o.Json = False,
 ) -> None:
-    """The stored documents that a text resembles, most similar first; nothing is written.
+    """List the stored documents that resemble a text, the most similar first. Nothing is written.
 
     Examples:
 
@@ -160,103 +239,140 @@ def query(
     from nearkin.errors import UsageError
 
     try:
-        document = typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text("utf-8")
+        if str(file) == "-":
+            document = typer.get_text_stream("stdin").read()
+        else:
+            document = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read as text: {error}") from error
-    with existing(store, key_file, tables=tables) as found:
-        matches = found.query(scope, document, top)
+    with open_existing_index(store, resources) as opened:
+        matches = opened.query(scope, document, top)
     if json:
-        o.print_json({"matches": [asdict(match) for match in matches]})
+        print_json({"matches": [asdict(match) for match in matches]})
         return
     for match in matches:
         typer.echo(f"{match.similarity:.4f}  {match.id}  cluster {match.cluster}")
     if not matches:
-        typer.echo("nothing in this scope resembles it")
+        typer.echo("no document of this scope resembles the text")
 
 
 @index.command()
+@with_option_groups
 def remove(
-    ids: Annotated[list[str], typer.Argument(help="Of the documents.")],
+    ids: Annotated[list[str], typer.Argument(help="Ids of the documents.")],
     store: Store,
+    resources: o.IndexKeyOptions,
     scope: Scope = "default",
-    tables: o.SpecTables = None,
-    key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
-    """Erase documents; those that one stood for elect another representative."""
-    with existing(store, key_file, tables=tables) as found:
-        gone = [name for name in ids if found.remove(scope, name)]
-    say({"removed": len(gone), "not_there": len(ids) - len(gone)}, json)
+    """Delete documents. The cluster of a removed representative elects another one."""
+    with open_existing_index(store, resources) as opened:
+        removed = [name for name in ids if opened.remove(scope, name)]
+    facts = {"removed": len(removed), "not_there": len(ids) - len(removed)}
+    print_facts(facts, as_json=json)
 
 
 @index.command()
-def info(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
-    """What an index is, and how much is in it."""
-    with existing(url, key_file, tables=tables) as found:
-        say({**found.stats(), "durability": found.durability}, json)
+@with_option_groups
+def info(url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+    """Show the settings of an index and the number of its documents."""
+    with open_existing_index(url, resources) as opened:
+        print_facts({**opened.stats(), "durability": opened.durability}, as_json=json)
 
 
 @index.command()
-def check(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
-    """Whether everything in an index is where it should be, every match verified again. Exits with 1 if not."""
-    from nearkin.index.maintenance import check_index as look
+@with_option_groups
+def check(url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+    """Check that an index is consistent, and verify every match again.
 
-    with existing(url, key_file, tables=tables) as found:
-        result = look(found)
+    The exit code is 1 if it is not consistent.
+    """
+    from nearkin.index.maintenance import check_index
+
+    with open_existing_index(url, resources) as opened:
+        result = check_index(opened)
     if json:
-        o.print_json(result.to_dict())
+        print_json(result.to_dict())
     else:
-        typer.echo(f"{result.records:,} documents, {result.postings:,} postings: {'sound' if result.sound else 'not sound'}")
+        verdict = "sound" if result.sound else "not sound"
+        typer.echo(f"{result.records:,} documents, {result.postings:,} postings: {verdict}")
         for problem in result.problems:
             typer.echo(f"  {problem.scope} {problem.id}: {problem.what}")
         if result.stray:
-            typer.echo(f"  {result.stray:,} postings of no document")
+            typer.echo(f"  {result.stray:,} postings without a document")
     if not result.sound:
         raise typer.Exit(1)
 
 
 @index.command()
-def compact(url: Url, tables: o.SpecTables = None, key_file: o.KeyFile = None, json: o.Json = False) -> None:
-    """Merge clusters whose representatives verify by now: what an order of arrival, or two processes at once, left apart."""
-    from nearkin.index.maintenance import merge_clusters as merge
+@with_option_groups
+def compact(url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+    """Merge clusters whose representatives are near-duplicates of each other.
 
-    with existing(url, key_file, tables=tables) as found:
-        say(merge(found), json)
+    Such clusters arise from the order of arrival, or from two processes that write at the same time.
+    """  # noqa: E501
+    from nearkin.index.maintenance import merge_clusters
+
+    with open_existing_index(url, resources) as opened:
+        print_facts(merge_clusters(opened), as_json=json)
 
 
 @index.command()
+@with_option_groups
 def expire(
     url: Url,
-    record_ttl: Annotated[str | None, typer.Option(help="Documents not seen for so long go, as 90d.")] = None,
-    bucket_ttl: Annotated[str | None, typer.Option(help="Representatives not seen for so long leave their buckets.")] = None,
+    resources: o.IndexKeyOptions,
+    record_ttl: Annotated[
+        str | None,
+        typer.Option(
+            help="Time after which documents that were not seen are deleted, for example 90d.",
+            metavar="TIME",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    bucket_ttl: Annotated[
+        str | None,
+        typer.Option(
+            help="Time after which representatives that were not seen leave their buckets.",
+            metavar="TIME",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     trust_clock: Annotated[
-        bool, typer.Option("--trust-clock", help="Sweep although most documents are due at once: the machine's clock is right.")
+        bool,
+        typer.Option(
+            "--trust-clock",
+            help="Sweep even if most documents are due at once, because the clock of the machine "
+            "is right.",
+            rich_help_panel=RUN,
+        ),
     ] = False,
-    tables: o.SpecTables = None,
-    key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
-    """Take out what was not seen for longer than its time to live.
+    """Delete entries that were not seen for longer than their time to live.
 
     Examples:
 
         nearkin index expire sqlite:///kin.db --record-ttl 90d --bucket-ttl 14d
     """
-    times = {"record_ttl": o.seconds(record_ttl, "--record-ttl"), "bucket_ttl": o.seconds(bucket_ttl, "--bucket-ttl")}
-    with existing(url, key_file, tables=tables, **times) as found:
-        say(found.expire(trust_clock=trust_clock), json)
+    times = {
+        "record_ttl": o.parse_seconds(record_ttl, "--record-ttl"),
+        "bucket_ttl": o.parse_seconds(bucket_ttl, "--bucket-ttl"),
+    }
+    with open_existing_index(url, resources, **times) as opened:
+        print_facts(opened.expire(trust_clock=trust_clock), as_json=json)
 
 
 @index.command()
+@with_option_groups
 def export(
     url: Url,
-    out: Annotated[Path, typer.Option(help="The parquet file.")],
+    resources: o.IndexKeyOptions,
+    out: Annotated[Path, typer.Option(help="Parquet file.", rich_help_panel=OUTPUT)],
     overwrite: o.Overwrite = False,
-    tables: o.SpecTables = None,
-    key_file: o.KeyFile = None,
     json: o.Json = False,
 ) -> None:
-    """All documents of an index as parquet, to be looked at, or loaded elsewhere with migrate."""
+    """Write all documents of an index into a parquet file, which migrate can load elsewhere."""
     from nearkin.index.exports import is_export
     from nearkin.runs.output import require_file_output
     from nearkin.runtime.files import disk_errors, make_folders
@@ -264,53 +380,78 @@ def export(
     require_file_output(out, is_export, "an exported index", overwrite=overwrite)
     with disk_errors(out.parent):
         make_folders(out.parent)
-    with existing(url, key_file, tables=tables) as found:
-        say({"documents": found.export(out), "out": str(out)}, json)
+    with open_existing_index(url, resources) as opened:
+        print_facts({"documents": opened.export(out), "out": str(out)}, as_json=json)
 
 
 @index.command()
+@with_option_groups
 def migrate(
-    source: Annotated[str, typer.Argument(help="URL of an index, or the parquet file of an export.")],
+    source: Annotated[
+        str, typer.Argument(help="URL of an index, or the parquet file of an export.")
+    ],
     target: Annotated[str, typer.Argument(help="URL of an empty store.")],
-    tables: o.SpecTables = None,
-    key_file: o.KeyFile = None,
+    resources: o.IndexKeyOptions,
     json: o.Json = False,
 ) -> None:
-    """Copy an index into another store as it is: ids, clusters, times.
+    """Copy an index into another store, with its ids, clusters and times.
 
     Examples:
 
         nearkin index migrate sqlite:///kin.db postgresql://nearkin@db/kin
     """
-    from nearkin.keys import HashKey
-    from nearkin.loading import migrate as move
+    from nearkin.loading import migrate as copy_index
 
-    secret = None if key_file is None else HashKey.read(key_file)
-    say({"documents": move(source, target, secret, tables)}, json)
+    secret = o.read_key(resources.key_file)
+    documents = copy_index(source, target, secret, resources.spec_resources)
+    print_facts({"documents": documents}, as_json=json)
 
 
 @index.command()
+@with_option_groups
 def rebuild(
-    source: Annotated[str, typer.Argument(help="URL of the live index.")],
-    target: Annotated[str | None, typer.Argument(help="URL of an empty store beside it.")] = None,
+    source: Annotated[str, typer.Argument(help="URL of the index.")],
+    resources: o.IndexKeyOptions,
+    target: Annotated[
+        str | None, typer.Argument(help="URL of an empty store for the new index.")
+    ] = None,
     cut_over: Annotated[
-        bool, typer.Option("--cut-over", help="Then the index moves there; processes that have it open go over.")
+        bool,
+        typer.Option(
+            "--cut-over",
+            help="Move the index to the new store. Processes that have it open follow.",
+            rich_help_panel=RUN,
+        ),
     ] = False,
     cut_back: Annotated[
-        bool, typer.Option("--cut-back", help="Back to SOURCE, which it was moved from; or ends a move that was broken off.")
+        bool,
+        typer.Option(
+            "--cut-back",
+            help="Move the index back to SOURCE, or end an interrupted move.",
+            rich_help_panel=RUN,
+        ),
     ] = False,
-    threshold: MaybeThreshold = None,
-    shingle: Annotated[str | None, typer.Option(help="words:N or chars:N.")] = None,
+    threshold: IndexThreshold = None,
+    shingle: Annotated[
+        str | None,
+        typer.Option(
+            help="Unit and length of a shingle: words:N or chars:N.  [default: as before]",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = None,
     k: o.K = None,
     slot_bits: o.SlotBits = None,
-    tables: o.SpecTables = None,
-    key_file: o.KeyFile = None,
     new_key_file: Annotated[
-        str | None, typer.Option(help="Another secret key for the new index: a FILE, or env:NAME.", metavar="FILE")
+        str | None,
+        typer.Option(
+            help="Another secret hash key for the new index: a FILE, or env:NAME.",
+            metavar="FILE",
+            rich_help_panel=ADVANCED,
+        ),
     ] = None,
     json: o.Json = False,
 ) -> None:
-    """Build an index of another Spec or threshold beside a live one, from its texts, ids kept, and compare the two.
+    """Build an index with another Spec or threshold from the texts of an index in use, and compare the two.
 
     Examples:
 
@@ -319,53 +460,88 @@ def rebuild(
         nearkin index rebuild sqlite:///kin.db sqlite:///next.db --shingle chars:5 --cut-over
 
         nearkin index rebuild sqlite:///kin.db --cut-back
-    """
+    """  # noqa: E501
     from nearkin.errors import UsageError
     from nearkin.index.migration import cutover
-    from nearkin.keys import HashKey
     from nearkin.spec import parse_shingle
 
-    unit = {} if shingle is None else dict(zip(("unit", "n"), parse_shingle(shingle), strict=True))
-    given = {"k": k, "slot_bits": slot_bits}
-    changes = {**unit, **{name: value for name, value in given.items() if value is not None}}
-    secret = None if key_file is None else HashKey.read(key_file)
+    changes: dict[str, Any] = {}
+    if shingle is not None:
+        changes["unit"], changes["n"] = parse_shingle(shingle)
+    if k is not None:
+        changes["k"] = k
+    if slot_bits is not None:
+        changes["slot_bits"] = slot_bits
+    secret = o.read_key(resources.key_file)
+    folder = resources.spec_resources
     if cut_back:
-        if target is not None or cut_over or changes or threshold is not None or new_key_file is not None:
-            raise UsageError("--cut-back goes with the URL that the index was moved from, and nothing else")
-        say(cutover.cut_back(source, secret, tables), json)
+        others = (target, threshold, new_key_file)
+        if cut_over or changes or any(value is not None for value in others):
+            raise UsageError(
+                "--cut-back takes the URL that the index was moved from, and no other option"
+            )
+        print_facts(cutover.cut_back(source, secret, folder), as_json=json)
         return
     if target is None:
         raise UsageError(f"give the URL of an empty store beside {source}, or --cut-back")
-    new_secret = None if new_key_file is None else HashKey.read(new_key_file)
-    result = cutover.rebuild(source, target, changes, threshold, secret, tables, cuts_over=cut_over, new_secret=new_secret)
-    say(result, json)
+    new_secret = o.read_key(new_key_file)
+    facts = cutover.rebuild(
+        source,
+        target,
+        changes,
+        threshold,
+        secret,
+        folder,
+        cuts_over=cut_over,
+        new_secret=new_secret,
+    )
+    print_facts(facts, as_json=json)
 
 
 @index.command("rotate-key")
+@with_option_groups
 def rotate_key(
     source: Annotated[str, typer.Argument(help="URL of the index.")],
-    target: Annotated[str, typer.Argument(help="URL of an empty store beside it, or of an unfinished copy.")],
-    new_key_file: Annotated[str, typer.Option(help="Secret key of the new index: a FILE, or env:NAME.", metavar="FILE")],
+    target: Annotated[
+        str, typer.Argument(help="URL of an empty store, or of an unfinished copy of the index.")
+    ],
+    new_key_file: NewKeyFile,
     skip_without_text: Annotated[
-        bool, typer.Option("--skip-without-text", help="Leave out documents whose text was not kept.  [default: an error]")
+        bool,
+        typer.Option(
+            "--skip-without-text",
+            help="Leave out documents whose text was not stored.  [default: an error]",
+            rich_help_panel=RUN,
+        ),
     ] = False,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Do not open the new index: the same command again brings what came since.")
+        bool,
+        typer.Option(
+            "--unfinished",
+            help="Do not open the new index yet. Repeating the command copies what has changed.",
+            rich_help_panel=RUN,
+        ),
     ] = False,
     json: o.Json = False,
 ) -> None:
-    """Copy an index, every scope of it, into one with another secret key. The old key is not needed.
+    """Copy an index, with all its scopes, into one with another secret key. The old key is not needed.
 
-    An interrupted copy continues when the same command is given again.
+    Repeat the command to continue an interrupted copy.
 
     Examples:
 
         nearkin index rotate-key sqlite:///kin.db sqlite:///next.db --new-key-file new.key --unfinished
 
         nearkin index rotate-key sqlite:///kin.db sqlite:///next.db --new-key-file new.key
-    """
-    from nearkin.index.migration.key_rotation import rotate_key as rotate
+    """  # noqa: E501
+    from nearkin.index.migration.key_rotation import rotate_key as rotate_index_key
     from nearkin.keys import HashKey
 
-    secret = HashKey.read(new_key_file)
-    say(rotate(source, target, secret, skip_without_text=skip_without_text, finish=not unfinished), json)
+    facts = rotate_index_key(
+        source,
+        target,
+        HashKey.read(new_key_file),
+        skip_without_text=skip_without_text,
+        finish=not unfinished,
+    )
+    print_facts(facts, as_json=json)

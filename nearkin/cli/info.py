@@ -6,13 +6,28 @@ from typing import Annotated, Any
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import with_option_groups
+from nearkin.cli.printing import print_json
+
+RUN_FACTS = (
+    "nearkin",
+    "spec",
+    "spec_fingerprint",
+    "parameters",
+    "counts",
+    "peak_memory",
+    "seconds",
+    "warnings",
+)
+"""The entries of run.json that are shown."""
 
 
+@with_option_groups
 def info(
-    path: Annotated[Path, typer.Argument(help="A signature file, or the folder of a run.")],
+    path: Annotated[Path, typer.Argument(help="Signature file, or output folder of a run.")],
     json: o.Json = False,
 ) -> None:
-    """What a signature file or a finished run holds: Spec, fingerprint, counts, drift metrics.
+    """Show the Spec, the fingerprint and the counts of a signature file or of a finished run.
 
     Examples:
 
@@ -20,21 +35,21 @@ def info(
 
         nearkin info deduped/ --json
     """
-    facts = _run_facts(path) if path.is_dir() else _file_facts(path)
+    facts = _run_facts(path) if path.is_dir() else _signature_file_facts(path)
     if json:
-        o.print_json(facts)
+        print_json(facts)
         return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name, value in _flat(facts):
+    for name, value in _flatten(facts):
         table.add_row(Text(name, style="dim"), Text(str(value)))
     Console().print(table)
 
 
-def _file_facts(path: Path) -> dict[str, Any]:
+def _signature_file_facts(path: Path) -> dict[str, Any]:
     import json
 
     from nearkin.sketch.minhash import fill_shares
@@ -50,7 +65,8 @@ def _file_facts(path: Path) -> dict[str, Any]:
     }
     if found.spec.scheme == "binned" and not found.spec.truncated:
         shares = fill_shares(found.signatures)
-        facts["empty_bin_rate"], facts["completed_slot_rate"] = round(shares.later_round, 6), round(shares.completed, 6)
+        facts["empty_bin_rate"] = round(shares.later_round, 6)
+        facts["completed_slot_rate"] = round(shares.completed, 6)
     return facts
 
 
@@ -58,16 +74,19 @@ def _run_facts(path: Path) -> dict[str, Any]:
     from nearkin.runs.saved import RUN, SIGNATURES, read_run_record
 
     record = read_run_record(path / RUN)
-    wanted = ("nearkin", "spec", "spec_fingerprint", "parameters", "counts", "peak_memory", "seconds", "warnings")
     return {
         "kind": "run",
-        **{name: record[name] for name in wanted if name in record},
+        **{name: record[name] for name in RUN_FACTS if name in record},
         "signatures": (path / SIGNATURES).is_dir(),
     }
 
 
-def _flat(facts: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
+def _flatten(facts: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Returns nested facts as a list, with names such as `counts.kept`."""
+    flat: list[tuple[str, Any]] = []
     for name, value in facts.items():
-        rows += _flat(value, f"{before}{name}.") if isinstance(value, dict) else [(before + name, value)]
-    return rows
+        if isinstance(value, dict):
+            flat += _flatten(value, f"{prefix}{name}.")
+        else:
+            flat.append((prefix + name, value))
+    return flat

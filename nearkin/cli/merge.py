@@ -7,15 +7,20 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import with_option_groups
+from nearkin.cli.printing import print_json
 
 
+@with_option_groups
 def merge(
-    files: Annotated[list[Path], typer.Argument(help="Signature files of one Spec.")],
+    files: Annotated[list[Path], typer.Argument(help="Signature files with the same Spec.")],
     out: o.Out,
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
-    """Join signature files. Documents with one id become one: the signature of the union of their shingles.
+    """Merge signature files.
+
+    Documents with the same id become one, with the signature of the union of their shingles.
 
     Examples:
 
@@ -31,6 +36,6 @@ def merge(
         documents = merge_signatures(files, claim.path / RESULT)
         claim.publish_file(claim.path / RESULT)
     if json:
-        o.print_json({"out": str(out), "documents": documents})
+        print_json({"out": str(out), "documents": documents})
     else:
         sys.stderr.write(f"{documents:,} signatures in {out}\n")

@@ -1,179 +1,602 @@
-"""Options that several commands share, and how they become a Job."""
+"""Options that several commands share, and the values that are parsed from them."""
 
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearkin.cli.option_groups import (
+    ADVANCED,
+    CANDIDATES,
+    INPUT,
+    OUTPUT,
+    RUN,
+    SIMILARITY,
+    VERIFICATION,
+    GivenOptions,
+    flag_of,
+)
+
 if TYPE_CHECKING:
+    from nearkin.corpus import Columns
+    from nearkin.corpus.inputs import Selection
+    from nearkin.keys import HashKey
+    from nearkin.runs.saved import SavedRun
+    from nearkin.runs.spec_request import SpecRequest
     from nearkin.runtime.progress import Progress
 
 READABLE_BY = "NEARKIN_READABLE_BY"
 """The environment variable that says who may read what commands write."""
 
 Inputs = Annotated[
-    list[str], typer.Argument(help="Files, globs, folders, URLs (s3://, gs://, file://), or a run saved with signatures.")
+    list[str],
+    typer.Argument(
+        help="Files, globs, folders, URLs (s3://, gs://, file://), or the folder of a saved run."
+    ),
 ]
-Text = Annotated[str | None, typer.Option("--text", help="Text column.  [default: text]", metavar="COL")]
-Tokens = Annotated[str | None, typer.Option("--tokens", help="Column of token lists, instead of text.", metavar="COL")]
-Id = Annotated[str | None, typer.Option("--id", help="Id column; without one an id is PATH:ROW.", metavar="COL")]
-Vector = Annotated[str | None, typer.Option("--vector", help="Column of vectors, instead of text.", metavar="COL")]
+Text = Annotated[
+    str | None,
+    typer.Option(
+        "--text",
+        help="Column of texts.  [default: text]",
+        metavar="COL",
+        rich_help_panel=INPUT,
+    ),
+]
+Tokens = Annotated[
+    str | None,
+    typer.Option(
+        "--tokens",
+        help="Column of token lists, instead of texts.",
+        metavar="COL",
+        rich_help_panel=INPUT,
+    ),
+]
+Id = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        help="Column of ids.  [default: ids of the form PATH:ROW]",
+        metavar="COL",
+        rich_help_panel=INPUT,
+    ),
+]
+Vector = Annotated[
+    str | None,
+    typer.Option(
+        "--vector",
+        help="Column of vectors, instead of texts.",
+        metavar="COL",
+        rich_help_panel=INPUT,
+    ),
+]
+OnError = Annotated[
+    str,
+    typer.Option(
+        "--on-error",
+        help="Treatment of rows and files that cannot be read: quarantine or fail.",
+        rich_help_panel=INPUT,
+    ),
+]
+Hidden = Annotated[
+    bool,
+    typer.Option(
+        "--hidden",
+        help="Read files and folders below an input folder whose names start with . or _ too.",
+        rich_help_panel=INPUT,
+    ),
+]
+FollowLinks = Annotated[
+    bool,
+    typer.Option(
+        "--follow-links",
+        help="Follow symbolic links to folders below an input folder. Each folder is read once.",
+        rich_help_panel=INPUT,
+    ),
+]
 Measure = Annotated[
     str | None,
-    typer.Option("--measure", help="jaccard, weighted-jaccard, simhash, cosine (of vectors).  [default: jaccard]"),
+    typer.Option(
+        "--measure",
+        help="Measure of similarity: jaccard, weighted-jaccard, simhash, or cosine for vectors.  "
+        "[default: jaccard, or cosine for vectors]",
+        rich_help_panel=SIMILARITY,
+    ),
+]
+Threshold = Annotated[
+    float,
+    typer.Option(
+        "--threshold",
+        help="Minimum similarity of two near-duplicates, in (0, 1].",
+        rich_help_panel=SIMILARITY,
+    ),
 ]
 Distance = Annotated[
-    int | None, typer.Option("--distance", help="simhash, cosine: Hamming distance, instead of a threshold.", metavar="D")
+    int | None,
+    typer.Option(
+        "--distance",
+        help="Maximum Hamming distance in bits (simhash and cosine only). Replaces --threshold.",
+        metavar="D",
+        rich_help_panel=SIMILARITY,
+    ),
 ]
-Weights = Annotated[str | None, typer.Option("--weights", help="simhash: tf, or tfidf (counted first).  [default: tf]")]
+Shingle = Annotated[
+    str,
+    typer.Option(
+        "--shingle",
+        help="Unit and length of a shingle: words:N or chars:N.",
+        rich_help_panel=SIMILARITY,
+    ),
+]
+Normalise = Annotated[
+    str,
+    typer.Option(
+        "--normalise",
+        help="Normalization steps, separated by commas: nfkc, lower, digits, punctuation, marks, "
+        "markup.",
+        metavar="STEPS",
+        rich_help_panel=SIMILARITY,
+    ),
+]
+Stem = Annotated[
+    str | None,
+    typer.Option(
+        "--stem",
+        help="Snowball language whose stems replace words, for example english.",
+        metavar="LANGUAGE",
+        rich_help_panel=SIMILARITY,
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        help="Weights of shingles (simhash only): tf, or tfidf, which counts them first.  "
+        "[default: tf]",
+        rich_help_panel=SIMILARITY,
+    ),
+]
 Frequencies = Annotated[
-    Path | None, typer.Option("--frequencies", help="tfidf: document frequencies of another run.", metavar="FILE")
+    Path | None,
+    typer.Option(
+        "--frequencies",
+        help="File of document frequencies of another run, for --weights tfidf.",
+        metavar="FILE",
+        rich_help_panel=SIMILARITY,
+    ),
 ]
 MaxDf = Annotated[
     float | None,
-    typer.Option("--max-df", help="Leave out shingles that more than this share of the documents have.", metavar="SHARE"),
+    typer.Option(
+        "--max-df",
+        help="Share of the documents, in (0, 1), above which a shingle is removed.",
+        metavar="SHARE",
+        rich_help_panel=SIMILARITY,
+    ),
 ]
 CutList = Annotated[
-    Path | None, typer.Option("--cut-list", help="Leave out the shingles of cut.arrow of another run.", metavar="FILE")
-]
-SpecTables = Annotated[
     Path | None,
-    typer.Option("--tables", help="A run's folder with cut.arrow or frequencies.arrow, if the index' Spec names them."),
+    typer.Option(
+        "--cut-list",
+        help="File cut.arrow of another run, whose shingles are removed. Replaces --max-df.",
+        metavar="FILE",
+        rich_help_panel=SIMILARITY,
+    ),
+]
+K = Annotated[
+    int | None,
+    typer.Option(
+        "--k",
+        help="Number of slots of a signature, or of its bits (simhash and cosine).  "
+        "[default: 128 slots; simhash 64 bits; cosine 512 bits]",
+        show_default=False,
+        rich_help_panel=SIMILARITY,
+    ),
+]
+SlotBits = Annotated[
+    int | None,
+    typer.Option(
+        "--slot-bits",
+        help="Number of bits kept of a MinHash slot: 32, 16, 8, 4, 2 or 1.  [default: 32]",
+        rich_help_panel=ADVANCED,
+    ),
+]
+Scheme = Annotated[
+    str | None,
+    typer.Option(
+        "--scheme",
+        help="Algorithm of MinHash: binned or classic.  [default: binned]",
+        rich_help_panel=ADVANCED,
+    ),
+]
+Seed = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        help="Number that selects the hash functions of signatures.",
+        rich_help_panel=ADVANCED,
+    ),
+]
+BaseHash = Annotated[
+    str | None,
+    typer.Option(
+        "--base-hash",
+        help="Hash function of shingles: xxh3, murmur3 or fnv1a.  [default: xxh3]",
+        rich_help_panel=ADVANCED,
+    ),
 ]
 KeyFile = Annotated[
     str | None,
-    typer.Option("--key-file", help="Hash with a secret key from FILE, or from env:NAME (32 hex digits).", metavar="FILE"),
-]
-BaseHash = Annotated[str | None, typer.Option("--base-hash", help="xxh3, murmur3 or fnv1a.  [default: xxh3]")]
-SlotBits = Annotated[int | None, typer.Option("--slot-bits", help="Bits kept of a MinHash slot: 32, 16, 8, 4, 2 or 1.")]
-Tables = Annotated[int, typer.Option("--tables", help="Independent tables of disjoint MinHash slots.", metavar="L")]
-Probes = Annotated[int, typer.Option("--probes", help="MinHash: slots of a band probed by their runner-up.", metavar="P")]
-Threshold = Annotated[float, typer.Option("--threshold", help="Similarity from which two documents are near-duplicates.")]
-Recall = Annotated[float, typer.Option("--recall", help="Asked share of the pairs at the threshold to be found.")]
-Shingle = Annotated[str, typer.Option("--shingle", help="words:N or chars:N.")]
-Normalise = Annotated[
-    str, typer.Option("--normalise", help="Comma-separated: nfkc, lower, digits, punctuation, marks, markup.", metavar="STEPS")
-]
-Stem = Annotated[str | None, typer.Option("--stem", help="Snowball language whose stems replace words.", metavar="LANGUAGE")]
-Scheme = Annotated[str | None, typer.Option("--scheme", help="MinHash: binned or classic.  [default: binned]")]
-K = Annotated[
-    int | None,
-    typer.Option("--k", help="Slots of a signature (128), or its bits (simhash 64, cosine 512).", show_default=False),
-]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the signature's hash functions.")]
-Bands = Annotated[int | None, typer.Option("--bands", help="Bands; with --rows. Both are solved for unless given.")]
-Rows = Annotated[int | None, typer.Option("--rows", help="Rows of a band.")]
-Verify = Annotated[str, typer.Option("--verify", help="exact, estimate or none.")]
-BlockBy = Annotated[
-    str | None, typer.Option("--block-by", help="Compare only documents with the same value here.", metavar="COL")
-]
-MaxBucket = Annotated[int, typer.Option("--max-bucket", help="A bucket larger than this is clustered inside itself.")]
-Fanout = Annotated[int, typer.Option("--fanout", help="Leaders a member of such a bucket is compared with.")]
-Memory = Annotated[str, typer.Option("--memory", help="Anonymous memory of the whole run.", metavar="SIZE")]
-ReadMemory = Annotated[
-    str,
     typer.Option(
-        "--memory",
-        help="Memory for reading. The largest document may have 1/32 of it, at most 1 GiB; larger ones are rejected.",
-        metavar="SIZE",
+        "--key-file",
+        help="Secret hash key: a FILE, or env:NAME, with 32 hexadecimal digits.",
+        metavar="FILE",
+        rich_help_panel=ADVANCED,
     ),
 ]
-Workers = Annotated[int | None, typer.Option("--workers", help="Threads.  [default: the machine's cores]")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with what a killed run left.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
-OnError = Annotated[str, typer.Option("--on-error", help="quarantine or fail, for rows and files that cannot be read.")]
-Hidden = Annotated[
-    bool, typer.Option("--hidden", help="Read files and folders whose names start with . or _ too, where a folder is given.")
+SpecResourcesFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--spec-resources",
+        help="Output folder of a run whose cut.arrow or frequencies.arrow the Spec of the index "
+        "refers to.",
+        metavar="DIR",
+        rich_help_panel=ADVANCED,
+    ),
 ]
-FollowLinks = Annotated[
-    bool, typer.Option("--follow-links", help="Follow symbolic links to folders below an input folder; each is read once.")
+Recall = Annotated[
+    float,
+    typer.Option(
+        "--recall",
+        help="Minimum share of the pairs at the threshold that become candidates, in (0, 1).",
+        rich_help_panel=CANDIDATES,
+    ),
+]
+Bands = Annotated[
+    int | None,
+    typer.Option(
+        "--bands",
+        help="Number of bands, together with --rows.  [default: computed from threshold and "
+        "recall]",
+        rich_help_panel=CANDIDATES,
+    ),
+]
+Rows = Annotated[
+    int | None,
+    typer.Option(
+        "--rows",
+        help="Number of rows of a band, together with --bands.  [default: computed]",
+        rich_help_panel=CANDIDATES,
+    ),
+]
+BlockBy = Annotated[
+    str | None,
+    typer.Option(
+        "--block-by",
+        help="Column of blocks. Only documents with the same value are compared.",
+        metavar="COL",
+        rich_help_panel=CANDIDATES,
+    ),
+]
+Tables = Annotated[
+    int,
+    typer.Option(
+        "--tables",
+        help="Number of independent tables of bands over separate MinHash slots, at least 1.",
+        metavar="L",
+        rich_help_panel=ADVANCED,
+    ),
+]
+Probes = Annotated[
+    int,
+    typer.Option(
+        "--probes",
+        help="Number of slots of a band that are looked up by their runner-up too (MinHash only).",
+        metavar="P",
+        rich_help_panel=ADVANCED,
+    ),
+]
+HotBucketSize = Annotated[
+    int,
+    typer.Option(
+        "--hot-bucket-size",
+        help="Number of documents above which a bucket is clustered internally instead of "
+        "yielding all its pairs, at least 2.",
+        rich_help_panel=ADVANCED,
+    ),
+]
+Fanout = Annotated[
+    int,
+    typer.Option(
+        "--fanout",
+        help="Number of leaders with which a member of a hot bucket is compared, at least 1.",
+        rich_help_panel=ADVANCED,
+    ),
+]
+Verify = Annotated[
+    str,
+    typer.Option(
+        "--verify",
+        help="Comparison of candidate pairs: exact, estimate (signatures only) or none.",
+        rich_help_panel=VERIFICATION,
+    ),
+]
+Out = Annotated[
+    Path,
+    typer.Option("--out", help="Output folder or file.", metavar="PATH", rich_help_panel=OUTPUT),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace an existing output.", rich_help_panel=OUTPUT),
 ]
 ReadableBy = Annotated[
     str,
     typer.Option(
         "--readable-by",
-        help="Who may read the output, which contains texts: owner, group or everyone.",
+        help="Users who may read the output, which contains texts: owner, group or everyone.",
         envvar=READABLE_BY,
         callback=lambda value: restrict_new_files(value),
+        rich_help_panel=OUTPUT,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, the only thing on standard output.")]
-Out = Annotated[Path, typer.Option("--out", help="Where the result goes.")]
-
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print the summary as JSON, with nothing else on standard output.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Memory = Annotated[
+    str,
+    typer.Option(
+        "--memory",
+        help="Maximum anonymous memory of the whole run, for example 4GB or 512MiB.",
+        metavar="SIZE",
+        rich_help_panel=RUN,
+    ),
+]
+ReadMemory = Annotated[
+    str,
+    typer.Option(
+        "--memory",
+        help="Memory for reading. A document may take up to 1/32 of it, and at most 1 GiB. Larger "
+        "ones are rejected.",
+        metavar="SIZE",
+        rich_help_panel=RUN,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        help="Number of threads.  [default: the number of cores]",
+        rich_help_panel=RUN,
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Resume an interrupted run.", rich_help_panel=RUN),
+]
 PlanFile = Annotated[
-    Path | None, typer.Option("--plan", help="Take the settings that nearkin plan --out wrote.", metavar="FILE")
+    Path | None,
+    typer.Option(
+        "--plan",
+        help="File written by nearkin plan --out, whose settings are used.",
+        metavar="FILE",
+        rich_help_panel=RUN,
+    ),
 ]
 
 NOTHING_READ = 3
-"""The exit code of a run that is complete, and whose inputs have rows but no document."""
+"""The exit code of a complete run whose inputs have rows but no document."""
 NORMALISE = "nfkc,lower"
-SECONDS = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|m|h|d)?")
-SECONDS_OF = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|m|h|d)?")
+SECONDS_OF_UNIT = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 MEMORY = "4GB"
 
 
 @dataclass(frozen=True)
-class SpecOptions:
-    """The options that make a Spec, by the names that every command gives them; None where it has no such option."""
+class ColumnOptions:
+    """The options that name the columns of the inputs."""
 
-    shingle: str
-    normalise: str
-    stem: str | None
-    scheme: str | None
-    k: int | None
-    seed: int | None
-    measure: str | None
-    slot_bits: int | None
-    base_hash: str | None
-    weights: str | None
-    frequencies: Path | None
-    max_df: float | None
-    cut_list: Path | None
-    key_file: str | None
+    text: Text = None
+    tokens: Tokens = None
+    vector: Vector = None
+    id_column: Id = None
 
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
-        """From a command's parameters."""
-        values: dict[str, Any] = {name: options.get(name) for name in cls.__dataclass_fields__}
-        return cls(**values)
+    def to_columns(self, carried: tuple[str, ...] = (), memory: str = MEMORY) -> "Columns":
+        """Returns the columns that are read.
 
-    def asked(self) -> Any:
-        """What the Spec is made from."""
+        Args:
+            carried: Carried columns.
+            memory: The memory of the run, which limits the size of a document.
+
+        Raises:
+            UsageError: If several kinds of content are named.
+        """
+        from nearkin.corpus import Columns
+        from nearkin.engine.options import parse_size
         from nearkin.errors import UsageError
-        from nearkin.keys import HashKey
+
+        named = {"--text": self.text, "--tokens": self.tokens, "--vector": self.vector}
+        given = [f"{option} {value}" for option, value in named.items() if value is not None]
+        if len(given) > 1:
+            raise UsageError(f"{' and '.join(given)} exclude each other")
+        text = self.text
+        if not given:
+            text = "text"
+        columns = Columns(
+            text=text,
+            tokens=self.tokens,
+            vector=self.vector,
+            id=self.id_column,
+            carried_columns=carried,
+        )
+        return columns.with_memory(parse_size(memory))
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options that decide which files are read, and what happens to those that cannot be."""
+
+    on_error: OnError = "quarantine"
+    hidden: Hidden = False
+    follow_links: FollowLinks = False
+
+    @property
+    def selection(self) -> "Selection":
+        """The rules that decide which files of input folders are read."""
+        from nearkin.corpus.inputs import Selection
+
+        return Selection(self.hidden, self.follow_links)
+
+
+@dataclass(frozen=True)
+class SpecOptions:
+    """The options that make a Spec."""
+
+    measure: Measure = None
+    shingle: Shingle = "words:3"
+    normalise: Normalise = NORMALISE
+    stem: Stem = None
+    scheme: Scheme = None
+    k: K = None
+    slot_bits: SlotBits = None
+    seed: Seed = 1
+    base_hash: BaseHash = None
+    key_file: KeyFile = None
+    weights: Weights = None
+    frequencies: Frequencies = None
+    max_df: MaxDf = None
+    cut_list: CutList = None
+
+    def to_request(self) -> "SpecRequest":
+        """Returns the request from which the Spec is made.
+
+        Raises:
+            UsageError: If an option is not valid or contradicts another one.
+        """
+        from nearkin.errors import UsageError
         from nearkin.runs.spec_request import SpecRequest
         from nearkin.spec import parse_shingle
 
         unit, n = parse_shingle(self.shingle)
         steps = tuple(step.strip() for step in self.normalise.split(",") if step.strip())
-        fields = {"unit": unit, "n": n, "normalise": steps, "stem": self.stem, "scheme": self.scheme, "k": self.k}
-        fields |= {"seed": self.seed, "slot_bits": self.slot_bits, "base_hash": self.base_hash}
+        fields = {
+            "unit": unit,
+            "n": n,
+            "normalise": steps,
+            "stem": self.stem,
+            "scheme": self.scheme,
+            "k": self.k,
+            "seed": self.seed,
+            "slot_bits": self.slot_bits,
+            "base_hash": self.base_hash,
+        }
         if self.key_file is not None and self.base_hash is not None:
-            raise UsageError(f"--base-hash {self.base_hash} and --key-file exclude each other: keyed hashing is siphash")
-        secret = None if self.key_file is None else HashKey.read(self.key_file)
-        given = {name: value for name, value in fields.items() if value is not None}
-        return SpecRequest(self.measure, given, self.weights, self.frequencies, self.max_df, self.cut_list, secret)
+            raise UsageError(
+                f"--base-hash {self.base_hash} and --key-file exclude each other: keyed hashing "
+                "is siphash"
+            )
+        return SpecRequest(
+            measure=self.measure,
+            fields={name: value for name, value in fields.items() if value is not None},
+            weights=self.weights,
+            frequencies=self.frequencies,
+            max_df=self.max_df,
+            cut_list=self.cut_list,
+            secret=read_key(self.key_file),
+        )
 
 
-def columns(text: str | None, tokens: str | None, vector: str | None, id_column: str | None, extra: tuple[str, ...]) -> Any:
-    """What of the inputs is read."""
-    from nearkin.corpus import Columns
-    from nearkin.errors import UsageError
+@dataclass(frozen=True)
+class MatchOptions:
+    """The options that decide which documents are near-duplicates, and how they are found."""
 
-    named = {"--text": text, "--tokens": tokens, "--vector": vector}
-    given = [f"{option} {value}" for option, value in named.items() if value is not None]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other")
-    return Columns(text=text or (None if given else "text"), tokens=tokens, vector=vector, id=id_column, carried_columns=extra)
+    threshold: Threshold = 0.8
+    distance: Distance = None
+    recall: Recall = 0.95
+    bands: Bands = None
+    rows: Rows = None
+    tables: Tables = 1
+    probes: Probes = 0
+    verify: Verify = "exact"
+    block_by: BlockBy = None
+    hot_bucket_size: HotBucketSize = 100
+    fanout: Fanout = 100
+    memory: Memory = MEMORY
+    workers: Workers = None
+
+    def to_settings(self) -> dict[str, Any]:
+        """Returns the fields of the run's settings that these options decide.
+
+        Raises:
+            UsageError: If the memory is not a size.
+        """
+        from nearkin.engine.options import parse_size
+
+        return {
+            "threshold": self.threshold,
+            "distance": self.distance,
+            "recall": self.recall,
+            "bands": self.bands,
+            "rows": self.rows,
+            "tables": self.tables,
+            "probes": self.probes,
+            "verify": self.verify,
+            "block_by": self.block_by,
+            "hot_bucket_size": self.hot_bucket_size,
+            "fanout": self.fanout,
+            "memory": parse_size(self.memory),
+            "workers": workers_or_cores(self.workers),
+        }
 
 
-def numbers(text: str, option: str) -> tuple[int, ...]:
-    """Whole numbers, separated by commas."""
+@dataclass(frozen=True)
+class OutputOptions:
+    """The options of an output of a run."""
+
+    out: Out
+    overwrite: Overwrite = False
+    readable_by: ReadableBy = "owner"
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class IndexKeyOptions:
+    """The options for the data that the Spec of an index refers to."""
+
+    spec_resources: SpecResourcesFolder = None
+    key_file: KeyFile = None
+
+
+def read_key(key_file: str | None) -> "HashKey | None":
+    """Reads the hash key that --key-file names, if it was given.
+
+    Raises:
+        UsageError: If the file or the variable does not hold a key.
+    """
+    from nearkin.keys import HashKey
+
+    return None if key_file is None else HashKey.read(key_file)
+
+
+def parse_numbers(text: str, option: str) -> tuple[int, ...]:
+    """Parses whole numbers that are separated by commas.
+
+    Args:
+        text: The numbers.
+        option: The option, for the message.
+
+    Raises:
+        UsageError: If a part is not a whole number.
+    """
     from nearkin.errors import UsageError
 
     parts = [part.strip() for part in text.split(",")]
@@ -182,76 +605,86 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def seconds(text: str | None, option: str) -> float | None:
-    """From `60s`, `5m`, `1h`."""
+def parse_seconds(text: str | None, option: str) -> float | None:
+    """Parses a duration such as `60s`, `5m` or `1h`.
+
+    Args:
+        text: The duration, or None.
+        option: The option, for the message.
+
+    Returns:
+        Seconds, or None.
+
+    Raises:
+        UsageError: If the text is not a duration.
+    """
     from nearkin.errors import UsageError
 
     if text is None:
         return None
-    if (found := SECONDS.fullmatch(text.strip())) is None:
+    found = DURATION.fullmatch(text.strip())
+    if found is None:
         raise UsageError(f"{option} {text!r} is not a time like 60s or 5m")
-    return float(found["number"]) * SECONDS_OF[found["unit"]]
+    return float(found["number"]) * SECONDS_OF_UNIT[found["unit"]]
 
 
-SIDE_FILES = ("plan", "key_file", "frequencies", "cut_list")
-"""Options that name files which a command reads beside its inputs."""
-
-
-def require_apart_from_files(context: typer.Context, out: Path) -> None:
+def require_apart_from_files(out: Path, spec: SpecOptions, plan: Path | None = None) -> None:
     """Requires that an output does not replace a file that an option names.
+
+    Args:
+        out: The output.
+        spec: The options that may name files.
+        plan: The file of --plan.
 
     Raises:
         UsageError: If it would.
     """
     from nearkin.runtime.outputs import require_apart
 
-    named = [context.params.get(name) for name in SIDE_FILES]
-    require_apart(out, [str(path) for path in named if path is not None and not str(path).startswith("env:")])
+    named = [plan, spec.key_file, spec.frequencies, spec.cut_list]
+    files = [str(path) for path in named if path is not None]
+    require_apart(out, [path for path in files if not path.startswith("env:")])
 
 
-def require_unused(context: typer.Context, names: tuple[str, ...], why: str) -> None:
-    """Requires that options which would be ignored were not given.
+def require_as_saved(
+    given: GivenOptions, inputs: list[str], columns: ColumnOptions, spec: SpecOptions
+) -> None:
+    """Requires that given options do not contradict the saved run that is the input, if it is one.
 
-    Raises:
-        UsageError: If one was given. The message names it.
-    """
-    from nearkin.errors import UsageError
-
-    for name in names:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise UsageError(f"--{name.removesuffix('_column').replace('_', '-')} has no effect {why}; leave it out")
-
-
-def require_as_saved(context: typer.Context, inputs: list[str]) -> None:
-    """Requires that options which were given do not contradict the saved run that is the input, if it is one.
+    Args:
+        given: The options that were given.
+        inputs: The inputs.
+        columns: The options for columns.
+        spec: The options for the Spec.
 
     Raises:
-        UsageError: If one does. The message names the option and what the saved run was made with.
+        UsageError: If one does. The message names the option and the value of the saved run.
     """
     from nearkin.errors import UsageError
     from nearkin.runs.saved import SavedRun
 
-    if (saved := SavedRun.find(tuple(inputs))) is None:
+    saved = SavedRun.find(tuple(inputs))
+    if saved is None:
         return
-    made = as_options(saved.spec, saved.record["columns"])
-    for name, value in made.items():
-        source = context.get_parameter_source(name)
-        given = context.params.get(name)
-        if source is None or source.name != "COMMANDLINE" or as_text(name, given) == as_text(name, value):
+    values = {**vars(columns), **vars(spec)}
+    for name, kept in _options_of_saved_run(saved).items():
+        value = values[name]
+        if name not in given or _comparable(name, value) == _comparable(name, kept):
             continue
-        option = f"--{name.removesuffix('_column').replace('_', '-')}"
-        kept = f"{option} {value}" if value is not None else f"no {option}"
+        option = flag_of(name)
+        made_with = f"no {option}" if kept is None else f"{option} {kept}"
         raise UsageError(
-            f"{option} {given} contradicts the saved run {saved.folder}, which was made with {kept}; leave it out, or "
-            "run on the inputs of the saved run"
+            f"{option} {value} contradicts the saved run {saved.folder}, which was made with "
+            f"{made_with}; leave it out, or run on the inputs of the saved run"
         )
 
 
-def as_options(spec: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of the options that a saved run's Spec and columns stand for, by parameter name."""
+def _options_of_saved_run(saved: "SavedRun") -> dict[str, Any]:
+    """Returns the values of the options from which a saved run was made, by parameter name."""
     from nearkin.spec import KEYED
 
+    spec = saved.spec
+    columns: Mapping[str, Any] = saved.record["columns"]
     return {
         "text": columns["text"],
         "tokens": columns["tokens"],
@@ -271,48 +704,76 @@ def as_options(spec: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def as_text(name: str, value: Any) -> str:
-    """Returns the value of an option such that equal requests are equal: the order of normalisation steps does not matter."""
+def _comparable(name: str, value: Any) -> str:
+    """Returns the value of an option as a text. Equal requests have equal texts.
+
+    The order of normalization steps does not matter.
+    """
     if name == "normalise":
         return ",".join(sorted(step.strip() for step in str(value).split(",") if step.strip()))
     return str(value)
 
 
-def planned(context: typer.Context, path: Path) -> dict[str, Any]:
-    """The options of a plan's file; one that was given too must say the same.
+def apply_plan(
+    path: Path | None, given: GivenOptions, spec: SpecOptions, match: MatchOptions
+) -> tuple[SpecOptions, MatchOptions]:
+    """Returns the options with the settings of a plan.
+
+    Args:
+        path: File written by `nearkin plan --out`, or None.
+        given: The options that were given. They must not contradict the plan.
+        spec: The options for the Spec.
+        match: The options for matching.
 
     Raises:
-        UsageError: It is no plan, or contradicts an option.
+        UsageError: If the file is not a plan, or contradicts an option.
     """
     import json
 
-    from nearkin.engine.options import parse_size
     from nearkin.errors import UsageError
 
+    if path is None:
+        return spec, match
     try:
         settings: dict[str, Any] = json.loads(path.read_bytes())["settings"]
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is no plan; write one with nearkin plan --out {path.name}") from error
-    found = {name: value for name, value in settings.items() if value is not None and name in context.params}
-    for name, value in found.items():
-        given = context.params[name]
-        same = parse_size(str(given)) == parse_size(value) if name == "memory" else str(given) == str(value)
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE" and not same:
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} {given} contradicts {value} of {path}; leave it out, or make another plan")
-    return found
+        raise UsageError(
+            f"{path} is not a plan; write one with nearkin plan --out {path.name}"
+        ) from error
+    planned = {name: value for name, value in settings.items() if value is not None}
+    for name, value in planned.items():
+        option_value = {**vars(spec), **vars(match)}.get(name)
+        if name in given and not _equals_planned(name, option_value, value):
+            raise UsageError(
+                f"{flag_of(name)} {option_value} contradicts {value} of {path}; leave it out, or "
+                "make another plan"
+            )
+    of_spec = {name: value for name, value in planned.items() if name in vars(spec)}
+    of_match = {name: value for name, value in planned.items() if name in vars(match)}
+    return replace(spec, **of_spec), replace(match, **of_match)
+
+
+def _equals_planned(name: str, value: Any, planned: Any) -> bool:
+    from nearkin.engine.options import parse_size
+
+    if name == "memory":
+        return parse_size(str(value)) == parse_size(planned)
+    return str(value) == str(planned)
 
 
 def workers_or_cores(workers: int | None) -> int:
-    """Asked threads, else one for each core this process may use."""
-    return workers or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
+    """Returns the number of threads that was given, or the number of cores of this process."""
+    if workers:
+        return workers
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
-def progress() -> "Progress":
-    """A display on standard error, silent when that is not a terminal."""
+def open_progress() -> "Progress":
+    """Returns a progress display on standard error. It is silent if that is not a terminal."""
     from nearkin.runtime.progress import Silent
 
     if not sys.stderr.isatty():
@@ -323,7 +784,13 @@ def progress() -> "Progress":
 
 
 def restrict_new_files(readable_by: str) -> str:
-    """Sets who may read the files that this process writes from now on; returns the name.
+    """Sets who may read the files that this process writes from now on.
+
+    Args:
+        readable_by: `owner`, `group` or `everyone`.
+
+    Returns:
+        The same name.
 
     Raises:
         UsageError: If the name is unknown.
@@ -332,31 +799,3 @@ def restrict_new_files(readable_by: str) -> str:
 
     os.umask(Readers.parse(readable_by).umask)
     return readable_by
-
-
-def require_documents(documents: int, rejected: int, where: str) -> None:
-    """Ends a command with NOTHING_READ if every row of its inputs was rejected.
-
-    Args:
-        documents: Rows that are documents.
-        rejected: Rows that are not.
-        where: Where the reasons are.
-    """
-    if rejected and not documents:
-        sys.stderr.write(f"nearkin: no document could be read: {rejected:,} of {rejected:,} rows were rejected; {where}\n")
-        raise typer.Exit(NOTHING_READ)
-
-
-def show_warnings(warnings: Iterable[str]) -> None:
-    """Writes warnings on standard error, one a line."""
-    for warning in warnings:
-        sys.stderr.write(f"nearkin: warning: {warning}\n")
-
-
-def print_json(summary: dict[str, Any]) -> None:
-    """The summary as the only thing on standard output."""
-    import json
-
-    text = json.dumps(summary, sort_keys=True, ensure_ascii=False) + "\n"
-    # a path that is not UTF-8 becomes a JSON escape
-    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())

@@ -1,62 +1,51 @@
 """`nearkin pairs`."""
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import OUTPUT, VERIFICATION, GivenOptions, with_option_groups
+from nearkin.cli.printing import print_json, print_warnings, require_documents
 from nearkin.runtime.loading import paused_collector
 
+if TYPE_CHECKING:
+    from nearkin.engine.options import RunOptions
+    from nearkin.spec import Spec
 
+
+@with_option_groups
 def pairs(
-    context: typer.Context,
+    given: GivenOptions,
     inputs: o.Inputs,
-    out: o.Out,
-    text: o.Text = None,
-    tokens: o.Tokens = None,
-    vector: o.Vector = None,
-    id_column: o.Id = None,
-    measure: o.Measure = None,
-    threshold: o.Threshold = 0.8,
-    distance: o.Distance = None,
-    recall: o.Recall = 0.95,
-    shingle: o.Shingle = "words:3",
-    normalise: o.Normalise = o.NORMALISE,
-    stem: o.Stem = None,
-    scheme: o.Scheme = None,
-    k: o.K = None,
-    slot_bits: o.SlotBits = None,
-    seed: o.Seed = 1,
-    base_hash: o.BaseHash = None,
-    key_file: o.KeyFile = None,
-    weights: o.Weights = None,
-    frequencies: o.Frequencies = None,
-    max_df: o.MaxDf = None,
-    cut_list: o.CutList = None,
-    bands: o.Bands = None,
-    rows: o.Rows = None,
-    tables: o.Tables = 1,
-    probes: o.Probes = 0,
-    verify: o.Verify = "exact",
-    block_by: o.BlockBy = None,
-    max_bucket: o.MaxBucket = 100,
-    fanout: o.Fanout = 100,
-    relation: Annotated[str, typer.Option(help="similarity, or containment: documents inside larger ones.")] = "similarity",
-    expand_exact: Annotated[bool, typer.Option("--expand-exact", help="List every member of exact groups.")] = False,
-    memory: o.Memory = o.MEMORY,
-    workers: o.Workers = None,
+    columns: o.ColumnOptions,
+    reading: o.ReadOptions,
+    spec: o.SpecOptions,
+    match: o.MatchOptions,
+    output: o.OutputOptions,
+    relation: Annotated[
+        str,
+        typer.Option(
+            help="Relation of the reported pairs: similarity, or containment of documents in "
+            "larger ones.",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = "similarity",
+    expand_exact: Annotated[
+        bool,
+        typer.Option(
+            "--expand-exact",
+            help="List every member of a group of exact duplicates, instead of one for all.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     resume: o.Resume = False,
-    overwrite: o.Overwrite = False,
-    on_error: o.OnError = "quarantine",
-    hidden: o.Hidden = False,
-    follow_links: o.FollowLinks = False,
-    readable_by: o.ReadableBy = "owner",
-    json: o.Json = False,
 ) -> None:
-    """All verified pairs of near-duplicates, as parquet: id_a, id_b, similarity, estimate (and distance).
+    """Write all verified pairs of near-duplicates into a parquet file.
 
-    Exact duplicates are represented by one of them unless --expand-exact is given.
+    Its columns are id_a, id_b, similarity and estimate, and distance for simhash and cosine. Exact duplicates are
+    represented by one of them unless --expand-exact is given.
 
     Examples:
 
@@ -67,52 +56,62 @@ def pairs(
         nearkin pairs docs.parquet --relation containment --threshold 0.9 --out contained.parquet
 
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
-    """
+    """  # noqa: E501
     with paused_collector():
-        from nearkin.corpus.inputs import Selection
-        from nearkin.engine.options import RunOptions, parse_size
+        from nearkin.engine.options import RunOptions
         from nearkin.runs.job import Job
         from nearkin.runs.pairs import parse_relation, require_pairs_output, run_pairs
         from nearkin.runs.spec_request import resolve_inputs
         from nearkin.runtime.files import Readers
 
-    options = o.SpecOptions.of(context.params)
-    asked = options.asked()
-    columns = o.columns(text, tokens, vector, id_column, () if block_by is None else (block_by,))
-    columns = columns.with_memory(parse_size(memory))
-    require_pairs_output(out, tuple(inputs), resume=resume, overwrite=overwrite)
-    o.require_apart_from_files(context, out)
-    o.require_as_saved(context, inputs)
-    selection = Selection(hidden, follow_links)
-    shown, threads = o.progress(), o.workers_or_cores(workers)
+    out = output.out
+    request = spec.to_request()
+    carried = () if match.block_by is None else (match.block_by,)
+    requested_columns = columns.to_columns(carried, match.memory)
+    require_pairs_output(out, tuple(inputs), resume=resume, overwrite=output.overwrite)
+    o.require_apart_from_files(out, spec)
+    o.require_as_saved(given, inputs, columns, spec)
+    progress = o.open_progress()
 
-    def settings_with(spec: Any) -> RunOptions:
-        settings = RunOptions(
-            spec=spec, threshold=threshold, distance=distance, recall=recall, bands=bands, rows=rows, tables=tables,
-            probes=probes, verify=verify, block_by=block_by, hot_bucket_size=max_bucket, fanout=fanout,
-            memory=parse_size(memory), workers=threads,
-        )  # fmt: skip
+    def settings_with(resolved: "Spec") -> "RunOptions":
+        settings = RunOptions(spec=resolved, **match.to_settings())
         parse_relation(relation, settings, expand_exact=expand_exact)
         return settings
 
     try:
-        prepared = resolve_inputs(
-            tuple(inputs), columns, asked, on_error, threads, out, shown, check=settings_with, selection=selection
+        resolved = resolve_inputs(
+            tuple(inputs),
+            requested_columns,
+            request,
+            reading.on_error,
+            o.workers_or_cores(match.workers),
+            out,
+            progress,
+            check=settings_with,
+            selection=reading.selection,
         )
-        columns, resources = prepared.columns, prepared.resources
-        settings = settings_with(prepared.spec)
         job = Job(
-            tuple(inputs), out, columns, settings, resume=resume, overwrite=overwrite, on_error=on_error,
-            resources=resources, selection=selection, statuses=prepared.statuses,
-            readers=Readers(readable_by),
-        )  # fmt: skip
-        summary = run_pairs(job, shown, relation, expand_exact=expand_exact)
+            tuple(inputs),
+            out,
+            resolved.columns,
+            settings_with(resolved.spec),
+            resume=resume,
+            overwrite=output.overwrite,
+            on_error=reading.on_error,
+            resources=resolved.resources,
+            selection=reading.selection,
+            statuses=resolved.statuses,
+            readers=Readers(output.readable_by),
+        )
+        summary = run_pairs(job, progress, relation, expand_exact=expand_exact)
     finally:
-        shown.close()
-    o.show_warnings(summary.get("warnings", ()))
-    if json:
-        o.print_json(summary)
+        progress.close()
+    print_warnings(summary.get("warnings", ()))
+    if output.json:
+        print_json(summary)
     else:
         sys.stderr.write(f"{summary['pairs']:,} verified pairs in {out}\n")
-    if sketched := summary["stages"].get("sketch"):
-        o.require_documents(sketched["documents"], sketched["rejected"], "nearkin dedup lists the reasons")
+    sketched = summary["stages"].get("sketch")
+    if sketched:
+        advice = "nearkin dedup lists the reasons"
+        require_documents(sketched["documents"], sketched["rejected"], advice)

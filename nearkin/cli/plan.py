@@ -1,51 +1,213 @@
 """`nearkin plan`."""
 
+import json as encoder
 import os
 import re
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import INPUT, OUTPUT, RUN, SIMILARITY, with_option_groups
+from nearkin.cli.printing import print_json
+
+if TYPE_CHECKING:
+    from nearkin.plan.capacity import Workload
+    from nearkin.spec import Spec
 
 COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e\d+)?)\s*(?P<unit>[KMBG]?)", re.IGNORECASE)
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9}
 
 
+@dataclass(frozen=True)
+class WorkloadOptions:
+    """The options that describe the documents, the limits and the machine of a plan."""
+
+    docs: Annotated[
+        str | None,
+        typer.Option(help="Number of documents, for example 300M or 1B.", rich_help_panel=INPUT),
+    ] = None
+    shingles: Annotated[
+        int,
+        typer.Option(help="Mean number of shingles of a document.", rich_help_panel=INPUT),
+    ] = 300
+    text_bytes: Annotated[
+        float | None,
+        typer.Option(
+            help="Mean size of a document in bytes.  [default: 5 for each shingle]",
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+    input_bytes: Annotated[
+        str | None,
+        typer.Option(
+            help="Size of the input files, for example 2TB.  [default: the size of the texts]",
+            metavar="SIZE",
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+    duplicates: Annotated[
+        float,
+        typer.Option(
+            help="Share of documents that are near-duplicates of others, in [0, 1).",
+            rich_help_panel=INPUT,
+        ),
+    ] = 0.1
+    clusters: Annotated[
+        str | None,
+        typer.Option(
+            help="Number of kept documents.  [default: the documents without near-duplicates]",
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+    ingest: Annotated[
+        str | None,
+        typer.Option(
+            help="Rate at which documents are sketched, for example 5000/s.", rich_help_panel=RUN
+        ),
+    ] = None
+    signature_ram: Annotated[
+        str | None,
+        typer.Option(
+            help="Maximum memory for signatures, for example 100GB.",
+            metavar="SIZE",
+            rich_help_panel=RUN,
+        ),
+    ] = None
+    disk: Annotated[
+        str | None,
+        typer.Option(
+            help="Maximum disk space, for example 2TB.", metavar="SIZE", rich_help_panel=RUN
+        ),
+    ] = None
+    time: Annotated[
+        str | None,
+        typer.Option(
+            help="Maximum duration of a run, for example 8h.", metavar="TIME", rich_help_panel=RUN
+        ),
+    ] = None
+    cores: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of cores.  [default: the cores of this machine]", rich_help_panel=RUN
+        ),
+    ] = None
+    engine: Annotated[
+        str, typer.Option(help="Engine: local, spark or index.", rich_help_panel=RUN)
+    ] = "local"
+    memory: o.Memory = o.MEMORY
+    threshold: o.Threshold = 0.8
+    recall: o.Recall = 0.95
+    bands: o.Bands = None
+    rows: o.Rows = None
+    error: Annotated[
+        float | None,
+        typer.Option(
+            help="Maximum standard error of an estimate at the threshold, from which k follows.",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = None
+
+    def to_workload(self) -> "Workload":
+        """Returns the workload.
+
+        Raises:
+            UsageError: If a value is missing, cannot be parsed or is out of range.
+        """
+        from nearkin.engine.options import parse_size
+        from nearkin.errors import UsageError
+        from nearkin.plan.capacity import Workload
+
+        if self.docs is None:
+            raise UsageError("give the number of documents, for example --docs 300M")
+        ingest = None
+        if self.ingest is not None:
+            ingest = parse_count(self.ingest.removesuffix("/s"), "--ingest")
+        clusters = None if self.clusters is None else parse_count(self.clusters, "--clusters")
+
+        def size(text: str | None) -> int | None:
+            return None if text is None else parse_size(text)
+
+        return Workload(
+            documents=parse_count(self.docs, "--docs"),
+            threshold=self.threshold,
+            recall=self.recall,
+            ingest=ingest,
+            signature_ram=size(self.signature_ram),
+            shingles=self.shingles,
+            clusters=clusters,
+            engine=self.engine,
+            text_bytes=self.text_bytes,
+            input_bytes=size(self.input_bytes),
+            duplicates=self.duplicates,
+            error=self.error,
+            bands=self.bands,
+            rows=self.rows,
+            memory=parse_size(self.memory),
+            disk=size(self.disk),
+            seconds=o.parse_seconds(self.time, "--time"),
+            cores=o.workers_or_cores(self.cores),
+        )
+
+
+@dataclass(frozen=True)
+class PlannedSpecOptions:
+    """The options that make the Spec of a plan, as far as it is not derived."""
+
+    measure: o.Measure = None
+    dimensions: Annotated[
+        int,
+        typer.Option(help="Length of a vector (measure cosine only).", rich_help_panel=SIMILARITY),
+    ] = 384
+    k: o.K = None
+    slot_bits: o.SlotBits = None
+    scheme: o.Scheme = None
+
+    def to_spec(self) -> "Spec | None":
+        """Returns the Spec, or None if no option was given, so that the plan derives it."""
+        from nearkin.spec import Spec
+
+        named = {
+            "measure": self.measure,
+            "k": self.k,
+            "slot_bits": self.slot_bits,
+            "scheme": self.scheme,
+        }
+        given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        if self.measure == "cosine":
+            given["unit"] = "vector"
+            given["n"] = self.dimensions
+        return Spec(**given) if given else None
+
+
+@with_option_groups
 def plan(
-    docs: Annotated[str | None, typer.Option(help="Documents, as 300M or 1B.")] = None,
-    threshold: o.Threshold = 0.8,
-    recall: o.Recall = 0.95,
-    ingest: Annotated[str | None, typer.Option(help="Documents a second to be sketched, as 5000/s.")] = None,
-    signature_ram: Annotated[str | None, typer.Option(help="For signatures in memory, at most, as 100GB.")] = None,
-    shingles: Annotated[int, typer.Option(help="Of a document.")] = 300,
-    clusters: Annotated[str | None, typer.Option(help="Kept documents; by default those that are no duplicates.")] = None,
-    engine: Annotated[str, typer.Option(help="local, spark or index.")] = "local",
-    measure: o.Measure = None,
-    dimensions: Annotated[int, typer.Option(help="Of vectors, for measure cosine.")] = 384,
-    k: o.K = None,
-    slot_bits: o.SlotBits = None,
-    scheme: o.Scheme = None,
-    error: Annotated[float | None, typer.Option(help="Standard error wanted at the threshold; k follows.")] = None,
-    bands: o.Bands = None,
-    rows: o.Rows = None,
-    text_bytes: Annotated[float | None, typer.Option(help="Of a document; five for each shingle by default.")] = None,
-    input_bytes: Annotated[str | None, typer.Option(help="Of the files, as 2TB; as the text by default.")] = None,
-    duplicates: Annotated[float, typer.Option(help="Share of documents that are near-duplicates of others.")] = 0.1,
-    memory: o.Memory = o.MEMORY,
-    disk: Annotated[str | None, typer.Option(help="Disk, at most, as 2TB.")] = None,
-    time: Annotated[str | None, typer.Option(help="For a whole run, at most, as 8h.")] = None,
-    cores: Annotated[int | None, typer.Option(help="To work with.  [default: this machine's]")] = None,
+    workload: WorkloadOptions,
+    spec: PlannedSpecOptions,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Measure this machine first (a minute); kept for later plans.")
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Measure this machine first, which takes a minute. Later plans use the result.",
+            rich_help_panel=RUN,
+        ),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the plan, for dedup --plan.", metavar="FILE")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the plan into a file, for dedup --plan.",
+            metavar="FILE",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     json: o.Json = False,
 ) -> None:
-    """What a service level costs: one line for each number, with its formula, and whether the limits hold.
+    """Derive settings, memory, disk and time from a service level.
+
+    Each number is listed with its formula, and with whether the limits hold.
 
     Examples:
 
@@ -54,11 +216,8 @@ def plan(
         nearkin plan --docs 10M --clusters 1M --engine index --measure cosine --bands 20 --rows 5
 
         nearkin plan --docs 20M --disk 200GB --time 1h --out plan.json
-    """
-    from nearkin.engine.options import parse_size
-    from nearkin.errors import UsageError
-    from nearkin.plan.capacity import Workload
-    from nearkin.plan.capacity import plan as find
+    """  # noqa: E501
+    from nearkin.plan.capacity import plan as make_plan
 
     if out is not None:
         from nearkin.runtime.outputs import require_outside_work_folders, require_replaceable_file
@@ -67,44 +226,20 @@ def plan(
         if os.path.lexists(out):
             require_replaceable_file(out, is_plan, "a plan")
     if calibrate:
-        found_rates = write_calibration()
-        if docs is None:
+        rates = write_calibration()
+        if workload.docs is None:
             if json:
-                o.print_json(found_rates)
+                print_json(rates)
             return
-    if docs is None:
-        raise UsageError("say how many documents: --docs 300M")
-    work = Workload(
-        count(docs, "--docs"),
-        threshold,
-        recall,
-        None if ingest is None else count(ingest.removesuffix("/s"), "--ingest"),
-        None if signature_ram is None else parse_size(signature_ram),
-        shingles,
-        None if clusters is None else count(clusters, "--clusters"),
-        engine,
-        text_bytes,
-        None if input_bytes is None else parse_size(input_bytes),
-        duplicates,
-        error,
-        bands,
-        rows,
-        parse_size(memory),
-        None if disk is None else parse_size(disk),
-        o.seconds(time, "--time"),
-        o.workers_or_cores(cores),
-    )
-    found = find(work, asked_spec(measure, dimensions, k, slot_bits, scheme))
+    found = make_plan(workload.to_workload(), spec.to_spec())
     if out is not None:
-        import json as encoder
+        from nearkin.runtime.files import disk_errors, write_durably
 
-        from nearkin.runtime.files import disk_errors as writing
-        from nearkin.runtime.files import write_durably
-
-        with writing(out.parent):
-            write_durably(out, (encoder.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
+        text = encoder.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n"
+        with disk_errors(out.parent):
+            write_durably(out, text.encode())
     if json:
-        o.print_json(found.to_dict())
+        print_json(found.to_dict())
         return
     from rich.console import Console
 
@@ -115,49 +250,48 @@ def plan(
 
 def is_plan(path: Path) -> bool:
     """Returns whether a file is a plan that nearkin wrote."""
-    import json
-
-    found = json.loads(path.read_bytes())
+    found = encoder.loads(path.read_bytes())
     return isinstance(found, dict) and isinstance(found.get("settings"), dict)
 
 
-def asked_spec(measure: str | None, dimensions: int, k: int | None, slot_bits: int | None, scheme: str | None) -> Any:
-    """The Spec, if anything of it was asked for; else the plan finds it."""
-    from nearkin.spec import Spec
+def parse_count(text: str, option: str) -> int:
+    """Parses a count such as `300M`, `1B` or `5000`.
 
-    named = {"measure": measure, "k": k, "slot_bits": slot_bits, "scheme": scheme}
-    given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    if measure == "cosine":
-        given |= {"unit": "vector", "n": dimensions}
-    return Spec(**given) if given else None
+    Args:
+        text: The count.
+        option: The option, for the message.
 
-
-def count(text: str, option: str) -> int:
-    """From `300M`, `1B`, `5000`.
+    Raises:
+        UsageError: If the text is not a count.
 
     Examples:
-        >>> count("300M", "--docs"), count("1.5k", "--docs")
+        >>> parse_count("300M", "--docs"), parse_count("1.5k", "--docs")
         (300000000, 1500)
     """
     from nearkin.errors import UsageError
 
-    if (found := COUNT.fullmatch(text.strip().replace("_", "").replace(",", ""))) is None:
+    found = COUNT.fullmatch(text.strip().replace("_", "").replace(",", ""))
+    if found is None:
         raise UsageError(f"{option} {text!r} is not a count like 5000, 300M or 1B")
     return round(float(found["number"]) * UNITS[found["unit"].upper()])
 
 
 def write_calibration() -> dict[str, Any]:
-    """Measures this machine and keeps what it finds for later plans."""
+    """Measures this machine and stores the result for later plans.
+
+    Returns:
+        The measured rates.
+    """
     from nearkin.lab.calibration import calibrate
     from nearkin.plan.rates import calibration_file
 
     path = calibration_file()
 
-    def say(what: str) -> None:
-        sys.stderr.write(f"measuring {what}\n")
+    def show_step(name: str) -> None:
+        sys.stderr.write(f"measuring {name}\n")
 
-    found = calibrate(say)
+    rates = calibrate(show_step)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(found.to_json(), "utf-8")
-    sys.stderr.write(f"calibration kept in {path}\n")
-    return asdict(found)
+    path.write_text(rates.to_json(), "utf-8")
+    sys.stderr.write(f"calibration stored in {path}\n")
+    return asdict(rates)

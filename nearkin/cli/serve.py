@@ -1,6 +1,7 @@
 """`nearkin serve`: the index over HTTP."""
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -8,27 +9,29 @@ import typer
 
 from nearkin.cli.usage_errors import RedactingCommand
 
-INSTALL = "nearkin serve needs the server's libraries: pip install 'nearkin[server]'"
+INSTALL = "nearkin serve requires the libraries of the server: pip install 'nearkin[server]'"
 ANY = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 def serve(context: typer.Context) -> None:
-    """Serve the index over HTTP, with an embedded store unless told otherwise; nearkin serve --help lists the settings."""
-    # its flags are the server's settings, whose libraries no other command should wait for
+    """Serve the index over HTTP, by default with an embedded store. nearkin serve --help lists the settings."""  # noqa: E501
+    # The options are the settings of the server, and only this command loads its libraries.
     from nearkin.errors import MissingExtraError
 
     try:
-        inner = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
-        inner.command(cls=RedactingCommand)(with_flags(start))
+        inner = typer.Typer(
+            add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
+        )
+        inner.command(cls=RedactingCommand)(_with_server_options(start))
     except ImportError as error:
         raise MissingExtraError(f"{INSTALL} ({error.name} is missing)") from error
     inner(context.args, prog_name="nearkin serve")
 
 
-def start(config: Path | None, **flags: Any) -> None:
-    """Serve the index over HTTP, with an embedded store unless told otherwise.
+def start(config: Path | None, **options: Any) -> None:
+    """Serve the index over HTTP, by default with an embedded store.
 
-    Every setting is a flag, a variable NEARKIN_NAME, or a line of a TOML file.
+    Every setting is an option, a variable NEARKIN_NAME, or a line of a TOML file.
 
     Examples:
 
@@ -38,36 +41,54 @@ def start(config: Path | None, **flags: Any) -> None:
 
         nearkin serve --host 0.0.0.0 --tokens tokens.json --tls-cert chain.pem --tls-key key.pem
     """
-    from nearkin.server.processes import serve as run
+    from nearkin.server.processes import serve as run_server
     from nearkin.server.settings import ServerSettings, pair
 
-    given = {name: value for name, value in flags.items() if value is not None}
-    named = dict(map(pair, given.pop("index", None) or []))
-    run(ServerSettings.read(config, **given, **({"index": named} if named else {})))
+    given = {name: value for name, value in options.items() if value is not None}
+    index_settings = dict(map(pair, given.pop("index", None) or []))
+    if index_settings:
+        given["index"] = index_settings
+    run_server(ServerSettings.read(config, **given))
 
 
-def with_flags(command: Any) -> Any:
-    """The command with a flag for every setting of the server, so that there is one list of them."""
+def _with_server_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Returns the command with an option for every setting of the server."""
     from nearkin.server.settings import ServerSettings
 
-    config = typer.Option("--config", help="TOML file with settings.", envvar="NEARKIN_CONFIG", metavar="FILE")
-    parameters = [_parameter("config", Annotated[Path | None, config])]
+    config = typer.Option(
+        "--config", help="TOML file with settings.", envvar="NEARKIN_CONFIG", metavar="FILE"
+    )
+    parameters = [_optional_parameter("config", Annotated[Path | None, config])]
     for name, field in ServerSettings.model_fields.items():
-        flag, plain = name.replace("_", "-"), _plain(field.annotation)
-        default = "" if field.default is None or isinstance(field.default, dict) else f"  [default: {field.default}]"
-        named = f"--{flag}/--no-{flag}" if plain is bool else f"--{flag}"
-        option = typer.Option(named, help=f"{field.description}{default}", show_default=False)
-        kind: Any = list[str] if name == "index" else plain if plain in (bool, int, float) else str
-        parameters.append(_parameter(name, Annotated[kind | None, option]))
-    command.__signature__ = inspect.Signature(parameters)
+        kind = _without_none(field.annotation)
+        flag = name.replace("_", "-")
+        names = f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}"
+        description = str(field.description)
+        if field.default is not None and not isinstance(field.default, dict):
+            description += f"  [default: {field.default}]"
+        option = typer.Option(names, help=description, show_default=False)
+        parameters.append(_optional_parameter(name, Annotated[_option_type(name, kind), option]))
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
 
 
-def _parameter(name: str, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=None)
+def _optional_parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=None
+    )
 
 
-def _plain(annotation: Any) -> Any:
-    """The type of a setting without None."""
-    return next((kind for kind in get_args(annotation) if kind is not type(None)), annotation)
+def _option_type(name: str, kind: Any) -> Any:
+    """Returns the type of the option for a setting. Values of other types are given as text."""
+    if name == "index":
+        return list[str] | None
+    if kind in (bool, int, float):
+        return kind | None
+    return str | None
+
+
+def _without_none(annotation: Any) -> Any:
+    """Returns the type of a setting without None."""
+    kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+    return kinds[0] if kinds else annotation

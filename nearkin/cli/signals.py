@@ -1,4 +1,4 @@
-"""Ending by a signal: SIGTERM and SIGHUP end a command as Ctrl-C does, with a message that says how to resume."""
+"""Signals: SIGTERM and SIGHUP end a command in the same way as Ctrl-C."""
 
 import signal
 import threading
@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from types import FrameType
 
 INTERRUPTED = 130
-"""The exit code after SIGINT: 128 and the number of the signal, as shells have it."""
+"""The exit code after SIGINT: 128 plus the number of the signal, as in shells."""
 ENDING = ("SIGTERM", "SIGHUP")
 
 
 class EndedBySignalError(KeyboardInterrupt):
-    """The process received a signal that ends it.
+    """An error that is raised when the process receives a signal that ends it.
 
     Attributes:
         name: The name of the signal, for example `SIGTERM`.
-        code: The exit code: 128 and the number of the signal.
+        code: The exit code: 128 plus the number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -27,7 +27,10 @@ class EndedBySignalError(KeyboardInterrupt):
 
 @contextmanager
 def ending_signals() -> Iterator[None]:
-    """Raises EndedBySignalError at SIGTERM and SIGHUP. A signal that the process ignores already (nohup) stays ignored."""
+    """Raises EndedBySignalError at SIGTERM and SIGHUP.
+
+    A signal that the process ignores already, for example under nohup, stays ignored.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -45,8 +48,14 @@ def ending_signals() -> Iterator[None]:
 
 @contextmanager
 def set_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Sets an event at SIGTERM and SIGINT, for a command that finishes what it has begun; the handlers before it come back."""
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    """Sets an event at SIGTERM and SIGINT, so that a command can finish its current work.
+
+    The previous handlers are restored at the end.
+    """
+    before = {
+        number: signal.signal(number, lambda *_: stop.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, and whose readers may go away, without a run coming to harm."""
+"""Standard streams whose closing does not harm a run."""
 
 import os
 import sys
@@ -8,19 +8,22 @@ from nearkin.errors import RunError
 
 
 class Output:
-    """A standard stream. Output that no process reads any more is dropped; any other failure to write is an error.
+    """A standard stream whose output is dropped if no process reads it any more.
+
+    Any other failure to write is an error.
 
     Args:
         stream: The stream.
-        needed: Whether a failure to write is an error. It is not for standard error, where it could not be reported.
+        needed: Whether a failure to write is an error. It is not an error for standard error, where
+            it could not be reported.
     """
 
-    def __init__(self, stream: TextIO, needed: bool) -> None:
+    def __init__(self, stream: TextIO, *, needed: bool) -> None:
         self._stream = stream
         self._needed = needed
 
     def write(self, text: str) -> int:
-        """Writes text."""
+        """Writes text, and returns its length."""
         try:
             return self._stream.write(text)
         except OSError as error:
@@ -28,7 +31,7 @@ class Output:
             return len(text)
 
     def flush(self) -> None:
-        """Writes what is buffered."""
+        """Writes the buffered output."""
         try:
             self._stream.flush()
         except OSError as error:
@@ -48,13 +51,14 @@ class Output:
 def prepare_streams() -> None:
     """Makes the standard streams safe to use.
 
-    Where one is closed, the null device takes its place, so that no file that is opened later does.
+    The null device replaces a closed stream. Otherwise a file that is opened later would get its
+    number.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # the system gives out the lowest number that is free
+            # The system assigns the lowest free number.
             os.open(os.devnull, os.O_RDWR)
     if sys.stdin is None:
         sys.stdin = os.fdopen(0, closefd=False)

@@ -1,87 +1,180 @@
-"""`nearkin stream`: an event stream into an index, or to a server."""
+"""`nearkin stream`: documents of an event stream, into an index or to a server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.index import opened, say
+from nearkin.cli.index import open_index
+from nearkin.cli.option_groups import INPUT, OUTPUT, RUN, with_option_groups
+from nearkin.cli.printing import print_facts
 
 if TYPE_CHECKING:
-    from nearkin.consumer.consumer import Sink
+    from nearkin.consumer.events import Sink
 
 
-def stream(
-    source: Annotated[str, typer.Argument(help="redis://host:6379/0?stream=documents", metavar="URL")],
-    store: Annotated[str | None, typer.Option(help="Of the index: sqlite:///file.db, redis://…", metavar="URL")] = None,
-    server: Annotated[str | None, typer.Option(help="Of nearkin serve; its token in NEARKIN_TOKEN.", metavar="URL")] = None,
-    group: Annotated[str, typer.Option(help="Consumers of one group share the events.")] = "nearkin",
-    consumer: Annotated[str | None, typer.Option(help="Name of this one.  [default: the machine's]")] = None,
-    scope: Annotated[str, typer.Option(help="Of documents whose events name none.")] = "default",
-    text: Annotated[str, typer.Option(help="Field of a text.")] = "text",
-    vector: Annotated[str, typer.Option(help="Field of a vector, a JSON array.")] = "vector",
-    id_field: Annotated[str, typer.Option("--id", help="Field of the id; where there is none, it is the content's.")] = "id",
-    scope_field: Annotated[str, typer.Option(help="Field of the scope.")] = "scope",
-    batch: Annotated[int, typer.Option(help="Events that are worked on at once.")] = 500,
-    idle: Annotated[str, typer.Option(help="Time after which a dead consumer's events are taken over.")] = "60s",
+@dataclass(frozen=True)
+class FieldOptions:
+    """The options that say how an event becomes a document."""
+
+    scope: Annotated[
+        str,
+        typer.Option(
+            help="Scope of documents whose events do not name one.", rich_help_panel=INPUT
+        ),
+    ] = "default"
+    text: Annotated[str, typer.Option(help="Field that holds the text.", rich_help_panel=INPUT)] = (
+        "text"
+    )
+    vector: Annotated[
+        str,
+        typer.Option(help="Field that holds the vector, a JSON array.", rich_help_panel=INPUT),
+    ] = "vector"
+    id_field: Annotated[
+        str,
+        typer.Option(
+            "--id",
+            help="Field that holds the id. Without it the id is made from the content.",
+            rich_help_panel=INPUT,
+        ),
+    ] = "id"
+    scope_field: Annotated[
+        str, typer.Option(help="Field that holds the scope.", rich_help_panel=INPUT)
+    ] = "scope"
     max_event: Annotated[
-        int, typer.Option(help="Maximum size of an event in bytes; larger ones go to the dead letters.", metavar="BYTES")
-    ] = 16_000_000,
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing is left.")] = False,
-    tables: o.SpecTables = None,
-    key_file: o.KeyFile = None,
+        int,
+        typer.Option(
+            help="Maximum size of an event in bytes. Larger events become dead letters.",
+            metavar="BYTES",
+            rich_help_panel=INPUT,
+        ),
+    ] = 16_000_000
+
+
+@with_option_groups
+def stream(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="URL of the event stream: redis://host:6379/0?stream=documents.", metavar="URL"
+        ),
+    ],
+    fields: FieldOptions,
+    resources: o.IndexKeyOptions,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="URL of the index that receives the documents: sqlite:///file.db, redis://…",
+            metavar="URL",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="URL of the server that receives the documents. Its token is read from "
+            "NEARKIN_TOKEN.",
+            metavar="URL",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    group: Annotated[
+        str,
+        typer.Option(help="Name of the group whose consumers share events.", rich_help_panel=RUN),
+    ] = "nearkin",
+    consumer: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of this consumer.  [default: the name of the machine]", rich_help_panel=RUN
+        ),
+    ] = None,
+    batch: Annotated[
+        int, typer.Option(help="Maximum number of events in a batch.", rich_help_panel=RUN)
+    ] = 500,
+    idle: Annotated[
+        str,
+        typer.Option(
+            help="Time after which the events of a dead consumer are taken over, for example 60s.",
+            metavar="TIME",
+            rich_help_panel=RUN,
+        ),
+    ] = "60s",
+    until_empty: Annotated[
+        bool,
+        typer.Option(
+            "--until-empty", help="End when no event is left in the stream.", rich_help_panel=RUN
+        ),
+    ] = False,
     json: o.Json = False,
 ) -> None:
-    """Upsert the documents of an event stream: each at least once, none with a second effect. SIGTERM ends it gracefully.
+    """Upsert the documents of an event stream into an index, or send them to a server.
+
+    Each event is processed at least once, and repeating it has no second effect. SIGTERM ends the command after the current
+    batch.
 
     Examples:
 
         nearkin stream "redis://localhost/0?stream=documents" --store sqlite:///kin.db
 
         nearkin stream "redis://localhost/0?stream=documents" --server https://kin.example --group crawl --consumer one
-    """
+    """  # noqa: E501
     import logging
     from threading import Event
 
     from nearkin.cli.signals import set_by_signals
-    from nearkin.consumer.consumer import Consumer, RedisSource, StreamSettings
+    from nearkin.consumer.consumer import Consumer
+    from nearkin.consumer.events import StreamSettings
+    from nearkin.consumer.redis_source import RedisSource
 
     logging.basicConfig(level=logging.WARNING, format="nearkin: %(message)s")
-    seconds = o.seconds(idle, "--idle") or 0.0
+    seconds = o.parse_seconds(idle, "--idle") or 0.0
     settings = StreamSettings(
-        scope=scope,
-        text=text,
-        vector=vector,
-        id=id_field,
-        scope_field=scope_field,
+        scope=fields.scope,
+        text=fields.text,
+        vector=fields.vector,
+        id=fields.id_field,
+        scope_field=fields.scope_field,
         batch=batch,
         idle=seconds,
-        max_event=max_event,
+        max_event=fields.max_event,
     )
     stop = Event()
     with (
         set_by_signals(stop),
-        sink_of(store, server, tables=tables, key_file=key_file) as sink,
+        open_sink(store, server, resources) as sink,
         RedisSource(source, group, consumer, seconds) as events,
     ):
-        say(Consumer(events, sink, settings, stop).run(until_empty).to_dict(), json)
+        result = Consumer(events, sink, settings, stop).run(until_empty)
+    print_facts(result.to_dict(), as_json=json)
 
 
 @contextmanager
-def sink_of(store: str | None, server: str | None, **fields: Any) -> "Iterator[Sink]":
-    """Where the documents go."""
-    from nearkin.consumer.consumer import IndexSink, ServerSink
+def open_sink(
+    store: str | None, server: str | None, resources: o.IndexKeyOptions
+) -> "Iterator[Sink]":
+    """Opens the index or the server that receives the documents.
+
+    Args:
+        store: URL of an index.
+        server: URL of a server.
+        resources: The data that the Spec of the index refers to.
+
+    Raises:
+        UsageError: If both or neither of the URLs are given.
+    """
+    from nearkin.consumer.sinks import IndexSink, ServerSink
     from nearkin.errors import UsageError
 
     if (store is None) == (server is None):
-        raise UsageError("say where the documents go: --store URL, or --server URL")
+        raise UsageError("give the destination of the documents: --store URL, or --server URL")
     if server is not None:
         from nearkin.client.clients import Client
 
         with Client(server) as client:
             yield ServerSink(client)
-    else:
-        with opened(store or "", fields.pop("key_file"), **fields) as index:
+    elif store is not None:
+        with open_index(store, resources) as index:
             yield IndexSink(index)

@@ -7,67 +7,151 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import ADVANCED, INPUT, OUTPUT, with_option_groups
+from nearkin.cli.printing import print_json
 
 
+@with_option_groups
 def synth(
     out: o.Out,
-    documents: Annotated[int, typer.Option(help="Documents.")] = 100_000,
+    documents: Annotated[
+        int, typer.Option(help="Number of documents.", rich_help_panel=INPUT)
+    ] = 100_000,
     length: Annotated[
-        str, typer.Option(help="Bytes: fixed:1500, uniform:500:3000, lognormal:1500:0.5 (median, sigma).")
+        str,
+        typer.Option(
+            help="Length of a document in bytes: fixed:1500, uniform:500:3000, or "
+            "lognormal:1500:0.5 (median, sigma).",
+            rich_help_panel=INPUT,
+        ),
     ] = "lognormal:1500:0.5",
-    vocabulary: Annotated[Path | None, typer.Option(help="A text file whose words are used, as frequent as there.")] = None,
-    clustered: Annotated[float, typer.Option(help="Share of documents in clusters of near-duplicates.")] = 0.25,
-    copies: Annotated[float, typer.Option(help="Mean copies of an original.")] = 1.5,
-    similarity: Annotated[str, typer.Option(help="Range LOW:HIGH of a copy's similarity to its original.")] = "0.6:1.0",
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option(
+            help="Text file whose words are used, with the frequencies that they have in it.",
+            metavar="FILE",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    clustered: Annotated[
+        float,
+        typer.Option(
+            help="Share of documents in clusters of near-duplicates, in [0, 1].",
+            rich_help_panel=INPUT,
+        ),
+    ] = 0.25,
+    copies: Annotated[
+        float,
+        typer.Option(help="Mean number of copies of an original.", rich_help_panel=INPUT),
+    ] = 1.5,
+    similarity: Annotated[
+        str,
+        typer.Option(
+            help="Range LOW:HIGH of the similarity of a copy to its original, in (0, 1].",
+            rich_help_panel=INPUT,
+        ),
+    ] = "0.6:1.0",
     edits: Annotated[
-        str, typer.Option(help="Weights of the edit operations.", metavar="NAME=WEIGHT,…")
+        str,
+        typer.Option(
+            help="Weights of the edit operations that make copies.",
+            metavar="NAME=WEIGHT,…",
+            rich_help_panel=INPUT,
+        ),
     ] = "substitute=4,delete=1,insert=1,swap=0.25,typo=1",
-    exact: Annotated[float, typer.Option(help="Share of copies that are exact.")] = 0.1,
-    boilerplate: Annotated[float, typer.Option(help="Share of documents that end in a standard paragraph.")] = 0.0,
-    hot_clusters: Annotated[int, typer.Option(help="Clusters of --hot-size documents.")] = 0,
-    hot_size: Annotated[int, typer.Option(help="Documents of a hot cluster.")] = 1000,
-    hostile: Annotated[int, typer.Option(help="Documents made to break things.")] = 0,
-    files: Annotated[int, typer.Option(help="Files the documents are spread over.")] = 1,
-    format_: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
-    seed: o.Seed = 1,
+    exact: Annotated[
+        float,
+        typer.Option(help="Share of copies that are exact, in [0, 1].", rich_help_panel=INPUT),
+    ] = 0.1,
+    boilerplate: Annotated[
+        float,
+        typer.Option(
+            help="Share of documents that end in a standard paragraph, in [0, 1].",
+            rich_help_panel=INPUT,
+        ),
+    ] = 0.0,
+    hot_clusters: Annotated[
+        int,
+        typer.Option(
+            help="Number of large clusters, with --hot-size documents each.", rich_help_panel=INPUT
+        ),
+    ] = 0,
+    hot_size: Annotated[
+        int,
+        typer.Option(help="Number of documents of a large cluster.", rich_help_panel=INPUT),
+    ] = 1000,
+    hostile: Annotated[
+        int,
+        typer.Option(
+            help="Number of documents with unusual contents that test robustness.",
+            rich_help_panel=INPUT,
+        ),
+    ] = 0,
+    files: Annotated[
+        int, typer.Option(help="Number of files of documents.", rich_help_panel=OUTPUT)
+    ] = 1,
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format", help="Format of the files: parquet or jsonl.", rich_help_panel=OUTPUT
+        ),
+    ] = "parquet",
+    seed: Annotated[int, typer.Option("--seed", help="Random seed.", rich_help_panel=ADVANCED)] = 1,
     shingle: o.Shingle = "words:3",
     workers: o.Workers = None,
     json: o.Json = False,
 ) -> None:
-    """Write a corpus with known truth: documents, and the exact similarity of every planted pair.
+    """Write a generated corpus, with the exact similarity of every planted pair.
 
     Examples:
 
         nearkin synth --documents 1000000 --out synth/
 
         nearkin synth --documents 50000 --similarity 0.75:0.95 --hot-clusters 2 --boilerplate 0.1 --hostile 50 --out hard/
-    """
+    """  # noqa: E501
     from nearkin.lab.synth import SynthSettings
-    from nearkin.lab.synth import synth as write
+    from nearkin.lab.synth import synth as write_corpus
     from nearkin.spec import Spec
 
     settings = SynthSettings(
-        documents, length, clustered, copies, _range(similarity), _weights(edits), exact, boilerplate, hot_clusters, hot_size,
-        hostile, files, format_, seed,
-    )  # fmt: skip
-    shown = o.progress()
-    shown.stage("synth", documents)
+        documents=documents,
+        length=length,
+        clustered=clustered,
+        copies=copies,
+        similarity=_parse_range(similarity),
+        operations=_parse_weights(edits),
+        exact=exact,
+        boilerplate=boilerplate,
+        hot_clusters=hot_clusters,
+        hot_size=hot_size,
+        hostile=hostile,
+        files=files,
+        format=format_,
+        seed=seed,
+    )
+    progress = o.open_progress()
+    progress.stage("synth", documents)
     try:
-        facts = write(
-            out, settings, vocabulary=_text(vocabulary), spec=Spec.for_shingle(shingle), workers=o.workers_or_cores(workers),
-            advance=shown.advance,
-        )  # fmt: skip
+        facts = write_corpus(
+            out,
+            settings,
+            vocabulary=_read_vocabulary(vocabulary),
+            spec=Spec.for_shingle(shingle),
+            workers=o.workers_or_cores(workers),
+            advance=progress.advance,
+        )
     finally:
-        shown.close()
+        progress.close()
     if json:
-        o.print_json(facts)
+        print_json(facts)
     else:
         sys.stderr.write(
-            f"{documents:,} documents ({facts['text_bytes']:,} bytes) and {facts['planted_pairs']:,} pairs in {out}\n"
+            f"{documents:,} documents ({facts['text_bytes']:,} bytes) and "
+            f"{facts['planted_pairs']:,} pairs in {out}\n"
         )
 
 
-def _range(text: str) -> tuple[float, float]:
+def _parse_range(text: str) -> tuple[float, float]:
     from nearkin.errors import UsageError
 
     low, _, high = text.partition(":")
@@ -77,16 +161,21 @@ def _range(text: str) -> tuple[float, float]:
         raise UsageError(f"similarity {text!r} is not of the form 0.6:1.0") from error
 
 
-def _weights(text: str) -> dict[str, float]:
+def _parse_weights(text: str) -> dict[str, float]:
     from nearkin.errors import UsageError
 
+    weights = {}
     try:
-        return {name.strip(): float(weight) for name, weight in (part.split("=") for part in text.split(",") if part.strip())}
+        for part in text.split(","):
+            if part.strip():
+                name, weight = part.split("=")
+                weights[name.strip()] = float(weight)
     except ValueError as error:
         raise UsageError(f"edits {text!r} is not of the form substitute=4,typo=1") from error
+    return weights
 
 
-def _text(path: Path | None) -> str | None:
+def _read_vocabulary(path: Path | None) -> str | None:
     from nearkin.errors import UsageError
 
     if path is None:

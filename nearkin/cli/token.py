@@ -1,4 +1,4 @@
-"""`nearkin token`: who may use a server."""
+"""`nearkin token`: the tokens of a server."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,20 +6,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import with_option_groups
+from nearkin.cli.printing import print_json
 
 if TYPE_CHECKING:
     from nearkin.server.http.tokens import Principal, TokenFile
 
-token = typer.Typer(no_args_is_help=True, help="Tokens of a server: create, list, revoke.")
+token = typer.Typer(no_args_is_help=True, help="Create, list and revoke the tokens of a server.")
 
 File = Annotated[
-    Path, typer.Option("--file", help="Where they are kept, hashed; the server's --tokens.", envvar="NEARKIN_TOKENS")
+    Path,
+    typer.Option(
+        "--file",
+        help="File that holds the hashes of the tokens; the --tokens setting of the server.",
+        metavar="FILE",
+        envvar="NEARKIN_TOKENS",
+    ),
 ]
 FILE = Path("nearkin-tokens.json")
+SECONDS_OF_DAY = 86400
 
 
-def held(path: Path) -> "TokenFile":
-    """The tokens of a file."""
+def open_tokens(path: Path) -> "TokenFile":
+    """Opens the tokens of a file.
+
+    Raises:
+        MissingExtraError: If the libraries of the server are not installed.
+    """
     from nearkin.cli.serve import INSTALL
     from nearkin.errors import MissingExtraError
 
@@ -30,22 +43,41 @@ def held(path: Path) -> "TokenFile":
     return TokenFile(path)
 
 
-def parts(text: str) -> tuple[str, ...]:
-    """Of a text with commas."""
+def _split(text: str) -> tuple[str, ...]:
+    """Returns the parts of a text that are separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 @token.command()
+@with_option_groups
 def create(
-    name: Annotated[str, typer.Argument(help="Of the token: a-z, 0-9 and -.")],
-    scopes: Annotated[str, typer.Option(help="That it sees, separated by commas; team-* for a prefix, * for all.")] = "*",
-    rights: Annotated[str, typer.Option(help="read, write, metrics, admin; separated by commas.")] = "read,write",
-    rate: Annotated[str | None, typer.Option(help="Documents, as 100/second.")] = None,
-    days: Annotated[float | None, typer.Option(help="After which it is no longer valid.")] = None,
+    name: Annotated[
+        str, typer.Argument(help="Name of the token, of the characters a-z, 0-9 and -.")
+    ],
+    scopes: Annotated[
+        str,
+        typer.Option(
+            help="Scopes that the token may use, separated by commas; team-* for a prefix, * for "
+            "all."
+        ),
+    ] = "*",
+    rights: Annotated[
+        str, typer.Option(help="Rights, separated by commas: read, write, metrics, admin.")
+    ] = "read,write",
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            help="Maximum rate of documents, for example 100/second.  [default: none of its own]"
+        ),
+    ] = None,
+    days: Annotated[
+        float | None,
+        typer.Option(help="Number of days after which the token expires.  [default: never]"),
+    ] = None,
     file: File = FILE,
     json: o.Json = False,
 ) -> None:
-    """Make a token and print it; it is shown once and kept nowhere.
+    """Create a token and print it. It is shown once, and only its hash is stored.
 
     Examples:
 
@@ -53,45 +85,56 @@ def create(
     """
     import time
 
-    tokens = held(file)
+    tokens = open_tokens(file)
     from nearkin.server.http.tokens import Principal
 
-    expires = None if days is None else time.time() + days * 86400
-    made = tokens.create(Principal(name, parts(scopes), parts(rights), rate, expires))
+    expires = None if days is None else time.time() + days * SECONDS_OF_DAY
+    secret = tokens.create(Principal(name, _split(scopes), _split(rights), rate, expires))
     if json:
-        o.print_json({"name": name, "token": made})
+        print_json({"name": name, "token": secret})
     else:
-        typer.echo(made)
+        typer.echo(secret)
 
 
 @token.command("list")
+@with_option_groups
 def list_(file: File = FILE, json: o.Json = False) -> None:
-    """Names, scopes and rights; tokens themselves are not kept."""
+    """List names, scopes and rights of tokens. The tokens themselves are not stored."""
     from dataclasses import asdict
 
-    every = held(file).principals()
+    principals = open_tokens(file).principals()
     if json:
-        o.print_json({"tokens": [asdict(one) for one in every]})
+        print_json({"tokens": [asdict(principal) for principal in principals]})
         return
-    for one in every:
-        facts = (one.name, ",".join(one.scopes), ",".join(one.rights), one.rate or "no limit of its own", _end(one))
+    for principal in principals:
+        facts = (
+            principal.name,
+            ",".join(principal.scopes),
+            ",".join(principal.rights),
+            principal.rate or "no rate limit of its own",
+            _expiry(principal),
+        )
         typer.echo("  ".join(facts))
 
 
-def _end(one: "Principal") -> str:
+def _expiry(principal: "Principal") -> str:
     from datetime import UTC, datetime
 
-    if one.expires is None:
-        return "does not end"
-    at = datetime.fromtimestamp(one.expires, UTC)
-    return f"{'ended' if at <= datetime.now(UTC) else 'until'} {at:%Y-%m-%d %H:%M} UTC"
+    if principal.expires is None:
+        return "does not expire"
+    at = datetime.fromtimestamp(principal.expires, UTC)
+    verb = "expired" if at <= datetime.now(UTC) else "expires"
+    return f"{verb} {at:%Y-%m-%d %H:%M} UTC"
 
 
 @token.command()
-def revoke(name: Annotated[str, typer.Argument(help="Of the token.")], file: File = FILE) -> None:
-    """Take a token back; servers know within seconds."""
+@with_option_groups
+def revoke(
+    name: Annotated[str, typer.Argument(help="Name of the token.")], file: File = FILE
+) -> None:
+    """Revoke a token. Running servers refuse it within seconds."""
     from nearkin.errors import UsageError
 
-    if not held(file).revoke(name):
-        raise UsageError(f"{file} has no token {name!r}; nearkin token list shows them")
+    if not open_tokens(file).revoke(name):
+        raise UsageError(f"{file} has no token {name!r}; nearkin token list shows the tokens")
     typer.echo(f"{name} is no longer valid")

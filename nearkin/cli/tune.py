@@ -1,40 +1,114 @@
 """`nearkin tune`."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.option_groups import CANDIDATES, INPUT, OUTPUT, SIMILARITY, with_option_groups
+from nearkin.cli.printing import print_json, print_warnings
+
+if TYPE_CHECKING:
+    from nearkin.spec import Spec
 
 
+@dataclass(frozen=True)
+class SampleOptions:
+    """The options for a corpus on whose sample the similarities of pairs are observed."""
+
+    text: o.Text = None
+    tokens: o.Tokens = None
+    vector: o.Vector = None
+    sample: Annotated[
+        int,
+        typer.Option(
+            help="Number of documents of the corpus that are all compared with each other.",
+            rich_help_panel=INPUT,
+        ),
+    ] = 2000
+
+
+@dataclass(frozen=True)
+class SignatureOptions:
+    """The options that make the Spec of an operating point."""
+
+    measure: o.Measure = None
+    shingle: o.Shingle = "words:3"
+    k: o.K = None
+    slot_bits: o.SlotBits = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Returns the fields of the Spec that were given, apart from the measure."""
+        from nearkin.spec import parse_shingle
+
+        unit, n = parse_shingle(self.shingle)
+        fields = {"unit": unit, "n": n, "k": self.k, "slot_bits": self.slot_bits}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+@with_option_groups
 def tune(
-    inputs: Annotated[list[str] | None, typer.Argument(help="A corpus to learn the similarities of pairs from.")] = None,
-    text: o.Text = None,
-    tokens: o.Tokens = None,
-    vector: o.Vector = None,
-    measure: o.Measure = None,
+    sampling: SampleOptions,
+    signature: SignatureOptions,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Corpus from which the similarities of pairs are learned."),
+    ] = None,
     threshold: o.Threshold = 0.8,
     recall: o.Recall = 0.95,
-    shingle: o.Shingle = "words:3",
-    k: o.K = None,
-    slot_bits: o.SlotBits = None,
-    budget: Annotated[int | None, typer.Option(help="Bytes of a document's signature, instead of --k.")] = None,
-    documents: Annotated[int, typer.Option(help="Corpus size, for the expected candidates.")] = 1_000_000,
-    tables: Annotated[str, typer.Option(help="Numbers of independent tables to try, as 1,2.")] = "1",
-    probes: Annotated[str, typer.Option(help="Numbers of probes to try, as 0,3.")] = "0",
-    at_most: Annotated[
-        list[str] | None, typer.Option(help="Largest P(candidate) at a similarity, as 0.05:0.006; may be repeated.")
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            help="Size of the signature of a document in bytes. Replaces --k.",
+            metavar="BYTES",
+            rich_help_panel=SIMILARITY,
+        ),
     ] = None,
-    sample: Annotated[int, typer.Option(help="Documents of the corpus that are compared each with each.")] = 2000,
-    show: Annotated[int, typer.Option(help="Operating points to show.")] = 10,
-    plot: Annotated[Path | None, typer.Option(help="Draw the S-curves into an .svg or .png file.", metavar="FILE")] = None,
+    documents: Annotated[
+        int,
+        typer.Option(
+            help="Number of documents, for the expected candidates.", rich_help_panel=INPUT
+        ),
+    ] = 1_000_000,
+    tables: Annotated[
+        str,
+        typer.Option(
+            help="Numbers of independent tables to try, for example 1,2.",
+            rich_help_panel=CANDIDATES,
+        ),
+    ] = "1",
+    probes: Annotated[
+        str,
+        typer.Option(help="Numbers of probes to try, for example 0,3.", rich_help_panel=CANDIDATES),
+    ] = "0",
+    at_most: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Maximum candidate probability at a similarity, for example 0.05:0.006. May be "
+            "repeated.",
+            metavar="S:P",
+            rich_help_panel=CANDIDATES,
+        ),
+    ] = None,
+    show: Annotated[
+        int, typer.Option(help="Number of operating points to show.", rich_help_panel=OUTPUT)
+    ] = 10,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw the S-curves into an .svg or .png file.",
+            metavar="FILE",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     json: o.Json = False,
 ) -> None:
-    """Bands, rows, tables and probes for a threshold and a recall: what each finds and what it costs.
+    """List operating points for a threshold and a recall: bands, rows, tables and probes, with their cost.
 
-    Expected candidates follow from how many pairs there are at each similarity: those of unrelated documents, or of a
-    sample of a corpus.
+    The expected candidates follow from the number of pairs at each similarity. That number is estimated for unrelated
+    documents, or from a sample of a corpus.
 
     Examples:
 
@@ -43,24 +117,31 @@ def tune(
         nearkin tune "crawl/*.parquet" --threshold 0.7 --plot curves.svg
 
         nearkin tune --measure cosine --threshold 0.9 --documents 10000000
-    """
-    from nearkin.plan.tune import tune as find
+    """  # noqa: E501
+    from nearkin.plan.tune import tune as find_operating_points
 
     if plot is not None:
         from nearkin.runtime.outputs import require_picture_output
 
         require_picture_output(plot, inputs or [])
-    distribution, spec = observed(inputs, text, tokens, vector, measure, shingle, k, slot_bits, sample)
-    found = find(
-        threshold, recall, spec=spec, budget=budget, documents=documents, distribution=distribution,
-        tables=o.numbers(tables, "--tables"), probes=o.numbers(probes, "--probes"), at_most=limits(at_most or []),
-    )  # fmt: skip
+    distribution, spec = _observe(inputs, sampling, signature)
+    found = find_operating_points(
+        threshold,
+        recall,
+        spec=spec,
+        budget=budget,
+        documents=documents,
+        distribution=distribution,
+        tables=o.parse_numbers(tables, "--tables"),
+        probes=o.parse_numbers(probes, "--probes"),
+        at_most=_parse_limits(at_most or []),
+    )
     if plot is not None:
         from nearkin.report.curves import draw_file
 
         draw_file(found, found.points[:6], plot)
     if json:
-        o.print_json(found.to_dict())
+        print_json(found.to_dict())
         return
     from rich.console import Console
 
@@ -72,48 +153,40 @@ def tune(
     console.print(draw_text(found, found.points[:3]), highlight=False, markup=False)
 
 
-def limits(texts: list[str]) -> dict[float, float]:
-    """Similarities and the largest P(candidate) there."""
+def _parse_limits(texts: list[str]) -> dict[float, float]:
+    """Returns the maximum candidate probability at each similarity that --at-most names."""
     from nearkin.errors import UsageError
 
+    limits = {}
     try:
-        return {float(similarity): float(most) for similarity, most in (text.split(":") for text in texts)}
+        for text in texts:
+            similarity, probability = text.split(":")
+            limits[float(similarity)] = float(probability)
     except ValueError as error:
         raise UsageError(f"--at-most {' '.join(texts)!r} is not of the form 0.05:0.006") from error
+    return limits
 
 
-def observed(
-    inputs: list[str] | None,
-    text: str | None,
-    tokens: str | None,
-    vector: str | None,
-    measure: str | None,
-    shingle: str,
-    k: int | None,
-    slot_bits: int | None,
-    sample: int,
-) -> tuple[Any, Any]:
-    """(distribution of a corpus or None, Spec)."""
-    from dataclasses import replace
-
+def _observe(
+    inputs: list[str] | None, sampling: SampleOptions, signature: SignatureOptions
+) -> "tuple[Any, Spec]":
+    """Returns the distribution of similarities in a corpus, or None without one, and the Spec."""
     from nearkin.corpus import FileCorpus, detect_dimensions
     from nearkin.corpus.inputs import describe_skipped
-    from nearkin.engine.options import parse_size
     from nearkin.measures import measure_of
     from nearkin.plan.observe import observe_corpus
     from nearkin.runs.spec_request import resolve_spec
-    from nearkin.spec import parse_shingle
 
-    unit, n = parse_shingle(shingle)
-    given = {"unit": unit, "n": n, "k": k, "slot_bits": slot_bits}
-    fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    columns = o.columns(text, tokens, vector, None, ()).with_memory(parse_size(o.MEMORY))
+    options = o.ColumnOptions(sampling.text, sampling.tokens, sampling.vector)
+    columns = options.to_columns()
+    fields = signature.to_fields()
     if not inputs:
-        if measure == "cosine":
+        if signature.measure == "cosine":
             columns = replace(columns, vector="vector", text=None, dimensions=1)
-        return None, resolve_spec(columns, measure, **fields)
+        return None, resolve_spec(columns, signature.measure, **fields)
     corpus = FileCorpus.open(inputs)
-    o.show_warnings(describe_skipped(corpus.skipped))
+    print_warnings(describe_skipped(corpus.skipped))
     columns = detect_dimensions(corpus, columns)
-    spec = resolve_spec(columns, measure, **fields)
-    return observe_corpus(corpus, columns, measure_of(spec), sample, workers=o.workers_or_cores(None)), spec
+    spec = resolve_spec(columns, signature.measure, **fields)
+    threads = o.workers_or_cores(None)
+    return observe_corpus(corpus, columns, measure_of(spec), sampling.sample, workers=threads), spec

@@ -1,4 +1,7 @@
-"""Usage errors of the command line without passwords: they repeat the argument that was wrong, which may be a URL."""
+"""Usage errors of the command line, without passwords.
+
+Such an error repeats the wrong argument, which may be a URL with a password.
+"""
 
 from typing import Any
 
@@ -7,12 +10,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from nearkin.redaction import redact
 
-# typer names only its subclasses in public
+# typer exports only subclasses of this error.
 ARGUMENT_ERROR: Any = typer.BadParameter.__mro__[1]
 
 
 class RedactingCommand(TyperCommand):
-    """A command whose usage errors hold no passwords."""
+    """A command whose usage errors contain no passwords."""
 
     def make_context(self, *arguments: Any, **fields: Any) -> Any:
         """Parses the arguments of the command."""
@@ -24,7 +27,7 @@ class RedactingCommand(TyperCommand):
 
 
 class RedactingGroup(TyperGroup):
-    """A group of commands whose usage errors hold no passwords."""
+    """A group of commands whose usage errors contain no passwords."""
 
     def make_context(self, *arguments: Any, **fields: Any) -> Any:
         """Parses the arguments of the group."""

@@ -1,7 +1,8 @@
-"""The client of `nearkin serve`, for threads and for coroutines.
+"""The clients of `nearkin serve`, for threads and for coroutines.
 
-Every request may be sent again: an upsert under its id, or under its content's, is the same document. So what fails on the way,
-and what a server puts off (429, 503), is tried again after a growing, random time, and not before the server's own Retry-After.
+Every request is idempotent: an upsert with the same id, or with an id made from the same content,
+is the same document. Therefore failed connections and temporary refusals (429, 503) are retried
+after a random time that grows, and not before the Retry-After of the server.
 """
 
 import asyncio
@@ -11,17 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from nearkin.client import requests as calls
+from nearkin.client import requests
 from nearkin.client.requests import (
-    Batches,
+    BatchBuilder,
     Call,
     ClusterPage,
+    ClusterReader,
     IndexFacts,
     Line,
     NewDocument,
-    ReadingCluster,
     StoredDocument,
-    Tuned,
+    TuningResult,
 )
 from nearkin.errors import MissingExtraError, ServiceError, UsageError
 from nearkin.index.entry import Cluster, Match, Outcome
@@ -30,7 +31,9 @@ try:
     import httpx
     import tenacity
 except ImportError as error:
-    raise MissingExtraError(f"the client needs httpx and tenacity: pip install 'nearkin[client]' ({error.name})") from error
+    raise MissingExtraError(
+        f"the client requires httpx and tenacity: pip install 'nearkin[client]' ({error.name})"
+    ) from error
 
 if TYPE_CHECKING:
     import ssl
@@ -42,19 +45,26 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TOKEN = "NEARKIN_TOKEN"
+"""The environment variable that holds the token."""
 URL = "http://127.0.0.1:8080"
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=100, keepalive_expiry=20.0)
-"""All are kept (httpx would close all but twenty after each request), but none for as long as a server does."""
+"""The limits of connections.
+
+All of them are reused, but they are closed before the server closes them. By default httpx would
+close all but 20 after each request.
+"""
 
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a request is sent, and when.
+    """The rules for retries of a request.
 
     Attributes:
-        attempts: Times it is sent, at most.
-        first: Seconds within which it is sent for the second time; doubled from then on, each a random share of it.
-        longest: Seconds between two attempts, at most; a server that asks for more (Retry-After) is not asked again.
+        attempts: The maximum number of attempts, at least 1.
+        first: The maximum time before the second attempt, in seconds. It doubles with each
+            attempt, and a random share of it is waited.
+        longest: The maximum time between two attempts, in seconds. If the Retry-After of a server
+            is longer, the request is not retried.
     """
 
     attempts: int = 8
@@ -63,80 +73,120 @@ class Retries:
 
     def __post_init__(self) -> None:
         if self.attempts < 1 or self.first < 0 or self.longest < 0:
-            raise UsageError(f"{self}: there must be an attempt, and no time below 0")
+            raise UsageError(
+                f"{self} is not valid: attempts must be at least 1, and times at least 0"
+            )
 
     @property
     def options(self) -> dict[str, Any]:
-        """For tenacity; what the last attempt returned or raised is what the caller gets."""
+        """The arguments of `tenacity.Retrying`. The caller gets the result of the last attempt."""
         return {
             "stop": tenacity.stop_after_attempt(self.attempts),
             "wait": self.wait,
-            "retry": tenacity.retry_if_exception(self.is_worth_it) | tenacity.retry_if_result(_has_transient),
+            "retry": tenacity.retry_if_exception(self.should_retry)
+            | tenacity.retry_if_result(_has_transient),
             "retry_error_callback": lambda state: state.outcome.result(),
         }
 
-    def is_worth_it(self, error: BaseException) -> bool:
-        """Whether a failed request is sent again."""
-        return isinstance(error, ServiceError) and error.transient and (error.retry_after or 0) <= self.longest
+    def should_retry(self, error: BaseException) -> bool:
+        """Returns whether a failed request is retried."""
+        if not isinstance(error, ServiceError) or not error.transient:
+            return False
+        return (error.retry_after or 0) <= self.longest
 
     def wait(self, state: tenacity.RetryCallState) -> float:
-        """Seconds before the next attempt."""
-        failed = None if state.outcome is None else state.outcome.exception()
-        asked = failed.retry_after if isinstance(failed, ServiceError) else None
-        return (asked or 0.0) + tenacity.wait_random_exponential(self.first, self.longest)(state)
+        """Returns the seconds before the next attempt."""
+        error = None if state.outcome is None else state.outcome.exception()
+        least = 0.0
+        if isinstance(error, ServiceError) and error.retry_after is not None:
+            least = error.retry_after
+        return least + tenacity.wait_random_exponential(self.first, self.longest)(state)
 
 
-USUAL = Retries()
+DEFAULT_RETRIES = Retries()
 
 
 def _has_transient(answer: object) -> bool:
-    """Whether lines of a batch should be sent again: then all of them are, which keeps their order."""
-    return isinstance(answer, list) and any(isinstance(one, ServiceError) and one.transient for one in answer)
+    """Returns whether a batch is retried. All its documents are sent again, in the same order."""
+    return isinstance(answer, list) and any(
+        isinstance(line, ServiceError) and line.transient for line in answer
+    )
 
 
-def _connection(url: str, token: str | None, timeout: float, verify: "ssl.SSLContext | bool") -> dict[str, Any]:
-    """What both of httpx' clients are made with."""
+def _http_arguments(
+    url: str, token: str | None, timeout: float, verify: "ssl.SSLContext | bool"
+) -> dict[str, Any]:
+    """Returns the arguments of both clients of httpx.
+
+    Raises:
+        UsageError: If the URL or the token is not valid.
+    """
     try:
-        found = httpx.URL(url)
+        parsed = httpx.URL(url)
     except httpx.InvalidURL:
-        # its reason may repeat a part of a password
-        raise UsageError(f"{url!r} is not a valid URL; give the address of a server, as https://kin.example:8080") from None
-    if found.scheme not in ("http", "https") or not found.host:
-        raise UsageError(f"{url.rpartition('@')[2]!r} is no address of a server, as https://kin.example:8080")
-    if found.userinfo:
-        raise UsageError(f"the address of {found.host} holds a password; give a token with token=, or in {TOKEN}")
+        # The reason may repeat a part of a password.
+        raise UsageError(
+            f"{url!r} is not a valid URL; give the address of a server, for example "
+            "https://kin.example:8080"
+        ) from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise UsageError(
+            f"{url.rpartition('@')[2]!r} is not the address of a server; give one like "
+            "https://kin.example:8080"
+        )
+    if parsed.userinfo:
+        raise UsageError(
+            f"the address of {parsed.host} contains a password; give a token with token=, or in "
+            f"{TOKEN}"
+        )
     secret = token if token is not None else os.environ.get(TOKEN)
-    if secret is not None and not (secret.isascii() and secret.isprintable() and secret == secret.strip()):
-        raise UsageError(f"the token (token=, or {TOKEN}) has spaces or characters that no token has")
-    headers = {"Accept": "*/*", **({"Authorization": f"Bearer {secret}"} if secret else {})}
-    return {"base_url": found, "headers": headers, "timeout": timeout, "verify": verify, "limits": LIMITS}
+    if secret is not None and not _is_valid_token(secret):
+        raise UsageError(
+            f"the token (token=, or {TOKEN}) contains spaces or characters that are not allowed"
+        )
+    headers = {"Accept": "*/*"}
+    if secret:
+        headers["Authorization"] = f"Bearer {secret}"
+    return {
+        "base_url": parsed,
+        "headers": headers,
+        "timeout": timeout,
+        "verify": verify,
+        "limits": LIMITS,
+    }
+
+
+def _is_valid_token(token: str) -> bool:
+    return token.isascii() and token.isprintable() and token == token.strip()
 
 
 @contextmanager
-def _reaching(url: httpx.URL) -> Iterator[None]:
-    """What fails on the way, as one kind of error."""
+def _translate_http_errors(url: httpx.URL) -> Iterator[None]:
+    """Raises ServiceError for a failed connection."""
     try:
         yield
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         raise ServiceError("unreachable", f"{url} cannot be reached: {error}") from error
     except httpx.TimeoutException as error:
-        raise ServiceError("no-answer", f"{url} gave no answer in time") from error
+        raise ServiceError("no-answer", f"{url} did not respond in time") from error
     except httpx.RequestError as error:
-        raise ServiceError("no-answer", f"{url}: the connection broke: {error or type(error).__name__}") from error
+        raise ServiceError(
+            "no-answer", f"the connection to {url} failed: {error or type(error).__name__}"
+        ) from error
 
 
 class Client:
-    """Speaks with `nearkin serve`; safe for threads; a context manager.
+    """A client of `nearkin serve` for threads. It is a context manager.
+
+    Every method raises ServiceError if the server refuses the request or does not respond.
 
     Args:
-        url: Of the server.
-        token: Of `nearkin token create`; by default what NEARKIN_TOKEN holds.
-        timeout: Seconds in which a server must take or send something.
-        retries: When requests are sent again; `Retries(attempts=1)` for never.
-        verify: Certificates: as usual, or a context of your own.
-        transport: In place of httpx' own.
-
-    Every method may raise ServiceError: the server refused, or did not answer.
+        url: The address of the server.
+        token: A token of `nearkin token create`. The default is the value of NEARKIN_TOKEN.
+        timeout: The maximum time of a single read or write, in seconds.
+        retries: The rules for retries. `Retries(attempts=1)` turns them off.
+        verify: Whether certificates are verified, or an SSL context for it.
+        transport: A transport that replaces the one of httpx.
 
     Examples:
         >>> Client("http://127.0.0.1:8080", token="nk_crawler_secret")
@@ -149,11 +199,13 @@ class Client:
         token: str | None = None,
         *,
         timeout: float = 60.0,
-        retries: Retries = USUAL,
+        retries: Retries = DEFAULT_RETRIES,
         verify: "ssl.SSLContext | bool" = True,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._http = httpx.Client(**_connection(url, token, timeout, verify), transport=transport)
+        self._http = httpx.Client(
+            **_http_arguments(url, token, timeout, verify), transport=transport
+        )
         self._retries = retries
 
     def __repr__(self) -> str:
@@ -166,76 +218,123 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes its connections."""
+        """Closes the connections."""
         self._http.close()
 
     def upsert(self, scope: str, document: "Document", id: str | None = None) -> Outcome:
-        """Puts a document where it belongs, as `Index.upsert`; of a request that was sent again, `kind` is the last one's."""
-        return self._do(calls.upserting(scope, document, id))
-
-    def upsert_many(self, scope: str, documents: "Iterable[NewDocument | Document] | Any") -> Iterator[Line]:
-        """Upserts a stream, some documents at a time, and yields what became of each, in order.
+        """Upserts a document, as `Index.upsert` does.
 
         Args:
-            scope: Tenant or group.
-            documents: Texts, vectors or NewDocuments; or a stream of Arrow batches (a pyarrow, polars or pandas table, a
-                RecordBatchReader) with columns `text` or `vector`, and `id` if it has one. Read as answers are taken.
+            scope: Scope of the document.
+            document: A text, or a vector of numbers.
+            id: The id, or None for an id that is made from the content.
+
+        Returns:
+            The outcome. After a retry its `kind` is that of the last attempt.
+        """
+        return self._do(requests.upsert_request(scope, document, id))
+
+    def upsert_many(
+        self, scope: str, documents: "Iterable[NewDocument | Document] | Any"
+    ) -> Iterator[Line]:
+        """Upserts documents in batches, and yields the outcome of each, in order.
+
+        Args:
+            scope: Scope of the documents.
+            documents: Texts, vectors or NewDocuments; or a stream of Arrow batches (a pyarrow,
+                polars or pandas table, a RecordBatchReader) with columns `text` or `vector`, and
+                optionally `id`. They are read while outcomes are taken.
 
         Yields:
-            An Outcome, or a ServiceError with its `line`: it is not raised, and the next documents go on.
+            An Outcome; or a ServiceError with its `line`, which is not raised, so that the
+            following documents are still processed.
         """
-        if calls.is_table(documents):
-            for call in calls.batches_of_table(scope, documents):
+        if requests.is_table(documents):
+            for call in requests.table_requests(scope, documents):
                 yield from self._do(call)
             return
-        batches = Batches(scope)
+        batches = BatchBuilder(scope)
         for document in documents:
             if (full := batches.add(document)) is not None:
                 yield from self._do(full)
-        if (rest := batches.rest()) is not None:
+        if (rest := batches.take_rest()) is not None:
             yield from self._do(rest)
 
     def query(self, scope: str, document: "Document", top: int = 10) -> list[Match]:
-        """Stored documents at or above the threshold, most similar first."""
-        return self._do(calls.querying(scope, document, top))
+        """Returns the stored documents that resemble a document, the most similar first.
+
+        Args:
+            scope: Scope of the search.
+            document: A text, or a vector of numbers.
+            top: Maximum number of matches.
+        """
+        return self._do(requests.query_request(scope, document, top))
 
     def get(self, scope: str, id: str) -> StoredDocument | None:
-        """A document; None if there is none."""
-        return self._do(calls.getting(scope, id))
+        """Returns a stored document, or None if it does not exist."""
+        return self._do(requests.get_request(scope, id))
 
     def remove(self, scope: str, id: str) -> bool:
-        """Erases a document; whether there was one. Of a request that was sent again, the first may have erased it already."""
-        return self._do(calls.removing(scope, id))
+        """Deletes a document. Returns False if it did not exist.
 
-    def add_piece(self, scope: str, id: str, piece: "str | Sequence[str]") -> int:
-        """Adds to a document that arrives in pieces; returns its distinct shingles so far. A piece may come twice."""
-        return self._do(calls.folding(scope, id, piece))
-
-    def seal(self, scope: str, id: str) -> Outcome | None:
-        """Resolves a document that came in pieces, as an upsert of the whole; None if no such document is open.
-
-        Of a request that was sent again, the first may have resolved it already.
+        After a retry it is False too if the first attempt deleted it.
         """
-        return self._do(calls.sealing(scope, id))
+        return self._do(requests.remove_request(scope, id))
+
+    def add_part(self, scope: str, id: str, part: "str | Sequence[str]") -> int:
+        """Adds a part to a document that is sent in parts. A part may be sent twice.
+
+        Args:
+            scope: Scope of the document.
+            id: The id of the document.
+            part: A text, or a list of tokens.
+
+        Returns:
+            The number of distinct shingles so far.
+        """
+        return self._do(requests.add_part_request(scope, id, part))
+
+    def finish(self, scope: str, id: str) -> Outcome | None:
+        """Finishes a document that was sent in parts. The outcome is that of an upsert.
+
+        Returns:
+            The outcome, or None if the document has no parts. After a retry it is None too if the
+            first attempt finished it.
+        """
+        return self._do(requests.finish_request(scope, id))
 
     def cluster(self, scope: str, id: str) -> Cluster | None:
-        """The cluster of a document, with all its members; None if there is no such document."""
-        reading = ReadingCluster(scope, id)
+        """Returns the cluster of a document with all members, or None if it does not exist."""
+        reading = ClusterReader(scope, id)
         while reading.call is not None:
             reading.take(self._do(reading.call))
         return reading.found
 
-    def clusters(self, scope: str, order: str = "largest", limit: int = 100) -> Iterator[ClusterPage]:
-        """Pages of `limit` clusters, `largest` or `newest` first."""
+    def clusters(
+        self, scope: str, order: str = "largest", limit: int = 100
+    ) -> Iterator[ClusterPage]:
+        """Yields the clusters of a scope in pages.
+
+        Args:
+            scope: Scope of the clusters.
+            order: `largest` or `newest` first.
+            limit: Maximum number of clusters of a page.
+        """
         cursor: str | None = "0"
         while cursor is not None:
-            page = self._do(calls.listing(scope, order, limit, cursor))
+            page = self._do(requests.clusters_request(scope, order, limit, cursor))
             yield page
             cursor = page.next
 
     def explain(self, scope: str, a: str, b: str) -> "Explanation":
-        """Why two stored documents match, or do not."""
-        return self._do(calls.explaining(scope, a, b))
+        """Explains why two stored documents match or not.
+
+        Args:
+            scope: Scope of both documents.
+            a: The id of a document.
+            b: The id of another document.
+        """
+        return self._do(requests.explain_request(scope, a, b))
 
     def tune(
         self,
@@ -245,41 +344,55 @@ class Client:
         k: int | None = None,
         documents: int = 1_000_000,
         points: int = 10,
-    ) -> Tuned:
-        """Bands and rows that reach a recall at a threshold, for the index' signatures."""
-        return self._do(calls.tuning(threshold, recall, k, documents, points))
+    ) -> TuningResult:
+        """Returns operating points for the signatures of the index.
+
+        Args:
+            threshold: Minimum similarity of a match, in (0, 1].
+            recall: Minimum share of the matches at the threshold that are found, in (0, 1).
+            k: Number of slots or bits of a signature. The default is that of the index.
+            documents: Number of documents for which candidates are expected.
+            points: Maximum number of operating points.
+        """
+        return self._do(requests.tune_request(threshold, recall, k, documents, points))
 
     def spec(self) -> IndexFacts:
-        """What the index is."""
-        return self._do(calls.describing())
+        """Returns the Spec and the banding of the index."""
+        return self._do(requests.spec_request())
 
     def stats(self) -> dict[str, Any]:
-        """Counts of the index; for admins."""
-        return self._do(calls.counting())
+        """Returns the counts of the index. It requires the right `admin`."""
+        return self._do(requests.stats_request())
 
     def ready(self) -> bool:
-        """Whether requests can be served; asked once, and an error where nothing listens."""
-        return self._send(calls.asking_ready())
+        """Returns whether the server is ready. The request is not retried."""
+        return self._send(requests.ready_request())
 
     def _do(self, call: Call[T]) -> T:
         return tenacity.Retrying(**self._retries.options)(self._send, call)
 
     def _send(self, call: Call[T]) -> T:
-        with _reaching(self._http.base_url), self._http.stream(**call.options) as answer:
-            collecting = calls.Collecting(answer)
+        with (
+            _translate_http_errors(self._http.base_url),
+            self._http.stream(**call.options) as answer,
+        ):
+            buffer = requests.ResponseBuffer(answer)
             for chunk in answer.iter_bytes():
-                collecting.add(chunk)
-        return call.parse(collecting.whole())
+                buffer.add(chunk)
+        return call.parse(buffer.to_response())
 
 
 class AsyncClient:
-    """`Client` for coroutines; see there. An asynchronous context manager.
+    """A client of `nearkin serve` for coroutines. It is an asynchronous context manager.
+
+    Its arguments and methods are those of `Client`.
 
     Examples:
         >>> async def main() -> int:
         ...     async with AsyncClient("http://127.0.0.1:8080") as client:
-        ...         found = [client.upsert("tenant-a", text) for text in ("the cat sat on the mat", "another text")]
-        ...         return len(await asyncio.gather(*found))
+        ...         texts = ["the cat sat on the mat", "another text"]
+        ...         upserts = [client.upsert("tenant-a", text) for text in texts]
+        ...         return len(await asyncio.gather(*upserts))
     """
 
     def __init__(
@@ -288,11 +401,13 @@ class AsyncClient:
         token: str | None = None,
         *,
         timeout: float = 60.0,
-        retries: Retries = USUAL,
+        retries: Retries = DEFAULT_RETRIES,
         verify: "ssl.SSLContext | bool" = True,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._http = httpx.AsyncClient(**_connection(url, token, timeout, verify), transport=transport)
+        self._http = httpx.AsyncClient(
+            **_http_arguments(url, token, timeout, verify), transport=transport
+        )
         self._retries = retries
 
     def __repr__(self) -> str:
@@ -305,70 +420,74 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes its connections."""
+        """Closes the connections."""
         await self._http.aclose()
 
     async def upsert(self, scope: str, document: "Document", id: str | None = None) -> Outcome:
-        """As `Client.upsert`."""
-        return await self._do(calls.upserting(scope, document, id))
+        """Does the same as `Client.upsert`."""
+        return await self._do(requests.upsert_request(scope, document, id))
 
     async def upsert_many(
-        self, scope: str, documents: "AsyncIterable[NewDocument | Document] | Iterable[NewDocument | Document] | Any"
+        self,
+        scope: str,
+        documents: "AsyncIterable[NewDocument | Document] | Iterable[NewDocument | Document] | Any",
     ) -> AsyncIterator[Line]:
-        """As `Client.upsert_many`; documents may come from an asynchronous iterable."""
-        if calls.is_table(documents):
-            requests = calls.batches_of_table(scope, documents)
-            while (call := await asyncio.to_thread(next, requests, None)) is not None:
+        """Does the same as `Client.upsert_many`. Documents may be an asynchronous iterable."""
+        if requests.is_table(documents):
+            calls = requests.table_requests(scope, documents)
+            while (call := await asyncio.to_thread(next, calls, None)) is not None:
                 for line in await self._do(call):
                     yield line
             return
-        batches = Batches(scope)
-        async for document in _each(documents):
+        batches = BatchBuilder(scope)
+        async for document in _iterate(documents):
             if (full := batches.add(document)) is not None:
                 for line in await self._do(full):
                     yield line
-        if (rest := batches.rest()) is not None:
+        if (rest := batches.take_rest()) is not None:
             for line in await self._do(rest):
                 yield line
 
     async def query(self, scope: str, document: "Document", top: int = 10) -> list[Match]:
-        """As `Client.query`."""
-        return await self._do(calls.querying(scope, document, top))
+        """Does the same as `Client.query`."""
+        return await self._do(requests.query_request(scope, document, top))
 
     async def get(self, scope: str, id: str) -> StoredDocument | None:
-        """As `Client.get`."""
-        return await self._do(calls.getting(scope, id))
+        """Does the same as `Client.get`."""
+        return await self._do(requests.get_request(scope, id))
 
     async def remove(self, scope: str, id: str) -> bool:
-        """As `Client.remove`."""
-        return await self._do(calls.removing(scope, id))
+        """Does the same as `Client.remove`."""
+        return await self._do(requests.remove_request(scope, id))
 
-    async def add_piece(self, scope: str, id: str, piece: "str | Sequence[str]") -> int:
-        """As `Client.add_piece`."""
-        return await self._do(calls.folding(scope, id, piece))
+    async def add_part(self, scope: str, id: str, part: "str | Sequence[str]") -> int:
+        """Does the same as `Client.add_part`."""
+        return await self._do(requests.add_part_request(scope, id, part))
 
-    async def seal(self, scope: str, id: str) -> Outcome | None:
-        """As `Client.seal`."""
-        return await self._do(calls.sealing(scope, id))
+    async def finish(self, scope: str, id: str) -> Outcome | None:
+        """Does the same as `Client.finish`."""
+        return await self._do(requests.finish_request(scope, id))
 
     async def cluster(self, scope: str, id: str) -> Cluster | None:
-        """As `Client.cluster`."""
-        reading = ReadingCluster(scope, id)
+        """Does the same as `Client.cluster`."""
+        reading = ClusterReader(scope, id)
         while reading.call is not None:
             reading.take(await self._do(reading.call))
         return reading.found
 
-    async def clusters(self, scope: str, order: str = "largest", limit: int = 100) -> AsyncIterator[ClusterPage]:
-        """As `Client.clusters`."""
+    async def clusters(
+        self, scope: str, order: str = "largest", limit: int = 100
+    ) -> AsyncIterator[ClusterPage]:
+        """Does the same as `Client.clusters`."""
         cursor: str | None = "0"
         while cursor is not None:
-            page = await self._do(calls.listing(scope, order, limit, cursor))
+            page = await self._do(requests.clusters_request(scope, order, limit, cursor))
             yield page
             cursor = page.next
 
     async def explain(self, scope: str, a: str, b: str) -> "Explanation":
-        """As `Client.explain`."""
-        return await self._do(calls.explaining(scope, a, b))
+        """Does the same as `Client.explain`."""
+        return await self._do(requests.explain_request(scope, a, b))
 
     async def tune(
         self,
@@ -378,35 +497,35 @@ class AsyncClient:
         k: int | None = None,
         documents: int = 1_000_000,
         points: int = 10,
-    ) -> Tuned:
-        """As `Client.tune`."""
-        return await self._do(calls.tuning(threshold, recall, k, documents, points))
+    ) -> TuningResult:
+        """Does the same as `Client.tune`."""
+        return await self._do(requests.tune_request(threshold, recall, k, documents, points))
 
     async def spec(self) -> IndexFacts:
-        """As `Client.spec`."""
-        return await self._do(calls.describing())
+        """Does the same as `Client.spec`."""
+        return await self._do(requests.spec_request())
 
     async def stats(self) -> dict[str, Any]:
-        """As `Client.stats`."""
-        return await self._do(calls.counting())
+        """Does the same as `Client.stats`."""
+        return await self._do(requests.stats_request())
 
     async def ready(self) -> bool:
-        """As `Client.ready`."""
-        return await self._send(calls.asking_ready())
+        """Does the same as `Client.ready`."""
+        return await self._send(requests.ready_request())
 
     async def _do(self, call: Call[T]) -> T:
         return await tenacity.AsyncRetrying(**self._retries.options)(self._send, call)
 
     async def _send(self, call: Call[T]) -> T:
-        with _reaching(self._http.base_url):
+        with _translate_http_errors(self._http.base_url):
             async with self._http.stream(**call.options) as answer:
-                collecting = calls.Collecting(answer)
+                buffer = requests.ResponseBuffer(answer)
                 async for chunk in answer.aiter_bytes():
-                    collecting.add(chunk)
-        return call.parse(collecting.whole())
+                    buffer.add(chunk)
+        return call.parse(buffer.to_response())
 
 
-async def _each(values: AsyncIterable[R] | Iterable[R]) -> AsyncIterator[R]:
+async def _iterate(values: AsyncIterable[R] | Iterable[R]) -> AsyncIterator[R]:
     if isinstance(values, AsyncIterable):
         async for value in values:
             yield value

@@ -1,4 +1,7 @@
-"""Requests of `nearkin serve` and what its answers mean, each said once, as a `Call` that any client can send."""
+"""The requests to `nearkin serve` and the parsing of its responses.
+
+Each request is a `Call`, which the synchronous and the asynchronous client both send.
+"""
 
 import json
 import time
@@ -30,19 +33,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-JSON, NDJSON, ARROW = "application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream"
-AT_ONCE = 1000
-"""Documents of a request of many: what is held in memory, and sent again if it fails."""
-BYTES_AT_ONCE = 4 << 20
-ANSWER_BYTES = 128 << 20
-"""Bytes of an answer that are read; more than the longest document has in JSON."""
-PAGE = 1000
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
+REQUEST_DOCUMENTS = 1000
+"""The maximum number of documents in a request. They stay in memory until it has succeeded."""
+REQUEST_BYTES = 4 << 20
+"""The size in bytes from which a request takes no further documents."""
+RESPONSE_BYTES = 128 << 20
+"""The maximum size of a response in bytes. It is more than the longest document has in JSON."""
+CLUSTER_PART = 1000
+"""The maximum number of members of a cluster in a response."""
 COLUMNS = ("id", "text", "vector")
 
 
 @dataclass(frozen=True)
 class NewDocument:
-    """A text or a vector with an id of its own."""
+    """A text or a vector with its id.
+
+    Attributes:
+        document: A text, or a vector of numbers.
+        id: The id, or None for an id that is made from the content.
+    """
 
     document: "Document"
     id: str | None = None
@@ -50,17 +62,17 @@ class NewDocument:
 
 @dataclass(frozen=True)
 class StoredDocument:
-    """A document as a server keeps it.
+    """A document as a server stores it.
 
     Attributes:
-        id: Of the document.
-        cluster: Of its cluster.
-        representative: Id of the document that stands for it.
-        similarity: To that one, exact.
-        shingles: Distinct ones; 0 for vectors.
-        created: Seconds since 1970.
-        seen: When it was last matched, where documents have a time to live.
-        text: If texts are kept.
+        id: The id of the document.
+        cluster: The id of its cluster.
+        representative: The id of the representative of its cluster.
+        similarity: The exact similarity to the representative.
+        shingles: The number of distinct shingles. It is 0 for vectors.
+        created: The time of its creation, in seconds since 1970.
+        seen: The time of its last match in seconds since 1970, if documents have a time to live.
+        text: The text, or None if the index does not store texts.
     """
 
     id: str
@@ -75,7 +87,14 @@ class StoredDocument:
 
 @dataclass(frozen=True)
 class ClusterHead:
-    """A cluster in a list: its size, and when its representative came (seconds since 1970)."""
+    """A cluster in a list.
+
+    Attributes:
+        id: The id of the cluster.
+        representative: The id of its representative.
+        size: The number of its documents.
+        created: The creation time of its representative, in seconds since 1970.
+    """
 
     id: str
     representative: str
@@ -85,7 +104,13 @@ class ClusterHead:
 
 @dataclass(frozen=True)
 class ClusterPage:
-    """Some clusters of a scope, as they were counted at `as_of`; `next` is the next page's cursor, None at the end."""
+    """A page of the clusters of a scope.
+
+    Attributes:
+        clusters: The clusters of the page.
+        next: The cursor of the next page, or None on the last page.
+        as_of: The time at which clusters were counted, in seconds since 1970.
+    """
 
     clusters: tuple[ClusterHead, ...]
     next: str | None
@@ -94,7 +119,19 @@ class ClusterPage:
 
 @dataclass(frozen=True)
 class IndexFacts:
-    """What signatures of a server's index are (`spec`, as of `Spec.to_json`), and how they are banded."""
+    """The Spec and the banding of the index of a server.
+
+    Attributes:
+        spec: The Spec, as `Spec.to_json` writes it.
+        fingerprint: The fingerprint of the Spec.
+        threshold: The minimum similarity of a match.
+        recall: The minimum share of the matches at the threshold that are found.
+        bands: The number of bands.
+        rows: The number of rows of a band.
+        probes: The number of probes of a band.
+        postings: `leaders` or `all`.
+        version: The version of nearkin.
+    """
 
     spec: Mapping[str, Any]
     fingerprint: str
@@ -108,8 +145,18 @@ class IndexFacts:
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """Operating points for a server's signatures, cheapest first; `distribution` says what candidates were counted by."""
+class TuningResult:
+    """The operating points for the signatures of a server.
+
+    Attributes:
+        measure: The measure of the index.
+        k: The number of slots or bits of a signature.
+        threshold: The requested threshold.
+        recall: The requested recall.
+        documents: The number of documents for which candidates are expected.
+        distribution: The distribution of similarities from which candidates are counted.
+        points: The operating points, the cheapest first.
+    """
 
     measure: str
     k: int
@@ -120,15 +167,24 @@ class Tuned:
     points: "tuple[OperatingPoint, ...]"
 
 
-def _of(form: Callable[..., T], facts: Mapping[str, Any], **changed: Any) -> T:
-    """A dataclass from an answer; members that a newer server adds are passed over."""
-    known = {one.name for one in fields(form)}  # type: ignore[arg-type]
-    return form(**{name: value for name, value in facts.items() if name in known}, **changed)
+def _build(form: Callable[..., T], members: Mapping[str, Any], **changed: Any) -> T:
+    """Returns a dataclass from the members of a response. Members of newer servers are ignored."""
+    known = {item.name for item in fields(form)}  # type: ignore[arg-type]
+    return form(**{name: value for name, value in members.items() if name in known}, **changed)
 
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A request, and how its answer is read."""
+    """A request, with the function that reads its response.
+
+    Attributes:
+        method: The HTTP method.
+        path: The path, percent-encoded.
+        read: Returns the result of a response.
+        body: The body, or None.
+        media_type: The media type of the body.
+        params: The parameters of the query.
+    """
 
     method: str
     path: str
@@ -139,17 +195,23 @@ class Call(Generic[T]):
 
     @property
     def options(self) -> dict[str, Any]:
-        """For httpx."""
+        """The arguments of `httpx.Client.request`."""
         headers = {"Accept-Encoding": "identity"}
         if self.body is not None:
             headers["Content-Type"] = self.media_type
-        return {"method": self.method, "url": self.path, "content": self.body, "params": self.params, "headers": headers}
+        return {
+            "method": self.method,
+            "url": self.path,
+            "content": self.body,
+            "params": self.params,
+            "headers": headers,
+        }
 
     def parse(self, response: httpx.Response) -> T:
-        """Reads an answer of any status and form.
+        """Returns the result of a response of any status and form.
 
         Raises:
-            ServiceError: If the server refused, or the answer is not of the form that it should have.
+            ServiceError: If the server refused the request, or the response has an unexpected form.
         """
         try:
             return self.read(response)
@@ -158,69 +220,84 @@ class Call(Generic[T]):
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             name = type(error).__name__
             raise ServiceError(
-                "unexpected-answer", f"the answer has another form than expected ({name}: {error})", status=response.status_code
+                "unexpected-answer",
+                f"unexpected form of the response ({name}: {error})",
+                status=response.status_code,
             ) from error
 
 
-class Collecting:
-    """The body of an answer, as it comes, up to ANSWER_BYTES.
+class ResponseBuffer:
+    """A buffer for the body of a response, of at most RESPONSE_BYTES.
 
     Args:
-        response: An answer of which the head has come.
+        response: A response whose headers were received.
 
     Raises:
-        ServiceError: If the body is compressed, which was not asked for: a few bytes could unfold into all of the memory.
+        ServiceError: If the body is compressed although no compression was accepted. A few bytes
+            could expand to more than the available memory.
     """
 
     def __init__(self, response: httpx.Response) -> None:
         encoding = response.headers.get("content-encoding", "identity")
         if encoding != "identity":
-            raise ServiceError("unexpected-answer", f"the answer is encoded as {encoding[:40]}", status=response.status_code)
+            raise ServiceError(
+                "unexpected-answer",
+                f"unexpected encoding of the response: {encoding[:40]}",
+                status=response.status_code,
+            )
         self._response = response
         self._body = bytearray()
 
     def add(self, chunk: bytes) -> None:
-        """Adds bytes.
+        """Adds bytes of the body.
 
         Raises:
-            ServiceError: If there are too many.
+            ServiceError: If the body is too large.
         """
         self._body += chunk
-        if len(self._body) > ANSWER_BYTES:
-            raise ServiceError("unexpected-answer", f"the answer has more than {ANSWER_BYTES:,} bytes")
+        if len(self._body) > RESPONSE_BYTES:
+            raise ServiceError(
+                "unexpected-answer", f"response larger than {RESPONSE_BYTES:,} bytes"
+            )
 
-    def whole(self) -> httpx.Response:
-        """Returns the answer with its body."""
-        given = self._response
-        return httpx.Response(given.status_code, headers=given.headers, content=bytes(self._body), request=given.request)
-
-
-def _scoped(scope: str, *parts: str) -> str:
-    return "/".join(("/v1/scopes", *map(_segment, (scope, *parts))))
-
-
-def _segment(part: str) -> str:
-    """Of a path, as it is: `.` and `..` would be taken for ways."""
-    return part.replace(".", "%2E") if part in (".", "..") else quote(part, safe="")
+    def to_response(self) -> httpx.Response:
+        """Returns the response with its body."""
+        head = self._response
+        return httpx.Response(
+            head.status_code, headers=head.headers, content=bytes(self._body), request=head.request
+        )
 
 
-def _json(response: httpx.Response) -> Any:
-    """An answer's JSON.
+def _path_in_scope(scope: str, *parts: str) -> str:
+    return "/".join(("/v1/scopes", *map(_encode_segment, (scope, *parts))))
+
+
+def _encode_segment(part: str) -> str:
+    """Returns a percent-encoded segment of a path. `.` and `..` would change the path."""
+    if part in (".", ".."):
+        return part.replace(".", "%2E")
+    return quote(part, safe="")
+
+
+def _read_json(response: httpx.Response) -> Any:
+    """Returns the JSON of a successful response.
 
     Raises:
-        ServiceError: It is a problem, or no JSON.
+        ServiceError: If the server refused the request, or the body is not valid JSON.
     """
     _require_success(response)
     try:
         return orjson.loads(response.content)
     except orjson.JSONDecodeError as error:
-        raise ServiceError("unexpected-answer", f"no JSON: {error}", status=response.status_code) from error
+        raise ServiceError(
+            "unexpected-answer", f"invalid JSON: {error}", status=response.status_code
+        ) from error
 
 
 def _or_none(read: Callable[[httpx.Response], T]) -> Callable[[httpx.Response], T | None]:
-    """None for what is not there; another 404 is an error."""
+    """Returns a reader that returns None for the problem `not-found`. Another 404 is an error."""
 
-    def found(response: httpx.Response) -> T | None:
+    def read_or_none(response: httpx.Response) -> T | None:
         try:
             return read(response)
         except ServiceError as problem:
@@ -228,121 +305,164 @@ def _or_none(read: Callable[[httpx.Response], T]) -> Callable[[httpx.Response], 
                 return None
             raise
 
-    return found
+    return read_or_none
 
 
 def _require_success(response: httpx.Response) -> None:
     if response.is_success:
         return
     try:
-        told = orjson.loads(response.content)
-        problem = _problem(told, None, response.headers.get("x-request-id"))
+        members = orjson.loads(response.content)
+        problem = _to_error(members, None, response.headers.get("x-request-id"))
     except (orjson.JSONDecodeError, TypeError, KeyError):
-        where = f" to {response.headers['location']}" if response.has_redirect_location else ""
-        answer = f"{response.status_code} {response.reason_phrase}{where}, which is none of nearkin serve's"
-        problem = ServiceError("unexpected-answer", answer, status=response.status_code)
-    problem.retry_after = _seconds(response.headers.get("retry-after"))
+        target = f" to {response.headers['location']}" if response.has_redirect_location else ""
+        detail = (
+            f"unexpected response {response.status_code} {response.reason_phrase}{target}; is this "
+            "the address of a nearkin server?"
+        )
+        problem = ServiceError("unexpected-answer", detail, status=response.status_code)
+    problem.retry_after = _parse_retry_after(response.headers.get("retry-after"))
     raise problem
 
 
-def _problem(told: Mapping[str, Any], line: int | None, request_id: str | None) -> ServiceError:
-    status, where = told.get("status"), told.get("field")
-    return ServiceError(told["code"], told["detail"], status=status, field=where, request_id=request_id, line=line)
+def _to_error(problem: Mapping[str, Any], line: int | None, request_id: str | None) -> ServiceError:
+    return ServiceError(
+        problem["code"],
+        problem["detail"],
+        status=problem.get("status"),
+        field=problem.get("field"),
+        request_id=request_id,
+        line=line,
+    )
 
 
-def _seconds(header: str | None) -> float | None:
-    """Of a Retry-After: a number, or a date (RFC 9110, section 10.2.3)."""
+def _parse_retry_after(header: str | None) -> float | None:
+    """Returns the seconds of a Retry-After header: a number, or a date (RFC 9110, 10.2.3)."""
     if header is None:
         return None
     try:
-        return float(header) if header.isdigit() else max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+        if header.isdigit():
+            return float(header)
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
     except ValueError:
         return None
 
 
-def _line_of(new: "NewDocument | Document") -> bytes:
-    """A document as JSON."""
+def _to_json_line(new: "NewDocument | Document") -> bytes:
+    """Returns a document as JSON.
+
+    Raises:
+        UsageError: If it is neither a text nor a vector of numbers.
+    """
     given = new if isinstance(new, NewDocument) else NewDocument(new)
     document = given.document
+    if not isinstance(document, (str, np.ndarray, list, tuple)):
+        raise UsageError(
+            f"a document must be a text or a vector, not {type(document).__name__}; use "
+            "NewDocument for a document with an id"
+        )
     if isinstance(document, np.ndarray):
         document = np.ascontiguousarray(document)
-    named = {} if given.id is None else {"id": given.id}
-    facts = {"text" if isinstance(document, str) else "vector": document, **named}
-    if not isinstance(document, (str, np.ndarray, list, tuple)):
-        raise UsageError(f"a document is a text or a vector, not {type(document).__name__}; one with an id is a NewDocument")
+    members = {"text" if isinstance(document, str) else "vector": document}
+    if given.id is not None:
+        members["id"] = given.id
     try:
-        return orjson.dumps(facts, option=orjson.OPT_SERIALIZE_NUMPY)
+        return orjson.dumps(members, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError as error:
         if not isinstance(document, str):
-            raise UsageError(f"a vector holds what is no number: {error}") from error
-        # half a character: the server says so of this line, and the others go on
-        return json.dumps(facts).encode()
+            raise UsageError(f"a vector has an element that is not a number: {error}") from error
+        # The text has half of a surrogate pair. The server refuses this line only.
+        return json.dumps(members).encode()
 
 
-def upserting(scope: str, document: "Document", id: str | None) -> Call[Outcome]:
-    """One document."""
+def upsert_request(scope: str, document: "Document", id: str | None) -> Call[Outcome]:
+    """Returns the request that upserts a document."""
     return Call(
-        "POST", _scoped(scope, "documents"), lambda answer: _of(Outcome, _json(answer)), _line_of(NewDocument(document, id))
+        "POST",
+        _path_in_scope(scope, "documents"),
+        lambda answer: _build(Outcome, _read_json(answer)),
+        _to_json_line(NewDocument(document, id)),
     )
 
 
-def querying(scope: str, document: "Document", top: int) -> Call[list[Match]]:
-    """What resembles a document."""
+def query_request(scope: str, document: "Document", top: int) -> Call[list[Match]]:
+    """Returns the request for the stored documents that resemble a document."""
 
     def read(answer: httpx.Response) -> list[Match]:
-        return [_of(Match, match, shared=match["shared_bands"]) for match in _json(answer)["matches"]]
+        return [
+            _build(Match, match, shared=match["shared_bands"])
+            for match in _read_json(answer)["matches"]
+        ]
 
-    body = _line_of(document)[:-1] + b',"top":%d}' % top
-    return Call("POST", _scoped(scope, "query"), read, body)
-
-
-def getting(scope: str, id: str) -> Call[StoredDocument | None]:
-    """A document."""
-    return Call("GET", _scoped(scope, "documents", id), _or_none(lambda answer: _of(StoredDocument, _json(answer))))
+    body = _to_json_line(document)[:-1] + b',"top":%d}' % top
+    return Call("POST", _path_in_scope(scope, "query"), read, body)
 
 
-def removing(scope: str, id: str) -> Call[bool]:
-    """Whether there was such a document."""
+def get_request(scope: str, id: str) -> Call[StoredDocument | None]:
+    """Returns the request for a stored document."""
+    return Call(
+        "GET",
+        _path_in_scope(scope, "documents", id),
+        _or_none(lambda answer: _build(StoredDocument, _read_json(answer))),
+    )
+
+
+def remove_request(scope: str, id: str) -> Call[bool]:
+    """Returns the request that deletes a document. Its result is False if it did not exist."""
 
     def read(answer: httpx.Response) -> bool:
         _require_success(answer)
         return True
 
-    return Call("DELETE", _scoped(scope, "documents", id), lambda answer: bool(_or_none(read)(answer)))
+    return Call(
+        "DELETE",
+        _path_in_scope(scope, "documents", id),
+        lambda answer: bool(_or_none(read)(answer)),
+    )
 
 
-def folding(scope: str, id: str, piece: "str | Sequence[str]") -> Call[int]:
-    """More of a document."""
+def add_part_request(scope: str, id: str, part: "str | Sequence[str]") -> Call[int]:
+    """Returns the request that adds a part to a document."""
     try:
-        body = orjson.dumps({"text": piece} if isinstance(piece, str) else {"tokens": list(piece)})
+        body = orjson.dumps({"text": part} if isinstance(part, str) else {"tokens": list(part)})
     except TypeError as error:
-        raise UsageError(f"a piece is a valid Unicode text, or several: {error}") from error
-    return Call("PATCH", _scoped(scope, "documents", id), lambda answer: int(_json(answer)["shingles"]), body)
+        raise UsageError(
+            f"a part of a document must be a valid Unicode text or a list of them: {error}"
+        ) from error
+    return Call(
+        "PATCH",
+        _path_in_scope(scope, "documents", id),
+        lambda answer: int(_read_json(answer)["shingles"]),
+        body,
+    )
 
 
-def sealing(scope: str, id: str) -> Call[Outcome | None]:
-    """A document that came in pieces."""
-    path = _scoped(scope, "documents", id) + ":close"
-    return Call("POST", path, _or_none(lambda answer: _of(Outcome, _json(answer))))
+def finish_request(scope: str, id: str) -> Call[Outcome | None]:
+    """Returns the request that finishes a document which was sent in parts."""
+    path = _path_in_scope(scope, "documents", id) + ":close"
+    return Call("POST", path, _or_none(lambda answer: _build(Outcome, _read_json(answer))))
 
 
-class ReadingCluster:
-    """A cluster that comes in parts, for its members may be many.
+class ClusterReader:
+    """A reader of a cluster, whose members are sent in parts.
 
     Attributes:
-        found: What came so far; None if there is no such cluster.
-        call: What to send next; None at the end.
+        found: The cluster with the members that were received, or None if it does not exist.
+        call: The next request, or None if the cluster is complete.
     """
 
     def __init__(self, scope: str, id: str) -> None:
-        self._path = _scoped(scope, "clusters", id)
+        self._path = _path_in_scope(scope, "clusters", id)
         self.found: Cluster | None = None
         self.call: Call[ClusterPart | None] | None = self._part(0)
 
     def take(self, part: "ClusterPart | None") -> None:
-        """Adds what was answered; a cluster that another document came to represent meanwhile is left as it was read."""
-        before, self.call = self.found, None
-        if part is None or (before is not None and before.representative != part.cluster.representative):
+        """Adds a part. Reading ends if the representative has changed since the first part."""
+        before = self.found
+        self.call = None
+        if part is None or (
+            before is not None and before.representative != part.cluster.representative
+        ):
             return
         members = dict((*(before.members if before else ()), *part.cluster.members))
         self.found = replace(part.cluster, members=tuple(members.items()))
@@ -351,20 +471,46 @@ class ReadingCluster:
         elif not part.has_cursors and part.cluster.members and part.end < part.size:
             self.call = self._part(part.end, part.cluster.members[-1][0])
 
-    def _part(self, start: int, after: str | None = None, cursor: str | None = None) -> "Call[ClusterPart | None]":
+    def _part(
+        self, start: int, after: str | None = None, cursor: str | None = None
+    ) -> "Call[ClusterPart | None]":
         def read(answer: httpx.Response) -> ClusterPart:
-            told = _json(answer)
-            members = tuple((member["id"], member["similarity"]) for member in told["members"])
-            cluster = Cluster(told["id"], told["representative"], members)
-            return ClusterPart(cluster, start + len(members), told["size"], told.get("next"), "next" in told)
+            response = _read_json(answer)
+            members = tuple((member["id"], member["similarity"]) for member in response["members"])
+            cluster = Cluster(response["id"], response["representative"], members)
+            return ClusterPart(
+                cluster=cluster,
+                end=start + len(members),
+                size=response["size"],
+                next=response.get("next"),
+                has_cursors="next" in response,
+            )
 
-        # a server of an older version has no cursors. If it does not know `after`, or the document has gone, it goes by `start`
-        known = {name: value for name, value in (("after", after), ("cursor", cursor)) if value is not None}
-        return Call("GET", self._path, _or_none(read), params={"start": str(start), "limit": str(PAGE), **known})
+        # Servers of older versions have no cursors. They use `start` if they do not know
+        # `after`, or if that document was deleted.
+        known = {
+            name: value
+            for name, value in (("after", after), ("cursor", cursor))
+            if value is not None
+        }
+        return Call(
+            "GET",
+            self._path,
+            _or_none(read),
+            params={"start": str(start), "limit": str(CLUSTER_PART), **known},
+        )
 
 
 class ClusterPart(NamedTuple):
-    """A cluster with some of its members, up to `end` of `size`; and the cursor of what follows, if the server has cursors."""
+    """A part of a cluster.
+
+    Attributes:
+        cluster: The cluster, with some of its members.
+        end: The number of members up to the end of this part.
+        size: The number of all members.
+        next: The cursor of the next part, or None.
+        has_cursors: Whether the server sends cursors.
+    """
 
     cluster: Cluster
     end: int
@@ -373,65 +519,95 @@ class ClusterPart(NamedTuple):
     has_cursors: bool
 
 
-def listing(scope: str, order: str, limit: int, cursor: str) -> Call[ClusterPage]:
-    """A page of clusters."""
+def clusters_request(scope: str, order: str, limit: int, cursor: str) -> Call[ClusterPage]:
+    """Returns the request for a page of clusters.
+
+    Args:
+        scope: Scope of the clusters.
+        order: `largest` or `newest` first.
+        limit: Maximum number of clusters of the page.
+        cursor: Cursor of the page, `0` for the first one.
+    """
 
     def read(answer: httpx.Response) -> ClusterPage:
-        told = _json(answer)
-        return ClusterPage(tuple(_of(ClusterHead, one) for one in told["clusters"]), told["next"], told["as_of"])
+        response = _read_json(answer)
+        clusters = tuple(_build(ClusterHead, cluster) for cluster in response["clusters"])
+        return ClusterPage(clusters, response["next"], response["as_of"])
 
     params = {"order": order, "limit": str(limit), "cursor": cursor}
-    return Call("GET", _scoped(scope, "clusters"), read, params=params)
+    return Call("GET", _path_in_scope(scope, "clusters"), read, params=params)
 
 
-def explaining(scope: str, a: str, b: str) -> "Call[Explanation]":
-    """Why two documents match, or do not."""
+def explain_request(scope: str, a: str, b: str) -> "Call[Explanation]":
+    """Returns the request that explains why two stored documents match or not."""
 
     def read(answer: httpx.Response) -> "Explanation":
         from nearkin.measures.explanation import Explanation, ShingleOverlap
 
-        told = _json(answer)
-        shingles = told.pop("shingles")
+        response = _read_json(answer)
+        shingles = response.pop("shingles")
         sizes = shingles["sizes"]
         both, first, second = map(tuple, shingles["examples"])
-        pairs = {name: tuple(told.pop(name)) for name in ("names", "texts")}
-        return _of(
-            Explanation, told, **pairs, shingles=ShingleOverlap((sizes[0], sizes[1]), shingles["shared"], (both, first, second))
+        pairs = {name: tuple(response.pop(name)) for name in ("names", "texts")}
+        return _build(
+            Explanation,
+            response,
+            **pairs,
+            shingles=ShingleOverlap(
+                (sizes[0], sizes[1]), shingles["shared"], (both, first, second)
+            ),
         )
 
     return Call("POST", "/v1/explain", read, orjson.dumps({"scope": scope, "a": a, "b": b}))
 
 
-def tuning(threshold: float, recall: float, k: int | None, documents: int, points: int) -> Call[Tuned]:
-    """Bands and rows for a threshold and a recall."""
-    asked = {"threshold": threshold, "recall": recall, "documents": documents, "points": points}
+def tune_request(
+    threshold: float, recall: float, k: int | None, documents: int, points: int
+) -> Call[TuningResult]:
+    """Returns the request for operating points.
 
-    def read(answer: httpx.Response) -> Tuned:
-        told = _json(answer)
-        return _of(Tuned, {**told, "points": tuple(map(_point, told["points"]))})
+    Args:
+        threshold: Minimum similarity of a match, in (0, 1].
+        recall: Minimum share of the matches at the threshold that are found, in (0, 1).
+        k: Number of slots or bits of a signature, or None for that of the index.
+        documents: Number of documents for which candidates are expected.
+        points: Maximum number of operating points.
+    """
+    members = {"threshold": threshold, "recall": recall, "documents": documents, "points": points}
+    if k is not None:
+        members["k"] = k
 
-    return Call("POST", "/v1/tune", read, orjson.dumps(asked if k is None else {**asked, "k": k}))
+    def read(answer: httpx.Response) -> TuningResult:
+        response = _read_json(answer)
+        return _build(
+            TuningResult,
+            {**response, "points": tuple(map(_to_operating_point, response["points"]))},
+        )
+
+    return Call("POST", "/v1/tune", read, orjson.dumps(members))
 
 
-def _point(told: dict[str, Any]) -> "OperatingPoint":
+def _to_operating_point(response: dict[str, Any]) -> "OperatingPoint":
     from nearkin.plan.tune import OperatingPoint
 
-    places = tuple(float("nan") if value is None else value for value in told.pop("similarities").values())
-    return _of(OperatingPoint, told, similarities=places)
+    similarities = tuple(
+        float("nan") if value is None else value for value in response.pop("similarities").values()
+    )
+    return _build(OperatingPoint, response, similarities=similarities)
 
 
-def describing() -> Call[IndexFacts]:
-    """What the index is."""
-    return Call("GET", "/v1/spec", lambda answer: _of(IndexFacts, _json(answer)))
+def spec_request() -> Call[IndexFacts]:
+    """Returns the request for the Spec and the banding of the index."""
+    return Call("GET", "/v1/spec", lambda answer: _build(IndexFacts, _read_json(answer)))
 
 
-def counting() -> Call[dict[str, Any]]:
-    """Counts of the index."""
-    return Call("GET", "/v1/stats", _json)
+def stats_request() -> Call[dict[str, Any]]:
+    """Returns the request for the counts of the index."""
+    return Call("GET", "/v1/stats", _read_json)
 
 
-def asking_ready() -> Call[bool]:
-    """Whether requests can be served."""
+def ready_request() -> Call[bool]:
+    """Returns the request that asks if the server is ready."""
 
     def read(answer: httpx.Response) -> bool:
         if answer.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
@@ -442,50 +618,71 @@ def asking_ready() -> Call[bool]:
 
 
 Line = Outcome | ServiceError
-"""What became of a document of a batch, or why nothing did."""
+"""The outcome of a document of a batch, or the error that refused it."""
 
 
-class Batches:
-    """Documents to requests of some of them; holds one request's documents."""
+class BatchBuilder:
+    """A builder of requests with many documents. It holds the documents of one request."""
 
     def __init__(self, scope: str) -> None:
-        self._path = _scoped(scope, "documents")
+        self._path = _path_in_scope(scope, "documents")
         self._lines: list[bytes] = []
-        self._size = self._sent = 0
+        self._size = 0
+        self._sent = 0
 
     def add(self, new: "NewDocument | Document") -> Call[list[Line]] | None:
-        """A request when there is enough for one."""
-        line = _line_of(new)
+        """Adds a document. Returns a request if there are enough documents for one."""
+        line = _to_json_line(new)
         self._lines.append(line)
         self._size += len(line)
-        return self.rest() if len(self._lines) >= AT_ONCE or self._size >= BYTES_AT_ONCE else None
+        if len(self._lines) >= REQUEST_DOCUMENTS or self._size >= REQUEST_BYTES:
+            return self.take_rest()
+        return None
 
-    def rest(self) -> Call[list[Line]] | None:
-        """A request of what there is, if anything."""
+    def take_rest(self) -> Call[list[Line]] | None:
+        """Returns a request with the remaining documents, or None if there are none."""
         if not self._lines:
             return None
-        call = _batch(self._path, b"\n".join(self._lines), NDJSON, _of_lines, self._sent, len(self._lines))
+        call = _batch_call(
+            self._path, b"\n".join(self._lines), NDJSON, _decode_lines, self._sent, len(self._lines)
+        )
         self._sent += len(self._lines)
-        self._lines, self._size = [], 0
+        self._lines = []
+        self._size = 0
         return call
 
 
-def batches_of_table(scope: str, table: Any) -> Iterator[Call[list[Line]]]:
-    """Requests in the Arrow form; of anything that is a stream of Arrow batches."""
+def table_requests(scope: str, table: Any) -> Iterator[Call[list[Line]]]:
+    """Returns requests in the Arrow format.
+
+    Args:
+        scope: Scope of the documents.
+        table: A stream of Arrow batches with columns `text` or `vector`, and optionally `id`.
+    """
     import pyarrow as pa
 
-    reader, sent = pa.RecordBatchReader.from_stream(table), 0
+    reader = pa.RecordBatchReader.from_stream(table)
+    sent = 0
     names = [name for name in COLUMNS if name in reader.schema.names]
     for batch in reader:
-        some = batch.select(names)
-        step = max(1, min(AT_ONCE, len(some) * BYTES_AT_ONCE // max(some.nbytes, 1)))
-        for start in range(0, len(some), step):
-            rows = some.slice(start, step)
-            yield _batch(_scoped(scope, "documents"), _as_stream(rows), ARROW, _of_columns, sent, len(rows))
+        columns = batch.select(names)
+        step = max(
+            1, min(REQUEST_DOCUMENTS, len(columns) * REQUEST_BYTES // max(columns.nbytes, 1))
+        )
+        for start in range(0, len(columns), step):
+            rows = columns.slice(start, step)
+            yield _batch_call(
+                _path_in_scope(scope, "documents"),
+                _to_arrow_stream(rows),
+                ARROW,
+                _decode_columns,
+                sent,
+                len(rows),
+            )
             sent += len(rows)
 
 
-def _as_stream(rows: "pa.RecordBatch") -> bytes:
+def _to_arrow_stream(rows: "pa.RecordBatch") -> bytes:
     import pyarrow as pa
 
     out = pa.BufferOutputStream()
@@ -495,65 +692,98 @@ def _as_stream(rows: "pa.RecordBatch") -> bytes:
 
 
 def is_table(documents: object) -> bool:
+    """Returns whether documents are a stream of Arrow batches."""
     return hasattr(documents, "__arrow_c_stream__")
 
 
 Decode = Callable[[bytes, int], list[dict[str, Any]]]
 
 
-def _batch(path: str, body: bytes, media_type: str, decode: Decode, before: int, count: int) -> Call[list[Line]]:
-    """A request of `count` documents, of which `before` others were sent."""
+def _batch_call(
+    path: str, body: bytes, media_type: str, decode: Decode, before: int, count: int
+) -> Call[list[Line]]:
+    """Returns a request with documents.
+
+    Args:
+        path: Path of the request.
+        body: The documents.
+        media_type: Media type of the body.
+        decode: Returns the rows of a response to a number of documents.
+        before: Number of documents of earlier requests, for the numbers of lines.
+        count: Number of documents of this request.
+    """
 
     def read(answer: httpx.Response) -> list[Line]:
         _require_success(answer)
         rows = decode(answer.content, count)
         request_id = answer.headers.get("x-request-id")
         if rows and rows[-1]["line"] == 0:
-            raise _problem(rows[-1]["problem"], None, request_id)
+            raise _to_error(rows[-1]["problem"], None, request_id)
         if len(rows) != count:
-            raise ServiceError("no-answer", f"the answer ended after {len(rows)} of {count} lines", request_id=request_id)
-        return [
-            _problem(row["problem"], before + row["line"], request_id) if row.get("problem") else _of(Outcome, row)
-            for row in rows
-        ]
+            raise ServiceError(
+                "no-answer",
+                f"the response ended after {len(rows)} of {count} lines",
+                request_id=request_id,
+            )
+        results: list[Line] = []
+        for row in rows:
+            if row.get("problem"):
+                results.append(_to_error(row["problem"], before + row["line"], request_id))
+            else:
+                results.append(_build(Outcome, row))
+        return results
 
     return Call("POST", path, read, body, media_type)
 
 
-def _of_lines(content: bytes, count: int) -> list[dict[str, Any]]:
-    """Reads an answer in lines to a number of documents."""
+def _decode_lines(content: bytes, count: int) -> list[dict[str, Any]]:
+    """Returns the rows of a response in JSON lines to a number of documents."""
     lines = content.splitlines()
     _require_rows(len(lines), count)
     try:
         return [orjson.loads(line) for line in lines]
     except orjson.JSONDecodeError as error:
-        raise ServiceError("no-answer", f"a line of the answer is no JSON: {error}") from error
+        raise ServiceError(
+            "no-answer", f"a line of the response is not valid JSON: {error}"
+        ) from error
 
 
-def _of_columns(content: bytes, count: int) -> list[dict[str, Any]]:
-    """Reads an answer in Arrow's form to a number of documents; nothing that it says of itself is believed."""
+def _decode_columns(content: bytes, count: int) -> list[dict[str, Any]]:
+    """Returns the rows of a response in the Arrow format to a number of documents.
+
+    The response is not trusted: its types, sizes and values are checked before they are used.
+    """
     import pyarrow as pa
 
     try:
         messages = pa.ipc.MessageReader.open_stream(content)
         schema = pa.ipc.read_schema(messages.read_next_message())
-        if any(pa.types.is_nested(field.type) or pa.types.is_dictionary(field.type) for field in schema):
-            raise ServiceError("unexpected-answer", "the answer has nested or encoded columns")
+        if any(
+            pa.types.is_nested(field.type) or pa.types.is_dictionary(field.type) for field in schema
+        ):
+            raise ServiceError("unexpected-answer", "the response has nested or encoded columns")
         rows = list[dict[str, Any]]()
         for message in messages:
             facts = read_facts(message.metadata.to_pybytes())
             if facts.kind != RECORD_BATCH or facts.compressed:
-                raise ServiceError("unexpected-answer", "the answer has something else than plain record batches")
+                raise ServiceError(
+                    "unexpected-answer",
+                    "the response has messages that are not plain record batches",
+                )
             _require_rows(len(rows) + facts.rows, count)
             batch = pa.ipc.read_record_batch(message, schema)
             batch.validate(full=True)
             rows += batch.to_pylist()
     except (pa.ArrowException, OSError, StopIteration) as error:
-        raise ServiceError("no-answer", f"the answer is no whole Arrow stream: {error}") from error
+        raise ServiceError(
+            "no-answer", f"the response is not a complete Arrow stream: {error}"
+        ) from error
     return [{**row, "problem": row["problem"] and orjson.loads(row["problem"])} for row in rows]
 
 
 def _require_rows(given: int, count: int) -> None:
-    """Checks that an answer has no more lines than documents were sent, and the one that says why it ended."""
+    """Requires that a response has at most one line for each document, and one for its end."""
     if given > count + 1:
-        raise ServiceError("unexpected-answer", f"the answer has {given:,} lines for {count:,} documents")
+        raise ServiceError(
+            "unexpected-answer", f"the response has {given:,} lines for {count:,} documents"
+        )

@@ -1,0 +1,1 @@
+"""Documents of event streams, into an index or to a server."""

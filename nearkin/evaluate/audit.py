@@ -225,7 +225,7 @@ def give_advice(precision: Proportion, recall: Proportion, run: FinishedRun) -> 
         if not settings.bands:
             change = "raise --recall"
         return (
-            f"the recall is below the requested {requested}: {change}, or raise --max-bucket if "
+            f"the recall is below the requested {requested}: {change}, or raise --hot-bucket-size if "
             "buckets were hot"
         )
     if recall.low >= requested:

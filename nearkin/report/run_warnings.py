@@ -84,7 +84,7 @@ def warn_of_run(run: FinishedStages) -> list[str]:
         warnings.append(
             f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents and were "
             f"clustered internally, so pairs within distance {options.distance} may be missing; "
-            "raise --max-bucket to find all of them"
+            "raise --hot-bucket-size to find all of them"
         )
     warnings += warn_of_recall(run)
     if limited := sketch.get("workers_limited"):
@@ -113,7 +113,7 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
             f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents, which were "
             f"compared with at most {options.fanout} leaders each: {share:.0%} of the pairs that "
             f"share a bucket. The recall at the threshold {options.threshold:g} is lower than the "
-            f"requested {options.recall:g}; measure it with nearkin audit, or raise --max-bucket or "
+            f"requested {options.recall:g}; measure it with nearkin audit, or raise --hot-bucket-size or "
             "the threshold"
         )
     if options.spec.measure == "simhash" and options.threshold < MIN_INDEPENDENT_COSINE:

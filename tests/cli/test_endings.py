@@ -15,7 +15,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli import app
-from nearkin.cli.app import guarded
+from nearkin.cli.app import with_clean_ending
 from nearkin.corpus import Columns
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import RunOptions
@@ -177,7 +177,7 @@ def test_a_signal_ends_a_run_with_a_word_on_resuming(
 def test_a_hangup_that_is_ignored_stays_ignored(documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        monkeypatch.setattr("nearkin.cli.options.progress", lambda: os.kill(os.getpid(), signal.SIGHUP) or Silent())
+        monkeypatch.setattr("nearkin.cli.options.open_progress", lambda: os.kill(os.getpid(), signal.SIGHUP) or Silent())
         assert run("dedup", documents, "--out", tmp_path / "out") == 0
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -234,5 +234,5 @@ def test_an_interruption_advises_resume_only_if_there_is_a_run(
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit):
-        guarded(command)(out=tmp_path / "out")
+        with_clean_ending(command)(out=tmp_path / "out")
     assert ("--resume" in capsys.readouterr().err) == is_begun

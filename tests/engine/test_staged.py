@@ -104,7 +104,7 @@ def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     pq.write_table(table_of(2), tmp_path / "docs.parquet")
     asked = ["dedup", str(tmp_path / "docs.parquet"), "--id", "id", "--threshold", "0.7"]
     out = tmp_path / "out"
-    assert run([*asked, "--then", "cosine:v:0.97", "--out", str(out), "--json"]) == 0
+    assert run([*asked, "--second-measure", "cosine:v:0.97", "--out", str(out), "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     then = found["stages"]["then"]
     assert then["documents"] + then["rejected"] > 0
@@ -115,10 +115,12 @@ def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     assert len(pq.read_table(out / "kept" / "docs.parquet")) == found["counts"]["kept"]
     assert "Near-duplicates by second measure" in (out / "report.html").read_text("utf-8")
     assert not (tmp_path / "out.partial").exists()
-    assert run([*asked, "--then", "cosine:missing:0.9", "--out", str(tmp_path / "b")]) == 2
+    assert (
+        run([*asked, "--second-measure", "cosine:missing:0.9", "--out", str(tmp_path / "b")]) == 2
+    )
     assert "no column 'missing'" in capfd.readouterr().err
     for wrong in ("cosine:v", "jaccard:v:0.9", "cosine:v:2", "cosine::0.9"):
-        assert run([*asked, "--then", wrong, "--out", str(tmp_path / "c")]) == 2
+        assert run([*asked, "--second-measure", wrong, "--out", str(tmp_path / "c")]) == 2
         assert "is not valid; write it as cosine:COLUMN:THRESHOLD" in capfd.readouterr().err
 
 

@@ -279,7 +279,7 @@ def test_run_with_two_measures_is_rejected(
             [
                 "dedup",
                 str(tmp_path / "docs.jsonl"),
-                "--then",
+                "--second-measure",
                 "cosine:v:0.9",
                 "--out",
                 str(tmp_path / "out"),

@@ -149,4 +149,4 @@ def test_eval_command_scores_runs_and_grids(
     assert "<svg" in (tmp_path / "p.svg").read_text()
     assert run(["eval", documents, *golden]) == 2
     assert run(["eval", documents, "--id", "id", *golden, "--grid", "nothing=1"]) == 2
-    assert "'nothing' is no setting" in capfd.readouterr().err
+    assert "unknown setting 'nothing'" in capfd.readouterr().err

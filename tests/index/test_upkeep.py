@@ -257,9 +257,9 @@ def test_an_index_under_a_frequency_cut(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "page.txt").write_text(f"{banner} {corpus(61, share=0.0)[60]}")
     assert command(["index", "query", str(tmp_path / "page.txt"), "--store", url]) == 2
     assert "pass them as SpecResources" in capsys.readouterr().err
-    assert command(["index", "query", str(tmp_path / "page.txt"), "--store", url, "--tables", run, "--json"]) == 0
+    assert command(["index", "query", str(tmp_path / "page.txt"), "--store", url, "--spec-resources", run, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"matches": []}
-    assert command(["index", "check", url, "--tables", run]) == 0
+    assert command(["index", "check", url, "--spec-resources", run]) == 0
     with nk.Index.open(url, tables=run) as index:
         assert index.upsert("default", f"{texts[0]} more", "near").representative == "d0"
 

@@ -64,7 +64,7 @@ def test_recall_warning_is_on_the_terminal_and_in_run_json(tmp_path: Path) -> No
         "words:1",
         "--threshold",
         "0.3",
-        "--max-bucket",
+        "--hot-bucket-size",
         "10",
     ]
     ended = CliRunner().invoke(app, [*line, "--bands", "64", "--rows", "1"])

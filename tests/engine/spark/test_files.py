@@ -110,7 +110,7 @@ def test_command_line(
         "--source",
         "package",
         *BANDED,
-        "--max-bucket",
+        "--hot-bucket-size",
         "20",
     ]
     asked += ["--annotate"] if annotate else []
@@ -145,12 +145,12 @@ def test_wrong_usage(
     asked = ["dedup", str(mixed / "three.csv"), "--out", str(tmp_path / "out")]
     for more, message in (
         (["--engine", "hadoop"], "engine='hadoop' is not one of local, spark"),
-        (["--master", "local[2]"], "--master local[2] is of --engine spark"),
+        (["--master", "local[2]"], "--master local[2] requires --engine spark"),
         (
             ["--engine", "spark", "--conf", "memory=2g"],
             "conf 'memory=2g' is not of the form spark.NAME=VALUE",
         ),
-        (["--engine", "spark", "--then", "cosine:v:0.9"], "needs the local engine"),
+        (["--engine", "spark", "--second-measure", "cosine:v:0.9"], "needs the local engine"),
         (["--engine", "spark", "--text", "missing"], "no column 'missing'"),
         (["--engine", "spark", "--save-signatures"], "save_signatures is of the local engine"),
     ):

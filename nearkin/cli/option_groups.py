@@ -1,0 +1,136 @@
+"""Commands whose parameters are groups of options: dataclasses filled from the command line.
+
+A command declares a parameter of a group's type. `with_option_groups` replaces it with one option
+for each field of the group, which is what typer sees, and passes the filled group to the command.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+
+INPUT = "Input"
+SIMILARITY = "Similarity"
+CANDIDATES = "Candidates"
+VERIFICATION = "Verification"
+CLUSTERING = "Clustering"
+OUTPUT = "Output"
+RUN = "Run"
+ADVANCED = "Advanced"
+PANELS = (INPUT, SIMILARITY, CANDIDATES, VERIFICATION, CLUSTERING, OUTPUT, RUN, ADVANCED)
+"""The panels of the help page, in the order in which they are shown."""
+
+
+@dataclass(frozen=True)
+class GivenOptions:
+    """The names of the parameters that were given on the command line, not by default.
+
+    Attributes:
+        names: The names of the parameters of the command.
+    """
+
+    names: frozenset[str]
+
+    @classmethod
+    def read(cls, context: typer.Context) -> "GivenOptions":
+        """Reads the names from the context of a command."""
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        return cls(
+            frozenset(
+                name
+                for name, source in sources.items()
+                if source is not None and source.name == "COMMANDLINE"
+            )
+        )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def require_unused(self, names: tuple[str, ...], reason: str) -> None:
+        """Requires that options which would be ignored were not given.
+
+        Args:
+            names: Names of the parameters.
+            reason: The end of the sentence that says why they have no effect.
+
+        Raises:
+            UsageError: If one was given. The message names it.
+        """
+        from nearkin.errors import UsageError
+
+        for name in names:
+            if name in self.names:
+                raise UsageError(f"{flag_of(name)} has no effect {reason}; leave it out")
+
+
+def flag_of(name: str) -> str:
+    """Returns the option of a parameter.
+
+    Examples:
+        >>> flag_of("id_column"), flag_of("block_by")
+        ('--id', '--block-by')
+    """
+    return f"--{name.removesuffix('_column').replace('_', '-')}"
+
+
+def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Returns a command that typer can register, with one parameter for each field of its groups.
+
+    A parameter of type `GivenOptions` receives the names of the options that were given.
+    Options are ordered by the panel of the help page in which they are shown.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    plain: list[inspect.Parameter] = []
+    groups: dict[str, type] = {}
+    given: list[str] = []
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    for name, parameter in inspect.signature(command).parameters.items():
+        kind = hints[name]
+        if kind is GivenOptions:
+            given.append(name)
+        elif is_dataclass(kind) and isinstance(kind, type):
+            groups[name] = kind
+            plain.extend(_group_parameters(kind))
+        else:
+            as_keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind)
+            plain.append(as_keyword)
+
+    @wraps(command)
+    def run_command(context: typer.Context, **options: Any) -> None:
+        arguments: dict[str, Any] = {name: GivenOptions.read(context) for name in given}
+        for name, group in groups.items():
+            values = {field.name: options.pop(field.name) for field in fields(group)}
+            arguments[name] = group(**values)
+        command(**arguments, **options)
+
+    parameters = [context, *sorted(plain, key=_panel_number)]
+    run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run_command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run_command
+
+
+def _group_parameters(group: type) -> list[inspect.Parameter]:
+    """Returns the parameters of a group, one for each field."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=hints[field.name],
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+        )
+        for field in fields(group)
+    ]
+
+
+def _panel_number(parameter: inspect.Parameter) -> int:
+    """Returns the position of a parameter's panel. Arguments come before options."""
+    if get_origin(parameter.annotation) is not Annotated:
+        return len(PANELS)
+    for extra in get_args(parameter.annotation)[1:]:
+        if isinstance(extra, typer.models.OptionInfo) and extra.rich_help_panel in PANELS:
+            return PANELS.index(extra.rich_help_panel)
+    return -1

@@ -1,0 +1,55 @@
+"""What commands print: summaries, warnings and JSON."""
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+
+from nearkin.cli.options import NOTHING_READ
+
+
+def require_documents(documents: int, rejected: int, advice: str) -> None:
+    """Ends a command with the exit code NOTHING_READ if every row of its inputs was rejected.
+
+    Args:
+        documents: Number of rows that are documents.
+        rejected: Number of rows that are not.
+        advice: The part of the message that says where the reasons are.
+    """
+    if rejected and not documents:
+        sys.stderr.write(
+            f"nearkin: no document could be read: {rejected:,} of {rejected:,} rows were rejected; "
+            f"{advice}\n"
+        )
+        raise typer.Exit(NOTHING_READ)
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Writes warnings on standard error, one in each line."""
+    for warning in warnings:
+        sys.stderr.write(f"nearkin: warning: {warning}\n")
+
+
+def print_json(summary: dict[str, Any]) -> None:
+    """Writes a summary as JSON on standard output."""
+    import json
+
+    text = json.dumps(summary, sort_keys=True, ensure_ascii=False) + "\n"
+    # A path that is not UTF-8 becomes a JSON escape.
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())
+
+
+def print_facts(facts: dict[str, Any], *, as_json: bool) -> None:
+    """Writes facts on standard output, as JSON or one in each line.
+
+    Args:
+        facts: The values, by their names.
+        as_json: Whether they are written as JSON.
+    """
+    if as_json:
+        print_json(facts)
+        return
+    for name, value in facts.items():
+        shown = f"{value:,}" if isinstance(value, int) else str(value)
+        typer.echo(f"{name.replace('_', ' ')}: {shown}")

@@ -1,0 +1,200 @@
+"""Events, the documents that they contain, and the interfaces of sources and sinks."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import orjson
+
+from nearkin.errors import NearkinError, UsageError
+from nearkin.index.entry import Outcome, require_public_name
+
+if TYPE_CHECKING:
+    from nearkin.index.preparation import Document
+
+SEPARATE_DELIVERIES = 2
+"""The number of deliveries after which an event is processed separately.
+
+If it kills its consumer, no other event is blamed.
+"""
+
+
+class Event(NamedTuple):
+    """An event of a stream.
+
+    Attributes:
+        key: The key of the event in its source.
+        fields: The fields of the event, or None if the source has deleted it.
+        deliveries: The number of its deliveries, including this one.
+    """
+
+    key: str
+    fields: Mapping[str, bytes] | None
+    deliveries: int = 1
+
+
+class Source(Protocol):
+    """A source of events. A method that raises StoreError can be called again."""
+
+    def read(self, most: int, seconds: float) -> list[Event]:
+        """Returns events that no consumer has received.
+
+        Args:
+            most: Maximum number of events.
+            seconds: Maximum time to wait for an event.
+        """
+
+    def reclaim(self, most: int) -> list[Event]:
+        """Returns events that a consumer received and did not acknowledge.
+
+        The consumer is dead, or is this one before its restart. The list is empty at the end.
+        """
+
+    def acknowledge(self, events: Sequence[Event]) -> None:
+        """Acknowledges events, so that they are not delivered again."""
+
+    def move_to_dead_letters(self, event: Event, reason: str) -> None:
+        """Moves an event to the dead-letter stream and acknowledges it atomically."""
+
+
+class Sink(Protocol):
+    """A destination of documents."""
+
+    def upsert(
+        self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
+    ) -> "list[Outcome | NearkinError]":
+        """Upserts documents.
+
+        Args:
+            scope: Scope of the documents.
+            documents: Texts or vectors.
+            ids: The id of each document, or None for an id that is made from the content.
+
+        Returns:
+            The outcome of each document, or the error that refused it.
+
+        Raises:
+            StoreError: If the store failed. The documents can be sent again.
+            ServiceError: If the server failed. If the error is transient, the documents can be
+                sent again.
+        """
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """Settings of a consumer: how events are read, and which fields contain documents.
+
+    Attributes:
+        scope: Scope of documents whose events do not name one.
+        text: Field that holds the text, UTF-8.
+        vector: Field that holds the vector, a JSON array.
+        id: Field that holds the id. Without it the id is made from the content.
+        scope_field: Field that holds the scope.
+        batch: Maximum number of events in a batch.
+        wait: Maximum time that a read waits for events, in seconds. A stop takes as long.
+        idle: Time after which events that a consumer did not acknowledge are taken over, in
+            seconds.
+        deliveries: Maximum number of deliveries of an event. An event that killed its consumer
+            each time becomes a dead letter.
+        max_event: Maximum size of an event in bytes: the names and values of all its fields.
+            Larger events become dead letters.
+    """
+
+    scope: str = "default"
+    text: str = "text"
+    vector: str = "vector"
+    id: str = "id"
+    scope_field: str = "scope"
+    batch: int = 500
+    wait: float = 1.0
+    idle: float = 60.0
+    deliveries: int = 10
+    max_event: int = 16_000_000
+
+    def __post_init__(self) -> None:
+        require_public_name(self.scope, "scope")
+        least = {
+            "batch": 1,
+            "wait": 0.001,
+            "idle": 0.001,
+            "deliveries": SEPARATE_DELIVERIES + 1,
+            "max_event": 1,
+        }
+        for name, low in least.items():
+            value = getattr(self, name)
+            if value < low:
+                raise UsageError(f"{name}={value} is less than {low}")
+
+
+class EventDocument(NamedTuple):
+    """A document, with the event that contains it.
+
+    Attributes:
+        event: The event.
+        scope: The scope of the document.
+        document: The text or the vector.
+        id: The id, or None for an id that is made from the content.
+    """
+
+    event: Event
+    scope: str
+    document: "Document"
+    id: str | None
+
+
+def parse_event(event: Event, settings: StreamSettings) -> EventDocument:
+    """Returns the document of an event.
+
+    Args:
+        event: The event.
+        settings: The names of its fields, and its maximum size.
+
+    Examples:
+        >>> parse_event(Event("1-0", {"text": b"the cat", "id": b"cat"}), StreamSettings())[1:]
+        ('default', 'the cat', 'cat')
+
+    Raises:
+        UsageError: If it does not contain a document. The message never repeats its content.
+    """
+    fields = event.fields or {}
+    size = event_size(fields)
+    if size > settings.max_event:
+        raise UsageError(
+            f"an event of {size:,} bytes is larger than max_event={settings.max_event:,}"
+        )
+    if (settings.text in fields) == (settings.vector in fields):
+        raise UsageError(
+            f"an event must have one of the fields {settings.text} and {settings.vector}"
+        )
+    scope = require_public_name(
+        _decode(fields, settings.scope_field) or settings.scope, settings.scope_field
+    )
+    name = _decode(fields, settings.id)
+    if name is not None:
+        require_public_name(name, settings.id)
+    text = _decode(fields, settings.text)
+    document = _parse_vector(fields, settings.vector) if text is None else text
+    return EventDocument(event, scope, document, name)
+
+
+def event_size(fields: Mapping[str, bytes]) -> int:
+    """Returns the size of the names and the values of an event in bytes."""
+    return sum(len(name) + len(value) for name, value in fields.items())
+
+
+def _decode(fields: Mapping[str, bytes], name: str) -> str | None:
+    try:
+        if name not in fields:
+            return None
+        return fields[name].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8") from error
+
+
+def _parse_vector(fields: Mapping[str, bytes], name: str) -> list[float]:
+    with suppress(orjson.JSONDecodeError):
+        vector = orjson.loads(fields[name])
+        if isinstance(vector, list) and all(type(value) in (int, float) for value in vector):
+            return vector
+    raise UsageError(f"{name} is not a JSON array of numbers")
