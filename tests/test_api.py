@@ -168,7 +168,7 @@ def test_report(tmp_path: Path) -> None:
     out = result.write(tmp_path / "out")
     (out / "report.html").unlink()
     assert nk.report(out).read_text("utf-8") == page
-    with pytest.raises(nk.UsageError, match="not the output of a run"):
+    with pytest.raises(nk.UsageError, match="does not contain a report"):
         nk.report(tmp_path)
 
 

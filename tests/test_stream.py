@@ -108,8 +108,8 @@ def test_vectors_and_fields_of_other_names(stream: Stream) -> None:
 
 
 WRONG = [
-    ({}, "an event has either text or vector"),
-    ({"text": b"a", "vector": b"[1]"}, "an event has either text or vector"),
+    ({}, "an event must have one of the fields text and vector"),
+    ({"text": b"a", "vector": b"[1]"}, "an event must have one of the fields text and vector"),
     ({"text": b"\xff\xfe"}, "text is not UTF-8"),
     ({"text": b"a", "id": b"\xff"}, "id is not UTF-8"),
     ({"vector": b"[1, 2"}, "vector is not a JSON array of numbers"),
@@ -132,7 +132,7 @@ def test_dead_letters(stream: Stream, index: nk.Index) -> None:
     assert (done.dead, done.kinds.total()) == (4, 20)
     assert [letter["nearkin:key"] for letter in stream.letters] == wrong
     assert stream.letters[0]["body"] == "none"
-    assert stream.letters[0]["nearkin:reason"] == "an event has either text or vector"
+    assert stream.letters[0]["nearkin:reason"] == "an event must have one of the fields text and vector"
     assert stream.pending == 0
 
 
@@ -339,7 +339,7 @@ def test_an_event_of_very_many_fields_becomes_a_dead_letter(stream: Stream, inde
     assert (done.dead, done.kinds.total(), stream.pending) == (1, 3, 0)
     found = [name for letter in stream.letters for name in letter if not name.startswith("nearkin:")]
     assert sorted(found) == sorted(wide)
-    assert {letter["nearkin:reason"] for letter in stream.letters} == {"an event has either text or vector"}
+    assert {letter["nearkin:reason"] for letter in stream.letters} == {"an event must have one of the fields text and vector"}
 
 
 def test_an_event_that_is_too_large_is_a_dead_letter(stream: Stream, index: nk.Index) -> None:

@@ -27,6 +27,7 @@ from nearkin.index.entry import Entry, PostingPortion, Postings, content_size
 from nearkin.index.migration.state import CLOSING, COPYING, MOVED, STOPPED, Move, StoreState
 from nearkin.index.stores.addresses import without_password
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
+from nearkin.index.stores.pool_log import watch_pool_log
 
 SCHEMA = 3
 """The version of the tables."""
@@ -148,6 +149,7 @@ class PostgresStore:
         self._recorded_url = without_password(url)
         self._psycopg = psycopg
         self._pool_errors = (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed)
+        self._connection_errors = watch_pool_log()
         self._pool: Any = psycopg_pool.ConnectionPool(
             urlunsplit(parts._replace(query=urlencode(options))),
             min_size=1,
@@ -182,6 +184,10 @@ class PostgresStore:
 
     def _message(self, error: BaseException) -> str:
         """Returns the message of an error without its details, which may contain ids."""
+        if isinstance(error, self._pool_errors):
+            reason = self._connection_errors.last_reason(self._pool.name)
+            if reason is not None:
+                return f"cannot connect: {reason}; check the address, and that the server accepts connections"
         diagnosed: str | None = error.diag.message_primary if isinstance(error, self._psycopg.Error) else None
         return diagnosed or " ".join(str(error).split()) or type(error).__name__
 

@@ -1,0 +1,55 @@
+"""Stores that cannot be opened: the error is one sentence with the address and a remedy."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nearkin as nk
+from nearkin.index.stores import postgres
+from tests.services import free_port
+
+
+def test_unreachable_postgresql_is_one_sentence_without_the_password(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("psycopg_pool")
+    monkeypatch.setattr(postgres, "TIMEOUT", 1.0)
+    port = free_port()
+    with pytest.raises(nk.NearkinError) as raised:
+        nk.Index.open(f"postgresql://nearkin:s3cret@127.0.0.1:{port}/kin")
+    message = str(raised.value)
+    assert f"postgresql://127.0.0.1:{port}/kin: cannot connect: " in message
+    assert "refused" in message
+    assert "check the address" in message
+    assert "s3cret" not in message
+    assert "\n" not in message
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+
+
+@pytest.mark.parametrize("scheme", ["redis", "aerospike"])
+def test_other_unreachable_stores_are_one_sentence_without_the_password(scheme: str, tmp_path: Path) -> None:
+    pytest.importorskip(scheme)
+    port = free_port()
+    path = "0" if scheme == "redis" else "test"
+    url = f"{scheme}://user:s3cret@127.0.0.1:{port}/{path}"
+    line = [sys.executable, "-m", "nearkin", "index", "info", url]
+    ended = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert f"127.0.0.1:{port}" in ended.stderr
+    assert "s3cret" not in ended.stderr
+
+
+def test_sqlite_in_a_folder_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "page.txt").write_text("text")
+    url = f"sqlite:///{tmp_path}/file/kin.db"
+    line = [sys.executable, "-m", "nearkin", "index", "add", "page.txt", "--store", url]
+    ended = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode in (1, 2)
+    assert ended.stderr.count("\n") == 1
+    assert "Traceback" not in ended.stderr
+    assert str(tmp_path / "file") in ended.stderr
