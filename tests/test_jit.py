@@ -30,7 +30,7 @@ def python(code: str, site: Path, **environment: str) -> str:
     return ended.stdout
 
 
-def test_an_edited_callee_takes_effect_in_its_callers(installed: Path, tmp_path: Path) -> None:
+def test_changed_callee_takes_effect_in_callers(installed: Path, tmp_path: Path) -> None:
     home = str(tmp_path / "home")
     before = python(SKETCH, installed, HOME=home)
     assert python(SKETCH, installed, HOME=home) == before
@@ -45,7 +45,7 @@ def test_an_edited_callee_takes_effect_in_its_callers(installed: Path, tmp_path:
     assert len(list((tmp_path / "home/.cache/nearkin").iterdir())) == 2
 
 
-def test_read_only_installation_without_a_home(installed: Path, tmp_path: Path) -> None:
+def test_read_only_installation_without_home_works(installed: Path, tmp_path: Path) -> None:
     """As in a container: nothing can be written beside the code, and there is no user's cache folder."""
     for path in [installed, *installed.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -60,7 +60,7 @@ def test_read_only_installation_without_a_home(installed: Path, tmp_path: Path) 
         path.chmod(0o755)
 
 
-def test_a_cache_folder_that_is_somebody_elses_is_not_used(installed: Path, tmp_path: Path) -> None:
+def test_cache_folder_of_another_user_is_not_used(installed: Path, tmp_path: Path) -> None:
     """Cached machine code is run, so a folder that others may write is passed over."""
     shared = tmp_path / f"nearkin-jit-{os.getuid()}"
     shared.mkdir()
@@ -70,7 +70,7 @@ def test_a_cache_folder_that_is_somebody_elses_is_not_used(installed: Path, tmp_
 
 
 @pytest.mark.parametrize("variable", ["NEARKIN_CACHE_DIR", "XDG_CACHE_HOME", "HOME"])
-def test_code_planted_in_a_writable_cache_folder_does_not_run(installed: Path, tmp_path: Path, variable: str) -> None:
+def test_code_in_writable_cache_folder_is_not_run(installed: Path, tmp_path: Path, variable: str) -> None:
     """Numba's index files are pickles: whoever can write one runs code in the processes that load it."""
     shared, mark = tmp_path / "shared", tmp_path / "code-has-run"
     shared.mkdir()
@@ -99,7 +99,7 @@ class Planted:
         return open, (self.mark, "w")
 
 
-def test_a_private_cache_folder_is_created_with_the_folders_above_it(tmp_path: Path) -> None:
+def test_private_cache_folder_and_parents_are_created(tmp_path: Path) -> None:
     found = trusted_folder(tmp_path / "a" / "b")
     assert found == (tmp_path / "a" / "b").resolve()
     assert [path.stat().st_mode & 0o777 for path in (tmp_path / "a", found)] == [0o700, 0o700]
@@ -107,7 +107,7 @@ def test_a_private_cache_folder_is_created_with_the_folders_above_it(tmp_path: P
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
-def test_a_cache_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+def test_cache_folder_writable_by_others_is_rejected(tmp_path: Path, mode: int) -> None:
     folder = trusted_folder(tmp_path / "cache")
     folder.chmod(mode)
     with pytest.raises(UntrustedFolderError, match="writable by other users"):
@@ -115,7 +115,7 @@ def test_a_cache_folder_that_others_can_write_is_refused(tmp_path: Path, mode: i
 
 
 @pytest.mark.parametrize(("mode", "trusted"), [(0o777, False), (0o775, False), (0o1777, True), (0o755, True)])
-def test_every_folder_above_the_cache_is_verified(tmp_path: Path, mode: int, trusted: bool) -> None:
+def test_every_parent_of_cache_folder_is_verified(tmp_path: Path, mode: int, trusted: bool) -> None:
     """In a sticky folder others cannot rename what is not theirs, so /tmp is no danger."""
     above = tmp_path / "above"
     trusted_folder(above / "inner" / "cache")
@@ -127,7 +127,7 @@ def test_every_folder_above_the_cache_is_verified(tmp_path: Path, mode: int, tru
             trusted_folder(above / "inner" / "cache")
 
 
-def test_a_volume_of_a_pod_is_used_if_the_operator_says_that_nobody_else_is_there(installed: Path, tmp_path: Path) -> None:
+def test_trusted_volume_of_pod_is_used(installed: Path, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     volume.chmod(0o777)
@@ -140,7 +140,7 @@ def test_a_volume_of_a_pod_is_used_if_the_operator_says_that_nobody_else_is_ther
         trusted_folder(next(iter(volume.glob("*/*.nbi"))).parent, verify_above=False)
 
 
-def test_a_symbolic_link_to_a_writable_folder_is_refused(tmp_path: Path) -> None:
+def test_symbolic_link_to_writable_folder_is_rejected(tmp_path: Path) -> None:
     target = trusted_folder(tmp_path / "target")
     (tmp_path / "link").symlink_to(target)
     assert trusted_folder(tmp_path / "link") == target
@@ -149,7 +149,7 @@ def test_a_symbolic_link_to_a_writable_folder_is_refused(tmp_path: Path) -> None
         trusted_folder(tmp_path / "link")
 
 
-def test_a_symbolic_link_through_a_writable_folder_is_refused(tmp_path: Path) -> None:
+def test_symbolic_link_through_writable_folder_is_rejected(tmp_path: Path) -> None:
     """Whoever can write the folder in which the link's target lies could exchange the target."""
     target = trusted_folder(tmp_path / "open" / "target")
     (tmp_path / "link").symlink_to("./elsewhere/../open/target")
@@ -160,13 +160,13 @@ def test_a_symbolic_link_through_a_writable_folder_is_refused(tmp_path: Path) ->
         trusted_folder(tmp_path / "link")
 
 
-def test_a_link_that_leads_to_itself_is_an_error(tmp_path: Path) -> None:
+def test_circular_symbolic_link_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(OSError, match="symbolic links"):
         trusted_folder(tmp_path / "loop" / "cache")
 
 
-def test_folders_of_another_user_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_another_user_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root trusts nobody else's folders either: what is seen here by changing who asks holds for user 0 as well."""
     folder = trusted_folder(tmp_path / "cache")
     if os.getuid() == 0:
@@ -179,14 +179,14 @@ def test_folders_of_another_user_are_refused(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
-def test_root_refuses_a_cache_below_a_folder_of_another_user(tmp_path: Path) -> None:
+def test_root_rejects_cache_below_folder_of_another_user(tmp_path: Path) -> None:
     folder = trusted_folder(tmp_path / "home" / "cache")
     os.chown(folder.parent, 12345, -1)
     with pytest.raises(UntrustedFolderError, match="home belongs to user 12345"):
         trusted_folder(folder)
 
 
-def test_files_that_others_can_write_are_refused(tmp_path: Path) -> None:
+def test_cached_files_writable_by_others_are_rejected(tmp_path: Path) -> None:
     folder = trusted_folder(tmp_path / "cache")
     (folder / "kernel.nbi").touch()
     (folder / "kernel.nbi").chmod(0o666)
@@ -196,14 +196,14 @@ def test_files_that_others_can_write_are_refused(tmp_path: Path) -> None:
         trusted_folder(folder)
 
 
-def test_a_link_among_the_cached_files_is_refused(tmp_path: Path) -> None:
+def test_symbolic_link_among_cached_files_is_rejected(tmp_path: Path) -> None:
     folder = trusted_folder(tmp_path / "cache")
     (folder / "kernel.nbi").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UntrustedFolderError, match="symbolic link"):
         trusted_folder(folder)
 
 
-def test_kernels_run_where_no_cache_folder_can_be_trusted(installed: Path, tmp_path: Path) -> None:
+def test_kernels_run_without_trusted_cache_folder(installed: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     try:
         found = python(HASHES, installed, TMPDIR=str(tmp_path), HOME=str(tmp_path / "home"))
@@ -213,12 +213,12 @@ def test_kernels_run_where_no_cache_folder_can_be_trusted(installed: Path, tmp_p
     assert not list(tmp_path.glob("*/**/*.nbi"))
 
 
-def test_named_cache_folder(installed: Path, tmp_path: Path) -> None:
+def test_cache_folder_of_environment_variable_is_used(installed: Path, tmp_path: Path) -> None:
     python(HASHES, installed, NEARKIN_CACHE_DIR=str(tmp_path / "mine"))
     assert list((tmp_path / "mine").rglob("*.nbi"))
 
 
-def test_kernels_under_bounds_checking() -> None:
+def test_kernels_pass_bounds_checking() -> None:
     """The suites of the kernels again, every index checked."""
     folder = Path(__file__).parent
     suites = ["hashing", "lsh", "verify", "cluster", "sketch", "shingle/test_shingler.py"]
@@ -231,7 +231,7 @@ def test_kernels_under_bounds_checking() -> None:
     assert ended.returncode == 0, ended.stdout[-3000:]
 
 
-def test_a_locator_names_the_place_of_its_function() -> None:
+def test_locator_names_file_and_line_of_function() -> None:
     """Numba reads it for the warning about a function that it cannot cache, for example with NUMBA_OPT=0."""
 
     def function() -> None: ...

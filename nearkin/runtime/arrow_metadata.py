@@ -1,4 +1,4 @@
-"""The metadata of the messages of an Arrow IPC stream, which pyarrow does not show before it decompresses them.
+"""The metadata of the messages of an Arrow IPC stream, read before they are decompressed.
 
 The metadata of a message is a FlatBuffer (https://flatbuffers.dev/internals, and Message.fbs of the Arrow format).
 """
@@ -7,23 +7,23 @@ import struct
 from typing import NamedTuple
 
 SCHEMA, RECORD_BATCH = 1, 3
-"""Kinds of messages (MessageHeader)."""
+"""The kinds of messages (MessageHeader)."""
 HEADER_TYPE = 1
 HEADER = 2
 BODY_LENGTH = 3
-"""Fields of Message."""
+"""The numbers of the fields of Message."""
 LENGTH, COMPRESSION = 0, 3
-"""Fields of RecordBatch."""
+"""The numbers of the fields of RecordBatch."""
 
 
 class MessageFacts(NamedTuple):
     """The facts in the metadata of a message.
 
     Attributes:
-        kind: SCHEMA, RECORD_BATCH, or another number of MessageHeader.
-        rows: Rows of a record batch; 0 for other messages.
-        body_size: Bytes of the buffers.
-        compressed: Whether the buffers of a record batch are compressed.
+        kind: Kind of the message: SCHEMA, RECORD_BATCH or another number of MessageHeader.
+        rows: Number of rows of a record batch; 0 for other messages.
+        body_size: Number of bytes of the buffers.
+        compressed: True if the buffers of a record batch are compressed.
     """
 
     kind: int
@@ -33,7 +33,10 @@ class MessageFacts(NamedTuple):
 
 
 def read_facts(metadata: bytes) -> MessageFacts:
-    """Reads what a message says.
+    """Returns the facts in the metadata of a message.
+
+    Args:
+        metadata: FlatBuffer of the message.
 
     Raises:
         ValueError: If the metadata is damaged.

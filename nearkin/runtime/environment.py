@@ -1,4 +1,4 @@
-"""Checks of environment variables that would make Numba fail with a traceback."""
+"""Checks of the environment variables with which Numba would fail."""
 
 import os
 
@@ -6,21 +6,23 @@ from nearkin.errors import UsageError
 
 
 def check_numba_settings() -> None:
-    """Requires that Numba's environment variables let kernels be compiled.
+    """Checks that the environment variables of Numba allow kernels to be compiled.
 
     Raises:
-        UsageError: If they do not. The message names the variable.
+        UsageError: If a variable has an unsupported value. The message names the variable.
     """
     disabled = _number("NUMBA_DISABLE_JIT")
     if disabled is not None and disabled != 0:
-        raise UsageError(f"NUMBA_DISABLE_JIT is {disabled}, and nearkin's kernels must be compiled; unset it")
+        raise UsageError(f"unsupported NUMBA_DISABLE_JIT={disabled}: nearkin needs compiled kernels; unset the variable")
     threads = _number("NUMBA_NUM_THREADS")
     if threads is not None and threads < 1:
-        raise UsageError(f"NUMBA_NUM_THREADS is {threads}, and must be at least 1; unset it (nearkin's threads are --workers)")
+        raise UsageError(
+            f"invalid NUMBA_NUM_THREADS={threads}: it must be at least 1; unset it (--workers sets the number of threads)"
+        )
 
 
 def _number(variable: str) -> int | None:
-    """The value as Numba reads it; None if the variable is not set, or is not a number, which Numba ignores."""
+    """Returns the value as Numba reads it, or None if it is not set or is not a number."""
     try:
         return int(os.environ[variable])
     except (KeyError, ValueError):

@@ -22,7 +22,7 @@ SYNCED_AT_ONCE = 8
 
 
 class Readers(Enum):
-    """Who may read what a run writes. The work folder of a run is its owner's in any case."""
+    """The users who can read the output of a run. Only the owner can read its work folder."""
 
     OWNER = "owner"
     GROUP = "group"
@@ -42,17 +42,17 @@ class Readers(Enum):
 
     @property
     def umask(self) -> int:
-        """The umask under which new files have these readers."""
+        """The umask with which new files have these readers."""
         return {Readers.OWNER: 0o077, Readers.GROUP: 0o027, Readers.EVERYONE: 0o022}[self]
 
     @property
     def file_mode(self) -> int:
-        """Permissions of a file."""
+        """The permissions of a file."""
         return 0o666 & ~self.umask
 
     @property
     def folder_mode(self) -> int:
-        """Permissions of a folder."""
+        """The permissions of a folder."""
         return 0o777 & ~self.umask
 
 

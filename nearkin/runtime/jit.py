@@ -1,7 +1,7 @@
-"""How kernels are compiled and where their machine code is cached.
+"""The compilation of kernels, and the cache of their machine code.
 
-Numba's own cache looks at the file of the compiled function alone: an edited callee in another file would leave stale
-machine code behind, silently wrong. Here the cache folder is named by a hash of *all* kernel sources, the versions and the
+Numba's cache checks only the file of the compiled function. After a change of a callee in another
+file, it would use outdated machine code. Here the cache folder is named by a hash of *all* kernel sources, the versions and the
 compile mode (Numba adds the CPU to each entry), so any edit starts an empty folder.
 """
 
@@ -33,17 +33,22 @@ KERNEL_FILES = ("kernels.py", "jit.py")
 PACKAGE = Path(__file__).parents[1]
 NAMED = "NEARKIN_CACHE_DIR"
 TRUSTED = "NEARKIN_CACHE_TRUSTED"
-"""Set beside NEARKIN_CACHE_DIR if no other user can reach that folder, whatever the modes of the folders above it say: volumes
-of a Kubernetes pod are writable by everybody, but only the pod can reach them."""
+"""The variable that declares that no other user can reach the folder NEARKIN_CACHE_DIR.
+
+For example, volumes of a Kubernetes pod are writable by everybody, but only the pod can reach them.
+"""
 MAX_LINKS = 40
-"""Symbolic links followed on the way to the cache folder, as the kernel does."""
+"""The largest number of symbolic links that are followed, as in the Linux kernel."""
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 OTHERS_MAY_ENTER = 0o077
 
 
 @cache
 def source_hash() -> str:
-    """Hash over every kernel source, the compiler's versions and its mode: the name of the cache folder."""
+    """Returns a hash of all kernel sources, the versions of the compiler and its mode.
+
+    It is the name of the cache folder.
+    """
     digest = hashlib.sha256()
     for path in sorted(p for p in PACKAGE.rglob("*.py") if p.name in KERNEL_FILES):
         digest.update(str(path.relative_to(PACKAGE)).encode())
@@ -54,7 +59,7 @@ def source_hash() -> str:
 
 
 def user_folder() -> Path | None:
-    """NEARKIN_CACHE_DIR, else the user's cache folder; None where there is neither (no HOME)."""
+    """Returns NEARKIN_CACHE_DIR or the cache folder of the user, or None if there is no HOME."""
     if named := os.environ.get(NAMED):
         return Path(named)
     if base := os.environ.get("XDG_CACHE_HOME"):
@@ -64,7 +69,7 @@ def user_folder() -> Path | None:
 
 
 class UntrustedFolderError(Exception):
-    """A folder that another user can change. What is cached there would be loaded and run in this process."""
+    """An error: another user can change a folder whose content would be run in this process."""
 
 
 def trusted_folder(folder: Path, verify_above: bool = True) -> Path:
@@ -76,7 +81,8 @@ def trusted_folder(folder: Path, verify_above: bool = True) -> Path:
 
     Args:
         folder: The cache folder. It must belong to this user and must not be writable by others, sticky or not.
-        verify_above: Whether the folders above it are verified too. False is for volumes that one container has to itself.
+        verify_above: True if the folders above it are verified too. False is for volumes that only
+            one container uses.
 
     Raises:
         UntrustedFolderError: If another user can change the folder or the way to it. The message names the part.
@@ -189,11 +195,11 @@ def cache_folder() -> Path | None:
 
 
 class _Locator(caching._CacheLocator):  # type: ignore[misc]
-    """Tells Numba to use `cache_folder`; staleness is the folder's name, so the stamp of a file is constant."""
+    """A locator that makes Numba use `cache_folder`. The stamp of a file is constant."""
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
         self._unit = f"{Path(path).parent.name}.{function.__qualname__}"
-        # Numba names both in a warning about a function that it cannot cache
+        # Numba uses both in a warning about a function that it cannot cache.
         self._py_file = path
         self._lineno = function.__code__.co_firstlineno
 
@@ -220,12 +226,18 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
 
 
 def kernel(function: Function) -> Function:
-    """Compiles a function over arrays with Numba at its first call: without the GIL, cached, never parallel inside."""
+    """Compiles a function over arrays with Numba at its first call.
+
+    The compiled function releases the GIL, is cached, and does not start threads.
+    """
     return _compiled(function, forceinline=False)
 
 
 def inlined(function: Function) -> Function:
-    """As `kernel`, for functions so short that a call, which hands arrays over word by word, would cost more than they do."""
+    """Compiles a short function, which is inlined into the kernels that call it.
+
+    A call passes arrays word by word, which would take longer than the function.
+    """
     return _compiled(function, forceinline=True)
 
 

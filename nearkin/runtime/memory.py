@@ -1,4 +1,4 @@
-"""Peak memory of a run, measured from outside while it runs."""
+"""The peak memory of a run, measured by another process."""
 
 import os
 import subprocess
@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Self
 
 INTERVAL = 0.02
-"""Seconds between two samples."""
+"""The number of seconds between two samples."""
 STATUS = Path("/proc/self/status")
 SAMPLER = Path(__file__).with_name("memory_sampler.py")
 
 
 def anonymous_bytes() -> int:
-    """Returns the anonymous resident memory: heaps and stacks, not mapped files (the whole resident set without /proc)."""
+    """Returns the anonymous resident memory in bytes: heaps and stacks without mapped files.
+
+    Without /proc, the result is the whole resident set.
+    """
     if STATUS.exists():
         for line in STATUS.read_text().splitlines():
             if line.startswith("RssAnon:"):
@@ -26,10 +29,11 @@ def anonymous_bytes() -> int:
 
 
 class PeakMemory:
-    """The largest anonymous memory of this process and its children between `with` and its end.
+    """A context manager that measures the peak anonymous memory of this process and its children.
 
-    A process of its own takes the samples: a thread would wait for the interpreter lock while a single call into a library
-    allocates and frees gigabytes. Without /proc, or where no process can be started, a thread has to do.
+    Another process takes the samples. A thread would wait for the interpreter lock while a single
+    library call allocates and frees gigabytes. A thread is used only if there is no /proc or no
+    process can be started.
     """
 
     def __init__(self) -> None:
@@ -58,12 +62,12 @@ class PeakMemory:
 
     @property
     def peak(self) -> int:
-        """Bytes, so far."""
+        """The peak memory in bytes so far."""
         self._peak = max(self._peak, anonymous_bytes())
         if self._sampler is not None:
             try:
-                self._peak = max(self._peak, _ask(self._sampler))
-            except (OSError, ValueError):  # the sampler was killed; what is known is still true
+                self._peak = max(self._peak, _read_peak(self._sampler))
+            except (OSError, ValueError):  # the sampler was killed; earlier samples stay valid
                 self._sampler.kill()
         return self._peak
 
@@ -75,13 +79,13 @@ class PeakMemory:
 def _start_sampler() -> "subprocess.Popen[bytes] | None":
     line = [sys.executable, "-I", "-S", str(SAMPLER), str(os.getpid()), str(INTERVAL)]
     try:
-        # a session of its own: Ctrl-C is for the run, and the sampler ends when its input does
+        # In a separate session, the sampler is not stopped by Ctrl-C. It ends when its input ends.
         return subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     except OSError:
         return None
 
 
-def _ask(sampler: "subprocess.Popen[bytes]") -> int:
+def _read_peak(sampler: "subprocess.Popen[bytes]") -> int:
     assert sampler.stdin is not None
     assert sampler.stdout is not None
     sampler.stdin.write(b"?\n")

@@ -1,6 +1,7 @@
-"""A script: samples the anonymous memory of a process and its children, and answers each line of its input with the peak.
+"""A script that samples the anonymous memory of a process and its children.
 
-It imports nothing of nearkin and little of Python, so that it starts in milliseconds and adds little to what it measures.
+It answers each line of its input with the peak. It imports no module of nearkin and few of Python,
+so that it starts in milliseconds and needs little memory.
 """
 
 import os
@@ -11,7 +12,10 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Process:
-    """A process whose files in /proc stay open, because opening them is most of the work of a sample.
+    """A process whose files in /proc stay open, because opening them takes most of the time.
+
+    Args:
+        number: Id of the process.
 
     Raises:
         OSError: If the process has ended.
@@ -26,18 +30,18 @@ class Process:
             self._children = None
 
     def anonymous_bytes(self) -> int:
-        """Returns RssAnon in bytes: the resident pages without those of files and of shared memory."""
+        """Returns the resident memory without files and shared memory (RssAnon), in bytes."""
         fields = os.pread(self._memory, 4096, 0).split()
         return (int(fields[1]) - int(fields[2])) * PAGE
 
     def children(self) -> list[int]:
-        """Returns the numbers of the processes that this one has started, without the sampler."""
+        """Returns the ids of the child processes, without the sampler."""
         if self._children is None:
             return []
-        found = b""
-        while part := os.pread(self._children, 4096, len(found)):
-            found += part
-        return [number for number in map(int, found.split()) if number != os.getpid()]
+        listing = b""
+        while part := os.pread(self._children, 4096, len(listing)):
+            listing += part
+        return [number for number in map(int, listing.split()) if number != os.getpid()]
 
     def close(self) -> None:
         """Closes the files."""
@@ -47,7 +51,7 @@ class Process:
 
 
 def tree_bytes(process: Process) -> int:
-    """Returns the anonymous memory of a process and everything below it; 0 if the process has ended."""
+    """Returns the anonymous memory of a process and its descendants, or 0 if it has ended."""
     try:
         size = process.anonymous_bytes()
         children = process.children()
@@ -64,7 +68,12 @@ def tree_bytes(process: Process) -> int:
 
 
 def main(number: int, interval: float) -> None:
-    """Samples until the input ends."""
+    """Samples a process until the input ends.
+
+    Args:
+        number: Id of the process.
+        interval: Number of seconds between two samples.
+    """
     try:
         process = Process(number)
     except OSError:
@@ -73,10 +82,10 @@ def main(number: int, interval: float) -> None:
     while True:
         peak = max(peak, tree_bytes(process))
         if select.select([0], [], [], interval)[0]:
-            asked = os.read(0, 4096)
-            if not asked:
+            requests = os.read(0, 4096)
+            if not requests:
                 return
-            os.write(1, b"%d\n" % peak * asked.count(b"\n"))
+            os.write(1, b"%d\n" % peak * requests.count(b"\n"))
 
 
 if __name__ == "__main__":

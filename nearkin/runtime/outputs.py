@@ -53,12 +53,12 @@ RESULT = "result"
 
 
 def is_output(folder: Path) -> bool:
-    """Returns whether a folder is the finished result of a run."""
+    """Returns True if a folder is the finished result of a run."""
     return (folder / MARKER).is_file()
 
 
 def is_work_folder(folder: Path) -> bool:
-    """Returns whether a folder is the work folder of a run, running or killed."""
+    """Returns True if a folder is the work folder of a run, also of an interrupted one."""
     return (folder / LOCK).is_file()
 
 
@@ -198,7 +198,7 @@ def require_replaceable_folder(out: Path) -> None:
 
 
 def is_half_written(name: str) -> bool:
-    """Returns whether a file is what `write_durably` leaves when it is killed."""
+    """Returns True if a file is a half-written file of `write_durably`."""
     return TEMPORARY.match(name) is not None
 
 
@@ -230,7 +230,7 @@ def require_replaceable_file(out: Path, recognise: Callable[[Path], bool], what:
 
 
 def begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
-    """Returns whether a file begins with one of some byte strings, blanks before them ignored."""
+    """Returns True if a file begins with one of some byte strings, after optional white space."""
     with path.open("rb") as file:
         return file.read(64).lstrip().lower().startswith(beginnings)
 
@@ -287,7 +287,7 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
 
 @dataclass
 class Claim:
-    """A work folder that this process holds alone, until `remove` or `release`.
+    """A work folder that only this process uses, until `remove` or `release`.
 
     Attributes:
         out: The output that is made in it.
@@ -341,7 +341,7 @@ class Claim:
             replace_durably(previous, self.out)
 
     def clear(self) -> None:
-        """Deletes what the work folder holds, but for the lock."""
+        """Deletes the content of the work folder except for the lock."""
         # the manifest first: without it there is nothing to resume, whatever else is left
         paths = sorted(self.path.iterdir(), key=lambda path: (path.name != MANIFEST, path.name))
         for path in paths:
@@ -349,7 +349,7 @@ class Claim:
                 _delete(path)
 
     def remove(self) -> None:
-        """Deletes the work folder, and the folders above it that were made for it and are empty."""
+        """Deletes the work folder, and the empty folders above it that were created for it."""
         self.clear()
         with suppress(OSError):
             # another process may take the folder between the two steps, and then keeps it
@@ -461,11 +461,11 @@ def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
 
 @contextmanager
 def locked(out: Path, command: str) -> Iterator[None]:
-    """Holds the lock of an output that is changed in place. What a killed run left in the work folder stays there.
+    """Holds the lock of an output that is changed in place. The content of its work folder is kept.
 
     Args:
         out: The output.
-        command: The name of the command, which another process that wants the output is told.
+        command: The name of the command, which the error of another process shows.
 
     Raises:
         UsageError: If another process holds the work folder of the output.

@@ -1,29 +1,38 @@
-"""How a run tells where it is, without knowing who listens."""
+"""The interface by which a run reports its progress."""
 
 from typing import Protocol
 
 
 class Progress(Protocol):
-    """Told of stages and of documents (or pairs) done."""
+    """A receiver of progress updates."""
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """A stage begins; `total` units of work where known."""
+        """Is called when a stage begins.
+
+        Args:
+            name: Name of the stage.
+            total: Number of units of work (documents or pairs), if it is known.
+        """
 
     def advance(self, count: int) -> None:
-        """So many more units are done."""
+        """Is called when more units of work are done.
+
+        Args:
+            count: Number of these units.
+        """
 
     def close(self) -> None:
-        """The run is over, or was given up."""
+        """Is called when the run has ended or failed."""
 
 
 class Silent:
-    """Listens to nothing."""
+    """A receiver that ignores all progress updates."""
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """Ignored."""
+        """Does nothing."""
 
     def advance(self, count: int) -> None:
-        """Ignored."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Ignored."""
+        """Does nothing."""

@@ -1,4 +1,4 @@
-"""Threads over kernels that release the GIL, in order, with bounded work in flight."""
+"""Threads that run kernels without the GIL, in order and with a bounded number of pending items."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +12,14 @@ Tool = TypeVar("Tool")
 
 
 def ordered_map(work: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2) -> Iterator[Result]:
-    """work(item) for each item in threads; results in the order of items; at most workers + ahead items in memory."""
+    """Yields work(item) for each item, computed in threads, in the order of the items.
+
+    Args:
+        work: Function to call in a thread.
+        items: Items. At most `workers` + `ahead` of them are in memory.
+        workers: Number of threads.
+        ahead: Number of items that are submitted before a thread is free.
+    """
     running: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers, "nearkin") as pool:
         try:
@@ -28,14 +35,22 @@ def ordered_map(work: Callable[[Item], Result], items: Iterable[Item], workers: 
 
 
 class ObjectPool(Generic[Tool]):
-    """Lends each call a tool of its own (a sketcher owns buffers, so it cannot be shared), made when none is free."""
+    """A pool of objects that only one thread can use at a time, for example sketchers.
+
+    Args:
+        make: Creates an object. It is called if no object is free.
+    """
 
     def __init__(self, make: Callable[[], Tool]) -> None:
         self._make = make
         self._free: SimpleQueue[Tool] = SimpleQueue()
 
     def use(self, work: Callable[[Tool], Result]) -> Result:
-        """work(tool), the tool returned afterwards."""
+        """Returns work(tool) for a free object, and puts it back into the pool.
+
+        Args:
+            work: Function to call with an object.
+        """
         try:
             tool = self._free.get_nowait()
         except Empty:
