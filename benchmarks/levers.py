@@ -73,7 +73,9 @@ def bits(full: bool) -> Table:
     rows = []
     for kept in SLOT_BITS:
         measure = Jaccard(Spec(slot_bits=kept))
-        errors, found, truth = [], [], []
+        errors = []
+        found = []
+        truth = []
         for i, similarity in enumerate(grid):
             hashes, offsets, true = pairs_of_sets(float(similarity), pairs // len(grid) + 1, 100 + i)
             slots = slots_of(hashes, offsets, 128)
@@ -90,7 +92,9 @@ def bits(full: bool) -> Table:
             errors.append(estimated - true)
             found.append(estimated >= 0.8)
             truth.append(np.full(len(first), true >= 0.8))
-        error, hit, right = np.concatenate(errors), np.concatenate(found), np.concatenate(truth)
+        error = np.concatenate(errors)
+        hit = np.concatenate(found)
+        right = np.concatenate(truth)
         near = np.abs(grid.repeat(pairs // len(grid) + 1) - 0.8) < 0.03
         rows.append(
             (
@@ -125,7 +129,9 @@ def met(posted: np.ndarray, asked: np.ndarray) -> np.ndarray:
 
 def minhash_probes(full: bool) -> Table:
     """Measures the recall by probes, with candidates and memory."""
-    pairs, bands, rows = 20_000 if full else 2_000, 9, 10
+    pairs = 20_000 if full else 2_000
+    bands = 9
+    rows = 10
     settings = [(0, "none", 1), *((p, side, 1) for p in (3, 10) for side in ("one-sided", "two-sided")), (0, "none", 2)]
     found: dict[tuple[int, str, int], list[float]] = {setting: [] for setting in settings}
     for similarity in (0.7, 0.8, 0.9, 0.3):
@@ -166,7 +172,10 @@ def minhash_probes(full: bool) -> Table:
 
 def hyperplane_probes(full: bool) -> Table:
     """Measures the recall of one table of hyperplanes by query-directed probes."""
-    count, d, rows, bands = 4_000 if full else 400, 64, 16, 4
+    count = 4_000 if full else 400
+    d = 64
+    rows = 16
+    bands = 4
     rng = np.random.default_rng(6)
     planes = hyperplanes(d, bands * rows, 1).astype(np.float64)
     planes /= np.linalg.norm(planes, axis=0)
@@ -283,7 +292,9 @@ def keyed_sketcher() -> Sketcher:
 
 def hyperplane_rates(runs: int) -> Iterator[tuple[str, ...]]:
     """Compares signatures of vectors with the plain matrix product, in GFLOP/s of the product."""
-    d, k, n = 384, 512, 20_000
+    d = 384
+    k = 512
+    n = 20_000
     vectors = np.random.default_rng(1).normal(size=(n, d)).astype(np.float32)
     planes, sketcher = hyperplanes(d, k, 1), VectorSketcher(Spec(measure="cosine", unit="vector", n=d, k=k))
     work = 2 * n * d * k / 1e9

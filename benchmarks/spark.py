@@ -82,7 +82,9 @@ class Watched:
                         python += process.memory_info().rss
             except psutil.Error:
                 continue
-            self.java, self.python, self.cpu = max(self.java, java), max(self.python, python), max(self.cpu, cpu)
+            self.java = max(self.java, java)
+            self.python = max(self.python, python)
+            self.cpu = max(self.cpu, cpu)
 
     def facts(self) -> dict[str, Any]:
         """Returns the values in the form of the record."""
@@ -113,9 +115,10 @@ def recall_of(pairs: Any, corpus: Path, clusters: Path | None = None) -> float:
     """Returns the share of the planted pairs at 0.8 or above that is listed, exact copies excluded.
 
     Args:
-        pairs: id_a, id_b.
-        corpus: With its truth.
-        clusters: Of a run that lists exact groups by one member; pairs of the others are not expected.
+        pairs: Table of the columns id_a and id_b.
+        corpus: Folder of the corpus with its truth.
+        clusters: Clusters table of a run that lists one document of each exact group. Pairs of the other
+            documents are not expected.
     """
     found = set(map(frozenset, zip(pairs["id_a"].to_pylist(), pairs["id_b"].to_pylist(), strict=True)))
     truth = pq.read_table(corpus / "truth.parquet").to_pylist()

@@ -1,10 +1,10 @@
 """Measures the precision and the recall of a finished run on its own corpus.
 
-For the precision, removed documents are compared again with the kept document of their cluster. For the
-recall, a sample of documents is compared with the whole corpus by a prefilter that misses no pair at the
-threshold. If |A∩B| ≥ t·|A∪B|, B contains at least ⌈t·|A|⌉ shingles of A, so it contains at least one of any
-|A| − ⌈t·|A|⌉ + 1 of them (prefix filtering: Chaudhuri, Ganti, Kaushik, ICDE 2006; Bayardo, Ma, Srikant, WWW
-2007). Intervals are 95 % intervals of Wilson (1927).
+For the precision, removed documents are compared again with the kept document of their cluster. For
+the recall, a sample of documents is compared with the whole corpus by a prefilter that misses no
+pair at the threshold. If |A∩B| ≥ t·|A∪B|, B contains at least ⌈t·|A|⌉ shingles of A, so it contains
+at least one of any |A| − ⌈t·|A|⌉ + 1 of them (prefix filtering: Chaudhuri, Ganti, Kaushik, ICDE
+2006; Bayardo, Ma, Srikant, WWW 2007). Intervals are 95 % intervals of Wilson (1927).
 """
 
 import math
@@ -83,7 +83,9 @@ class Proportion:
 
 @dataclass(frozen=True)
 class RecallBin:
-    """The recall of the pairs with a similarity in [low, high). The last bin includes its upper end.
+    """The recall of the pairs with a similarity in [low, high).
+
+    The last bin includes its upper end.
 
     Attributes:
         low: Lower end of the bin.
@@ -155,8 +157,8 @@ def measure_run(
     """
     if run.settings.second_measure is not None:
         raise UsageError(
-            f"cannot audit a run with a second measure (second_measure={run.settings.second_measure!r}); run it again "
-            "with one measure"
+            f"cannot audit a run with the second measure {run.settings.second_measure!r}; run it "
+            "again with one measure"
         )
     began = time.monotonic()
     clusters = pq.read_table(run.folder / "clusters.parquet")

@@ -20,7 +20,8 @@ from nearkin.verify.jaccard import distinct_sets
 MAX_SAMPLE = 4000
 """The largest number of sampled documents."""
 SAMPLE_BYTES = 3 << 20
-"""The approximate size of the sampled texts in bytes. The sample has fewer documents if they are long."""
+"""The approximate size of the sampled texts in bytes. The sample has fewer documents if they are
+long."""
 SAMPLE_CHARACTERS = 20_000
 """The number of characters at the beginning of a document that are sampled."""
 MIN_SHARE = 0.01
@@ -34,8 +35,8 @@ SOURCES_PER_PHRASE = 3
 PHRASE_CHARACTERS = 300
 """The number of characters of a phrase that are shown."""
 CONTINUATION_SHARE = 0.8
-"""A shingle continues a phrase if at least this share of the documents of the phrase's most frequent
-shingle contain it."""
+"""A shingle continues a phrase if at least this share of the documents of the phrase's most
+frequent shingle contain it."""
 
 
 class SourceShare(NamedTuple):
@@ -247,8 +248,8 @@ def _sequence_text(
 ) -> str:
     """Returns the words of a sequence.
 
-    Tokens are found by their position. In a text, the sequence begins at the first shingle whose hash
-    is one of the sequence's hashes.
+    Tokens are found by their position. In a text, the sequence begins at the first shingle whose
+    hash is one of the sequence's hashes.
     """
     document = documents[sequence.document].as_py()
     length = sequence.end - sequence.start + spec.n - 1

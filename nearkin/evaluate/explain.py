@@ -104,7 +104,8 @@ def _read_text(corpus: Corpus, columns: Columns, ordinal: int) -> str:
             value = batch.documents[columns.content][ordinal - batch.first].as_py()
             return value if isinstance(value, str) else " ".join(map(str, value))
     raise UsageError(
-        f"the corpus ends before document {ordinal}; the inputs have changed since the run, run it again"
+        f"the corpus ends before document {ordinal}; the inputs have changed since the run, run it "
+        "again"
     )
 
 

@@ -2,8 +2,8 @@
 
 The scores are pairwise precision and recall, the adjusted Rand index (Hubert, Arabie, *Comparing
 partitions*, 1985) and B-cubed (Bagga, Baldwin, *Entity-based cross-document coreferencing using the
-vector space model*, 1998). Intervals of proportions are Wilson's (1927). The other intervals come from a
-percentile bootstrap over labelled clusters.
+vector space model*, 1998). Intervals of proportions are Wilson's (1927). The other intervals come
+from a percentile bootstrap over labelled clusters.
 """
 
 import csv
@@ -99,7 +99,8 @@ class Scores:
 def read_golden_set(path: Path) -> GoldenSet:
     """Reads a golden set from a CSV or Parquet file.
 
-    The file has the columns `id_a`, `id_b` and optionally `label`, or the columns `id` and `cluster`.
+    The file has the columns `id_a`, `id_b` and optionally `label`, or the columns `id` and
+    `cluster`.
 
     Args:
         path: File to read.

@@ -85,7 +85,7 @@ def concatenate_pairs(parts: list[SimilarPairs]) -> SimilarPairs:
     """Returns the pairs of all parts, one part after the other.
 
     Args:
-        parts: Parts to join. There may be none.
+        parts: Parts to join. The list may be empty.
     """
     parts = [NO_PAIRS, *parts]
     return SimilarPairs(
@@ -189,7 +189,8 @@ class CorpusScan(ABC):
             seed: Random seed for sampling.
 
         Returns:
-            The number of removed documents that reach the threshold, and the number of compared ones.
+            The number of removed documents that reach the threshold, and the number of compared
+            ones.
         """
         kinds = clusters["kind"].to_numpy(zero_copy_only=False)
         removed = np.flatnonzero((kinds == "near") | (kinds == "exact"))
@@ -287,10 +288,10 @@ class CorpusScan(ABC):
 
 
 class PrefixScan(CorpusScan):
-    """A scan for the Jaccard similarity, which compares only documents with a shingle of the prefix.
+    """A scan for the Jaccard similarity.
 
-    A document that reaches the threshold contains at least one shingle of the prefix of the sampled
-    document, so no pair is missed.
+    It compares only documents with a shingle of the prefix of a sampled document. A document that
+    reaches the threshold contains at least one of these shingles, so no pair is missed.
     """
 
     sample_per_scan = 200

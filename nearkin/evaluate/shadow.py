@@ -37,7 +37,8 @@ class ShadowSide:
         threshold: Smallest similarity of near-duplicates.
         bands: Number of bands, or 0 if every pair was compared.
         rows: Number of slots in a band, or 0 if every pair was compared.
-        candidates: Number of pairs that were scored by estimate, or None if every pair was compared.
+        candidates: Number of pairs that were scored by estimate, or None if every pair was
+            compared.
         pairs: Number of verified pairs.
         kept: Number of kept documents.
         recall: Share of the pairs of both sides, at or above the higher threshold, that this side

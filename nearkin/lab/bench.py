@@ -1,4 +1,4 @@
-"""The benchmark of `nearkin bench`: speeds of sketching and of whole runs, as medians of several runs."""
+"""The benchmark of `nearkin bench`: medians of the speeds of sketching and of whole runs."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Measures the rates that `nearkin plan` uses: whole runs over three small corpora, and four kernels."""
+"""Measures the rates of `nearkin plan`: whole runs over three small corpora, and four kernels."""
 
 import json
 import time

@@ -1,19 +1,20 @@
 """The demo corpus: the source code of this Python installation, one document per function or class.
 
-Every machine that runs nearkin has this text, and it contains real clones: vendored packages, copied
-methods and generated code. The documents are:
+Every machine that runs nearkin has this text, and it contains real clones: vendored packages,
+copied methods and generated code. The documents are:
 
 - Classes and functions of modules, each with its whole source. Decorators belong to the text.
-- Methods and inner classes of at least three lines, **if they are at most half as long as their class**. The
-  Jaccard similarity of a part and its whole is at most the ratio of their sizes. Without the rule, a class
-  with one large method would be a near-duplicate of the method, which says nothing about copied code. With
-  the rule, the similarity of such pairs is about 0.5 at most, below any usual threshold.
+- Methods and inner classes of at least three lines, **if they are at most half as long as their
+  class**. The Jaccard similarity of a part and its whole is at most the ratio of their sizes.
+  Without the rule, a class with one large method would be a near-duplicate of the method, which
+  says nothing about copied code. With the rule, the similarity of such pairs is about 0.5 at most,
+  below any usual threshold.
 - Functions nested in functions are not separate documents.
 
-Folders of tests (``test``, ``tests``, ``idle_test``) are skipped: they are a third of an installation,
-mostly tables of data. A file of site-packages with the relative path of a file of the standard library is
-skipped too, as ``import`` does. Relative paths and ids are therefore unique, and the same on every machine
-with the same packages.
+Folders of tests (``test``, ``tests``, ``idle_test``) are skipped: they are a third of an
+installation, mostly tables of data. A file of site-packages with the relative path of a file of the
+standard library is skipped too, as ``import`` does. Relative paths and ids are therefore unique,
+and the same on every machine with the same packages.
 """
 
 import ast
@@ -180,7 +181,7 @@ def list_source_files(folders: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 class _Reader:
-    """An iterator over the documents of many files, which counts files and files that cannot be parsed."""
+    """An iterator over the documents of many files, which counts read and skipped files."""
 
     def __init__(self, files: Sequence[tuple[str, Path]]) -> None:
         self.files = 0
@@ -220,7 +221,8 @@ def write_source_corpus(
     """Writes the demo corpus to a Parquet file, one batch of documents at a time.
 
     Args:
-        path: Parquet file with the columns id, text, package and path. An existing file is replaced.
+        path: Parquet file with the columns id, text, package and path. An existing file is
+            replaced.
         limit: Largest number of documents to write. Unlimited by default.
         folders: Folders to search. By default those of `installation_folders`.
 

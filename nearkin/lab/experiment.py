@@ -1,7 +1,7 @@
 """An experiment that shows how bands and rows trade recall for candidates, and how the work grows.
 
-It uses 100 documents of 80 words with 25 planted pairs, 3-character shingles, 100 slots and the threshold
-0.5. This is small enough to compare every pair, so recall and precision are exact.
+It uses 100 documents of 80 words with 25 planted pairs, 3-character shingles, 100 slots and the
+threshold 0.5. This is small enough to compare every pair, so recall and precision are exact.
 """
 
 import time

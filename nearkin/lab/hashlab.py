@@ -1,16 +1,18 @@
 """Compares families of base hashes and MinHash schemes with the theory of fully random functions.
 
-For each family and scheme, it measures the throughput, the avalanche effect, and the bias and variance of
-the Jaccard estimate. The sets are words of real text and structured sets (consecutive integers, arithmetic
-progressions), whose regularity a weak hash passes on to its minima. The references are the affine functions
-(a·x + b) mod 2⁶¹ − 1, which are 2-independent and which most libraries use, and SHA-256, which is as good as
-random.
+For each family and scheme, it measures the throughput, the avalanche effect, and the bias and
+variance of the Jaccard estimate. The sets are words of real text and structured sets (consecutive
+integers, arithmetic progressions), whose regularity a weak hash passes on to its minima. The
+references are the affine functions (a·x + b) mod 2⁶¹ − 1, which are 2-independent and which most
+libraries use, and SHA-256, which is as good as random.
 
-Sources: Broder, *On the resemblance and containment of documents* (1997): variance J(1 − J)/k of k random functions. Pătraşcu,
-Thorup, *On the k-independence required by linear probing and minwise independence* (ICALP 2010) and Thorup, *Bottom-k and
-priority sampling, set similarity and subset sums with minimal independence* (STOC 2013): 2-independent functions are biased on
-structured sets. Dahlgaard, Knudsen, Thorup, *Fast similarity sketching* (FOCS 2017): the rounds of `binned`. Estébanez et al.,
-*Performance of the most common non-cryptographic hash functions* (Software: Practice and Experience, 2014): avalanche.
+Sources: Broder, *On the resemblance and containment of documents* (1997): variance J(1 − J)/k of k
+random functions. Pătraşcu, Thorup, *On the k-independence required by linear probing and minwise
+independence* (ICALP 2010) and Thorup, *Bottom-k and priority sampling, set similarity and subset
+sums with minimal independence* (STOC 2013): 2-independent functions are biased on structured sets.
+Dahlgaard, Knudsen, Thorup, *Fast similarity sketching* (FOCS 2017): the rounds of `binned`.
+Estébanez et al., *Performance of the most common non-cryptographic hash functions* (Software:
+Practice and Experience, 2014): avalanche.
 """
 
 import hashlib
@@ -128,7 +130,7 @@ def family_hash(family: str) -> Hasher:
 
 
 def read_words() -> list[bytes]:
-    """Returns distinct words of the standard library of Python, in the order of their occurrence."""
+    """Returns distinct words of Python's standard library, in the order of their occurrence."""
     found: dict[str, None] = {}
     for _, path in list_source_files(installation_folders()[:1]):
         found.update(dict.fromkeys(path.read_text("utf-8", "replace").lower().split()))
@@ -217,7 +219,7 @@ def affine_estimate(sets: TrialSets, seed: int) -> float:
 
 
 def measure_accuracy(trials: int) -> Iterator[Accuracy]:
-    """Yields the accuracy of every family with every scheme, and of the references, for all kinds of sets.
+    """Yields the accuracy of every family, scheme and reference, for all kinds of sets.
 
     Args:
         trials: Number of trials.
@@ -256,7 +258,7 @@ def measure_throughput(runs: int) -> Iterator[Throughput]:
         for values in (words, blocks):
             size = sum(map(len, values)) / 1e6
             rates.append(size / float(np.median(time_runs(_hash_all(family, values), runs))))
-        yield Throughput(family, *rates)
+        yield Throughput(family, words=rates[0], blocks=rates[1])
     numbers, out = splitmix64(1, 100_000) % np.uint64(PRIME), np.empty(100_000, np.uint64)
     kernels.affine_hashes(numbers, np.uint64(3), np.uint64(5), out)
     seconds = time_runs(

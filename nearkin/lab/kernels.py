@@ -1,8 +1,8 @@
 """Kernels that generate synthetic documents and compute affine hash functions for experiments.
 
-A synthetic document is a function of (seed, group, member), so rows can be generated in any order and
-repeatedly. A token consists of the number of a word (24 bits), the number of a typo (7 bits, 0 for
-none) and the bit SENTENCE, which is set at the end of a sentence.
+A synthetic document is a function of (seed, group, member), so rows can be generated in any order
+and repeatedly. A token consists of the number of a word (24 bits), the number of a typo (7 bits, 0
+for none) and the bit SENTENCE, which is set at the end of a sentence.
 """
 
 import numpy as np
@@ -14,9 +14,15 @@ U8 = np.uint8
 U32 = np.uint32
 U64 = np.uint64
 GOLDEN = U64(0x9E3779B97F4A7C15)
-WORD, SENTENCE, TYPO = U32(0xFFFFFF), U32(1 << 31), U32(24)
+WORD = U32(0xFFFFFF)
+SENTENCE = U32(1 << 31)
+TYPO = U32(24)
 SENTENCE_WORDS = U64(12)
-SUBSTITUTE, DELETE, INSERT, SWAP, MISSPELL = 0, 1, 2, 3, 4
+SUBSTITUTE = 0
+DELETE = 1
+INSERT = 2
+SWAP = 3
+MISSPELL = 4
 COSTS = (6, 5, 5, 12, 6)
 
 
@@ -72,7 +78,10 @@ def compose_words(
 
 @kernel
 def swap_sentences(tokens: np.ndarray, count: np.uint64, at: np.uint64, spare: np.ndarray) -> bool:
-    """Exchanges the sentence at a position with the next one. Returns False if there is no next sentence."""
+    """Exchanges the sentence at a position with the next one.
+
+    Returns False if there is no next sentence.
+    """
     start = at
     while start > U64(0) and not tokens[start - U64(1)] & SENTENCE:
         start -= U64(1)
@@ -102,9 +111,10 @@ def edit_words(
     frequencies: np.ndarray,
     spare: np.ndarray,
 ) -> np.uint64:
-    """Applies random operations in place until the budget is spent, and returns the new number of tokens.
+    """Applies random operations in place and returns the new number of tokens.
 
-    The budget is twice the number of 3-word shingles that may change. `operations` contains each
+    Operations are applied until the budget is spent: twice the number of 3-word shingles that may
+    change. `operations` contains each
     operation as often as its probability demands. The caller provides room for one more token per
     insertion.
     """
@@ -190,8 +200,8 @@ def render_documents(
     """Writes the texts of documents into out, one after the other, and their offsets.
 
     Member 0 of a group is its original. The other members are edited copies of it with a planned
-    similarity. `lengths` are numbers of words, equal for all members of a group. `boilerplate` is the
-    number of a paragraph that is appended, or -1. `tokens` is scratch space of shape (2, room).
+    similarity. `lengths` are numbers of words, equal for all members of a group. `boilerplate` is
+    the number of a paragraph that is appended, or -1. `tokens` is scratch space of shape (2, room).
     """
     at = U64(0)
     offsets[0] = 0
@@ -250,13 +260,14 @@ def affine_61(a: np.uint64, x: np.uint64, b: np.uint64) -> np.uint64:
 
     The product has 128 bits, so it does not wrap around before the modulus is taken.
     """
-    a_low, a_high, x_low, x_high = (
-        a & U32(0xFFFFFFFF),
-        a >> U64(32),
-        x & U32(0xFFFFFFFF),
-        x >> U64(32),
-    )
-    low, middle, other, high = a_low * x_low, a_low * x_high, a_high * x_low, a_high * x_high
+    a_low = a & U32(0xFFFFFFFF)
+    a_high = a >> U64(32)
+    x_low = x & U32(0xFFFFFFFF)
+    x_high = x >> U64(32)
+    low = a_low * x_low
+    middle = a_low * x_high
+    other = a_high * x_low
+    high = a_high * x_high
     carry = ((low >> U64(32)) + (middle & U32(0xFFFFFFFF)) + (other & U32(0xFFFFFFFF))) >> U64(32)
     high += (middle >> U64(32)) + (other >> U64(32)) + carry
     low = a * x

@@ -1,8 +1,8 @@
 """Generates corpora with a known truth: clusters of edited copies with exact similarities.
 
-Every document is a function of the seed and its number. The corpus is therefore written in one pass, in
-shuffled order, in constant memory except one number for each cluster. The truth is computed from the same
-texts, which are generated a second time.
+Every document is a function of the seed and its number. The corpus is therefore written in one
+pass, in shuffled order, in constant memory except one number for each cluster. The truth is
+computed from the same texts, which are generated a second time.
 """
 
 import os
@@ -32,8 +32,8 @@ from nearkin.verify.jaccard import SetBuilder, compare_sets
 
 BATCH_DOCUMENTS = 4096
 MAX_ALL_PAIRS_SIZE = 32
-"""The truth contains all pairs of clusters up to this size, and the pairs with the original of larger
-clusters."""
+"""The truth contains all pairs of clusters up to this size, and the pairs with the original of
+larger clusters."""
 FREQUENCY_TABLE_SIZE = 1 << 18
 VOCABULARY_SIZE = 50_000
 MAX_WORDS = 1 << 20
@@ -86,7 +86,8 @@ class SynthSettings:
         boilerplate: Share of the documents that end in one of twenty standard paragraphs.
         hot_clusters: Number of clusters of `hot_size` documents.
         hot_size: Number of documents in each of these clusters.
-        hostile: Number of documents that programs often fail on (empty, very long, zero-width, null).
+        hostile: Number of documents that programs often fail on (empty, very long, zero-width,
+            null).
         files: Number of files over which the documents are distributed.
         format: Format of the files: `parquet` or `jsonl`.
         seed: Random seed of the corpus.
@@ -124,8 +125,8 @@ class SynthSettings:
             raise UsageError(f"similarity {low}:{high} is not a range within 0 (exclusive) to 1")
         if self.documents < 0 or self.hostile + self.hot_clusters * self.hot_size > self.documents:
             raise UsageError(
-                f"{self.documents} documents are fewer than those of hostile and hot_clusters together; "
-                "raise documents"
+                f"{self.documents} documents are fewer than those of hostile and hot_clusters "
+                "together; raise documents"
             )
         if unknown := sorted(set(self.operations) - set(OPERATIONS)):
             raise UsageError(
@@ -212,7 +213,7 @@ class Vocabulary(NamedTuple):
 
 
 class PlannedRows(NamedTuple):
-    """The documents of some rows: their group, their number in the group, and their hostile text or -1."""
+    """The documents of some rows: group, number in the group, and hostile text or -1."""
 
     groups: np.ndarray
     members: np.ndarray
@@ -226,6 +227,7 @@ class CorpusPlan:
     """
 
     def __init__(self, settings: SynthSettings) -> None:
+        """Assigns the document numbers of a corpus with some settings."""
         self.settings = settings
         hot = settings.hot_clusters * settings.hot_size
         room = max(0, round(settings.documents * settings.clustered) - hot)
@@ -309,6 +311,12 @@ class TextGenerator:
     """Generates the texts of planned rows. Its methods may be called from several threads."""
 
     def __init__(self, settings: SynthSettings, vocabulary: Vocabulary) -> None:
+        """Creates a generator.
+
+        Args:
+            settings: Settings of the corpus.
+            vocabulary: Words of the corpus.
+        """
         self.settings = settings
         self.vocabulary = vocabulary
         weights = np.array([settings.operations.get(name, 0.0) for name in OPERATIONS])
@@ -321,8 +329,10 @@ class TextGenerator:
         )
 
     def texts(self, rows: PlannedRows) -> pa.Array:
-        """Returns the texts of some documents, large_string (n,). One of the hostile texts is null."""
-        settings, vocabulary, seed = self.settings, self.vocabulary, self.settings.seed
+        """Returns the texts of some documents, large_string (n,)."""
+        settings = self.settings
+        vocabulary = self.vocabulary
+        seed = settings.seed
         groups = rows.groups
         lengths = np.interp(
             draw_uniforms(seed, LENGTH, groups), np.linspace(0, 1, 1025), self._words
@@ -343,9 +353,20 @@ class TextGenerator:
         out = np.empty(int((lengths * 2 + 64).sum()) * longest, np.uint8)
         offsets = np.empty(len(groups) + 1, np.int64)
         kernels.render_documents(
-            groups, rows.members, lengths, target, boilerplate, np.uint64(seed), vocabulary.frequencies, self._operations,
-            vocabulary.words, vocabulary.starts, tokens, out, offsets,
-        )  # fmt: skip
+            groups,
+            rows.members,
+            lengths,
+            target,
+            boilerplate,
+            np.uint64(seed),
+            vocabulary.frequencies,
+            self._operations,
+            vocabulary.words,
+            vocabulary.starts,
+            tokens,
+            out,
+            offsets,
+        )
         data = out[: offsets[-1]].tobytes()
         texts = pa.Array.from_buffers(
             pa.large_string(), len(groups), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
@@ -371,7 +392,7 @@ def synth(
     workers: int = 2,
     advance: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Writes a synthetic corpus and its truth into a new folder. The folder appears when it is complete.
+    """Writes a synthetic corpus and its truth into a new folder, which appears when it is complete.
 
     `documents/*.parquet` (or .jsonl) has the columns id, text and source. `truth.parquet` has the
     columns id_a, id_b, similarity (the Jaccard similarity of the shingles of `spec`) and cluster.

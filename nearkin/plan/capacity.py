@@ -1,8 +1,10 @@
-"""Plans the capacity for a number of documents: memory, disk, time and accuracy, each with its formula.
+"""Plans the capacity for a number of documents: memory, disk, time and accuracy.
 
-Sources: Broder, *On the resemblance and containment of documents* (1997) for the error of MinHash; Li,
-König, *b-Bit Minwise Hashing* (WWW 2010); Dahlgaard, Knudsen, Thorup (FOCS 2017) for the updates of
-binned sketches.
+Each number of a plan has its formula.
+
+Sources: Broder, *On the resemblance and containment of documents* (1997) for the error of MinHash;
+Li, König, *b-Bit Minwise Hashing* (WWW 2010); Dahlgaard, Knudsen, Thorup (FOCS 2017) for the
+updates of binned sketches.
 """
 
 import math
@@ -24,7 +26,7 @@ from nearkin.spec import Spec
 ENGINES = ("local", "spark", "index")
 SECONDS_PER_YEAR = 365.25 * 86400
 CACHE_ENTRY_BYTES = 93
-"""The size of an entry of the resolution cache: two ids of 22 characters and their share of a hash map."""
+"""The size of an entry of the resolution cache: two ids and their share of a hash map."""
 RECORD_BYTES = 64
 """The size of a record of an index without signature and payload: ids, counts and times."""
 DOCUMENT_FACTS_BYTES = 40
@@ -46,9 +48,9 @@ SHUFFLED_KEY_BYTES = 19
 """The size of a shuffled band key: key and document, which are sent as arrays (measured with
 benchmarks/spark.json)."""
 SPARK_SECONDS_PER_DOCUMENT = 80e-6
-"""The time of a core for moving a document between Java and Python and through intermediate tables, in
-seconds (measured with benchmarks/spark.json: 98 µs for documents of 500 bytes, between 10^5 and 10^6 of
-them, minus the time of the stages themselves)."""
+"""The time of a core for moving a document between Java and Python and through intermediate tables,
+in seconds (measured with benchmarks/spark.json: 98 µs for documents of 500 bytes, between 10^5 and
+10^6 of them, minus the time of the stages themselves)."""
 SHINGLE_BYTES = 5
 """The size of text for each shingle of words, if the size of the text is not given."""
 REFERENCE_BANDS = 13
@@ -286,7 +288,7 @@ class _PlanBuilder:
         self.verdicts.append(Verdict(limit, asked, needed, unit, holds, gives))
 
     def add_accuracy(self, spec: Spec, *, is_given: bool) -> Spec:
-        """Adds the standard error, and returns the Spec with the k that the requested error needs."""
+        """Adds the standard error. Returns the Spec with the k of the requested error."""
         work = self.workload
         j = work.threshold
         variance = j * (1 - j)

@@ -1,4 +1,4 @@
-"""Measures how similar the documents of a corpus are, from a sample whose pairs are all compared."""
+"""Measures how similar the documents of a corpus are, by comparing all pairs of a sample."""
 
 import numpy as np
 import pyarrow as pa

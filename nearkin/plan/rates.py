@@ -1,4 +1,4 @@
-"""The speed of a machine, either calibrated with `nearkin plan --calibrate` or shipped with nearkin."""
+"""The speed of a machine, calibrated with `nearkin plan --calibrate` or shipped with nearkin."""
 
 import json
 from collections.abc import Mapping
@@ -50,7 +50,8 @@ class Rates:
         stages: Rate of each stage by name.
         text: Bytes of text that a core shingles per second.
         classic: Updates of classic MinHash (shingles · k) that a core makes per second.
-        binned: Updates of binned MinHash (R·n, and n for each empty slot) that a core makes per second.
+        binned: Updates of binned MinHash (R·n, and n for each empty slot) that a core makes per
+            second.
         exact: Pairs of documents of about 250 shingles that a core compares exactly per second.
         source: Origin of the figures, in words.
     """

@@ -1,7 +1,8 @@
 """Collects the data of a report from a finished run of any engine.
 
-There is one collection, `collect_report`. Each engine has a `RunView`, which answers the questions that
-depend on where the engine keeps its rows: `local_view.LocalRunView` and `spark_view.SparkRunView`.
+There is one collection, `collect_report`. Each engine has a `RunView`, which answers the questions
+that depend on where the engine keeps its rows: `local_view.LocalRunView` and
+`spark_view.SparkRunView`.
 """
 
 from abc import ABC, abstractmethod
@@ -90,8 +91,8 @@ class QuotedCluster:
 class RunView(ABC):
     """A finished run as its report sees it, whichever engine executed it.
 
-    Subclasses implement the abstract methods. The optional ones return nothing by default: an engine
-    overrides them if it has all texts or all pairs in one place.
+    Subclasses implement the abstract methods. The optional ones return nothing by default: an
+    engine overrides them if it has all texts or all pairs in one place.
     """
 
     def __init__(self, run: FinishedStages) -> None:

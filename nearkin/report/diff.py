@@ -25,7 +25,8 @@ class SpanKind(StrEnum):
 
 
 class Span(NamedTuple):
-    """A stretch of both texts. All left sides joined are the left text, all right sides the right."""
+    """A stretch of both texts. All left sides joined are the left text, all right sides the
+    right."""
 
     kind: SpanKind
     left: str
@@ -35,10 +36,11 @@ class Span(NamedTuple):
 def diff_words(left: str, right: str) -> list[Span]:
     """Compares the first `MAX_CHARACTERS` of two texts word by word.
 
-    White space separates words but is not compared, because shingles ignore it too. The two sides of
-    an equal span may therefore differ in it. The equal words are a longest common subsequence, found
-    with bit vectors. The time is at most proportional to the square of `MAX_CHARACTERS` divided by
-    64, for any texts (H. Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA 2004).
+    White space separates words but is not compared, because shingles ignore it too. The two sides
+    of an equal span may therefore differ in it. The equal words are a longest common subsequence,
+    found with bit vectors. The time is at most proportional to the square of `MAX_CHARACTERS`
+    divided by 64, for any texts (H. Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA
+    2004).
 
     Args:
         left: First text.
@@ -122,7 +124,8 @@ def _open_end(spans: list[Span]) -> list[Span]:
 
 
 class Piece(NamedTuple):
-    """A stretch of one side: equal, changed, or elided. The text of an elided piece is not shown."""
+    """A stretch of one side: equal, changed, or elided. The text of an elided piece is not
+    shown."""
 
     kind: SpanKind
     text: str
@@ -131,7 +134,8 @@ class Piece(NamedTuple):
 def diff_sides(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
     """Prepares two texts to be shown side by side, with long equal stretches elided.
 
-    White space at the end of a change does not belong to it, so that it is not colored across lines.
+    White space at the end of a change does not belong to it, so that it is not colored across
+    lines.
 
     Args:
         left: First text.

@@ -1,4 +1,5 @@
-"""Makes untrusted text safe to show: characters that control a terminal or a page become symbols."""
+"""Makes untrusted text safe to show: characters that control a terminal or a page become
+symbols."""
 
 import re
 

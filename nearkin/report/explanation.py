@@ -36,8 +36,8 @@ def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
         ),
         (
             "estimate",
-            f"{explanation.estimate:.4f}: {explanation.agreeing} of {explanation.slots} slots agree, "
-            f"margin {explanation.margin}",
+            f"{explanation.estimate:.4f}: {explanation.agreeing} of {explanation.slots} slots "
+            f"agree, margin {explanation.margin}",
         ),
         (
             "bands",
@@ -51,8 +51,8 @@ def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
         ),
         (
             "containment",
-            f"{in_second:.4f} of the first is in the second, {in_first:.4f} of the second is in the "
-            "first",
+            f"{in_second:.4f} of the first is in the second, {in_first:.4f} of the second is in "
+            "the first",
         ),
     ]
     labels = ("shared", "only in the first", "only in the second")

@@ -10,11 +10,11 @@ from nearkin.measures import Measure
 from nearkin.sketch.resources import SpecResources
 
 NOTABLE_HOT_SHARE = 0.01
-"""The share of pairs in hot buckets, among all pairs with a common bucket, from which a run warns that
-its recall is lower than requested."""
+"""The share of pairs in hot buckets, among all pairs with a common bucket, from which a run warns
+that its recall is lower than requested."""
 MIN_INDEPENDENT_COSINE = 0.8
-"""The cosine below which the signs of SimHash signatures of texts agree less evenly than independent
-ones."""
+"""The cosine below which the signs of SimHash signatures of texts agree less evenly than
+independent ones."""
 
 
 class FinishedStages(Protocol):
@@ -56,8 +56,8 @@ def warn_of_run(run: FinishedStages) -> list[str]:
     second = run.recorded("then")
     if second and second["rejected"]:
         warnings.append(
-            f"{second['rejected']:,} kept documents have no vector to compare by {options.second_measure}; "
-            "they stay in the result"
+            f"{second['rejected']:,} kept documents have no vector to compare by "
+            f"{options.second_measure}; they stay in the result"
         )
     if all_cut := run.recorded("collapse").get("all_cut"):
         warnings.append(
@@ -66,12 +66,13 @@ def warn_of_run(run: FinishedStages) -> list[str]:
         )
     if repeated := sketch.get("repeated_ids"):
         warnings.append(
-            f"{repeated:,} rows share an id with another row; #<path>:<row> was appended to each of "
-            "these ids"
+            f"{repeated:,} rows share an id with another row; #<path>:<row> was appended to each "
+            "of these ids"
         )
     if not run.brute_force and options.verify != "exact":
         warnings.append(
-            f"similarities are estimates (verify={options.verify}); use --verify exact to verify them"
+            f"similarities are estimates (verify={options.verify}); use --verify exact to verify "
+            "them"
         )
     if not run.brute_force and run.banding.recall < options.recall:
         warnings.append(
@@ -97,7 +98,8 @@ def warn_of_run(run: FinishedStages) -> list[str]:
 
 
 def warn_of_recall(run: FinishedStages) -> list[str]:
-    """Returns a warning for each reason for which a run finds fewer pairs than the requested recall.
+    """Returns a warning for each reason for which a run finds fewer pairs than the requested
+    recall.
 
     Args:
         run: The finished run.
@@ -110,11 +112,11 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
     if share >= NOTABLE_HOT_SHARE:
         hot_buckets = run.recorded("candidates")["hot_buckets"]
         warnings.append(
-            f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents, which were "
-            f"compared with at most {options.fanout} leaders each: {share:.0%} of the pairs that "
-            f"share a bucket. The recall at the threshold {options.threshold:g} is lower than the "
-            f"requested {options.recall:g}; measure it with nearkin audit, or raise --hot-bucket-size or "
-            "the threshold"
+            f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents, which "
+            f"were compared with at most {options.fanout} leaders each: {share:.0%} of the pairs "
+            f"that share a bucket. The recall at the threshold {options.threshold:g} is lower "
+            f"than the requested {options.recall:g}; measure it with nearkin audit, or raise "
+            "--hot-bucket-size or the threshold"
         )
     if options.spec.measure == "simhash" and options.threshold < MIN_INDEPENDENT_COSINE:
         warnings.append(
@@ -126,7 +128,8 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
 
 
 def share_of_hot_pairs(run: FinishedStages) -> float:
-    """Returns the share of the pairs in hot buckets among all pairs with a common bucket, in [0, 1].
+    """Returns the share of the pairs in hot buckets among all pairs with a common bucket, in [0,
+    1].
 
     Args:
         run: The finished run.

@@ -1,4 +1,5 @@
-"""The report's view of a run over Spark: counts are made where the rows are, few texts are fetched."""
+"""The report's view of a run over Spark: counts are made where the rows are, few texts are
+fetched."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,8 +31,8 @@ from nearkin.report.model import Histogram, SizeCount, SourceCount
 class SparkRunView(RunView):
     """The view of a run over Spark.
 
-    It has neither boilerplate nor overlaps nor results at higher thresholds, because these need every
-    text or every pair in one place.
+    It has neither boilerplate nor overlaps nor results at higher thresholds, because these need
+    every text or every pair in one place.
     """
 
     def __init__(self, run: SparkRun, clusters: int = QUOTED_CLUSTERS) -> None:

@@ -11,8 +11,8 @@ from nearkin.report.model import ThresholdStep
 MAX_STEPS = 20
 MIN_STEPS = 4
 ELECTED_DOCUMENTS = 4_000_000
-"""The number of documents that are elected again for one report, over all steps. Larger corpora have
-fewer steps."""
+"""The number of documents that are elected again for one report, over all steps. Larger corpora
+have fewer steps."""
 PAIRS_PER_STEP = 2
 """The number of borderline pairs that are shown for a step."""
 SEARCHED_PAIRS = 1 << 22

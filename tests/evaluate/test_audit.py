@@ -1,3 +1,5 @@
+"""Tests of audits: intervals, samples, and agreement with brute force."""
+
 import json
 from pathlib import Path
 
@@ -81,7 +83,7 @@ def true_pairs(some: list[str], threshold: float) -> set[tuple[int, int]]:
 
 def finished(corpus: Path, name: str, *options: str) -> Path:
     out = corpus / name
-    asked = [
+    arguments = [
         "dedup",
         str(corpus / "docs.parquet"),
         "--id",
@@ -93,12 +95,12 @@ def finished(corpus: Path, name: str, *options: str) -> Path:
         str(out),
         "--overwrite",
     ]
-    assert run(asked) == 0
+    assert run(arguments) == 0
     return out
 
 
 def test_recall_agrees_with_brute_force(corpus: Path) -> None:
-    """Everything is sampled, so the audit's pairs are all there are."""
+    """All documents are sampled, so the audit compares all pairs."""
     out = finished(corpus, "poor", "--bands", "6", "--rows", "10")
     found = audit_run(out, Silent(), sample=100_000).audit
     some = texts()
@@ -137,7 +139,7 @@ def test_interval_of_a_sample_contains_the_recall_of_all(corpus: Path) -> None:
 def test_dedup_with_audit_reports_the_audit(
     corpus: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asked = [
+    arguments = [
         "dedup",
         str(corpus / "docs.parquet"),
         "--id",
@@ -147,7 +149,7 @@ def test_dedup_with_audit_reports_the_audit(
         "--out",
         str(corpus / "at-once"),
     ]
-    assert run(asked) == 0
+    assert run(arguments) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["audit"]["sampled"] > 900
     assert json.loads((corpus / "at-once" / "run.json").read_bytes())["audit"] == found["audit"]
@@ -194,7 +196,7 @@ def test_documents_of_different_blocks_are_not_compared(tmp_path: Path) -> None:
         {"text": "a b c d e f g h i", "b": "y"}
     ]
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = [
+    arguments = [
         "dedup",
         str(tmp_path / "docs.jsonl"),
         "--block-by",
@@ -202,7 +204,7 @@ def test_documents_of_different_blocks_are_not_compared(tmp_path: Path) -> None:
         "--out",
         str(tmp_path / "out"),
     ]
-    assert run(asked) == 0
+    assert run(arguments) == 0
     found = audit_run(tmp_path / "out", Silent()).audit
     assert (found.recall.hits, found.recall.total) == (1, 1)
 
@@ -234,7 +236,7 @@ MEASURES = {
 def test_other_measures_are_compared_with_all_documents(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Recall of an audit of all documents is what a second run that compares every pair says."""
+    """The recall of an audit of all documents agrees with a run that compares every pair."""
     monkeypatch.setattr(AllPairsScan, "sample_per_scan", 2000)
     some, v = texts()[:5200], vectors()
     column = pa.FixedSizeListArray.from_arrays(pa.array(v.ravel()), 24)

@@ -1,4 +1,4 @@
-"""Boilerplate phrases: found whole, with their share and their sources, in words, characters and tokens."""
+"""Tests of boilerplate phrases of words, characters and tokens, with shares and sources."""
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +14,15 @@ FOOTER = "copyright by the owners all rights reserved"
 
 
 def corpus(n: int = 200) -> pa.Table:
-    """Half of the web has the banner, a quarter of everything the footer; the rest of each text is its own."""
+    """Returns texts with a banner in half of the web and a footer in a quarter of all documents."""
     rng = np.random.Generator(np.random.PCG64(3))
     rows = []
     for i in range(n):
         source = "web" if i % 2 else "books"
         own = " ".join(f"w{x}" for x in rng.integers(0, 10**7, 40))
-        text = f"{BANNER if source == 'web' and i % 4 == 1 else ''} {own} {FOOTER if i % 4 == 2 else ''}"
+        banner = BANNER if source == "web" and i % 4 == 1 else ""
+        footer = FOOTER if i % 4 == 2 else ""
+        text = f"{banner} {own} {footer}"
         rows.append({"text": text, "source": source, "tokens": text.split()})
     return pa.Table.from_pylist(rows)
 

@@ -1,3 +1,5 @@
+"""Tests of explanations of texts and of documents of a run."""
+
 import json
 from pathlib import Path
 
@@ -145,7 +147,7 @@ def test_terminal_and_page_mark_the_differences(
     page = tmp_path / "pair.html"
     (tmp_path / "a.txt").write_text("<b>the cat sat</b> on the mat")
     (tmp_path / "b.txt").write_text("<b>the cat sat</b> on the rug")
-    asked = [
+    arguments = [
         "explain",
         str(tmp_path / "a.txt"),
         str(tmp_path / "b.txt"),
@@ -154,7 +156,7 @@ def test_terminal_and_page_mark_the_differences(
         "--threshold",
         "0.5",
     ]
-    assert run([*asked, "--html", str(page)]) == 0
+    assert run([*arguments, "--html", str(page)]) == 0
     shown = capfd.readouterr().out
     assert "match: the exact similarity" in shown
     assert "[-mat-]" in shown

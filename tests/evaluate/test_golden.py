@@ -1,3 +1,5 @@
+"""Tests of scores against golden sets, which agree with their definitions."""
+
 import json
 from itertools import combinations
 from pathlib import Path

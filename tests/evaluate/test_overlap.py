@@ -1,4 +1,4 @@
-"""Which sources or splits have duplicates in which: against counting by hand."""
+"""Tests of the duplicates between sources and splits, which agree with counting."""
 
 import json
 from pathlib import Path

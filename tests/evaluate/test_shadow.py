@@ -1,4 +1,4 @@
-"""Two settings over the same signatures."""
+"""Tests of the comparison of two settings over the same signatures."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from nearkin.runtime.progress import Silent
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A banded run with signatures over a corpus with known truth."""
+    """Returns a banded run with signatures over a corpus with known truth."""
     folder = tmp_path_factory.mktemp("shadow")
     command(["synth", "--out", str(folder / "s"), "--documents", "6000", "--length", "fixed:500"])
     line = [

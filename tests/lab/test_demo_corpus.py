@@ -1,4 +1,4 @@
-"""The demo corpus: what becomes a document, what is left out, and that two writes are the same bytes."""
+"""Tests of the demo corpus: its documents, skipped code, and reproducible output."""
 
 import gc
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_module_without_a_package_is_its_own_package() -> None:
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Path:
-    """Three good files, one of a test folder, and two that cannot be read as Python."""
+    """Returns a folder of three good files, a file of tests, and two that are not Python."""
     good = "def f():\n    x = 1\n    return x\n"
     files = {
         "b/one.py": good.encode(),

@@ -1,3 +1,5 @@
+"""Tests of the experiment about bands and rows."""
+
 import json
 
 import pytest

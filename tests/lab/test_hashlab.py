@@ -1,3 +1,5 @@
+"""Tests of the comparison of hash families."""
+
 import json
 
 import numpy as np

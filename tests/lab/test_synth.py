@@ -1,3 +1,5 @@
+"""Tests of synthetic corpora and their truth."""
+
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Tests of the shingle overlap of explained pairs."""
+
 import random
 import tracemalloc
 

@@ -1,4 +1,4 @@
-"""Plans: the published cases, limits that hold and fail, and what dedup makes of them."""
+"""Tests of plans: published cases, limits that are met or not met, and runs with a plan."""
 
 import json
 import math
@@ -18,7 +18,7 @@ RATES = Rates({"cores": 2, "processor": "made up"}, 2, SECONDS, 4e8, 1e10, 1e9, 
 
 
 def test_plan_of_three_hundred_million_pages() -> None:
-    """The worked case: J ≥ 0.85, k = 128, 5,000 documents a second of 300 shingles, 100 GB."""
+    """The published case: J ≥ 0.85, k = 128, 5,000 documents/s of 300 shingles, 100 GB."""
     found = plan(
         300_000_000,
         threshold=0.85,
@@ -54,10 +54,10 @@ def test_plan_of_a_billion_documents() -> None:
 )
 @pytest.mark.parametrize("items", [1_000_000, 10_000_000])
 def test_plan_of_an_index(items: int, clusters: int, inside: int) -> None:
-    """2^5 buckets a band: postings of leaders alone grow with clusters, the resolved cache with items."""
+    """With 2^5 buckets per band, postings grow with the clusters and the cache with the items."""
     spec = nk.Spec(measure="cosine", unit="vector", n=384)
-    asked = {"clusters": clusters, "engine": "index", "bands": 20, "rows": 5, "memory": 1e12}
-    found = plan(items, spec, RATES, **asked)
+    arguments = {"clusters": clusters, "engine": "index", "bands": 20, "rows": 5, "memory": 1e12}
+    found = plan(items, spec, RATES, **arguments)
     assert int(found.value("representatives of a bucket")) == inside
     assert found.value("records") == clusters
     assert found.value("postings") == 20 * clusters
@@ -131,7 +131,7 @@ def test_every_line_has_a_formula_and_numbers_are_finite() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "arguments",
     [
         {"engine": "gpu"},
         {"documents": 0},
@@ -142,9 +142,9 @@ def test_every_line_has_a_formula_and_numbers_are_finite() -> None:
         {"threshold": 0},
     ],
 )
-def test_invalid_workloads_are_rejected(asked: dict) -> None:
+def test_invalid_workloads_are_rejected(arguments: dict) -> None:
     with pytest.raises(UsageError):
-        plan(Workload(**{"documents": 10, **asked}), rates=RATES)
+        plan(Workload(**{"documents": 10, **arguments}), rates=RATES)
     with pytest.raises(UsageError, match="unknown line"):
         plan(10, rates=RATES).value("nothing")
 

@@ -1,3 +1,5 @@
+"""Tests of operating points."""
+
 import json
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A made-up run with something in every section."""
+"""An invented run with content in every section of its report."""
 
 import pytest
 
@@ -35,7 +35,7 @@ AUDIT = Audit(
     12,
     3.0,
     1,
-    "the interval holds the asked recall",
+    "the interval of the recall contains the requested 0.95",
 )
 LONG = "a sentence that both documents have in common. " * 30
 

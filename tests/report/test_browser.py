@@ -1,4 +1,4 @@
-"""The report in a real browser: on paper, on a phone, in the dark, by keyboard, and when the slider moves."""
+"""Tests of the report in a browser: printed, on a phone, dark, by keyboard, and with its slider."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ OVERLAPPING = """() => {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with every section: sources, splits, an audit, pairs of many similarities."""
+    """Returns a run with every section: sources, splits, an audit, pairs of many similarities."""
     folder = tmp_path_factory.mktemp("browser")
     command(
         [
@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Browser, run: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """The report, open; a message on the browser's console is a failure."""
+    """Yields the opened report. A message on the browser's console is a failure."""
     options = getattr(request, "param", {"viewport": DESK})
     context = browser.new_context(**options)
     context.set_default_timeout(PATIENCE)
@@ -70,7 +70,9 @@ def page(browser: Browser, run: Path, request: pytest.FixtureRequest) -> Iterato
     page.on("pageerror", lambda error: messages.append(str(error)))
     page.on(
         "request",
-        lambda asked: messages.append(asked.url) if not asked.url.startswith("file:") else None,
+        lambda request: (
+            messages.append(request.url) if not request.url.startswith("file:") else None
+        ),
     )
     page.goto(f"file://{run / 'report.html'}")
     yield page
@@ -100,7 +102,8 @@ def test_page_has_no_overflow_and_no_overlapping_labels(page: Page) -> None:
         assert box is not None
         assert box["width"] > 280
     size = page.evaluate(
-        "Math.min(...[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height))"
+        "Math.min(...[...document.querySelectorAll('svg text')]"
+        ".map(t => t.getBoundingClientRect().height))"
     )
     assert size >= 9
 

@@ -1,4 +1,4 @@
-"""Chart geometry: inside the plot, in order, and true to the counts."""
+"""Tests of chart geometry: inside the plot, in order, and true to the counts."""
 
 from itertools import pairwise
 
@@ -32,8 +32,8 @@ def test_bars_are_inside_the_plot_and_grow_with_the_count(
 
 
 def test_curve_rises_from_0_to_1(data: ReportData) -> None:
-    points = [tuple(map(float, point.split(","))) for point in
-              draw_similarities(data.verified, data.estimated, data.parameters).curve.split()]  # fmt: skip
+    chart = draw_similarities(data.verified, data.estimated, data.parameters)
+    points = [tuple(map(float, point.split(","))) for point in chart.curve.split()]
     assert points[0] == (charts.LEFT, charts.HEIGHT - charts.BOTTOM)
     assert points[-1] == (charts.WIDTH - charts.RIGHT, charts.TOP)
     assert all(a[1] >= b[1] for a, b in pairwise(points))

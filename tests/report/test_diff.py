@@ -1,4 +1,4 @@
-"""Word differences: lossless, bounded, and focused on what changed."""
+"""Tests of word differences: they are lossless, bounded, and focused on the changes."""
 
 import sys
 from types import FrameType
@@ -72,8 +72,10 @@ def test_compared_text_is_limited_in_length(left: str, right: str) -> None:
 
 
 def test_work_on_hostile_texts_is_bounded() -> None:
-    """As many lines of Python run as a text has characters, some dozen times, where a matcher that searches again beside each
-    match runs through tens of millions."""
+    """The number of executed lines is some dozen times the number of characters.
+
+    A matcher that searches again beside each match would execute tens of millions of lines.
+    """
     symbols = [
         chr(code)
         for code in range(0x2190, 0x2C00)
@@ -102,7 +104,7 @@ def test_work_on_hostile_texts_is_bounded() -> None:
 
 
 def longest_common(left: list[str], right: list[str]) -> int:
-    """The length of a longest common subsequence, by the table of all beginnings."""
+    """Returns the length of a longest common subsequence, by dynamic programming."""
     row = [0] * (len(right) + 1)
     for word in left:
         before = 0

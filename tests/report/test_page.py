@@ -28,11 +28,14 @@ from nearkin.report.model import (
 from nearkin.report.page import compare_cluster, render_page
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
-HOSTILE = "</pre></style></title>--><script>alert(1)</script><img src=x onerror=alert(1)> \" ' {{ 7*7 }} {% raw %} \u202e\x00\x1b[2J"
+HOSTILE = (
+    "</pre></style></title>--><script>alert(1)</script><img src=x onerror=alert(1)> "
+    "\" ' {{ 7*7 }} {% raw %} \u202e\x00\x1b[2J"
+)
 
 
 class Structure(HTMLParser):
-    """Tags in order, checking that they nest, and the attributes seen."""
+    """A parser that records tags and attributes, and checks that tags are nested."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -104,7 +107,8 @@ def test_matrices_leaks_and_boilerplate_are_shown(data: ReportData) -> None:
     text = " ".join(render_page(data).split())
     assert "14.0% of the documents of split test have a duplicate in train (14 of 100)" in text
     assert re.search(
-        r'<th scope="row" dir="auto">mirror</th><td class="n">200</td><td class="n heat"[^>]*>190<br><small>95.0%',
+        r'<th scope="row" dir="auto">mirror</th><td class="n">200</td>'
+        r'<td class="n heat"[^>]*>190<br><small>95.0%',
         text,
     )
     assert "we use cookies" in text
@@ -176,7 +180,7 @@ def hostile(data: ReportData) -> ReportData:
 
 
 def test_hostile_text_adds_no_markup(data: ReportData) -> None:
-    """Escaping is complete if the attack leaves the same elements as harmless words in its place."""
+    """Escaping is complete if hostile and harmless texts lead to the same elements."""
     attacked = render_page(hostile(data))
     structure = Structure(attacked)
     tame = Structure(
@@ -266,10 +270,13 @@ def contrast(a: str, b: str) -> float:
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_colors_have_contrast(scheme: int, data: ReportData) -> None:
-    """WCAG 2.2: 4.5 for text (1.4.3), 3 for what charts are read by (1.4.11)."""
+    """WCAG 2.2 requires 4.5 for text (1.4.3) and 3 for the parts of charts (1.4.11)."""
     blocks = re.findall(r":root \{(.*?)\}", render_page(data), re.DOTALL)
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[scheme]))
-    text = "ink ground, ink raised, muted ground, muted raised, link ground, ink alarm, ins-ink ins, del-ink del"
+    text = (
+        "ink ground, ink raised, muted ground, muted raised, link ground, ink alarm, "
+        "ins-ink ins, del-ink del"
+    )
     graphics = [
         "kept",
         "exact",

@@ -1,4 +1,4 @@
-"""Progress: shown on a terminal, silent elsewhere."""
+"""Tests of the progress display, which is shown on terminals only."""
 
 import io
 import threading

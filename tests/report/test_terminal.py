@@ -84,7 +84,9 @@ def cluster(
 
 
 def test_rank_prefers_several_packages_then_near_duplicates_then_length() -> None:
-    travelled, near, exact = cluster("a", "b"), cluster("c", "c"), cluster("d", "d", 1.0)
+    travelled = cluster("a", "b")
+    near = cluster("c", "c")
+    exact = cluster("d", "d", 1.0)
     longer = cluster("e", "e", length=2000)
     assert rank_clusters([exact, near, longer, travelled]) == [travelled, longer, near, exact]
 

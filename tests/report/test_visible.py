@@ -1,4 +1,4 @@
-"""Characters that act are shown as signs; all others stay."""
+"""Tests that acting characters become symbols and all others stay."""
 
 import pytest
 

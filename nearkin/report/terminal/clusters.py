@@ -36,8 +36,8 @@ PLAIN_MARKS = (_ChangeMark("", "[-", "-]"), _ChangeMark("", "{+", "+}"))
 def print_clusters(data: ReportData, console: Console, top: int = 10) -> None:
     """Prints the most interesting clusters with highlighted differences.
 
-    Differences are colored on a terminal, and written as `[-kept-]` and `{+removed+}` in a file or a
-    pipe.
+    Differences are colored on a terminal, and written as `[-kept-]` and `{+removed+}` in a file or
+    a pipe.
 
     Args:
         data: Data of the report, whose clusters are ranked.
