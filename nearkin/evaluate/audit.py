@@ -227,8 +227,8 @@ def give_advice(precision: Proportion, recall: Proportion, run: FinishedRun) -> 
         if not settings.bands:
             change = "raise --recall"
         return (
-            f"the recall is below the requested {requested}: {change}, or raise --hot-bucket-size if "
-            "buckets were hot"
+            f"the recall is below the requested {requested}: {change}, or raise --hot-bucket-size "
+            "if buckets were hot"
         )
     if recall.low >= requested:
         return f"the recall is at least the requested {requested}"

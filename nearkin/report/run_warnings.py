@@ -98,8 +98,7 @@ def warn_of_run(run: FinishedStages) -> list[str]:
 
 
 def warn_of_recall(run: FinishedStages) -> list[str]:
-    """Returns a warning for each reason for which a run finds fewer pairs than the requested
-    recall.
+    """Returns a warning for each reason why the recall of a run is lower than requested.
 
     Args:
         run: The finished run.
@@ -128,8 +127,7 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
 
 
 def share_of_hot_pairs(run: FinishedStages) -> float:
-    """Returns the share of the pairs in hot buckets among all pairs with a common bucket, in [0,
-    1].
+    """Returns the share of hot buckets in the pairs with a common bucket, in [0, 1].
 
     Args:
         run: The finished run.
