@@ -1,11 +1,14 @@
-"""Paths of documentation pages that code, tests and other pages mention."""
+"""Names that pages mention: paths of other pages, files of the package, and objects of its modules."""
 
+import importlib
 import re
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MENTION = re.compile(r"\bdocs/[\w/.-]+\.(?:md|json|svg|png)\b")
+SOURCE_FILE = re.compile(r"`((?:nearkin|tests|scripts|conformance|deploy)/[\w/.-]+\.\w+)`")
+DOTTED_NAME = re.compile(r"\b(nearkin(?:\.[a-z_]+)+)\.([A-Za-z_]+)\b")
 EXTERNAL = re.compile(r"""(?:src|href|url\()\s*=?\s*["']?https?://(?!www\.w3\.org)""")
 
 
@@ -35,3 +38,18 @@ def test_pictures_load_nothing_from_elsewhere() -> None:
 def test_pictures_are_small() -> None:
     for path in tracked_files("docs/_static/*.svg", "docs/_static/*.png"):
         assert path.stat().st_size < 150_000, path.name
+
+
+def test_every_mentioned_source_file_exists() -> None:
+    for page in tracked_files("docs/*.md", "*.md"):
+        if page.name != "CHANGELOG.md":
+            for name in SOURCE_FILE.findall(page.read_text("utf-8")):
+                assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def test_every_mentioned_object_exists() -> None:
+    for page in tracked_files("docs/*.md"):
+        for module, name in DOTTED_NAME.findall(page.read_text("utf-8")):
+            found = importlib.import_module(module)
+            if not hasattr(found, name):
+                importlib.import_module(f"{module}.{name}")
