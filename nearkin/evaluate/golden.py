@@ -23,7 +23,8 @@ from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Proportion
 
 ScoreFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], float]
-"""A score of a partition against the true one: a function of the true and the found clusters."""
+"""A score of a partition against the true one: a function of the true and the predicted
+clusters."""
 RESAMPLES = 200
 """The number of resamples of the bootstrap."""
 TAIL = 0.025
@@ -73,14 +74,14 @@ class Scores:
 
     Attributes:
         documents: Number of labelled documents.
-        precision: Share of the labelled pairs in one found cluster that are duplicates.
-        recall: Share of the pairs of duplicates that are in one found cluster.
+        precision: Share of the labelled pairs in one predicted cluster that are duplicates.
+        recall: Share of the pairs of duplicates that are in one predicted cluster.
         f1: Harmonic mean of precision and recall.
         rand: Adjusted Rand index.
-        bcubed_precision: Mean over documents of the share of their found cluster that belongs to
-            their true cluster.
-        bcubed_recall: Mean over documents of the share of their true cluster that is in their found
-            cluster.
+        bcubed_precision: Mean over documents of the share of their predicted cluster that belongs
+            to their true cluster.
+        bcubed_recall: Mean over documents of the share of their true cluster that is in their
+            predicted cluster.
     """
 
     documents: int
@@ -195,7 +196,7 @@ def score_clusters(golden: GoldenSet, clusters: Mapping[str, str], seed: int = 1
 
     Args:
         golden: Golden set.
-        clusters: Name of the found cluster of each document, by id.
+        clusters: Name of the predicted cluster of each document, by id.
         seed: Random seed of the bootstrap.
 
     Examples:
@@ -205,17 +206,17 @@ def score_clusters(golden: GoldenSet, clusters: Mapping[str, str], seed: int = 1
         (0.333, 1.0, 0.0)
     """
     names = [clusters.get(name, f"\\0{name}") for name in golden.ids]
-    _, found = np.unique(np.array(names, object).astype(str), return_inverse=True)
-    together = _count_pairs(_intersect(golden.clusters, found))
+    _, predicted = np.unique(np.array(names, object).astype(str), return_inverse=True)
+    together = _count_pairs(_intersect(golden.clusters, predicted))
     if golden.distinct is None:
-        reported = _count_pairs(found)
+        reported = _count_pairs(predicted)
     else:
         first, second = golden.distinct.T
-        reported = together + int((found[first] == found[second]).sum())
+        reported = together + int((predicted[first] == predicted[second]).sum())
     precision = Proportion.from_counts(together, reported)
     recall = Proportion.from_counts(together, _count_pairs(golden.clusters))
     total = precision.value + recall.value
-    bootstrap = _Bootstrap(golden.clusters, found, seed)
+    bootstrap = _Bootstrap(golden.clusters, predicted, seed)
     return Scores(
         documents=len(golden.ids),
         precision=precision,
@@ -227,9 +228,9 @@ def score_clusters(golden: GoldenSet, clusters: Mapping[str, str], seed: int = 1
     )
 
 
-def _intersect(true: np.ndarray, found: np.ndarray) -> np.ndarray:
+def _intersect(true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """Returns the partition in which documents share a part if they do so in both partitions."""
-    intersection: np.ndarray = true * (found.max(initial=0) + 1) + found
+    intersection: np.ndarray = true * (predicted.max(initial=0) + 1) + predicted
     return intersection
 
 
@@ -239,33 +240,33 @@ def _count_pairs(clusters: np.ndarray) -> int:
     return int((counts * (counts - 1) // 2).sum())
 
 
-def adjusted_rand(true: np.ndarray, found: np.ndarray) -> float:
+def adjusted_rand(true: np.ndarray, predicted: np.ndarray) -> float:
     """Returns the adjusted Rand index: 1 for equal partitions, 0 for what chance gives.
 
     Args:
         true: Number of the true cluster of each document, int64 (n,).
-        found: Number of the found cluster of each document, int64 (n,).
+        predicted: Number of the predicted cluster of each document, int64 (n,).
 
     Examples:
         >>> round(adjusted_rand(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2])), 4)
         0.5714
     """
     documents = len(true)
-    both = _count_pairs(_intersect(true, found))
+    both = _count_pairs(_intersect(true, predicted))
     true_pairs = _count_pairs(true)
-    found_pairs = _count_pairs(found)
+    predicted_pairs = _count_pairs(predicted)
     total = documents * (documents - 1) // 2
-    chance = true_pairs * found_pairs / total if total else 0.0
-    largest = (true_pairs + found_pairs) / 2
+    chance = true_pairs * predicted_pairs / total if total else 0.0
+    largest = (true_pairs + predicted_pairs) / 2
     return 1.0 if largest == chance else (both - chance) / (largest - chance)
 
 
-def bcubed_precision(true: np.ndarray, found: np.ndarray) -> float:
-    """Returns the mean share of the found clusters of documents that belongs to their true ones.
+def bcubed_precision(true: np.ndarray, predicted: np.ndarray) -> float:
+    """Returns the mean share of documents' predicted clusters that belongs to their true ones.
 
     Args:
         true: Number of the true cluster of each document, int64 (n,).
-        found: Number of the found cluster of each document, int64 (n,).
+        predicted: Number of the predicted cluster of each document, int64 (n,).
 
     Examples:
         >>> bcubed_precision(np.array([0, 0, 1]), np.array([5, 5, 5]))
@@ -275,31 +276,33 @@ def bcubed_precision(true: np.ndarray, found: np.ndarray) -> float:
     """
     if not len(true):
         return 1.0
-    _, both, counts = np.unique(_intersect(true, found), return_inverse=True, return_counts=True)
-    _, own, sizes = np.unique(found, return_inverse=True, return_counts=True)
+    shared = _intersect(true, predicted)
+    _, both, counts = np.unique(shared, return_inverse=True, return_counts=True)
+    _, own, sizes = np.unique(predicted, return_inverse=True, return_counts=True)
     return float((counts[both] / sizes[own]).mean())
 
 
-def bcubed_recall(true: np.ndarray, found: np.ndarray) -> float:
-    """Returns the mean share of the true clusters of documents that is in their found ones.
+def bcubed_recall(true: np.ndarray, predicted: np.ndarray) -> float:
+    """Returns the mean share of the true clusters of documents that is in their predicted ones.
 
     Args:
         true: Number of the true cluster of each document, int64 (n,).
-        found: Number of the found cluster of each document, int64 (n,).
+        predicted: Number of the predicted cluster of each document, int64 (n,).
     """
-    return bcubed_precision(found, true)
+    return bcubed_precision(predicted, true)
 
 
 class _Bootstrap:
     """A percentile bootstrap, which draws labelled clusters with replacement.
 
-    Copies of one cluster are separate clusters, among the true and among the found ones. A found
-    cluster that spans several true ones spans their first copies, their second copies, and so on.
+    Copies of one cluster are separate clusters, among the true and among the predicted ones. A
+    predicted cluster that spans several true ones spans their first copies, their second copies,
+    and so on.
     """
 
-    def __init__(self, true: np.ndarray, found: np.ndarray, seed: int) -> None:
+    def __init__(self, true: np.ndarray, predicted: np.ndarray, seed: int) -> None:
         self._true = true
-        self._found = found
+        self._predicted = predicted
         self._rng = np.random.Generator(np.random.PCG64(seed))
         self._members: list[np.ndarray] = []
         if len(true):
@@ -308,7 +311,7 @@ class _Bootstrap:
             self._members = np.split(np.argsort(groups, kind="stable"), ends)
 
     def estimate(self, score: ScoreFunction) -> IntervalEstimate:
-        value = score(self._true, self._found)
+        value = score(self._true, self._predicted)
         if len(self._members) < 2:
             return IntervalEstimate(value, value, value)
         resampled = [self._resample(score) for _ in range(RESAMPLES)]
@@ -321,8 +324,8 @@ class _Bootstrap:
         copy = np.arange(clusters) - np.searchsorted(chosen, chosen)
         rows = np.concatenate([self._members[i] for i in chosen])
         draws = np.repeat(np.arange(clusters), [len(self._members[i]) for i in chosen])
-        width = int(self._found.max()) + 1
-        return score(draws, self._found[rows] + width * copy[draws])
+        width = int(self._predicted.max()) + 1
+        return score(draws, self._predicted[rows] + width * copy[draws])
 
 
 def read_clusters(path: Path) -> dict[str, str]:

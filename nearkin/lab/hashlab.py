@@ -131,12 +131,12 @@ def family_hash(family: str) -> Hasher:
 
 def read_words() -> list[bytes]:
     """Returns distinct words of Python's standard library, in the order of their occurrence."""
-    found: dict[str, None] = {}
+    words: dict[str, None] = {}
     for _, path in list_source_files(installation_folders()[:1]):
-        found.update(dict.fromkeys(path.read_text("utf-8", "replace").lower().split()))
-        if len(found) >= MAX_WORDS:
+        words.update(dict.fromkeys(path.read_text("utf-8", "replace").lower().split()))
+        if len(words) >= MAX_WORDS:
             break
-    return [word.encode() for word in list(found)[:MAX_WORDS]]
+    return [word.encode() for word in list(words)[:MAX_WORDS]]
 
 
 class TrialSets(NamedTuple):

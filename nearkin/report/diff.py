@@ -25,8 +25,7 @@ class SpanKind(StrEnum):
 
 
 class Span(NamedTuple):
-    """A stretch of both texts. All left sides joined are the left text, all right sides the
-    right."""
+    """A stretch of both texts. Joined, the left sides are the left text, and so on."""
 
     kind: SpanKind
     left: str
@@ -124,8 +123,7 @@ def _open_end(spans: list[Span]) -> list[Span]:
 
 
 class Piece(NamedTuple):
-    """A stretch of one side: equal, changed, or elided. The text of an elided piece is not
-    shown."""
+    """A stretch of one side: equal, changed, or elided, in which case it is not shown."""
 
     kind: SpanKind
     text: str

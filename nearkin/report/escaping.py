@@ -1,5 +1,4 @@
-"""Makes untrusted text safe to show: characters that control a terminal or a page become
-symbols."""
+"""Makes untrusted text safe to show on a terminal or a page."""
 
 import re
 

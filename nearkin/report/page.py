@@ -64,8 +64,10 @@ class ClusterComparison:
 
 
 class PairComparison(NamedTuple):
-    """Two documents side by side with marked differences. `right` is empty if both read the
-    same."""
+    """Two documents side by side with marked differences.
+
+    `right` is empty if both read the same.
+    """
 
     names: tuple[str, str]
     similarity: float

@@ -1,5 +1,4 @@
-"""The report's view of a run over Spark: counts are made where the rows are, few texts are
-fetched."""
+"""The report's view of a run over Spark, which counts where the rows are and fetches few texts."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

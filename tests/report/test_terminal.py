@@ -1,6 +1,8 @@
 """Tests of the summary and the clusters that a terminal shows."""
 
 import io
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,3 +104,14 @@ def test_rank_ignores_sizes_above_eight_and_keeps_the_order_of_ties() -> None:
     assert rank_clusters([first, second]) == [first, second]
     assert rank_clusters([second, first]) == [second, first]
     assert rank_clusters([], top=3) == []
+
+
+def test_dedup_imports_neither_plans_nor_lab() -> None:
+    code = (
+        "import sys, nearkin.runs.dedup, nearkin.report.terminal.summary; "
+        "print([name for name in sys.modules if name.startswith(('nearkin.plan', 'nearkin.lab'))])"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert printed.stdout.strip() == "[]"
