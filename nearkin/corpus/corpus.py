@@ -201,7 +201,7 @@ class FileCorpus:
             status = file.status()
         except OSError as error:
             raise RunError(
-                f"cannot read {format_path(file.path)}: {error.strerror or error}; restore it, then continue with --resume"
+                f"cannot read {format_path(file.path)}: {error.strerror or error}; restore it, then run again"
             ) from error
         if self.statuses.setdefault(file.path, status) != status:
             raise RunError(f"{format_path(file.path)} has changed while the run was reading it; run again with --overwrite")

@@ -133,7 +133,7 @@ class RemoteStream:
         return data
 
     def _failure(self, error: BaseException) -> RunError:
-        return RunError(f"cannot read {self._url}: {_first_line(error)}; when it can be reached again, continue with --resume")
+        return RunError(f"cannot read {self._url}: {_first_line(error)}; run again when it can be reached")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)

@@ -75,7 +75,7 @@ def _written(
         for piece in pieces:
             count = len(piece.rows)
             if count and writer is None:
-                raise RunError("an input that could be read cannot be read any more; restore it, then --resume")
+                raise RunError("an input that was read before cannot be read now; restore it, then run again")
             if count and writer is not None:
                 keep = kept[first : first + count] if rows is None else np.ones(count, bool)
                 added = None if rows is None else rows(first, first + count)

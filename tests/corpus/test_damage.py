@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import tempfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -232,25 +231,27 @@ CELLS = st.text(st.sampled_from(list('ab,"\n \t\x00é')), max_size=6)
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(CELLS, CELLS), max_size=6), st.sampled_from(["\n", "\r\n"]), st.booleans())
-def test_csv_is_read_as_python_writes_it(rows: list[tuple[str, str]], line_end: str, quote_all: bool) -> None:
+def test_csv_is_read_as_python_writes_it(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]], line_end: str, quote_all: bool
+) -> None:
     """Every row is a document; kept files are the inputs, byte for byte."""
     buffer = io.StringIO(newline="")
     quoting = csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
     csv.writer(buffer, lineterminator=line_end, quoting=quoting).writerows([("id", "text"), *rows])
-    path = tempfile.mkdtemp()
-    file = Path(path) / "a.csv"
+    path = tmp_path_factory.mktemp("case")
+    file = path / "a.csv"
     file.write_bytes(buffer.getvalue().encode())
     texts, rejected = read(file)
     assert texts == [text for _, text in rows]
     assert not rejected
-    assert kept_file(file, Columns(), Path(path) / "out") == file.read_bytes()
+    assert kept_file(file, Columns(), path / "out") == file.read_bytes()
 
 
 @settings(max_examples=60)
 @given(st.lists(st.binary(max_size=12), max_size=8))
-def test_every_csv_row_is_a_document_or_rejected(lines: list[bytes]) -> None:
+def test_every_csv_row_is_a_document_or_rejected(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
     """Whatever the bytes are, no row is lost and nothing raises."""
-    folder = Path(tempfile.mkdtemp())
+    folder = tmp_path_factory.mktemp("case")
     (folder / "a.csv").write_bytes(b"text\n" + b"\n".join(lines))
     texts, rejected = read(folder / "a.csv")
     numbers = sorted(entry.row for entry in rejected)
@@ -262,9 +263,9 @@ def test_every_csv_row_is_a_document_or_rejected(lines: list[bytes]) -> None:
 @given(
     st.lists(st.one_of(st.binary(max_size=20), st.sampled_from([b'{"text": "x"}', b'{"text": 1}', b"[[", b" "])), max_size=8)
 )
-def test_every_json_line_is_a_document_or_rejected(lines: list[bytes]) -> None:
+def test_every_json_line_is_a_document_or_rejected(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
     """Kept lines are the input's, byte for byte."""
-    folder = Path(tempfile.mkdtemp())
+    folder = tmp_path_factory.mktemp("case")
     data = b"\n".join(lines)
     (folder / "a.jsonl").write_bytes(data)
     texts, rejected = read(folder / "a.jsonl")

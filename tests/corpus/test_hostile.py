@@ -5,7 +5,6 @@ import gzip
 import json
 import subprocess
 import sys
-import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -414,9 +413,11 @@ ROWS = st.lists(st.one_of(st.none(), st.text(max_size=8), st.just("x" * 200), st
 
 @settings(max_examples=20)
 @given(ROWS, st.sampled_from(["a.jsonl", "a.json", "a.csv", "a.parquet", "a.arrow", "a.jsonl.gz"]))
-def test_every_row_is_kept_removed_or_rejected(texts: list[str | None], name: str) -> None:
+def test_every_row_is_kept_removed_or_rejected(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str | None], name: str
+) -> None:
     """Of every format; and kept rows are the input's."""
-    folder = Path(tempfile.mkdtemp())
+    folder = tmp_path_factory.mktemp("case")
     table = pa.table({"text": pa.array(texts, pa.string()), "n": list(range(len(texts)))})
     rows = [json.dumps(row) for row in table.to_pylist()]
     if ".jsonl" in name:
