@@ -7,7 +7,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from nearkin.errors import UsageError
 from nearkin.index.entry import Cluster, ClusterPart, Entry, Match, MemberPosition, Outcome
@@ -25,10 +25,12 @@ from nearkin.index.upsert import Upserts
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.measures.base import Payload
-from nearkin.measures.explanation import Explanation
 from nearkin.runtime.metrics import QualityMetrics
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
+
+if TYPE_CHECKING:
+    from nearkin.measures.explanation import Explanation
 
 
 class Index:
@@ -430,7 +432,7 @@ class Index:
         """
         return self._lookups.cluster_part_after(scope, id, position, limit)
 
-    def explain(self, scope: str, a: str, b: str) -> Explanation:
+    def explain(self, scope: str, a: str, b: str) -> "Explanation":
         """Explains why two stored documents match, or do not.
 
         Args:

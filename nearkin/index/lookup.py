@@ -1,7 +1,7 @@
 """The reads of an index: queries, entries, clusters and statistics. Nothing is written."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from nearkin.index.preparation import Document
 from nearkin.index.session import Session
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.measures import BandingRequest
-from nearkin.measures.explanation import Explanation, explain_pair
+
+if TYPE_CHECKING:
+    from nearkin.measures.explanation import Explanation
 
 EXPLAINED_DOCUMENTS = 1_000_000
 """The number of documents for which an explanation solves the bands of sign signatures."""
@@ -118,8 +120,10 @@ class Lookups:
         members = [row for row in part.members if is_same or row[0] != position.representative]
         return replace(part, members=tuple(members))
 
-    def explain(self, scope: str, a: str, b: str) -> Explanation:
+    def explain(self, scope: str, a: str, b: str) -> "Explanation":
         """Explains a pair of stored documents, as `Index.explain` does."""
+        from nearkin.measures.explanation import explain_pair
+
         session = self._session
         texts = []
         for id in (a, b):

@@ -7,14 +7,9 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 from nearkin.errors import UsageError
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.addresses import SECRET, joined, without_password
-from nearkin.index.stores.aerospike import AerospikeStore
-from nearkin.index.stores.aerospike_records import Records
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.memory import MemoryStore
-from nearkin.index.stores.postgres import PostgresStore
-from nearkin.index.stores.redis import RedisStore
 from nearkin.index.stores.sharded import ShardedStore
-from nearkin.index.stores.sqlite import SqliteStore
 
 USUAL_BANDS = 20
 """The number of bands that is assumed if the settings do not give it."""
@@ -22,23 +17,35 @@ ONE_PORT = ("redis", "rediss", "aerospike")
 """The schemes whose URLs have one host. The driver of PostgreSQL parses its own URLs."""
 
 
+# a store's module is imported when its scheme is opened
+
+
 def _memory(url: str, settings: IndexSettings) -> Store:
     return MemoryStore(settings.bucket_capacity)
 
 
 def _sqlite(url: str, settings: IndexSettings) -> Store:
+    from nearkin.index.stores.sqlite import SqliteStore
+
     return SqliteStore.of_url(url, settings.bucket_capacity)
 
 
 def _redis(url: str, settings: IndexSettings) -> Store:
+    from nearkin.index.stores.redis import RedisStore
+
     return RedisStore(url, settings.bucket_capacity, _expected(settings))
 
 
 def _postgres(url: str, settings: IndexSettings) -> Store:
+    from nearkin.index.stores.postgres import PostgresStore
+
     return PostgresStore(url, settings.bucket_capacity)
 
 
 def _aerospike(url: str, settings: IndexSettings) -> Store:
+    from nearkin.index.stores.aerospike import AerospikeStore
+    from nearkin.index.stores.aerospike_records import Records
+
     return AerospikeStore(
         Records.open(url),
         settings.bucket_capacity,
