@@ -1,4 +1,4 @@
-"""Whole indexes: from a finished run, from files, from another store."""
+"""The load of an online index from files, from a finished run or from another index."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.bulk_load import BulkLoad, ClusterRow
 from nearkin.index.entry import Entry, require_id, require_scope
-from nearkin.index.exports import exported, read_header
+from nearkin.index.exports import read_entries, read_header
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
 from nearkin.runs.saved import SIGNATURES, SavedRun
@@ -31,7 +31,7 @@ CLUSTERS = "clusters.parquet"
 def add_files(
     inputs: tuple[str, ...],
     columns: Columns,
-    asked: SpecRequest,
+    request: SpecRequest,
     url: str,
     scope: str,
     threshold: float | None,
@@ -41,142 +41,213 @@ def add_files(
     """Upserts the documents of files.
 
     Args:
-        inputs: Files, globs, folders.
-        columns: What of them is read.
-        asked: What the Spec is made from; only its key for an index that is there (`postings` is None).
-        url: Of the store.
-        scope: That they belong to.
-        threshold: Of a new index.
-        postings: Of a new index; None for one that is there.
-        tables: A run's folder with the tables that the Spec names.
+        inputs: Files, globs and folders.
+        columns: Columns that are read.
+        request: Request of the Spec of a new index. Of an existing index (`postings` is None) only
+            the key is used.
+        url: URL of the store.
+        scope: Scope of the documents.
+        threshold: Threshold of a new index, or None for the default.
+        postings: Value of the setting `postings` of a new index. None opens an existing index.
+        tables: Folder of a run with the tables that the Spec names.
+
+    Returns:
+        The numbers of documents, of each kind of outcome, of rejected rows and of documents in the
+        index (`records`), and warnings.
+
+    Raises:
+        UsageError: If an input, a column or a document is not valid.
+        StoreError: If the store fails.
     """
     corpus = FileCorpus.open(inputs)
     warnings = describe_skipped(corpus.skipped)
     columns = detect_dimensions(corpus, columns)
     corpus.check(columns)
+    new_index: dict[str, Any] = {}
+    if postings is not None:
+        new_index = {
+            "spec": request.to_spec(columns),
+            "threshold": threshold,
+            "postings": postings,
+        }
     kinds: dict[str, int] = {}
-    made: dict[str, Any] = (
-        {} if postings is None else {"spec": asked.to_spec(columns), "threshold": threshold, "postings": postings}
-    )
     rejected = 0
-    with Index.open(url, resources=SpecResources(asked.secret), tables=tables, **made) as index:
+    resources = SpecResources(request.secret)
+    with Index.open(url, resources=resources, tables=tables, **new_index) as index:
+        size = index.settings.max_batch
         for batch in corpus.batches(columns):
             rejected += len(batch.rejected)
             documents = documents_of(batch.documents[columns.content])
-            names = make_ids(batch, columns, corpus.names).to_pylist() if columns.id else [None] * len(documents)
-            for start in range(0, len(documents), index.settings.max_batch):
-                end = start + index.settings.max_batch
-                for outcome in index.upsert_many(scope, documents[start:end], names[start:end]):
-                    kinds[outcome.kind] = kinds.get(outcome.kind, 0) + 1
-        stats = index.stats()
+            ids: list[str | None] = [None] * len(documents)
+            if columns.id:
+                ids = make_ids(batch, columns, corpus.names).to_pylist()
+            for start in range(0, len(documents), size):
+                portion = slice(start, start + size)
+                for outcome in index.upsert_many(scope, documents[portion], ids[portion]):
+                    kind = str(outcome.kind)
+                    kinds[kind] = kinds.get(kind, 0) + 1
+        records = index.counts()["records"]
     return {
         "documents": sum(kinds.values()),
         **dict(sorted(kinds.items())),
         "rejected": rejected,
-        "records": stats["records"],
+        "records": records,
         "warnings": warnings,
     }
 
 
 def documents_of(column: pa.Array) -> list[Any]:
-    """Texts, or vectors.
+    """Returns the texts or vectors of a column as an index takes them.
 
     Raises:
-        UsageError: They are lists of tokens.
+        UsageError: If the column holds lists of tokens.
     """
     if pa.types.is_fixed_size_list(column.type):
         flat = np.asarray(column.flatten(), np.float32)
         return list(flat.reshape(len(column), column.type.list_size))
     if pa.types.is_large_list(column.type):
-        raise UsageError("an index takes texts and vectors; join the tokens to a text")
+        raise UsageError("an index stores texts and vectors, not lists of tokens; join the tokens to a text")
     values: list[Any] = column.to_pylist()
     return values
 
 
 def load_run(saved: SavedRun, url: str, scope: str, secret: HashKey | None, postings: str) -> dict[str, Any]:
-    """A run's clusters as an index: signatures as they were saved, verified similarities, nothing sketched again.
+    """Builds an index from the clusters of a finished run.
 
-    One that was broken off goes on where it stopped.
+    The saved signatures and the verified similarities are used, so nothing is sketched again. A
+    load that was interrupted continues when it is repeated.
+
+    Args:
+        saved: The run.
+        url: URL of an empty store.
+        scope: Scope of the documents.
+        secret: Key of the Spec, or None.
+        postings: Value of the setting `postings` of the index.
+
+    Returns:
+        The numbers of documents and clusters, the fingerprint of the Spec, and the URL of the store
+        without a password.
 
     Raises:
-        UsageError: The run's members are not verified against the kept document, or the store has other documents; or a
-            document has an id that an index does not take.
+        UsageError: If the members of the run are not verified against the kept document, the store
+            has other documents, or an id cannot be stored.
     """
-    record, spec = saved.record, saved.spec
-    parameters = record["parameters"]
-    if parameters["cluster"] != "leaders" or parameters["verify"] != "exact" or parameters["distance"] or parameters["then"]:
-        raise UsageError(
-            f"{saved.folder} cannot become an index: its members must be verified against the kept one (--cluster leaders, "
-            "--verify exact, a threshold, one measure); build from its inputs instead"
-        )
-    if parameters["block_by"] is not None:
-        raise UsageError(
-            f"{saved.folder} compared within blocks ({parameters['block_by']}); build a scope for each from its inputs"
-        )
+    _require_verified_clusters(saved)
     require_scope(scope)
     corpus = saved.open_corpus("quarantine")
-    limit = record["stages"]["sketch"].get("document_limit", MAX_DOCUMENT)
-    columns = replace(Columns.from_record(record["columns"]), carried_columns=(), document_limit=limit)
+    sketch_stage = saved.record["stages"]["sketch"]
+    limit = sketch_stage.get("document_limit", MAX_DOCUMENT)
+    columns = replace(Columns.from_record(saved.record["columns"]), carried_columns=(), document_limit=limit)
     if columns.tokens is not None:
-        raise UsageError("an index takes texts and vectors; this run was made of tokens")
+        raise UsageError("an index stores texts and vectors; this run was made from tokens")
     clusters = pq.read_table(saved.folder / CLUSTERS)
-    keyed = record["stages"]["sketch"].get("keyed")
-    documents = Documents(saved.folder / SIGNATURES, spec, keyed[0] * (1 + keyed[2]) if keyed else 0)
-    resources = SpecResources.read(saved.folder, spec, secret)
-    fields: dict[str, Any] = {"recall": parameters["recall"], "postings": postings, "documents": max(len(documents), 1)}
-    with Index.open(url, spec, parameters["threshold"], resources=resources, **fields) as index:
+    keyed = sketch_stage.get("keyed")
+    keys_per_document = keyed[0] * (1 + keyed[2]) if keyed else 0
+    documents = Documents(saved.folder / SIGNATURES, saved.spec, keys_per_document)
+    with Index.open(
+        url,
+        saved.spec,
+        saved.record["parameters"]["threshold"],
+        resources=SpecResources.read(saved.folder, saved.spec, secret),
+        recall=saved.record["parameters"]["recall"],
+        postings=postings,
+        documents=max(len(documents), 1),
+    ) as index:
         index.require_writable(scope)
         now = index.now()
         leaders = 0
         load = BulkLoad(index)
         for batch in corpus.batches(columns):
-            rows = clusters.slice(batch.first, len(batch.rows))
-            names = [require_id(name) for name in rows["id"].to_pylist()]
+            last = batch.first + len(batch.rows)
             column = batch.documents[columns.content]
             leaders += load.add_documents(
                 scope,
                 column,
                 documents_of(column),
-                np.asarray(documents.signatures[batch.first : batch.first + len(batch.rows)]),
-                [
-                    ClusterRow(name, representative, similarity)
-                    for name, representative, similarity in zip(
-                        names, rows["cluster"].to_pylist(), rows["similarity"].to_pylist(), strict=True
-                    )
-                ],
+                np.asarray(documents.signatures[batch.first : last]),
+                _cluster_rows(clusters.slice(batch.first, len(batch.rows))),
                 now,
             )
         load.finish()
-        records, where = index.counts()["records"], index.url
-    return {"documents": records, "clusters": leaders, "spec_fingerprint": spec.fingerprint, "store": where}
+        return {
+            "documents": index.counts()["records"],
+            "clusters": leaders,
+            "spec_fingerprint": saved.spec.fingerprint,
+            "store": index.url,
+        }
 
 
-def migrate(source: str, target: str, secret: HashKey | None, tables: Path | None = None) -> int:
-    """Copies an index, or an export of one, into an empty store, as it is; returns how many documents.
+def _require_verified_clusters(saved: SavedRun) -> None:
+    """Verifies that each member of a run was compared with the kept document.
 
-    One that was broken off goes on where it stopped.
+    Raises:
+        UsageError: If that is not so.
+    """
+    parameters = saved.record["parameters"]
+    verified = parameters["cluster"] == "leaders" and parameters["verify"] == "exact"
+    if not verified or parameters["distance"] or parameters["then"]:
+        raise UsageError(
+            f"{saved.folder} cannot become an index: its members must be verified against the kept "
+            "document (--cluster leaders, --verify exact, a threshold, one measure); build the "
+            "index from its inputs instead"
+        )
+    if parameters["block_by"] is not None:
+        raise UsageError(
+            f"{saved.folder} cannot become an index: it compared within blocks "
+            f"({parameters['block_by']}); build a scope for each block from its inputs"
+        )
+
+
+def _cluster_rows(clusters: pa.Table) -> list[ClusterRow]:
+    """Returns the rows of a run's cluster table.
+
+    Raises:
+        UsageError: If an id cannot be stored.
+    """
+    columns = [clusters[name].to_pylist() for name in ("id", "cluster", "similarity")]
+    return [
+        ClusterRow(require_id(id), representative, similarity) for id, representative, similarity in zip(*columns, strict=True)
+    ]
+
+
+def migrate(source: str, target_url: str, secret: HashKey | None, tables: Path | None = None) -> int:
+    """Copies an index, or an export of one, unchanged into an empty store.
+
+    A copy that was interrupted continues when it is repeated.
+
+    Args:
+        source: URL of an index, or path of an exported one.
+        target_url: URL of an empty store.
+        secret: Key of the Spec, or None.
+        tables: Folder of a run with the tables that the Spec names.
+
+    Returns:
+        The number of documents.
+
+    Raises:
+        UsageError: If the source is not valid, or the target has other documents.
+        StoreError: If a store fails.
     """
     resources = SpecResources(secret)
     if "://" not in source:
-        header, entries = read_header(Path(source)), exported(Path(source))
-        with _like(target, header, resources, tables) as index:
-            return _load(index, entries)
+        path = Path(source)
+        with _open_copy(target_url, read_header(path), resources, tables) as target:
+            return _load_entries(target, read_entries(path))
     with (
-        Index.open(source, resources=resources, tables=tables) as live,
-        _like(target, live.header(), resources, tables) as index,
+        Index.open(source, resources=resources, tables=tables) as index,
+        _open_copy(target_url, index.header(), resources, tables) as target,
     ):
-        return _load(index, live.scan())
+        return _load_entries(target, index.scan())
 
 
-def _like(url: str, header: Mapping[str, Any], resources: SpecResources, tables: Path | None) -> Index:
-    """An index with the header of another one."""
+def _open_copy(url: str, header: Mapping[str, Any], resources: SpecResources, tables: Path | None) -> Index:
+    """Opens an index with the header of another one."""
     spec = Spec.from_json(json.dumps(header["spec"]))
-    kept = {name: value for name, value in header.items() if name not in ("format", "spec", "threshold")}
-    return Index.open(url, spec, header["threshold"], resources=resources, tables=tables, **kept)
+    fields = {name: value for name, value in header.items() if name not in ("format", "spec", "threshold")}
+    return Index.open(url, spec, header["threshold"], resources=resources, tables=tables, **fields)
 
 
-def _load(index: Index, entries: Iterator[Entry]) -> int:
-    """Loads all documents of another index into an empty one; returns how many."""
+def _load_entries(index: Index, entries: Iterator[Entry]) -> int:
     load = BulkLoad(index)
     total = load.add_entries(entries)
     load.finish()

@@ -10,7 +10,7 @@ from nearkin.cli.option_groups import OUTPUT, with_option_groups
 from nearkin.cli.printing import print_facts
 
 if TYPE_CHECKING:
-    from nearkin.index.backup import Copied
+    from nearkin.index.backup import BackupResult
 
 Url = Annotated[str, typer.Argument(help="URL of the index: sqlite:///file.db.", metavar="URL")]
 
@@ -53,10 +53,10 @@ def restore(
     """
     from nearkin.index.backup import restore as restore_index
 
-    _print_copied(restore_index(file, url, overwrite), as_json=json)
+    _print_copied(restore_index(file, url, overwrite=overwrite), as_json=json)
 
 
-def _print_copied(copied: "Copied", *, as_json: bool) -> None:
+def _print_copied(copied: "BackupResult", *, as_json: bool) -> None:
     print_facts(copied.to_dict(), as_json=as_json)
     if copied.key_id is not None:
         typer.echo(

@@ -1,36 +1,45 @@
-"""The index for coroutines: the same one, in threads; its kernels and its stores give the interpreter away while they work."""
+"""The online index for coroutines.
+
+The work is done in threads. The kernels and the stores release the interpreter while they work.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from nearkin.index.entry import Cluster, Entry, Match, Outcome
 from nearkin.index.index import Index
 from nearkin.index.preparation import Document
-from nearkin.measures.explanation import Explanation
+
+if TYPE_CHECKING:
+    from nearkin.measures.explanation import Explanation
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class AsyncIndex:
-    """Awaits what `Index` does; see there.
+    """An index whose methods are coroutines. See `Index` for their parameters.
+
+    Args:
+        index: The open index.
 
     Examples:
         >>> async def main() -> str:
         ...     async with await AsyncIndex.open("memory://") as index:
-        ...         return (await index.upsert("tenant-a", "the cat sat on the mat")).kind.value
-        >>> asyncio.run(main())
-        'new'
+        ...         return (await index.upsert("tenant-a", "the cat sat on the mat")).kind
+        >>> print(asyncio.run(main()))
+        new
     """
 
     def __init__(self, index: Index) -> None:
         self.index = index
+        """The open index."""
 
     @classmethod
     async def open(cls, url: str | Sequence[str], *arguments: Any, **fields: Any) -> Self:
-        """As `Index.open`."""
+        """Opens an index, as `Index.open` does."""
         return cls(await asyncio.to_thread(Index.open, url, *arguments, **fields))
 
     async def __aenter__(self) -> Self:
@@ -40,38 +49,49 @@ class AsyncIndex:
         await self.close()
 
     async def upsert(self, scope: str, document: Document, id: str | None = None) -> Outcome:
+        """Inserts a document, or resolves it to a similar representative."""
         return await _run(self.index.upsert, scope, document, id)
 
     async def upsert_many(
         self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None = None
     ) -> list[Outcome]:
+        """Upserts documents in order, with a few round trips for all of them."""
         return await _run(self.index.upsert_many, scope, documents, ids)
 
     async def query(self, scope: str, document: Document, top: int = 10) -> list[Match]:
+        """Finds stored documents at or above the threshold. Nothing is written."""
         return await _run(self.index.query, scope, document, top)
 
     async def get(self, scope: str, id: str) -> Entry | None:
+        """Returns the entry of a document, or None if it does not exist."""
         return await _run(self.index.get, scope, id)
 
     async def cluster(self, scope: str, id: str) -> Cluster | None:
+        """Returns the cluster of a document, or None if the document does not exist."""
         return await _run(self.index.cluster, scope, id)
 
-    async def explain(self, scope: str, a: str, b: str) -> Explanation:
+    async def explain(self, scope: str, a: str, b: str) -> "Explanation":
+        """Explains why two stored documents match, or do not."""
         return await _run(self.index.explain, scope, a, b)
 
     async def remove(self, scope: str, id: str) -> bool:
+        """Deletes a document. Returns False if it did not exist."""
         return await _run(self.index.remove, scope, id)
 
     async def expire(self) -> dict[str, int]:
+        """Deletes documents and postings whose time to live is over."""
         return await _run(self.index.expire)
 
     async def export(self, path: str | Path) -> int:
+        """Writes all documents to a parquet file."""
         return await _run(self.index.export, path)
 
     async def stats(self) -> dict[str, Any]:
+        """Returns counts of the store and of the cache, and the parameters of the index."""
         return await _run(self.index.stats)
 
     async def close(self) -> None:
+        """Closes the store and releases its connections."""
         await _run(self.index.close)
 
 

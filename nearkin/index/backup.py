@@ -1,7 +1,8 @@
-"""Copies of the embedded store while others write to it, and the way back.
+"""The backup of an index in SQLite while others write to it, and its restoration.
 
-SQLite copies a file's pages under one read transaction (its online backup API), and where there is a write-ahead log no writer
-waits for that; so the copy is the index as it was after one step. The copy has no log beside it: it is one file.
+SQLite copies the pages of a file in one read transaction (its online backup API). With a
+write-ahead log no writer waits for that. So the copy is the index as it was after one step. It is
+one file, without a log.
 """
 
 import os
@@ -22,26 +23,27 @@ from nearkin.index.stores.urls import SCHEMES, scheme_of
 from nearkin.runtime.files import create_exclusively, make_folders, replace_durably, sync_file
 from nearkin.runtime.outputs import require_outside_work_folders
 
-OWN_TOOLS = {
-    "memory": "it is gone with its process",
+REASONS = {
+    "memory": "it ends with its process",
     "redis": "Redis has its append-only file and BGSAVE",
     "rediss": "Redis has its append-only file and BGSAVE",
     "postgresql": "PostgreSQL has pg_dump and base backups",
     "postgres": "PostgreSQL has pg_dump and base backups",
 }
+"""The reasons why stores other than SQLite are not backed up here, by scheme."""
 LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 @dataclass(frozen=True)
-class Copied:
-    """A copy that was written and looked through.
+class BackupResult:
+    """A copy that was written and verified.
 
     Attributes:
-        path: Of the copy.
-        documents: In it.
-        clusters: Their clusters.
-        bytes: Of the file.
-        key_id: Of the secret key that it is hashed with, which is not in it; None where there is none.
+        path: Path of the copy.
+        documents: Number of documents in it.
+        clusters: Number of clusters in it.
+        bytes: Size of the file, in bytes.
+        key_id: Id of the secret key that the index is hashed with, or None. The key is not in it.
     """
 
     path: Path
@@ -51,77 +53,86 @@ class Copied:
     key_id: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Returns the result as values that JSON can hold."""
         return {**asdict(self), "path": str(self.path)}
 
 
-def backup(url: str, out: Path) -> Copied:
-    """Copies an index while it is in use; an existing file is replaced, whole or not at all.
+def backup(url: str, out: Path) -> BackupResult:
+    """Copies an index while it is in use. An existing file is replaced completely or not at all.
 
     Args:
-        url: `sqlite:///file.db`.
-        out: The copy.
+        url: URL of the index, `sqlite:///file.db`.
+        out: Path of the copy.
 
     Raises:
-        UsageError: The store is of another kind, is not there, or has moved elsewhere.
-        StoreError: It cannot be read, or the copy not be written.
+        UsageError: If the store is of another kind, does not exist, or its index has moved.
+        StoreError: If the index cannot be read, or the copy cannot be written.
     """
-    source = _embedded(url)
+    source = _sqlite_file(url)
+    if not source.is_file():
+        raise UsageError(f"no such file: {source}")
     if out.exists() and out.samefile(source):
         raise UsageError(f"{out} is the index itself")
     require_outside_work_folders(out)
     with _staged(out) as staging:
-        return _copied(source, staging, out)
+        return _copy(source, staging, out)
 
 
-def restore(source: Path, url: str, overwrite: bool = False) -> Copied:
-    """Puts a backup where an index is opened from.
+def restore(source: Path, url: str, *, overwrite: bool = False) -> BackupResult:
+    """Copies a backup to the place from which an index is opened.
 
     Args:
-        source: What `backup` wrote.
-        url: `sqlite:///file.db`.
-        overwrite: Replace an index that is there.
+        source: Path of a backup.
+        url: URL of the index, `sqlite:///file.db`.
+        overwrite: True to replace an existing index.
 
     Raises:
-        UsageError: The backup is none, or an index is there that must not be replaced, or that another process has open.
-        StoreError: The index cannot be written.
+        UsageError: If the file is not a backup, or an index exists that must not be replaced, or
+            that another process has open.
+        StoreError: If the index cannot be written.
     """
-    target = _embedded(url, there=False)
+    target = _sqlite_file(url)
     if not source.is_file():
         raise UsageError(f"no such file: {source}")
     if target.exists() and not overwrite:
-        raise UsageError(f"{target} exists; replace it with --overwrite, or restore to another file")
+        raise UsageError(
+            f"{target} exists; replace it with --overwrite, or restore to another file"
+        )
     if target.exists() and target.samefile(source):
         raise UsageError(f"{source} is the index itself")
-    with _alone(target), _staged(target) as staging:
-        found = _copied(source, staging, target)
-        # the log of what is replaced would be played into what replaces it
-        for beside in ("-wal", "-shm", "-journal"):
-            target.with_name(target.name + beside).unlink(missing_ok=True)
-    return found
+    with _exclusive(target), _staged(target) as staging:
+        result = _copy(source, staging, target)
+        # SQLite would apply the log of the replaced file to the new one
+        for suffix in ("-wal", "-shm", "-journal"):
+            target.with_name(target.name + suffix).unlink(missing_ok=True)
+    return result
 
 
-def _embedded(url: str, there: bool = True) -> Path:
+def _sqlite_file(url: str) -> Path:
+    """Returns the path of an index in SQLite.
+
+    Raises:
+        UsageError: If the store is of another kind.
+    """
     scheme = scheme_of(url)
     if scheme == "sqlite" and "," not in url:
-        path = file_of(url)
-        if there and not path.is_file():
-            raise UsageError(f"no such file: {path}")
-        return path
+        return file_of(url)
     if scheme not in SCHEMES:
         raise UsageError(
-            f"{scheme or 'a URL without a scheme'!r} is not a kind of store that can be backed up; give sqlite:///file.db"
+            f"{scheme or 'a URL without a scheme'!r} is not a kind of store that can be backed up; "
+            "give sqlite:///file.db"
         )
-    why = OWN_TOOLS.get(scheme, "shards that are copied one by one are not of one moment")
+    reason = REASONS.get(scheme, "shards that are copied one by one are not of one moment")
     raise UsageError(
-        f"backups are of one sqlite:///file.db, this is {scheme}://: {why}; nearkin index export writes any index as parquet, "
-        "nearkin index migrate copies it into another store"
+        f"only one sqlite:///file.db can be backed up, this is {scheme}://: {reason}; nearkin "
+        "index export writes any index as parquet, and nearkin index migrate "
+        "copies it into another store"
     )
 
 
 @contextmanager
 def _staged(path: Path) -> Iterator[Path]:
-    """A file that takes the place of `path` when the body is through; nothing is left of it otherwise."""
+    """Yields the path of a file that replaces `path` at the end, or is deleted after an error."""
     staging = path.with_name(f".{path.name}.{os.getpid()}")
     with sqlite_errors(path):
         try:
@@ -130,28 +141,29 @@ def _staged(path: Path) -> Iterator[Path]:
             sync_file(staging)
             replace_durably(staging, path)
         finally:
-            for beside in ("", "-wal", "-shm", "-journal"):
-                staging.with_name(staging.name + beside).unlink(missing_ok=True)
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                staging.with_name(staging.name + suffix).unlink(missing_ok=True)
 
 
-def _copied(source: Path, staging: Path, path: Path) -> Copied:
-    """Copies, and looks through the copy."""
+def _copy(source: Path, staging: Path, path: Path) -> BackupResult:
+    """Copies an index to `staging`, verifies the copy, and describes it as the file `path`."""
     os.close(create_exclusively(staging, source.stat().st_mode & 0o777))
-    with closing(_connect(source, "ro")) as there, closing(_connect(staging, "rw")) as copy:
-        _require_index(there, source)
-        there.backup(copy)
-    found = _looked_through(source, staging, path)
+    with closing(_connect(source, "ro")) as original, closing(_connect(staging, "rw")) as copy:
+        _require_index(original, source)
+        original.backup(copy)
+    result = _verify_copy(source, staging, path)
     with closing(_connect(staging, "rw")) as copy:
         copy.execute("PRAGMA journal_mode = DELETE")
-    return found
+    return result
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path))}?mode={mode}", uri=True, timeout=30.0, isolation_level=None)
+    uri = f"file:{quote(str(path))}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=30.0, isolation_level=None)
 
 
 def is_index_file(path: Path) -> bool:
-    """Returns whether a file is an index, or a copy of one."""
+    """Returns True if a file is an index in SQLite, or a backup of one."""
     with path.open("rb") as file:
         if not file.read(16).startswith(b"SQLite format 3"):
             return False
@@ -164,40 +176,70 @@ def is_index_file(path: Path) -> bool:
 
 
 def _require_index(db: sqlite3.Connection, path: Path) -> None:
-    """Opening a file as a store would make one of what is none."""
+    """Verifies that a file is an index. To open it as a store would create one.
+
+    Raises:
+        UsageError: If the file is not an index.
+    """
     try:
-        held = db.execute("SELECT value FROM meta WHERE name = 'header'").fetchone()
+        header = db.execute("SELECT value FROM meta WHERE name = 'header'").fetchone()
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode in LOCKED:
             raise
-        raise UsageError(f"{path} is no index: {error}") from error
-    if held is None:
-        raise UsageError(f"{path} is no index: it was never opened as one")
+        raise UsageError(f"{path} is not an index: {error}") from error
+    if header is None:
+        raise UsageError(f"{path} is not an index: it has no header")
 
 
-def _looked_through(source: Path, staging: Path, path: Path) -> Copied:
-    """Whether pages, rows and clusters are as they should be; what keys and buckets hold is `check`'s."""
+def _verify_copy(source: Path, staging: Path, path: Path) -> BackupResult:
+    """Verifies the pages, rows and clusters of a copy. Buckets are not verified.
+
+    Raises:
+        IncompatibleError: If the index has moved to another store.
+        StoreError: If the copy is damaged.
+    """
     with closing(_connect(staging, "rw")) as db:
-        said = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if said != "ok":
-        raise StoreError(f"{source} is damaged, and so would be its copy: {said}; restore an older one")
+        result = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if result != "ok":
+        raise StoreError(
+            f"{source} is damaged, so that its copy would be, too: {result}; restore an older one"
+        )
     with closing(SqliteStore(staging, IndexSettings().bucket_capacity)) as store:
         move = store.state().move
         if move.phase == MOVED:
-            raise IncompatibleError(f"{source} has moved to {', '.join(move.urls)}: back that up")
-        checked = check_resolutions(store)
-        if not checked.sound:
-            found = "; ".join(" ".join(filter(None, (one.scope, one.id, one.what))) for one in checked.problems[:3])
-            raise StoreError(f"{source} is not sound, {checked.found:,} problems: {found}; nearkin index check shows more")
-        header, counts = store.claim({}), store.counts()
-    return Copied(path, checked.records, counts["leaders"], staging.stat().st_size, header["spec"].get("key_id"))
+            raise IncompatibleError(
+                f"{source} has moved to {', '.join(move.urls)}; back that store up instead"
+            )
+        report = check_resolutions(store)
+        if not report.sound:
+            problems = "; ".join(
+                " ".join(filter(None, (problem.scope, problem.id, problem.what)))
+                for problem in report.problems[:3]
+            )
+            raise StoreError(
+                f"{source} is not sound, {report.found:,} problems: {problems}; run nearkin index "
+                "check for all of them"
+            )
+        header = store.claim({})
+        clusters = store.counts()["leaders"]
+    return BackupResult(
+        path=path,
+        documents=report.records,
+        clusters=clusters,
+        bytes=staging.stat().st_size,
+        key_id=header["spec"].get("key_id"),
+    )
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """That no other process has an index open; it cannot be opened meanwhile.
+def _exclusive(path: Path) -> Iterator[None]:
+    """Makes sure that no other process has an index open, and that none opens it meanwhile.
 
-    A process that has a file with a write-ahead log open holds a lock on it, so the log cannot be put away.
+    A process that has a file with a write-ahead log open holds a lock on it, so that the log cannot
+    be turned off.
+
+    Raises:
+        UsageError: If another process has the index open.
     """
     if not path.exists():
         yield
@@ -208,8 +250,10 @@ def _alone(path: Path) -> Iterator[None]:
             mode = db.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
             db.execute("BEGIN EXCLUSIVE")
         except sqlite3.DatabaseError as error:
-            # a damaged file is what one restores over; whether somebody has that open cannot be known
+            # a damaged file may be replaced; it is unknown if another process has it open
             mode = "wal" if error.sqlite_errorcode in LOCKED else "delete"
         if mode == "wal":
-            raise UsageError(f"{path} is open in another process: stop it before its index is replaced")
+            raise UsageError(
+                f"{path} is open in another process; stop that process before its index is replaced"
+            )
         yield

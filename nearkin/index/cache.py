@@ -1,4 +1,4 @@
-"""What is known of documents that came before: the first layer of an upsert, in memory."""
+"""The resolution cache: recent outcomes of upserts, which a process keeps in memory."""
 
 import struct
 import sys
@@ -6,15 +6,18 @@ from threading import Lock
 from typing import NamedTuple
 
 HEAD = struct.Struct("<16sdH")
-NEVER = -(1 << 62)
+"""The beginning of a packed resolution: digest, similarity, and the length of the leader's id."""
+UNKNOWN_GENERATION = -(1 << 62)
 """A generation that no store reaches, however many steps are added to it."""
 SLOT_BYTES = 104
-"""Share of a dictionary's table that an item takes at most: an index of 8 bytes and a row of 24, in a table that is at worst
-a third full after it has grown."""
+"""The largest share of a dictionary's table that one item takes.
+
+An item has an index of 8 bytes and a row of 24, in a table that may be a third full.
+"""
 
 
 class Resolution(NamedTuple):
-    """To whom a document was resolved."""
+    """The representative that a document was resolved to."""
 
     digest: bytes
     leader: str
@@ -23,32 +26,35 @@ class Resolution(NamedTuple):
 
 
 class ResolvedCache:
-    """The resolutions used last; safe for concurrent use.
+    """A cache of the resolutions that were used last. Safe for threads.
 
-    Two generations of a plain dictionary of text and bytes: what is used moves to the younger one, and when that is full the
-    older one goes. Such dictionaries hold nothing that the garbage collector has to walk, however many there are.
+    It consists of two generations of a plain dictionary of text and bytes. A resolution that is
+    used moves to the younger one; when that is full, the older one is dropped. Such dictionaries
+    hold nothing that the garbage collector has to visit.
 
-    What the cache says is only an answer if `sync_generation` confirms it: another process may have deleted the document since.
+    A cached resolution may only be used after `sync_generation` has confirmed it, because another
+    process may have deleted the document.
 
     Args:
-        size: Maximum number of resolutions, of both generations together. None are kept if it is 0.
-        most_bytes: Maximum memory of both generations together, in bytes. Names may be a kilobyte long each, so a number of
-            resolutions alone is no bound on the memory that they take.
+        size: Maximum number of resolutions of both generations together. 0 keeps none.
+        max_bytes: Maximum memory of both generations together, in bytes. Names may be a kilobyte
+            long, so that a number of resolutions alone does not bound the memory.
 
     Examples:
         >>> cache = ResolvedCache(2, 10_000)
         >>> for name in "abc":
-        ...     cache.put("scope", name, Resolution(bytes(16), "leader", "cluster", 0.9), cache.clear_count)
+        ...     resolution = Resolution(bytes(16), "leader", "cluster", 0.9)
+        ...     cache.put("scope", name, resolution, cache.clear_count)
         >>> cache.get("scope", "a"), cache.get("scope", "c").leader, len(cache)
         (None, 'leader', 2)
     """
 
-    def __init__(self, size: int, most_bytes: int) -> None:
-        self.size = size
-        self.most_bytes = most_bytes
+    def __init__(self, size: int, max_bytes: int) -> None:
+        self._size = size
+        self._max_bytes = max_bytes
         self.clear_count = 0
-        """How often everything was forgotten."""
-        self._generation = NEVER
+        """The number of times that the cache was cleared."""
+        self._store_generation = UNKNOWN_GENERATION
         self._steps = 0
         self._steps_under_way = 0
         self._young: dict[str, bytes] = {}
@@ -65,57 +71,78 @@ class ResolvedCache:
         """The memory that the resolutions take, in bytes."""
         return self._young_bytes + self._old_bytes
 
-    def get(self, scope: str, name: str) -> Resolution | None:
-        """Returns the resolution of a document, or None if it is not known. See `sync_generation` before it is used."""
-        key = f"{scope}\0{name}"
+    def get(self, scope: str, id: str) -> Resolution | None:
+        """Returns the cached resolution of a document. It must be confirmed before it is used.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
+        """
+        key = f"{scope}\0{id}"
         with self._lock:
-            held = self._young.get(key)
-            if held is None:
-                held = self._old.get(key)
-                if held is None:
+            packed = self._young.get(key)
+            if packed is None:
+                packed = self._old.get(key)
+                if packed is None:
                     return None
                 self._discard(key)
-                self._keep(key, held)
-        digest, similarity, length = HEAD.unpack_from(held)
-        names = held[HEAD.size :]
+                self._keep(key, packed)
+        digest, similarity, length = HEAD.unpack_from(packed)
+        names = packed[HEAD.size :]
         return Resolution(digest, names[:length].decode(), names[length:].decode(), similarity)
 
-    def put(self, scope: str, name: str, resolution: Resolution, clear_count: int) -> None:
-        """Remembers it, if it was found in this era: what was looked up before everything was forgotten may be untrue."""
+    def put(self, scope: str, id: str, resolution: Resolution, clear_count: int) -> None:
+        """Caches a resolution, unless the cache was cleared since it was looked up.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
+            resolution: The resolution.
+            clear_count: The value of `clear_count` before the resolution was looked up.
+        """
         leader = resolution.leader.encode()
-        held = HEAD.pack(resolution.digest, resolution.similarity, len(leader)) + leader + resolution.cluster.encode()
-        key = f"{scope}\0{name}"
+        head = HEAD.pack(resolution.digest, resolution.similarity, len(leader))
+        packed = head + leader + resolution.cluster.encode()
+        key = f"{scope}\0{id}"
         with self._lock:
             if clear_count == self.clear_count:
                 self._discard(key)
-                self._keep(key, held)
+                self._keep(key, packed)
 
-    def _keep(self, key: str, held: bytes) -> None:
-        """Puts an item that is in neither generation into the younger one."""
-        size = _bytes_of(key, held)
-        if not self.size or size > self.most_bytes // 2:
+    def _keep(self, key: str, packed: bytes) -> None:
+        """Adds an item that is in neither generation to the younger one."""
+        size = _item_bytes(key, packed)
+        if not self._size or size > self._max_bytes // 2:
             return
-        if len(self._young) >= max(1, self.size // 2) or self._young_bytes + size > self.most_bytes // 2:
+        is_full = len(self._young) >= max(1, self._size // 2)
+        if is_full or self._young_bytes + size > self._max_bytes // 2:
             self._old = self._young
             self._old_bytes = self._young_bytes
             self._young = {}
             self._young_bytes = 0
-        self._young[key] = held
+        self._young[key] = packed
         self._young_bytes += size
 
     def _discard(self, key: str) -> None:
-        if (held := self._young.pop(key, None)) is not None:
-            self._young_bytes -= _bytes_of(key, held)
-        if (held := self._old.pop(key, None)) is not None:
-            self._old_bytes -= _bytes_of(key, held)
+        packed = self._young.pop(key, None)
+        if packed is not None:
+            self._young_bytes -= _item_bytes(key, packed)
+        packed = self._old.pop(key, None)
+        if packed is not None:
+            self._old_bytes -= _item_bytes(key, packed)
 
-    def forget(self, scope: str, name: str) -> None:
-        """It changed, or went."""
+    def forget(self, scope: str, id: str) -> None:
+        """Invalidates a document that was changed or deleted.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
+        """
         with self._lock:
-            self._discard(f"{scope}\0{name}")
+            self._discard(f"{scope}\0{id}")
 
     def clear(self) -> None:
-        """Everything may have changed."""
+        """Invalidates all documents."""
         with self._lock:
             self._clear()
 
@@ -126,51 +153,54 @@ class ResolvedCache:
         self._old_bytes = 0
         self.clear_count += 1
 
-    # -- the generation of the store: steps of other processes that made something untrue
+    # -- The generation of the store, which rises with steps that make resolutions wrong
 
     def begin_step(self) -> None:
-        """Notes that this process is about to raise the generation by one; it forgets by itself what its step makes untrue."""
+        """Notes that this process is about to raise the generation by one.
+
+        The process invalidates by itself what its own steps make wrong.
+        """
         with self._lock:
             self._steps += 1
             self._steps_under_way += 1
 
-    def end_step(self, done: bool) -> None:
+    def end_step(self, *, done: bool) -> None:
         """Notes that such a step has ended.
 
         Args:
-            done: Whether it was done. If not, whether it raised the generation is unknown.
+            done: True if the step was done. Otherwise it is unknown if the generation rose.
         """
         with self._lock:
             self._steps += 1
             self._steps_under_way -= 1
-            self._generation = self._generation + 1 if done else NEVER
+            self._store_generation = self._store_generation + 1 if done else UNKNOWN_GENERATION
 
     def stamp(self) -> int:
-        """Returns a number that changes when a step of this process begins or ends, for `sync_generation`."""
+        """Returns a number that changes when a step of this process begins or ends."""
         # reading one number needs no lock
         return self._steps
 
     def sync_generation(self, generation: int, stamp: int) -> bool:
-        """Compares the store's generation with what this process has made it, and forgets everything if it is another.
+        """Compares the store's generation with the expected one, and clears the cache if it differs.
 
         Args:
-            generation: The generation of the store.
-            stamp: Taken by `stamp` before the store was asked. If a step of this process was under way meanwhile, it cannot be
-                told whether the generation counts that step or another process's.
+            generation: Generation of the store.
+            stamp: Result of `stamp` before the store was read. If a step of this process was under
+                way meanwhile, it is unknown if the generation counts that step or another one.
 
         Returns:
-            Whether everything that the cache said since the stamp was taken is what the store says.
+            True if everything that the cache returned since the stamp was taken is valid.
         """
         with self._lock:
             if self._steps_under_way or stamp != self._steps:
                 return False
-            if generation == self._generation:
+            if generation == self._store_generation:
                 return True
             self._clear()
-            self._generation = generation
+            self._store_generation = generation
             return False
 
 
-def _bytes_of(key: str, held: bytes) -> int:
-    """The memory that an item of a generation takes, in bytes."""
-    return sys.getsizeof(key) + sys.getsizeof(held) + SLOT_BYTES
+def _item_bytes(key: str, packed: bytes) -> int:
+    """Returns the memory that an item of a generation takes, in bytes."""
+    return sys.getsizeof(key) + sys.getsizeof(packed) + SLOT_BYTES

@@ -1,8 +1,9 @@
-"""The time by which documents are stamped and swept, held against the clock of the store.
+"""The clock of an index, which is compared with the clock of the store before a sweep.
 
-A sweep deletes what was not seen for some time, so a process whose clock is wrong (a machine that starts in 2036) would delete
-everything. Redis and PostgreSQL have a clock of their own, which all processes that share them can be held against. A file has
-none: there, a clock is held against the documents in it, and against the time that the machine has been running.
+A sweep deletes documents that were not seen for some time, so a process whose clock is wrong (for
+example a machine that starts in 2036) would delete everything. Redis and PostgreSQL have a clock
+of their own, with which every process is compared. A file has none. There, a clock is compared with
+the documents, and with the time for which the machine has been running.
 """
 
 import logging
@@ -14,12 +15,12 @@ from nearkin.errors import ClockError
 from nearkin.index.stores.base import Store
 
 TOLERANCE = 60.0
-"""Seconds by which two clocks may differ."""
+"""The number of seconds by which two clocks may differ."""
 log = logging.getLogger("nearkin.clock")
 
 
 class SystemClock:
-    """The time of this machine in seconds, corrected by what it differs from the clock of the store."""
+    """The time of this machine in seconds, corrected by its difference from the store's clock."""
 
     def __init__(self) -> None:
         self.offset = 0.0
@@ -29,7 +30,7 @@ class SystemClock:
 
 
 def running_seconds() -> float:
-    """Returns the seconds for which this machine has been running, asleep or awake, whatever its clock is set to."""
+    """Returns the seconds since this machine was started, sleep included."""
     boot_time = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
 
@@ -38,8 +39,8 @@ class ClockWatch:
     """Compares the clock of a process with that of the store that it has open.
 
     Args:
-        clock: The clock. One of the caller's own is only refused where it is ahead of the store's: it is not corrected, and how
-            it runs is not judged.
+        clock: The clock. A clock of the caller is never corrected, and only refused if it is ahead
+            of the store's.
         store: The store.
     """
 
@@ -53,18 +54,23 @@ class ClockWatch:
         self._opened_running = running_seconds()
         self._swept = False
         self._median = None if self._has_clock else store.median_seen()
-        if isinstance(clock, SystemClock) and self._median is not None and self._median > self._opened + TOLERANCE:
-            # time does not go back: a document that gets the time of this machine would be swept by a machine that is right
+        if (
+            isinstance(clock, SystemClock)
+            and self._median is not None
+            and self._median > self._opened + TOLERANCE
+        ):
+            # a document with the time of this machine would be swept by a machine that is right
             clock.offset = self._median - self._opened
             self._fault = (
-                f"half of the documents of {store.url} were last seen after the time of this machine, {_day(self._opened)}: "
-                "nothing is swept by this process, and documents get the later time; set the clock that is wrong, and restart "
-                "this process"
+                f"half of the documents of {store.url} were last seen after the time of this "
+                f"machine, {_format_time(self._opened)}: nothing is swept by this process, and "
+                "documents get the later time; set the clock that is wrong, and restart this "
+                "process"
             )
             log.warning("%s", self._fault)
 
     def compare(self) -> None:
-        """Asks the store for its time. If the system's clock differs, the store's is used from now on.
+        """Reads the store's clock. If the machine's clock differs, the store's is used from now on.
 
         Raises:
             StoreError: If the store does not answer.
@@ -75,15 +81,16 @@ class ClockWatch:
         self._has_clock = bool(times)
         if not times:
             return
-        ahead = max(before - one for one in times)
-        behind = max(one - after for one in times)
-        system = isinstance(self._clock, SystemClock)
+        ahead = max(before - store_time for store_time in times)
+        behind = max(store_time - after for store_time in times)
+        is_system_clock = isinstance(self._clock, SystemClock)
         fault = None
-        if ahead > TOLERANCE or (system and behind > TOLERANCE):
+        if ahead > TOLERANCE or (is_system_clock and behind > TOLERANCE):
             other = min(times) if ahead > TOLERANCE else max(times)
             fault = (
-                f"the clock of this process ({_day(after)}) is not that of the store {self._store.url} ({_day(other)}): "
-                "nothing is swept by this process until they agree; set the clock that is wrong"
+                f"the clock of this process ({_format_time(after)}) differs from that of the store "
+                f"{self._store.url} ({_format_time(other)}): nothing is swept by this process "
+                "until they agree; set the clock that is wrong"
             )
             if self._fault is None:
                 log.warning("%s", fault)
@@ -92,15 +99,16 @@ class ClockWatch:
             self._clock.offset = times[0] - after if fault is not None else 0.0
 
     def _now(self) -> float:
-        """Returns the time of the process as it is without a correction."""
+        """Returns the time of the process without a correction."""
         return time.time() if isinstance(self._clock, SystemClock) else self._clock()
 
-    def require_plausible(self, shortest: float, trusted: bool) -> None:
+    def require_plausible(self, shortest: float, *, trusted: bool) -> None:
         """Refuses a sweep by a clock that is not plausible.
 
         Args:
             shortest: The shortest time to live, in seconds.
-            trusted: Whether the caller has confirmed the clock. A clock that is not the store's is refused all the same.
+            trusted: True if the caller has confirmed the clock. A clock that differs from the
+                store's is refused all the same.
 
         Raises:
             ClockError: If the clock is not plausible.
@@ -111,27 +119,29 @@ class ClockWatch:
             raise ClockError(self._fault)
         if self._has_clock or trusted:
             return
-        remedy = "set the clock; or if it is right, run nearkin index expire with --trust-clock"
+        remedy = "set the clock, or, if it is right, run nearkin index expire with --trust-clock"
         if isinstance(self._clock, SystemClock):
             jump = (self._now() - self._opened) - (running_seconds() - self._opened_running)
             if abs(jump) > TOLERANCE:
                 raise ClockError(
-                    f"the clock of this machine has jumped by {jump:,.0f} seconds since the index was opened, to "
-                    f"{_day(self._now())}; nothing is swept by this process: {remedy}, and restart this process"
+                    f"the clock of this machine has jumped by {jump:,.0f} seconds since the index "
+                    f"was opened, to {_format_time(self._now())}; nothing is swept by this "
+                    f"process: {remedy}, and restart this process"
                 )
         if not self._swept:
-            # documents may have come from other processes since; those that come later are seen by this clock, too
+            # documents may have come from other processes since the index was opened
             self._swept = True
             self._median = self._store.median_seen()
         if self._median is not None and self._median < self._opened - shortest:
             raise ClockError(
-                f"half of the documents of {self._store.url} were last seen before {_day(self._median)}, so that a sweep at "
-                f"{_day(self._opened)} would delete them all at once; nothing is swept: {remedy}"
+                f"half of the documents of {self._store.url} were last seen before "
+                f"{_format_time(self._median)}, so that a sweep at {_format_time(self._opened)} "
+                f"would delete them all at once; nothing is swept: {remedy}"
             )
 
 
-def _day(seconds: float) -> str:
-    """Returns a time as text for people, or a number of seconds if it is not a valid time."""
+def _format_time(seconds: float) -> str:
+    """Returns a time as text, or a number of seconds if it is not a valid time."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):

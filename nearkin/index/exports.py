@@ -1,4 +1,4 @@
-"""An index as a parquet file: all its documents, and what it is in the schema's metadata."""
+"""The export of an index as a parquet file. The header is in the metadata of the schema."""
 
 import json
 from collections.abc import Iterator
@@ -16,9 +16,10 @@ from nearkin.index.stores.packing import id_key
 from nearkin.runtime.files import PRIVATE_FILE, replacing_durably
 from nearkin.runtime.outputs import require_outside_work_folders
 
-AT_ONCE = 10_000
-"""Rows of an export."""
+ROWS_AT_ONCE = 10_000
+"""The number of rows of a row group, and of a batch that is read."""
 HEADER = b"nearkin.index"
+"""The key of the header in the metadata."""
 EXPORTED = pa.schema(
     [
         ("scope", pa.large_string()),
@@ -39,30 +40,44 @@ EXPORTED = pa.schema(
 
 
 def write_export(store: Store, path: Path) -> int:
-    """All documents of a store; returns how many.
+    """Writes all documents of a store to a parquet file.
 
-    The file is there when it is whole and synced. Only its owner may read it, because it contains texts. A document that was
-    written again while its store was read is in it once, as it was read first.
+    The file appears when it is complete and synced. Only its owner may read it, because it contains
+    texts. A document that is written again while the store is read is exported once, as it was read
+    first.
+
+    Args:
+        store: Store of the index.
+        path: Path of the file.
+
+    Returns:
+        The number of documents.
 
     Raises:
         UsageError: If the file is inside the work folder of a run.
-        StoreError: The store failed, or the file cannot be written; what was at the path before is there still.
+        StoreError: If the store fails or the file cannot be written. A previous file is kept then.
     """
     require_outside_work_folders(path)
     schema = EXPORTED.with_metadata({HEADER: json.dumps(store.claim({}), sort_keys=True)})
     seen: set[bytes] = set()
     try:
-        with replacing_durably(path, PRIVATE_FILE) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            entries = _once(store.scan(), seen)
-            while some := list(islice(entries, AT_ONCE)):
-                columns = {name: [getattr(entry, name) for entry in some] for name in EXPORTED.names}
+        with (
+            replacing_durably(path, PRIVATE_FILE) as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
+            entries = _first_versions(store.scan(), seen)
+            while batch := list(islice(entries, ROWS_AT_ONCE)):
+                columns = {
+                    name: [getattr(entry, name) for entry in batch] for name in EXPORTED.names
+                }
                 writer.write_table(pa.table(columns, schema))
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}") from error
+        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
     return len(seen)
 
 
-def _once(entries: Iterator[Entry], seen: set[bytes]) -> Iterator[Entry]:
+def _first_versions(entries: Iterator[Entry], seen: set[bytes]) -> Iterator[Entry]:
+    """Yields each document once; `seen` collects the keys of their ids."""
     for entry in entries:
         key = id_key(entry.scope, entry.id)
         if key not in seen:
@@ -71,7 +86,7 @@ def _once(entries: Iterator[Entry], seen: set[bytes]) -> Iterator[Entry]:
 
 
 def is_export(path: Path) -> bool:
-    """Returns whether a file is an exported index."""
+    """Returns True if a file is an exported index."""
     try:
         return HEADER in (pq.read_schema(path).metadata or {})
     except pa.ArrowException:
@@ -79,22 +94,22 @@ def is_export(path: Path) -> bool:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """What an exported index was.
+    """Returns the header of an exported index.
 
     Raises:
-        UsageError: The file is no export.
+        UsageError: If the file does not exist or is not an export.
     """
     try:
         header: dict[str, Any] = json.loads((pq.read_schema(path).metadata or {})[HEADER])
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
     except (KeyError, ValueError, pa.ArrowException, OSError) as error:
-        raise UsageError(f"{path} is no exported index") from error
+        raise UsageError(f"{path} is not an exported index") from error
     return header
 
 
-def exported(path: Path) -> Iterator[Entry]:
-    """The documents of an exported index, in their order."""
-    for batch in pq.ParquetFile(path).iter_batches(AT_ONCE):
+def read_entries(path: Path) -> Iterator[Entry]:
+    """Yields the documents of an exported index, in the order of the file."""
+    for batch in pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE):
         for row in batch.to_pylist():
             yield Entry(ref=0, **row)

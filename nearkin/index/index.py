@@ -214,7 +214,9 @@ class Index:
         """
         return self.upsert_many(scope, [document], None if id is None else [id])[0]
 
-    def upsert_many(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None = None) -> list[Outcome]:
+    def upsert_many(
+        self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None = None
+    ) -> list[Outcome]:
         """Upserts documents in order, with a few round trips for all of them.
 
         Args:
@@ -415,7 +417,9 @@ class Index:
         """
         return self._lookups.cluster_part(scope, id, start, limit, after)
 
-    def cluster_part_after(self, scope: str, id: str, position: MemberPosition, limit: int = 100) -> ClusterPart | None:
+    def cluster_part_after(
+        self, scope: str, id: str, position: MemberPosition, limit: int = 100
+    ) -> ClusterPart | None:
         """Returns the part of a cluster after a position.
 
         Documents that are in the cluster during all calls are listed once each, whatever is

@@ -85,7 +85,9 @@ class Lookups:
             last = page[-1].ref
         return Cluster(entry.cluster, entry.leader, tuple(members))
 
-    def cluster_part(self, scope: str, id: str, start: int, limit: int, after: str | None) -> ClusterPart | None:
+    def cluster_part(
+        self, scope: str, id: str, start: int, limit: int, after: str | None
+    ) -> ClusterPart | None:
         """Returns a part of a cluster, as `Index.cluster_part` does."""
         self._session.refresh_if_due()
         store = self._session.searcher.store
@@ -100,11 +102,15 @@ class Lookups:
         if last is not None and last.leader != leader.id:
             last = None
         if last is None:
-            return _cluster_part(store, leader, with_leader=start == 0, after=0, skip=max(0, start - 1), limit=limit)
+            return _cluster_part(
+                store, leader, with_leader=start == 0, after=0, skip=max(0, start - 1), limit=limit
+            )
         after_ref = 0 if last.is_leader else last.ref
         return _cluster_part(store, leader, with_leader=False, after=after_ref, skip=0, limit=limit)
 
-    def cluster_part_after(self, scope: str, id: str, position: MemberPosition, limit: int) -> ClusterPart | None:
+    def cluster_part_after(
+        self, scope: str, id: str, position: MemberPosition, limit: int
+    ) -> ClusterPart | None:
         """Returns a part of a cluster, as `Index.cluster_part_after` does."""
         self._session.refresh_if_due()
         store = self._session.searcher.store
@@ -115,7 +121,9 @@ class Lookups:
         is_same = leader.id == position.representative
         # a new representative that was a member when the part before was listed, and not yet listed
         with_leader = not is_same and leader.ref > position.number
-        part = _cluster_part(store, leader, with_leader=with_leader, after=position.number, skip=0, limit=limit)
+        part = _cluster_part(
+            store, leader, with_leader=with_leader, after=position.number, skip=0, limit=limit
+        )
         # a member that was listed as the representative is left out
         members = [row for row in part.members if is_same or row[0] != position.representative]
         return replace(part, members=tuple(members))
@@ -131,7 +139,9 @@ class Lookups:
             if entry is None:
                 raise UsageError(f"the index has no document {id!r} in this scope")
             if entry.text is None:
-                raise UsageError(f"the text of {id!r} is not stored (store_text=False), so that the pair cannot be explained")
+                raise UsageError(
+                    f"the text of {id!r} is not stored (store_text=False), so that the pair cannot be explained"
+                )
             texts.append(entry.text)
         request = BandingRequest(
             threshold=session.threshold,
@@ -171,7 +181,11 @@ class Lookups:
         searcher = self._session.searcher
         hot = searcher.stats.hot_buckets()[:limit]
         entries = searcher.store.by_refs([bucket.oldest for bucket in hot])
-        return [(bucket.size, entry) for bucket, entry in zip(hot, entries, strict=True) if entry is not None]
+        return [
+            (bucket.size, entry)
+            for bucket, entry in zip(hot, entries, strict=True)
+            if entry is not None
+        ]
 
 
 def _leader_of(store: Store, entry: Entry | None) -> Entry | None:
@@ -181,7 +195,9 @@ def _leader_of(store: Store, entry: Entry | None) -> Entry | None:
     return store.entries(entry.scope, [entry.leader])[0]
 
 
-def _cluster_part(store: Store, leader: Entry, *, with_leader: bool, after: int, skip: int, limit: int) -> ClusterPart:
+def _cluster_part(
+    store: Store, leader: Entry, *, with_leader: bool, after: int, skip: int, limit: int
+) -> ClusterPart:
     """Returns some documents of a cluster.
 
     Args:

@@ -47,7 +47,9 @@ class DocumentParts:
         upsert: Upserts a finished document by scope, document and id.
     """
 
-    def __init__(self, session: Session, upsert: Callable[[str, ShingledDocument, str], Outcome]) -> None:
+    def __init__(
+        self, session: Session, upsert: Callable[[str, ShingledDocument, str], Outcome]
+    ) -> None:
         self._session = session
         self._upsert = upsert
 
@@ -97,10 +99,10 @@ class DocumentParts:
         preparer = self._session.preparer
         if isinstance(part, str):
             preparer.check(part)
-            return preparer.shingled(pa.array([part], pa.large_string()))
+            return preparer.shingle(pa.array([part], pa.large_string()))
         for token in part:
             preparer.check(token)
-        return preparer.shingled(pa.array([list(part)], pa.large_list(pa.large_string())))
+        return preparer.shingle(pa.array([list(part)], pa.large_list(pa.large_string())))
 
     def _document_of(self, entry: Entry) -> ShingledDocument:
         signature = None

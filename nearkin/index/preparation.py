@@ -1,4 +1,4 @@
-"""Documents to everything that an index needs of them: ids, digests, signatures, keys, payloads."""
+"""The preparation of documents: ids, digests, signatures, band keys and payloads for an index."""
 
 import base64
 import hashlib
@@ -28,37 +28,39 @@ class ShingledDocument(NamedTuple):
     """A document whose shingles are known, but not its text."""
 
     hashes: np.ndarray
-    """uint64 (m,), ascending, each once."""
+    """The distinct shingle hashes in ascending order, uint64 (m,)."""
     signature: np.ndarray | None = None
-    """uint32 (k,), if it is known: of whole MinHash slots."""
+    """The signature of whole MinHash slots, uint32 (k,), if it is known."""
     digest: bytes | None = None
-    """Of the content that they were made of, if that is known."""
+    """The digest of the content that the shingles were made from, if it is known."""
 
 
 Document: TypeAlias = "str | Sequence[float] | np.ndarray | ShingledDocument"
+"""A document that a caller may pass to an index."""
 CheckedDocument: TypeAlias = "str | np.ndarray | ShingledDocument"
-"""As an index works with it."""
-DIGEST = 16
+"""A document that was verified; a vector is float32 (n,)."""
+DIGEST_BYTES = 16
+"""The length of a digest, in bytes."""
 
 
 class PreparedDocuments(NamedTuple):
-    """n documents of one scope."""
+    """n documents of one scope with everything that an index needs of them."""
 
     scope: str
     digests: list[bytes]
-    """128 bits of SHA-256 over the UTF-8 text, or the vector's 32-bit floats."""
+    """The first 128 bits of SHA-256 over the UTF-8 text, or over the vector's 32-bit floats."""
     signatures: np.ndarray
-    """(n, w) of the Spec's signature type."""
+    """The signatures, (n, w), of the Spec's signature type."""
     keys: np.ndarray
-    """uint64 (n, b): of the buckets, scope and configuration included."""
+    """The band keys, uint64 (n, b), which include the scope and the configuration."""
     payload: Payload
-    """What exact comparison needs."""
+    """The data that exact comparison needs."""
     empty: np.ndarray
-    """bool (n,): documents without anything to compare; they match nothing."""
+    """True for documents without anything to compare, bool (n,). They match nothing."""
 
 
 def default_id(digest: bytes) -> str:
-    """The id of a document that has none of its own: of its content alone, 22 characters.
+    """Returns the id of a document that has none of its own: 22 characters of its content's digest.
 
     Examples:
         >>> default_id(bytes(16))
@@ -67,41 +69,46 @@ def default_id(digest: bytes) -> str:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def _payload(sets: list[ShingleSets]) -> Payload:
-    """Sets of slices, one after the other."""
-    if len(sets) == 1:
-        return Payload(sets[0].sizes, (sets[0].hashes,))
-    hashes, sizes = zip(*sets, strict=True) if sets else ([np.empty(0, np.uint64)], [np.empty(0, np.int64)])
-    return Payload(np.concatenate(sizes), (np.concatenate(hashes),))
-
-
 @dataclass(frozen=True)
 class Preparer:
-    """Makes documents ready for an index.
+    """Prepares documents for an index. Safe for threads.
 
     Attributes:
-        measure: How they are compared.
-        banding: Bands and rows.
-        resources: What the Spec names but does not hold.
-        salt: Of the index' configuration: other bands or another Spec have other buckets.
-        most: Bytes of a document.
+        measure: Measure by which documents are compared.
+        banding: Numbers of bands, rows and probes.
+        resources: The key and the tables that the Spec names.
+        salt: Salt of the index's configuration. Another Spec or banding has other buckets.
+        max_bytes: Maximum size of a document, in bytes.
     """
 
     measure: Measure
     banding: Banding
     resources: SpecResources
     salt: bytes
-    most: int
+    max_bytes: int
 
     @property
     def vectors(self) -> bool:
-        """Whether documents are vectors."""
+        """True if documents are vectors, False if they are texts."""
         return self.measure.spec.unit == "vector"
 
     @property
-    def per_document(self) -> int:
-        """Keys of a document."""
+    def keys_per_document(self) -> int:
+        """The number of band keys of a document."""
         return self.banding.bands * (1 + self.banding.probes)
+
+    @property
+    def takes_shingles(self) -> bool:
+        """True if the shingle set of a document is all that is needed of it."""
+        return self.measure.spec.measure == "jaccard"
+
+    @property
+    def signatures_suffice(self) -> bool:
+        """True if band keys follow from a stored signature.
+
+        They do not if slots are truncated, or if probes need runner-up minima.
+        """
+        return self._key_builder is None
 
     @cached_property
     def _key_builder(self) -> BandKeyBuilder | None:
@@ -112,201 +119,290 @@ class Preparer:
         return ObjectPool(lambda: self.measure.sketcher(self._key_builder))
 
     @cached_property
-    def _builders(self) -> ObjectPool[Any]:
+    def _payload_builders(self) -> ObjectPool[Any]:
         return ObjectPool(self.measure.payload_builder)
 
-    @property
-    def takes_shingles(self) -> bool:
-        """Whether shingles are all that is needed of a document: sets of them."""
-        return self.measure.spec.measure == "jaccard"
+    # -- Checks
 
     def check(self, document: Document) -> CheckedDocument:
-        """A document as it is kept.
+        """Returns a document in the form in which it is prepared.
 
         Raises:
-            UsageError: It is of another kind, too large, or no vector of these dimensions.
+            UsageError: If the document is of another kind, too large, not valid Unicode, or not a
+                vector of the index's dimensions.
         """
         if isinstance(document, ShingledDocument):
-            if not self.takes_shingles:
-                raise UsageError(f"measure={self.measure.spec.measure!r} needs whole documents, not their shingles")
-            if document.hashes.nbytes > self.most:
-                raise UsageError(f"{len(document.hashes):,} shingles are more than max_document={self.most:,} bytes")
-            return document
-        if not self.vectors:
-            if not isinstance(document, str):
-                raise UsageError(f"this index holds texts, not {type(document).__name__}")
-            if len(document) > self.most or 4 * len(document) > self.most < len(document.encode("utf-8", "surrogatepass")):
-                raise UsageError(f"a document of {len(document):,} characters is larger than max_document={self.most:,} bytes")
-            try:
-                document.encode()
-            except UnicodeEncodeError as error:
-                raise UsageError(f"a document is no valid Unicode text: {error.reason} at {error.start}") from error
-            return document
+            return self._check_shingles(document)
+        if self.vectors:
+            return self._check_vector(document)
+        return self._check_text(document)
+
+    def _check_shingles(self, document: ShingledDocument) -> ShingledDocument:
+        if not self.takes_shingles:
+            measure = self.measure.spec.measure
+            raise UsageError(f"measure={measure!r} needs whole documents, not their shingles")
+        if document.hashes.nbytes > self.max_bytes:
+            raise UsageError(
+                f"{len(document.hashes):,} shingles need more than max_document={self.max_bytes:,} bytes"
+            )
+        return document
+
+    def _check_text(self, document: object) -> str:
+        if not isinstance(document, str):
+            kind = type(document).__name__
+            raise UsageError(f"the documents of this index are texts, not {kind}")
+        # a character has at most four bytes, so most documents need not be encoded to be measured
+        is_large = len(document) > self.max_bytes
+        if not is_large and 4 * len(document) > self.max_bytes:
+            is_large = len(document.encode("utf-8", "surrogatepass")) > self.max_bytes
+        if is_large:
+            raise UsageError(
+                f"a document of {len(document):,} characters is larger than max_document={self.max_bytes:,} bytes"
+            )
+        try:
+            document.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"a document is not valid Unicode: {error.reason} at position {error.start}"
+            ) from error
+        return document
+
+    def _check_vector(self, document: object) -> np.ndarray:
         if isinstance(document, str):
-            raise UsageError("this index holds vectors, not texts")
+            raise UsageError("the documents of this index are vectors, not texts")
         try:
             vector = np.ascontiguousarray(document, np.float32)
         except (ValueError, TypeError) as error:
-            raise UsageError("a vector is a list of numbers") from error
-        if vector.shape != (self.measure.spec.n,):
-            raise UsageError(f"a vector of this index has {self.measure.spec.n} numbers, not {vector.shape}")
+            raise UsageError("a vector must be a list of numbers") from error
+        dimensions = self.measure.spec.n
+        if vector.shape != (dimensions,):
+            raise UsageError(
+                f"a vector of this index must have {dimensions} numbers; the shape is {vector.shape}"
+            )
         if not np.isfinite(vector).all():
-            raise UsageError("a vector has a number that is not finite")
+            raise UsageError("a vector contains a number that is not finite")
         if not vector.any():
-            raise UsageError("a vector of zeros has no direction to compare")
+            raise UsageError("a vector of zeros has no direction and cannot be compared")
         return vector
 
+    # -- New documents
+
     def column(self, documents: Sequence[CheckedDocument]) -> pa.Array:
-        """As Arrow."""
+        """Returns texts or vectors as an Arrow array."""
         if not self.vectors:
             return pa.array(documents, pa.large_string())
-        flat = np.concatenate([np.empty(0, np.float32), *(one for one in documents if isinstance(one, np.ndarray))])
+        vectors = [document for document in documents if isinstance(document, np.ndarray)]
+        flat = np.concatenate([np.empty(0, np.float32), *vectors])
         return pa.FixedSizeListArray.from_arrays(pa.array(flat), self.measure.spec.n)
 
     def digest(self, document: CheckedDocument) -> bytes:
-        """128 bits of the content."""
+        """Returns the digest of a document's content, of 128 bits."""
         if isinstance(document, ShingledDocument):
-            return document.digest or hashlib.sha256(b"shingles\0" + document.hashes.tobytes()).digest()[:DIGEST]
-        content = document.encode() if isinstance(document, str) else document.tobytes()
-        return hashlib.sha256(content).digest()[:DIGEST]
+            if document.digest:
+                return document.digest
+            content = b"shingles\0" + document.hashes.tobytes()
+        elif isinstance(document, str):
+            content = document.encode()
+        else:
+            content = document.tobytes()
+        return hashlib.sha256(content).digest()[:DIGEST_BYTES]
 
-    def prepare(self, scope: str, documents: Sequence[CheckedDocument], digests: list[bytes]) -> PreparedDocuments:
-        """Everything at once, by the batch kernels."""
-        if any(isinstance(document, ShingledDocument) for document in documents):
-            return self._shingled(scope, documents, digests)
-        column = self.column(documents)
-        if self.measure.spec.measure == "jaccard":
-            sets: list[ShingleSets] = []
-            sketches = self._sketchers.use(lambda tool: tool.sketch(column, lambda some: sets.append(distinct_sets(*some))))
-            return PreparedDocuments(
-                scope, digests, sketches.signatures, self._keys(scope, sketches), _payload(sets), sketches.shingles == 0
-            )
-        sketches = self._sketchers.use(lambda tool: tool.sketch(column))
-        return PreparedDocuments(
-            scope, digests, sketches.signatures, self._keys(scope, sketches), self.payload(column), sketches.shingles == 0
-        )
-
-    def _shingled(self, scope: str, documents: Sequence[CheckedDocument], digests: list[bytes]) -> PreparedDocuments:
-        """Of shingles; texts among them are shingled first."""
-        known = [one if isinstance(one, ShingledDocument) else self.shingled(self.column([one])) for one in documents]
-        sizes = np.array([len(one.hashes) for one in known], np.int64)
-        starts, hashes = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), np.concatenate([one.hashes for one in known])
-        payload = Payload(sizes, (hashes,))
-        if self.signatures_suffice and all(one.signature is not None for one in known):
-            signatures = np.stack([one.signature for one in known if one.signature is not None])
-            return PreparedDocuments(
-                scope, digests, signatures, self.keys_of_signatures(scope, signatures), payload, sizes == 0
-            )
-        sketches = self._sketchers.use(lambda tool: tool.sketch_hashes(hashes, starts))
-        return PreparedDocuments(scope, digests, sketches.signatures, self._keys(scope, sketches), payload, sizes == 0)
-
-    def shingled(self, column: pa.Array) -> ShingledDocument:
-        """The shingles of documents (text, or token lists), each by itself, as those of one.
+    def prepare(
+        self, scope: str, documents: Sequence[CheckedDocument], digests: list[bytes]
+    ) -> PreparedDocuments:
+        """Prepares documents together, with the kernels of batch runs.
 
         Args:
-            column: Of texts, or of lists of tokens.
+            scope: Scope of the documents.
+            documents: n documents.
+            digests: Digests of the documents.
         """
+        if any(isinstance(document, ShingledDocument) for document in documents):
+            return self._prepare_shingles(scope, documents, digests)
+        column = self.column(documents)
+        if self.takes_shingles:
+            # the sets are kept from sketching, so that shingles are computed once
+            sketches, sets = self._sketch_with_sets(column)
+            payload = Payload(
+                np.concatenate([np.empty(0, np.int64), *(part.sizes for part in sets)]),
+                (np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in sets)]),),
+            )
+        else:
+            sketches = self._sketchers.use(lambda sketcher: sketcher.sketch(column))
+            payload = self.payload(column)
+        keys = self._band_keys(scope, sketches)
+        empty = sketches.shingles == 0
+        return PreparedDocuments(scope, digests, sketches.signatures, keys, payload, empty)
+
+    def _sketch_with_sets(self, column: pa.Array) -> tuple[Sketches, list[ShingleSets]]:
         sets: list[ShingleSets] = []
-        sketches = self._sketchers.use(lambda tool: tool.sketch(column, lambda some: sets.append(distinct_sets(*some))))
-        hashes = sorted_unique(np.concatenate([np.empty(0, np.uint64), *(some.hashes for some in sets)]))
-        whole = self.signatures_suffice and len(sketches.signatures)
-        return ShingledDocument(hashes, sketches.signatures.min(axis=0) if whole else None)
+        sketches = self._sketchers.use(
+            lambda sketcher: sketcher.sketch(column, lambda part: sets.append(distinct_sets(*part)))
+        )
+        return sketches, sets
+
+    def _prepare_shingles(
+        self, scope: str, documents: Sequence[CheckedDocument], digests: list[bytes]
+    ) -> PreparedDocuments:
+        """Prepares documents some of which are shingle sets. Texts are shingled first."""
+        shingled = [
+            document
+            if isinstance(document, ShingledDocument)
+            else self.shingle(self.column([document]))
+            for document in documents
+        ]
+        sizes = np.array([len(document.hashes) for document in shingled], np.int64)
+        hashes = np.concatenate([document.hashes for document in shingled])
+        payload = Payload(sizes, (hashes,))
+        empty = sizes == 0
+        known = [document.signature for document in shingled if document.signature is not None]
+        if self.signatures_suffice and len(known) == len(shingled):
+            signatures = np.stack(known)
+            keys = self.keys_of_signatures(scope, signatures)
+            return PreparedDocuments(scope, digests, signatures, keys, payload, empty)
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        sketches = self._sketchers.use(lambda sketcher: sketcher.sketch_hashes(hashes, starts))
+        keys = self._band_keys(scope, sketches)
+        return PreparedDocuments(scope, digests, sketches.signatures, keys, payload, empty)
+
+    def shingle(self, column: pa.Array) -> ShingledDocument:
+        """Returns the union of the shingle sets of several texts, as one document.
+
+        Args:
+            column: Texts, or lists of tokens. Shingles do not extend from one into the next.
+        """
+        sketches, sets = self._sketch_with_sets(column)
+        hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in sets)])
+        signature = None
+        if self.signatures_suffice and len(sketches.signatures):
+            signature = sketches.signatures.min(axis=0)
+        return ShingledDocument(sorted_unique(hashes), signature)
 
     def payload(self, column: pa.Array) -> Payload:
-        """What exact comparison needs of a column of documents."""
-        return self._builders.use(lambda builder: builder.build(column))
+        """Returns the data of a column of documents that exact comparison needs."""
+        return self._payload_builders.use(lambda builder: builder.build(column))
+
+    def packed_payload(self, payload: Payload, starts: np.ndarray, position: int) -> bytes:
+        """Returns the payload of one document as it is stored: its columns, one after the other.
+
+        Args:
+            payload: Payload of several documents.
+            starts: Offsets at which the documents begin in the columns, int64 (n + 1,).
+            position: Position of the document.
+        """
+        rows = slice(starts[position], starts[position + 1])
+        return b"".join(column[rows].tobytes() for column in payload.columns)
+
+    # -- Stored documents
 
     def payload_of(self, entries: Sequence[Entry]) -> Payload:
-        """Of stored documents: from their texts, or as it was stored."""
+        """Returns the payload of stored documents, from their texts or as it was stored."""
         if all(entry.text is not None for entry in entries):
             return self.payload(self.column([entry.text or "" for entry in entries]))
         sizes = np.empty(len(entries), np.int64)
         parts: list[tuple[np.ndarray, ...]] = []
-        for at, entry in enumerate(entries):
-            if entry.text is not None:
-                one = self.payload(self.column([entry.text]))
-                sizes[at], columns = one.sizes[0], one.columns
+        for i, entry in enumerate(entries):
+            if entry.text is None:
+                sizes[i], columns = self._unpack_payload(entry.payload)
             else:
-                sizes[at], columns = self._unpacked(entry.payload)
+                payload = self.payload(self.column([entry.text]))
+                sizes[i] = payload.sizes[0]
+                columns = payload.columns
             parts.append(columns)
         return Payload(sizes, tuple(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def packed_payload(self, payload: Payload, starts: np.ndarray, at: int) -> bytes:
-        """One document's columns, one after the other."""
-        return b"".join(column[starts[at] : starts[at + 1]].tobytes() for column in payload.columns)
-
-    def _unpacked(self, packed: bytes) -> tuple[int, tuple[np.ndarray, ...]]:
-        types = [(np.dtype(kind), 1 if width is None else width, width) for kind, width in self.measure.column_types]
-        size = len(packed) // sum(kind.itemsize * width for kind, width, _ in types)
-        columns, at = [], 0
-        for kind, width, shape in types:
-            values = np.frombuffer(packed, kind, size * width, at)
-            columns.append(values if shape is None else values.reshape(size, width))
-            at += values.nbytes
-        return size, tuple(columns)
+    def _unpack_payload(self, packed: bytes) -> tuple[int, tuple[np.ndarray, ...]]:
+        """Returns the number of rows of a stored payload, and its columns."""
+        types = [(np.dtype(kind), width) for kind, width in self.measure.column_types]
+        row_bytes = sum(kind.itemsize * (width or 1) for kind, width in types)
+        rows = len(packed) // row_bytes
+        columns = []
+        offset = 0
+        for kind, width in types:
+            values = np.frombuffer(packed, kind, rows * (width or 1), offset)
+            offset += values.nbytes
+            columns.append(values if width is None else values.reshape(rows, width))
+        return rows, tuple(columns)
 
     def signatures_of(self, entries: Sequence[Entry]) -> np.ndarray:
-        """(n, w): as they were stored."""
+        """Returns the signatures of stored documents, (n, w)."""
         spec = self.measure.spec
-        joined = b"".join(entry.signature for entry in entries)
-        return np.frombuffer(joined, spec.signature_type).reshape(len(entries), spec.signature_width)
+        signatures = b"".join(entry.signature for entry in entries)
+        flat = np.frombuffer(signatures, spec.signature_type)
+        return flat.reshape(len(entries), spec.signature_width)
 
-    def scope_salt(self, scope: str) -> np.uint64:
-        """Buckets of other scopes, or of another configuration, have other keys."""
-        digest = hashlib.sha256(self.salt + b"\0" + scope.encode()).digest()
-        return np.uint64(int.from_bytes(digest[:8], "little"))
+    def prepare_stored(self, scope: str, entries: Sequence[Entry]) -> PreparedDocuments:
+        """Prepares stored documents again, as if they were new.
 
-    def keys_of(self, scope: str, entries: Sequence[Entry]) -> np.ndarray:
-        """uint64 (n, b): of stored documents, made again from what is kept of them.
-
-        Of whole slots and of signs they follow from the signature; else from the text or, of sets, from the hashes.
-        """
-        if self.signatures_suffice and all(entry.signature for entry in entries):
-            return self.keys_of_signatures(scope, self.signatures_of(entries))
-        return self.restored(scope, entries).keys
-
-    @property
-    def signatures_suffice(self) -> bool:
-        """Whether keys follow from what is kept of a signature: not of cut slots, nor of runner-up minima."""
-        return self._key_builder is None
-
-    def keys_of_signatures(self, scope: str, signatures: np.ndarray) -> np.ndarray:
-        """uint64 (n, b), where they suffice."""
-        nothing = np.empty(0, np.uint32)
-        return self._keys(scope, Sketches(signatures, nothing, nothing))
-
-    def restored(self, scope: str, entries: Sequence[Entry]) -> PreparedDocuments:
-        """StoredPayloads documents as if they had just come.
-
-        Raises:
-            UsageError: Their texts were not kept, and their signatures do not follow from what was.
+        Args:
+            scope: Scope of the documents.
+            entries: Entries with their content.
         """
         digests = [entry.digest for entry in entries]
         if self.vectors:
-            return self.prepare(scope, [np.frombuffer(entry.payload, np.float32) for entry in entries], digests)
+            vectors = [np.frombuffer(entry.payload, np.float32) for entry in entries]
+            return self.prepare(scope, vectors, digests)
         if all(entry.text is not None for entry in entries):
             return self.prepare(scope, [entry.text or "" for entry in entries], digests)
-        return self._of_hashes(scope, entries, digests)
-
-    def _of_hashes(self, scope: str, entries: Sequence[Entry], digests: list[bytes]) -> PreparedDocuments:
         payload = self.payload_of(entries)
-        starts, counts = np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64), None
+        hashes = payload.columns[0]
+        starts = np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64)
+        counts = None
         if len(payload.columns) == 2:
-            counts = np.rint(payload.columns[1] / self._unit_weights(payload.columns[0])).astype(np.int64)
-        sketches = self._sketchers.use(lambda tool: tool.sketch_hashes(payload.columns[0], starts, counts))
-        return PreparedDocuments(scope, digests, sketches.signatures, self._keys(scope, sketches), payload, payload.sizes == 0)
+            # the stored weights are counts times the weight of one occurrence
+            counts = np.rint(payload.columns[1] / self._unit_weights(hashes)).astype(np.int64)
+        sketches = self._sketchers.use(
+            lambda sketcher: sketcher.sketch_hashes(hashes, starts, counts)
+        )
+        keys = self._band_keys(scope, sketches)
+        empty = payload.sizes == 0
+        return PreparedDocuments(scope, digests, sketches.signatures, keys, payload, empty)
 
     def _unit_weights(self, hashes: np.ndarray) -> np.ndarray:
-        """What one occurrence of each shingle weighs."""
+        """Returns the weight of one occurrence of each shingle, float64 (m,)."""
         frequencies = self.resources.weights(self.measure.spec)
-        return np.ones(len(hashes)) if frequencies is None else frequencies.weights_of(hashes).astype(np.float64)
+        if frequencies is None:
+            return np.ones(len(hashes))
+        return frequencies.weights_of(hashes).astype(np.float64)
 
-    def _keys(self, scope: str, sketches: Sketches) -> np.ndarray:
-        """uint64 (n, b)."""
+    # -- Band keys
+
+    def keys_of(self, scope: str, entries: Sequence[Entry]) -> np.ndarray:
+        """Returns the band keys of stored documents, uint64 (n, b).
+
+        They follow from the signature if it has whole slots or signs, otherwise from the text or
+        from the stored hashes.
+
+        Args:
+            scope: Scope of the documents.
+            entries: Entries with their content.
+        """
+        if self.signatures_suffice and all(entry.signature for entry in entries):
+            return self.keys_of_signatures(scope, self.signatures_of(entries))
+        return self.prepare_stored(scope, entries).keys
+
+    def keys_of_signatures(self, scope: str, signatures: np.ndarray) -> np.ndarray:
+        """Returns the band keys of signatures, uint64 (n, b), if `signatures_suffice`.
+
+        Args:
+            scope: Scope of the documents.
+            signatures: Signatures of the documents, (n, w).
+        """
+        nothing = np.empty(0, np.uint32)
+        return self._band_keys(scope, Sketches(signatures, nothing, nothing))
+
+    def scope_salt(self, scope: str) -> np.uint64:
+        """Returns the salt that gives each scope and configuration its own buckets."""
+        digest = hashlib.sha256(self.salt + b"\0" + scope.encode()).digest()
+        return np.uint64(int.from_bytes(digest[:8], "little"))
+
+    def _band_keys(self, scope: str, sketches: Sketches) -> np.ndarray:
         n = len(sketches.signatures)
-        salts, keys = np.full(n, self.scope_salt(scope), np.uint64), np.empty((self.per_document, n), np.uint64)
+        salts = np.full(n, self.scope_salt(scope), np.uint64)
+        keys = np.empty((self.keys_per_document, n), np.uint64)
         if sketches.keys is not None:
             kernels.salt_keys(sketches.keys, salts, keys)
         else:
-            write_band_keys(band_layout_of(self.measure.spec, self.banding, None), sketches.signatures, salts, keys)
+            layout = band_layout_of(self.measure.spec, self.banding, None)
+            write_band_keys(layout, sketches.signatures, salts, keys)
         return np.ascontiguousarray(keys.T)

@@ -81,7 +81,9 @@ class Removals:
         if members:
             self._reassign_members(entry, members, changes, inherits_cluster=inherits_cluster)
 
-    def _members_for_step(self, entry: Entry, into: str | None, *, inherits_cluster: bool) -> list[Entry]:
+    def _members_for_step(
+        self, entry: Entry, into: str | None, *, inherits_cluster: bool
+    ) -> list[Entry]:
         """Returns the members of a representative that is removed.
 
         Raises:
@@ -138,25 +140,36 @@ class Removals:
         near = scored.meets_threshold(session.threshold).tolist()
         changes.required_leaders.append(older)
         others: list[Entry] = []
-        for member, similarity, is_near in zip(members, scored.similarity.tolist(), near, strict=True):
+        for member, similarity, is_near in zip(
+            members, scored.similarity.tolist(), near, strict=True
+        ):
             if not is_near:
                 others.append(member)
                 continue
-            changes.changed.append(member._replace(leader=older.id, cluster=older.cluster, similarity=similarity))
+            changes.changed.append(
+                member._replace(leader=older.id, cluster=older.cluster, similarity=similarity)
+            )
         return others
 
-    def _reassign_members(self, removed: Entry, members: list[Entry], changes: Changes, *, inherits_cluster: bool) -> None:
+    def _reassign_members(
+        self, removed: Entry, members: list[Entry], changes: Changes, *, inherits_cluster: bool
+    ) -> None:
         """Searches a representative for each member of a removed one, in the order of their
         numbers."""
         session = self._session
         scope = removed.scope
         posts_members = session.settings.postings == "all"
-        prepared = session.preparer.restored(scope, members)
+        prepared = session.preparer.prepare_stored(scope, members)
         excluded = frozenset((removed.ref, *(member.ref for member in members)))
         decisions = session.searcher.decide(prepared, excluded, changes)
-        needs_heir = inherits_cluster and any(decision.entry is None and decision.position is None for decision in decisions)
+        needs_heir = inherits_cluster and any(
+            decision.entry is None and decision.position is None for decision in decisions
+        )
         # an earlier portion may have chosen the heir, in this process or in one that was killed
-        found_heir = any(decision.entry is not None and decision.entry.cluster == removed.cluster for decision in decisions)
+        found_heir = any(
+            decision.entry is not None and decision.entry.cluster == removed.cluster
+            for decision in decisions
+        )
         needs_heir = needs_heir and not found_heir and not self._has_heir(removed)
         clusters: dict[int, str] = {}
         for i, (member, decision) in enumerate(zip(members, decisions, strict=True)):
@@ -196,7 +209,7 @@ class Removals:
         if (removed.scope, removed.id, removed.cluster) in self._inherited:
             return True
         searcher = self._session.searcher
-        prepared = self._session.preparer.restored(removed.scope, [removed])
+        prepared = self._session.preparer.prepare_stored(removed.scope, [removed])
         ranked = searcher.rank(prepared, leaders_only=True, excluded=frozenset((removed.ref,)))
         pool = searcher.fetch(prepared, ranked)
         return any(entry.cluster == removed.cluster for entry in pool.entries)
@@ -222,7 +235,7 @@ class Removals:
     def _most_similar_older(self, entry: Entry) -> tuple[Entry, float] | None:
         """Returns the most similar representative that was inserted before, and its similarity."""
         searcher = self._session.searcher
-        prepared = self._session.preparer.restored(entry.scope, [entry])
+        prepared = self._session.preparer.prepare_stored(entry.scope, [entry])
         ranked = searcher.rank(prepared, leaders_only=True, excluded=frozenset((entry.ref,)))
         pool = searcher.fetch(prepared, ranked)
         older = [i for i, candidate in enumerate(pool.entries) if candidate.ref < entry.ref]
@@ -242,7 +255,9 @@ class Removals:
         """Returns the changes by which a representative becomes a member of an older one."""
         session = self._session
         changes = Changes(required_leaders=[older])
-        changes.events.append(Event("merged", entry.scope, entry.cluster, older.cluster, session.clock()))
+        changes.events.append(
+            Event("merged", entry.scope, entry.cluster, older.cluster, session.clock())
+        )
         keys = session.preparer.keys_of(entry.scope, [entry])[0]
         posts_members = session.settings.postings == "all"
         moved = entry._replace(

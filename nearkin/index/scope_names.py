@@ -1,7 +1,8 @@
-"""The rule for names of new scopes: no two may differ only in ways that people, shells and forms do not see.
+"""The rule for names of new scopes: no two names may differ only in ways that people cannot see.
 
-A name with a blank at its end, or with an accent that is written as two characters, looks like another one. Whoever reads a
-list of scopes with a shell, or types a name, reaches the other tenant's documents.
+A name that ends with a blank, or has an accent that is written as two characters, looks like another
+name. A person who types a name, or reads a list of scopes with a shell, would reach the documents of
+the other tenant.
 """
 
 import unicodedata
@@ -13,7 +14,7 @@ from nearkin.index.stores.base import Store
 
 
 def canonical(name: str) -> str:
-    r"""Returns the form in which a new scope must be named: without surrounding blanks, in Unicode normal form C.
+    r"""Returns a name without surrounding blanks and in Unicode normal form C.
 
     Examples:
         >>> canonical(" acme\n"), canonical("cafe\u0301") == "caf\xe9", canonical("a b")
@@ -24,7 +25,7 @@ def canonical(name: str) -> str:
 
 
 class ScopeNames:
-    """Decides whether documents may be written to a scope. Scopes that exist keep working, whatever their names are.
+    """Decides if documents may be written to a scope. Existing scopes stay writable.
 
     Args:
         store: The store of the index.
@@ -34,16 +35,16 @@ class ScopeNames:
         self._store = store
         self._lock = Lock()
         self._others: dict[str, set[str]] | None = None
-        """Existing scopes whose names are not canonical, by their canonical names. No new ones are made."""
+        """The existing scopes whose names are not canonical, by their canonical names."""
         self._last: str | None = None
-        """The scope that was accepted last, since an entry of `_others` was added."""
+        """The scope that was accepted last. None if `_others` was changed since."""
 
     def require(self, scope: str) -> None:
-        """Refuses a new scope whose name is not canonical, or is that of an existing one but for blanks or normalization.
+        """Refuses a new scope whose name is not canonical, or differs invisibly from an existing one.
 
         Raises:
             UsageError: If the scope is refused.
-            StoreError: If the store does not answer.
+            StoreError: If the store fails.
         """
         if scope == self._last or scope.startswith(RESERVED):
             return
@@ -59,16 +60,16 @@ class ScopeNames:
             return
         if scope != name:
             raise UsageError(
-                f"the scope {scope!r} is new, and its name has surrounding blanks or is not in Unicode normal form C; name it "
-                f"{name!r}"
+                f"the scope {scope!r} is new, and its name has surrounding blanks or is not in "
+                f"Unicode normal form C; name it {name!r}"
             )
         raise UsageError(
-            f"the scope {scope!r} is new, and differs from one that exists only by surrounding blanks or by Unicode "
-            "normalization; use the name that exists, or another one"
+            f"the scope {scope!r} is new, and differs from an existing one only by surrounding "
+            "blanks or by Unicode normalization; use the existing name, or another one"
         )
 
     def _existing_others(self) -> dict[str, set[str]]:
-        """Returns the existing scopes whose names are not canonical; the store is asked once."""
+        """Returns the existing scopes whose names are not canonical. The store is read once."""
         if self._others is None:
             others: dict[str, set[str]] = {}
             for scope in self._store.scopes():

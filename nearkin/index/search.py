@@ -23,7 +23,7 @@ from nearkin.packed_pairs import pack_pairs
 
 
 class RankedCandidates(NamedTuple):
-    """StoredPayloads documents that share buckets with documents of a batch, best first for each.
+    """Stored documents that share buckets with documents of a batch, best first for each.
 
     All arrays have one item for each candidate of each document.
     """
@@ -101,7 +101,9 @@ class Searcher:
         keys = np.empty((0, 0), np.uint64) if spec.truncated else None
         self._layout = band_layout_of(spec, preparer.banding, keys).layout
 
-    def decide(self, prepared: PreparedDocuments, excluded: frozenset[int], changes: Changes) -> list[Decision]:
+    def decide(
+        self, prepared: PreparedDocuments, excluded: frozenset[int], changes: Changes
+    ) -> list[Decision]:
         """Decides for each document of a batch which representative it is resolved to.
 
         The decisions are those that would be made if the documents came one by one.
@@ -189,7 +191,9 @@ class Searcher:
         documents = documents[order]
         rank = np.arange(len(words)) - np.searchsorted(documents, documents)
         keep = rank < self.settings.max_candidates
-        return RankedCandidates(documents[keep], words[order][keep], shared[order][keep], may_overflow)
+        return RankedCandidates(
+            documents[keep], words[order][keep], shared[order][keep], may_overflow
+        )
 
     def fetch(self, prepared: PreparedDocuments, ranked: RankedCandidates) -> Pool:
         """Fetches all candidates at once and places them after the batch.
@@ -201,7 +205,9 @@ class Searcher:
         entries = self.store.by_refs(refs) if refs else []
         now = self._clock()
         alive = [
-            entry for entry in entries if entry is not None and entry.scope == prepared.scope and self._is_alive(entry, now)
+            entry
+            for entry in entries
+            if entry is not None and entry.scope == prepared.scope and self._is_alive(entry, now)
         ]
         payload = prepared.payload
         signatures = prepared.signatures
@@ -254,7 +260,9 @@ class Searcher:
             if ref in pool.positions
         ]
         options += [
-            (-shared, youngest_stored + other) for other, shared in near.items() if self._length_fits(prepared, position, other)
+            (-shared, youngest_stored + other)
+            for other, shared in near.items()
+            if self._length_fits(prepared, position, other)
         ]
         options.sort()
         options = options[: self.settings.max_candidates]
@@ -279,7 +287,10 @@ class Searcher:
             return True
         size_a = int(prepared.payload.sizes[a])
         size_b = int(prepared.payload.sizes[b])
-        return bool(size_b >= np.floor(self._threshold * size_a) and size_a >= np.floor(self._threshold * size_b))
+        return bool(
+            size_b >= np.floor(self._threshold * size_a)
+            and size_a >= np.floor(self._threshold * size_b)
+        )
 
     def similarity(self, position: np.uint64, others: np.ndarray, pool: Pool) -> np.ndarray:
         """Compares a document with others exactly, if their estimates pass the margin.

@@ -1,4 +1,4 @@
-"""How an index behaves; what it *is* (Spec, banding, threshold) is in its header."""
+"""The settings of an index. What an index is (Spec, banding, threshold) is in its header."""
 
 import math
 import os
@@ -11,37 +11,56 @@ from nearkin.errors import UsageError
 from nearkin.spec import Spec
 
 POSTINGS = ("leaders", "all")
-SPECIAL = ("SHINGLE", "SEED", "K", "DIMENSIONS")
-"""Variables that make a Spec."""
+"""The values of the setting `postings`."""
+SPEC_VARIABLES = ("SHINGLE", "SEED", "K", "DIMENSIONS")
+"""The variables of an environment that define a Spec."""
 DAY = 86400.0
 SERVER_TIMES = {"record_ttl": 90 * DAY, "bucket_ttl": 14 * DAY}
-"""Times to live that a server starts with; an embedded index keeps everything."""
+"""The default times to live of a server, in seconds. An embedded index keeps everything."""
+MINIMUMS = {
+    "max_candidates": 1,
+    "cache": 0,
+    "cache_bytes": 0,
+    "bucket_capacity": 1,
+    "max_document": 1,
+    "max_batch": 1,
+    "documents": 1,
+    "probes": 0,
+}
+"""The smallest values of settings that are whole numbers."""
 
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """Parameters of an index.
+    """The parameters of an index.
 
     Attributes:
-        spec: How documents become signatures; an existing index's wins.
-        threshold: Similarity from which a document is resolved to another one; an existing index's wins where none is given.
-        recall: Asked share of them to be found.
-        bands: b, or None to solve for it.
-        rows: r, or None to solve for it.
-        probes: Slots of a band that are probed (MinHash).
-        documents: About how many there will be; what signs are banded for.
-        postings: `leaders` (a bucket grows with clusters) or `all` (every stored document can be found).
-        store_text: Keep texts; else what exact comparison needs of them, hashes.
-        max_candidates: Documents compared with one, those first that share most bands.
+        spec: Spec of the signatures. None for that of the existing index.
+        threshold: Minimum similarity of a document to the representative it is resolved to, in
+            (0, 1]. None for that of the existing index.
+        recall: Share of similar representatives that a search must find, in (0, 1).
+        bands: Number of bands, or None to derive it from the recall.
+        rows: Number of rows of a band, or None to derive it from the recall.
+        probes: Number of slots of a band that are probed (MinHash only).
+        documents: Approximate number of documents. Bands of signs are derived from it.
+        postings: `leaders` (a bucket grows with clusters) or `all` (every stored document can be
+            found).
+        store_text: True to keep texts. False to keep only the hashes that exact comparison needs.
+        max_candidates: Maximum number of documents that are compared with one document. Those with
+            the most shared bands are compared first.
         cache: Maximum number of resolutions kept in memory. 0 keeps none.
-        cache_bytes: Maximum memory of those resolutions, in bytes, in each process that has the index open.
-        record_ttl: Seconds that a document is kept after it was last seen; None for ever.
-        bucket_ttl: Seconds that a posting is kept after it was last used; None for ever.
-        window: Seconds: representatives not seen for longer are not matched; None for no such limit.
-        bucket_capacity: Postings of a bucket; the oldest go first, counted.
-        max_document: Bytes of a document, at most.
-        max_batch: Documents of a batch, at most.
-        max_memory: Of memory://, bytes beyond which documents not used for longest leave their buckets, counted.
+        cache_bytes: Maximum memory of those resolutions, in bytes, in each process that has the
+            index open.
+        record_ttl: Seconds that a document is kept after it was last seen. None for no limit.
+        bucket_ttl: Seconds that a posting is kept after it was last used. None for no limit.
+        window: Seconds after which a representative that was not seen is not matched any more. None
+            for no limit.
+        bucket_capacity: Maximum number of postings of a bucket. The oldest leave first, and are
+            counted.
+        max_document: Maximum size of a document, in bytes.
+        max_batch: Maximum number of documents of a batch.
+        max_memory: Maximum memory of a `memory://` store, in bytes. If it is exceeded, the
+            documents that were not used for longest leave their buckets, and are counted.
     """
 
     spec: Spec | None = None
@@ -70,64 +89,86 @@ class IndexSettings:
         if self.threshold is not None and not 0 < self.threshold <= 1:
             raise UsageError(f"threshold {self.threshold} is outside 0 (exclusive) to 1")
         if (self.bands is None) != (self.rows is None):
-            raise UsageError("bands and rows go together: give both, or neither to have them solved for the asked recall")
-        least = {
-            "max_candidates": 1,
-            "cache": 0,
-            "cache_bytes": 0,
-            "bucket_capacity": 1,
-            "max_document": 1,
-            "max_batch": 1,
-            "documents": 1,
-            "probes": 0,
-        }
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                raise UsageError(f"{name}={getattr(self, name)} is less than {low}")
+            raise UsageError(
+                "bands and rows must be given together; leave both out to derive them from the "
+                "recall"
+            )
+        for name, minimum in MINIMUMS.items():
+            if getattr(self, name) < minimum:
+                raise UsageError(f"{name}={getattr(self, name)} is less than {minimum}")
         for name in ("record_ttl", "bucket_ttl", "window", "max_memory"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise UsageError(f"{name}={value} is no number more than 0; leave it out for no limit")
+                raise UsageError(
+                    f"{name}={value} is not a number above 0; leave it out for no limit"
+                )
 
     @classmethod
-    def from_env(cls, prefix: str = "NEARKIN_TEXT_", environment: Mapping[str, str] | None = None) -> Self:
-        """From variables like NEARKIN_TEXT_BANDS or NEARKIN_VECTOR_DIMENSIONS.
+    def from_env(
+        cls, prefix: str = "NEARKIN_TEXT_", environment: Mapping[str, str] | None = None
+    ) -> Self:
+        """Returns the settings that environment variables define, such as NEARKIN_TEXT_BANDS.
+
+        The variables are named after the fields of this class. SHINGLE (for example `words:3`),
+        SEED and K define the Spec. DIMENSIONS makes it an index of vectors.
 
         Args:
-            prefix: NEARKIN_TEXT_ or NEARKIN_VECTOR_, so that both kinds of index are set apart.
-            environment: The process' by default.
+            prefix: NEARKIN_TEXT_ or NEARKIN_VECTOR_, which keep the two kinds of index apart.
+            environment: Variables. By default those of the process.
 
-        Beside the fields of this class there are SHINGLE (`words:3`), SEED, K, and DIMENSIONS, which makes it an index of
-        vectors.
+        Raises:
+            UsageError: If a variable with the prefix is unknown, or a value is not valid.
 
         Examples:
-            >>> named = {"T_BANDS": "16", "T_ROWS": "8", "T_SHINGLE": "chars:5", "T_THRESHOLD": "0.7"}
-            >>> found = IndexSettings.from_env("T_", named)
-            >>> found.bands, found.spec.shingle, found.threshold
-            (16, 'chars:5', 0.7)
+            >>> variables = {"T_BANDS": "16", "T_ROWS": "8", "T_SHINGLE": "chars:5"}
+            >>> settings = IndexSettings.from_env("T_", variables)
+            >>> settings.bands, settings.rows, settings.spec.shingle
+            (16, 8, 'chars:5')
         """
-        given = os.environ if environment is None else environment
-        named = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix) and value != ""}
-        kinds = get_type_hints(cls)
+        variables = os.environ if environment is None else environment
+        given = {
+            name.removeprefix(prefix): value
+            for name, value in variables.items()
+            if name.startswith(prefix) and value != ""
+        }
+        types = get_type_hints(cls)
         known = {field.name.upper(): field.name for field in fields(cls) if field.name != "spec"}
-        special: dict[str, str] = {name: named.pop(name) for name in SPECIAL if name in named}
-        if unknown := sorted(set(named) - set(known)):
-            raise UsageError(f"{prefix}{unknown[0]} is no setting; there are {', '.join(sorted((*known, *SPECIAL)))}")
-        values = {known[name]: _parsed(kinds[known[name]], value, prefix + name) for name, value in named.items()}
+        of_spec = {name: given.pop(name) for name in SPEC_VARIABLES if name in given}
+        unknown = sorted(set(given) - set(known))
+        if unknown:
+            valid = ", ".join(sorted((*known, *SPEC_VARIABLES)))
+            raise UsageError(
+                f"unknown setting {prefix}{unknown[0]}; valid settings (after {prefix}) are {valid}"
+            )
+        values = {
+            known[name]: _parse_value(types[known[name]], value, prefix + name)
+            for name, value in given.items()
+        }
         settings = cls(**values)
-        return replace(settings, spec=_spec(special, prefix)) if special else settings
+        return replace(settings, spec=_parse_spec(of_spec, prefix)) if of_spec else settings
 
 
-def _spec(named: Mapping[str, str], prefix: str) -> Spec:
-    numbers = {"SEED": "seed", "K": "k"}
-    fields_: dict[str, Any] = {numbers[n]: _parsed(int, v, prefix + n) for n, v in named.items() if n in numbers}
-    if "DIMENSIONS" in named:
-        return Spec(measure="cosine", unit="vector", n=_parsed(int, named["DIMENSIONS"], prefix + "DIMENSIONS"), **fields_)
-    return Spec.for_shingle(named.get("SHINGLE", "words:3"), **fields_)
+def _parse_spec(given: Mapping[str, str], prefix: str) -> Spec:
+    """Returns the Spec that variables define."""
+    numbers = {
+        name.lower(): _parse_value(int, given[name], prefix + name)
+        for name in ("SEED", "K")
+        if name in given
+    }
+    if "DIMENSIONS" in given:
+        dimensions = _parse_value(int, given["DIMENSIONS"], prefix + "DIMENSIONS")
+        return Spec(measure="cosine", unit="vector", n=dimensions, **numbers)
+    return Spec.for_shingle(given.get("SHINGLE", "words:3"), **numbers)
 
 
-def _parsed(kind: Any, text: str, name: str) -> Any:
-    kind = get_args(kind)[0] if get_origin(kind) is UnionType else kind
+def _parse_value(kind: Any, text: str, name: str) -> Any:
+    """Returns the value of a variable, as the type of its field.
+
+    Raises:
+        UsageError: If the text is not a value of the type.
+    """
+    if get_origin(kind) is UnionType:
+        kind = get_args(kind)[0]
     if kind is bool:
         if text.lower() not in ("0", "1", "true", "false"):
             raise UsageError(f"{name}={text!r} is neither true nor false")

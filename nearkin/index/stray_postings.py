@@ -1,7 +1,8 @@
-"""Postings of documents that are not there, which an interrupted step over several stores may leave: found and deleted.
+"""The sweep of stray postings: postings without their document.
 
-No transaction spans shards, so the postings of a document go in before the document and out after it. If a process is killed in
-between, its postings stay. Look-ups pass over them, but they take memory and places in full buckets.
+No transaction spans shards, so the postings of a document are inserted before the document and
+deleted after it. If a process is killed in between, its postings stay. Look-ups skip them, but they
+take memory and places in full buckets.
 """
 
 import logging
@@ -16,30 +17,31 @@ from nearkin.index.changes import Changes
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion
 from nearkin.index.stores.base import Store
 
-AGE = 120.0
-"""Seconds for which a posting must have been a stray before it is deleted: a step that is still under way takes less."""
+MIN_AGE = 120.0
+"""The number of seconds after which a stray is deleted. A step that is under way takes less."""
 PORTION = 20_000
-"""Postings of each shard that one sweep looks at."""
-MOST_SUSPECTS = 100_000
-"""Strays that are remembered until they are old enough."""
+"""The number of postings of each shard that one sweep reads."""
+MAX_SUSPECTS = 100_000
+"""The maximum number of strays that are remembered until they are old enough."""
 log = logging.getLogger("nearkin.strays")
 
 
 class Suspect(NamedTuple):
-    """A posting whose document was not there when it was looked at."""
+    """A document number whose postings were read while the document did not exist."""
 
     since: float
+    """The time at which it was first seen, in seconds."""
     keys: np.ndarray
-    """The buckets of the shard that hold it, uint64."""
+    """The keys of its buckets on the shard, uint64 (n,)."""
 
 
 class StraySweeper:
-    """Looks through the buckets of shards, a portion at a time, and deletes postings whose documents stay away.
+    """Reads the buckets of shards in portions, and deletes postings whose documents stay missing.
 
     Args:
-        shards: The stores of an index.
+        shards: Stores of an index.
         look_up: Returns documents by their numbers, from all shards.
-        seconds: Returns the seconds of a clock that runs evenly.
+        seconds: Returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -55,10 +57,13 @@ class StraySweeper:
         self._suspects: dict[tuple[int, int], Suspect] = {}
 
     def sweep(self) -> int:
-        """Looks at the next portion of each shard; returns how many strays were deleted.
+        """Reads the next portion of each shard, and deletes old strays.
+
+        Returns:
+            The number of documents whose postings were deleted.
 
         Raises:
-            StoreError: If a shard does not answer. The next sweep continues where this one stopped.
+            StoreError: If a shard fails. The next sweep continues where this one stopped.
         """
         now = self._seconds()
         for number, shard in enumerate(self._shards):
@@ -67,11 +72,11 @@ class StraySweeper:
             self._places[number] = portion.place
         deleted = self._delete_old(now)
         if deleted:
-            log.info("deleted postings of documents that are not there", extra={"documents": deleted})
+            log.info("deleted postings of missing documents", extra={"documents": deleted})
         return deleted
 
     def _suspect(self, number: int, portion: PostingPortion, now: float) -> None:
-        """Remembers the strays of a portion, each from when it was first seen."""
+        """Remembers the strays of a portion, with the time at which each was first seen."""
         refs = portion.words >> REF_SHIFT
         away = self._away(np.unique(refs).tolist())
         if not away:
@@ -80,18 +85,26 @@ class StraySweeper:
             keys = portion.keys[refs == ref]
             known = self._suspects.get((number, ref))
             if known is not None:
-                # the buckets of a document are in several portions
+                # the buckets of a document are spread over several portions
                 self._suspects[number, ref] = Suspect(known.since, np.union1d(known.keys, keys))
-            elif len(self._suspects) < MOST_SUSPECTS:
+            elif len(self._suspects) < MAX_SUSPECTS:
                 self._suspects[number, ref] = Suspect(now, keys)
 
     def _away(self, refs: list[int]) -> list[int]:
-        """Returns those numbers whose documents are not there, or do not stand in buckets."""
+        """Returns the numbers of documents that do not exist, or are in no bucket."""
         entries = self._look_up(refs) if refs else []
-        return [ref for ref, entry in zip(refs, entries, strict=True) if entry is None or not entry.posted]
+        return [
+            ref
+            for ref, entry in zip(refs, entries, strict=True)
+            if entry is None or not entry.posted
+        ]
 
     def _delete_old(self, now: float) -> int:
-        old = {key: suspect for key, suspect in self._suspects.items() if now - suspect.since >= AGE}
+        old = {
+            key: suspect
+            for key, suspect in self._suspects.items()
+            if now - suspect.since >= MIN_AGE
+        }
         if not old:
             return 0
         away = set(self._away(sorted({ref for _, ref in old})))
@@ -106,18 +119,30 @@ class StraySweeper:
         return len({ref for _, ref in leaving})
 
     def _put_back(self, leaving: dict[tuple[int, int], np.ndarray]) -> None:
-        """Enters postings again whose documents came, or came into buckets, after they were looked up."""
+        """Inserts postings again whose documents were inserted after they were looked up."""
         refs = sorted({ref for _, ref in leaving})
-        came = {entry.ref: entry for entry in self._look_up(refs) if entry is not None and entry.posted} if refs else {}
+        came = (
+            {
+                entry.ref: entry
+                for entry in self._look_up(refs)
+                if entry is not None and entry.posted
+            }
+            if refs
+            else {}
+        )
         for (number, ref), keys in leaving.items():
             if ref in came:
-                # out first, so that none is twice in a bucket
-                self._shards[number].apply(Changes(postings_removed=[(ref, keys)], postings_added=[(came[ref].posting, keys)]))
+                # deleted first, so that none is in a bucket twice
+                self._shards[number].apply(
+                    Changes(
+                        postings_removed=[(ref, keys)], postings_added=[(came[ref].posting, keys)]
+                    )
+                )
 
 
 def sweep_quietly(sweeper: StraySweeper) -> None:
-    """Sweeps; a store that fails is tried again by the next sweep."""
+    """Sweeps, and logs the error of a store that fails. The next sweep tries again."""
     try:
         sweeper.sweep()
     except StoreError as error:
-        log.warning("strays could not be swept", extra={"error": str(error)})
+        log.warning("stray postings could not be swept", extra={"error": str(error)})

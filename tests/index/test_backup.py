@@ -76,7 +76,7 @@ def test_a_writer_goes_on_and_the_copy_is_one_moment(writer: "subprocess.Popen[s
 
 def test_nothing_is_restored_under_a_process(writer: "subprocess.Popen[str]", url: str, tmp_path: Path) -> None:
     backup(url, tmp_path / "copy.db")
-    with pytest.raises(nk.UsageError, match=r"live\.db is open in another process: stop it"):
+    with pytest.raises(nk.UsageError, match=r"live\.db is open in another process; stop that process"):
         restore(tmp_path / "copy.db", url, overwrite=True)
     assert writer.poll() is None
     assert writer.stdout is not None
@@ -146,7 +146,7 @@ def test_what_is_no_backup(kind: str, url: str, tmp_path: Path) -> None:
     [
         ("redis://:secret@host/0", "append-only file"),
         ("postgresql://me:secret@db/kin", "pg_dump"),
-        ("memory://", "gone with its process"),
+        ("memory://", "ends with its process"),
         ("sqlite:///a.db,sqlite:///b.db", "not of one moment"),
         ("mysql://host/x", "is not a kind of store"),
         ("sqlite:///nowhere.db", "no such file: nowhere.db"),

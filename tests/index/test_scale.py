@@ -260,7 +260,7 @@ def test_a_large_cluster_is_merged_in_portions(opened: Opener, few_at_once: int)
     # what two processes that did not see each other leave: a younger representative with most of the members
     some = [entry for entry in index._session.store.scan("a") if entry.leader == "base" and entry.id != "base"]
     head, rest = some[0], some[1:]
-    keys = index._session.preparer.restored("a", [head])
+    keys = index._session.preparer.prepare_stored("a", [head])
     led = head._replace(leader=head.id, cluster=head.id, similarity=1.0, posted=True, signature=keys.signatures[0].tobytes())
     stored = index._session.preparer.payload_of([head, *rest])
     assert stored.sizes.size == len(some)

@@ -55,7 +55,7 @@ def test_scopes_that_exist_keep_working(scope: str, opened: Opener, monkeypatch:
     for one in (index, index if index._session.store.url == "memory://" else opened()):
         assert one.upsert(scope, f"{TEXT} more", "y").representative == "legacy"
         # the canonical name would be a second one that looks the same
-        with pytest.raises(UsageError, match="differs from one that exists"):
+        with pytest.raises(UsageError, match="differs from an existing one"):
             one.upsert(scope.strip().replace("e\u0301", "\u00e9"), TEXT, "z")
     assert index.remove(scope, "y")
 

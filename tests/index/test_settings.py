@@ -39,7 +39,7 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("BANDZ", "1", "BANDZ is no setting"),
+        ("BANDZ", "1", "unknown setting T_BANDZ"),
         ("BANDS", "many", "is not a number"),
         ("STORE_TEXT", "maybe", "neither true nor false"),
     ],

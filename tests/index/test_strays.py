@@ -13,7 +13,7 @@ from nearkin.index.entry import REF_SHIFT
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.index.stores.sharded import ShardedStore
-from nearkin.index.stray_postings import AGE, StraySweeper
+from nearkin.index.stray_postings import MIN_AGE, StraySweeper
 from tests.index.conftest import corpus, empty_store
 
 
@@ -46,7 +46,7 @@ def sweep_all(sweeper: StraySweeper, seconds: Seconds) -> int:
         while not all(passed):
             deleted += sweeper.sweep()
             passed = [there or place is None for there, place in zip(passed, sweeper._places, strict=True)]
-        seconds.now += AGE
+        seconds.now += MIN_AGE
     return deleted + sweeper.sweep()
 
 
@@ -102,7 +102,7 @@ def test_postings_of_a_step_that_is_under_way_stay(index: Index) -> None:
     seconds = Seconds()
     sweeper = sweeper_of(index, seconds)
     for _ in range(20):
-        seconds.now += AGE / 50
+        seconds.now += MIN_AGE / 50
         assert sweeper.sweep() == 0
     assert check_index(index).stray == 20
 
@@ -121,7 +121,7 @@ def test_a_document_that_comes_while_it_is_swept_gets_its_postings_back(index: I
 
     sweeper._look_up = late
     sweeper.sweep()
-    seconds.now += AGE
+    seconds.now += MIN_AGE
     sweeper._places = [None] * 2
     sweeper.sweep()
     assert check_index(index).sound
@@ -136,7 +136,7 @@ def test_expiry_sweeps_strays(index: Index) -> None:
     # as many portions as the database of Redis has, which other tests fill, too
     for number in range(5000):
         index.expire()
-        seconds.now += AGE
+        seconds.now += MIN_AGE
         if number % 20 == 19 and check_index(index).sound:
             break
     assert check_index(index).sound
