@@ -181,7 +181,7 @@ class ResolvedCache:
         return self._steps
 
     def sync_generation(self, generation: int, stamp: int) -> bool:
-        """Compares the store's generation with the expected one, and clears the cache if it differs.
+        """Clears the cache if the store's generation is not the expected one.
 
         Args:
             generation: Generation of the store.

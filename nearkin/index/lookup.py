@@ -140,7 +140,8 @@ class Lookups:
                 raise UsageError(f"the index has no document {id!r} in this scope")
             if entry.text is None:
                 raise UsageError(
-                    f"the text of {id!r} is not stored (store_text=False), so that the pair cannot be explained"
+                    f"the text of {id!r} is not stored (store_text=False), so "
+                    "that the pair cannot be explained"
                 )
             texts.append(entry.text)
         request = BandingRequest(

@@ -58,7 +58,8 @@ class DocumentParts:
         session = self._session
         if not session.preparer.takes_shingles:
             raise UsageError(
-                f"measure={session.spec.measure!r} does not support documents in parts; only sets of shingles can be merged"
+                f"measure={session.spec.measure!r} does not support documents in parts; only "
+                "sets of shingles can be merged"
             )
         added = self._shingle(part)
         place = parts_scope(scope)

@@ -143,7 +143,8 @@ class Preparer:
             raise UsageError(f"measure={measure!r} needs whole documents, not their shingles")
         if document.hashes.nbytes > self.max_bytes:
             raise UsageError(
-                f"{len(document.hashes):,} shingles need more than max_document={self.max_bytes:,} bytes"
+                f"{len(document.hashes):,} shingles need more than "
+                f"max_document={self.max_bytes:,} bytes"
             )
         return document
 
@@ -157,7 +158,8 @@ class Preparer:
             is_large = len(document.encode("utf-8", "surrogatepass")) > self.max_bytes
         if is_large:
             raise UsageError(
-                f"a document of {len(document):,} characters is larger than max_document={self.max_bytes:,} bytes"
+                f"a document of {len(document):,} characters is larger than "
+                f"max_document={self.max_bytes:,} bytes"
             )
         try:
             document.encode()
@@ -177,7 +179,8 @@ class Preparer:
         dimensions = self.measure.spec.n
         if vector.shape != (dimensions,):
             raise UsageError(
-                f"a vector of this index must have {dimensions} numbers; the shape is {vector.shape}"
+                f"a vector of this index must have {dimensions} numbers; its shape is "
+                f"{vector.shape}"
             )
         if not np.isfinite(vector).all():
             raise UsageError("a vector contains a number that is not finite")

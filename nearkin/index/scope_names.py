@@ -1,8 +1,8 @@
 """The rule for names of new scopes: no two names may differ only in ways that people cannot see.
 
-A name that ends with a blank, or has an accent that is written as two characters, looks like another
-name. A person who types a name, or reads a list of scopes with a shell, would reach the documents of
-the other tenant.
+A name that ends with a blank, or has an accent that is written as two characters, looks like
+another name. A person who types a name, or reads a list of scopes with a shell, would reach the
+documents of the other tenant.
 """
 
 import unicodedata
@@ -40,7 +40,7 @@ class ScopeNames:
         """The scope that was accepted last. None if `_others` was changed since."""
 
     def require(self, scope: str) -> None:
-        """Refuses a new scope whose name is not canonical, or differs invisibly from an existing one.
+        """Refuses a new scope whose name is confusable with another one.
 
         Raises:
             UsageError: If the scope is refused.

@@ -137,16 +137,12 @@ class PostgresStore:
             import psycopg
             import psycopg_pool
         except ImportError as error:
-            raise MissingExtraError(
-                "postgresql:// needs psycopg: pip install 'nearkin[postgres]'"
-            ) from error
+            raise MissingExtraError("postgresql:// needs psycopg: pip install 'nearkin[postgres]'") from error
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
         self._s = options.pop("schema", "nearkin")
         if not self._s.isidentifier():
-            raise UsageError(
-                f"invalid schema={self._s!r}; use letters, digits and underscores, not a digit first"
-            )
+            raise UsageError(f"invalid schema={self._s!r}; use letters, digits and underscores, not a digit first")
         self._applied = 0
         self._most = most
         self._url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
@@ -166,9 +162,7 @@ class PostgresStore:
         )
         with self._database_errors():
             # the first connection may take longer than later ones; the URL says how long
-            self._pool.open(
-                wait=True, timeout=max(TIMEOUT, float(options.get("connect_timeout", 0)))
-            )
+            self._pool.open(wait=True, timeout=max(TIMEOUT, float(options.get("connect_timeout", 0))))
             self._create_schema()
 
     @property
@@ -182,19 +176,11 @@ class PostgresStore:
         errors = self._psycopg.errors
         try:
             yield
-        except (
-            errors.DeadlockDetected,
-            errors.SerializationFailure,
-            errors.UniqueViolation,
-        ) as error:
+        except (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation) as error:
             # only the primary message, because the detail of a violation contains the id
-            raise RacedError(
-                f"{self._url}: {error.diag.message_primary or type(error).__name__}"
-            ) from error
+            raise RacedError(f"{self._url}: {error.diag.message_primary or type(error).__name__}") from error
         except (self._psycopg.Error, *self._pool_errors) as error:
-            raise StoreError(
-                f"{self._url}: {self._message(error)}; nothing was written; the call may be repeated"
-            ) from error
+            raise StoreError(f"{self._url}: {self._message(error)}; nothing was written; the call may be repeated") from error
 
     def _message(self, error: BaseException) -> str:
         """Returns the message of an error without its details, which may contain ids."""
@@ -202,9 +188,7 @@ class PostgresStore:
             reason = self._connection_errors.last_reason(self._pool.name)
             if reason is not None:
                 return f"cannot connect: {reason}; check the address, and that the server accepts connections"
-        diagnosed: str | None = (
-            error.diag.message_primary if isinstance(error, self._psycopg.Error) else None
-        )
+        diagnosed: str | None = error.diag.message_primary if isinstance(error, self._psycopg.Error) else None
         return diagnosed or " ".join(str(error).split()) or type(error).__name__
 
     @contextmanager
@@ -246,12 +230,8 @@ class PostgresStore:
     def _create_schema(self) -> None:
         with self._transaction() as run:
             run.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            if run.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{self._s}.meta",)).fetchone()[
-                0
-            ]:
-                version = run.execute(
-                    f"SELECT value FROM {self._s}.meta WHERE name = 'schema'"
-                ).fetchone()[0]
+            if run.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{self._s}.meta",)).fetchone()[0]:
+                version = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'schema'").fetchone()[0]
                 if version > SCHEMA:
                     raise IncompatibleError(
                         f"{self._url} has schema {version}, and this version of nearkin supports {SCHEMA}; upgrade nearkin"
@@ -284,34 +264,21 @@ class PostgresStore:
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._transaction() as run:
             text = json.dumps(header, sort_keys=True)
-            run.execute(
-                f"INSERT INTO {self._s}.meta VALUES ('header', %s::jsonb) ON CONFLICT DO NOTHING",
-                (text,),
-            )
-            found: dict[str, Any] = run.execute(
-                f"SELECT value FROM {self._s}.meta WHERE name = 'header'"
-            ).fetchone()[0]
+            run.execute(f"INSERT INTO {self._s}.meta VALUES ('header', %s::jsonb) ON CONFLICT DO NOTHING", (text,))
+            found: dict[str, Any] = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'header'").fetchone()[0]
             return found
 
     def protect(self) -> None:
         with self._transaction() as run:
-            run.execute(
-                f"INSERT INTO {self._s}.meta VALUES ('protected', 'true') ON CONFLICT DO NOTHING"
-            )
+            run.execute(f"INSERT INTO {self._s}.meta VALUES ('protected', 'true') ON CONFLICT DO NOTHING")
 
     def is_protected(self) -> bool:
         with self._reading() as run:
-            return bool(
-                run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'protected'").fetchall()
-            )
+            return bool(run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'protected'").fetchall())
 
     def state(self) -> StoreState:
         with self._reading() as run:
-            found = dict(
-                run.execute(
-                    f"SELECT name, value FROM {self._s}.meta WHERE name IN ('place', 'generation')"
-                )
-            )
+            found = dict(run.execute(f"SELECT name, value FROM {self._s}.meta WHERE name IN ('place', 'generation')"))
         epoch, phase, urls = found["place"]
         return StoreState(Move(epoch, phase, tuple(urls)), found["generation"])
 
@@ -392,9 +359,7 @@ class PostgresStore:
 
     def _merge_tallies(self, run: Any) -> None:
         """Adds up the tallies. If two processes do so at once, the second finds no rows."""
-        rows = run.execute(
-            f"DELETE FROM {self._s}.tallies RETURNING records, leaders, postings"
-        ).fetchall()
+        rows = run.execute(f"DELETE FROM {self._s}.tallies RETURNING records, leaders, postings").fetchall()
         if rows:
             total = [sum(column) for column in zip(*rows, strict=True)]
             run.execute(f"INSERT INTO {self._s}.tallies VALUES (%s, %s, %s)", total)
@@ -431,9 +396,7 @@ class PostgresStore:
         while status in (None, "in progress"):
             try:
                 with self._reading() as run:
-                    status = run.execute(
-                        "SELECT txid_status(%s::bigint)", (transaction,)
-                    ).fetchone()[0]
+                    status = run.execute("SELECT txid_status(%s::bigint)", (transaction,)).fetchone()[0]
             except StoreError as error:
                 # other connections of the pool may be broken, too, and a server may be restarting
                 if time.monotonic() > until:
@@ -446,9 +409,7 @@ class PostgresStore:
             if status in (None, "in progress"):
                 time.sleep(STATUS_PAUSE)
         if status == "aborted":
-            raise StoreError(
-                f"{self._url}: the connection was lost; nothing was written; the call may be repeated"
-            )
+            raise StoreError(f"{self._url}: the connection was lost; nothing was written; the call may be repeated")
         return bool(status == "committed")
 
     def _apply(self, run: Any, changes: Changes) -> list[int]:
@@ -457,15 +418,8 @@ class PostgresStore:
         removed = self._delete(run, changes)
         self._change(run, changes.changed)
         numbers = self._insert(run, changes)
-        entering = [
-            (entry._replace(ref=number), keys)
-            for (entry, keys), number in zip(changes.new, numbers, strict=True)
-        ]
-        pairs = [
-            (entry.posting, keys)
-            for entry, keys in (*entering, *changes.posted)
-            if keys is not None
-        ]
+        entering = [(entry._replace(ref=number), keys) for (entry, keys), number in zip(changes.new, numbers, strict=True)]
+        pairs = [(entry.posting, keys) for entry, keys in (*entering, *changes.posted) if keys is not None]
         added = self._insert_postings(run, [*pairs, *changes.postings_added], changes.may_overflow)
         self._tally(run, changes, leaders, added - removed)
         if changes.events:
@@ -474,9 +428,7 @@ class PostgresStore:
             self._trim_log(run)
         if changes.invalidates_caches:
             # the last statement, so that a step that waits for this row causes no deadlock
-            run.execute(
-                f"UPDATE {self._s}.meta SET value = to_jsonb(value::bigint + 1) WHERE name = 'generation'"
-            )
+            run.execute(f"UPDATE {self._s}.meta SET value = to_jsonb(value::bigint + 1) WHERE name = 'generation'")
         return numbers
 
     def _fence(self, run: Any, changes: Changes) -> int:
@@ -518,9 +470,7 @@ class PostgresStore:
             # A statement of its own sees what was committed until the statement above locked the
             # row. A step that resolves a document to this one needs the row, and waits for it.
             query = f"SELECT ref FROM {self._s}.documents WHERE scope = %s AND leader = %s AND leader <> id LIMIT %s"
-            found = run.execute(
-                query, (standing.entry.scope, standing.entry.id, len(standing.members) + 1)
-            ).fetchall()
+            found = run.execute(query, (standing.entry.scope, standing.entry.id, len(standing.members) + 1)).fetchall()
             standing.require_unchanged(leaders.get(standing.entry.ref), (ref for (ref,) in found))
         needed = sorted({entry.ref for entry in changes.required_leaders})
         if needed:
@@ -533,21 +483,13 @@ class PostgresStore:
         """Deletes postings and documents, and returns the number of deleted postings."""
         removed = 0
         again = [(entry, keys) for entry, keys in changes.posted if keys is not None]
-        leaving = [
-            (entry.ref, keys)
-            for entry, keys in (*changes.dropped, *changes.unposted, *again)
-            if keys is not None
-        ]
+        leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted, *again) if keys is not None]
         for ref, keys in (*leaving, *changes.postings_removed):
-            query = (
-                f"DELETE FROM {self._s}.buckets WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
-            )
+            query = f"DELETE FROM {self._s}.buckets WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
             removed += run.execute(query, (_array(keys.view(np.int64).tolist()), ref)).rowcount
         if changes.dropped:
             refs = [entry.ref for entry, _ in changes.dropped]
-            run.execute(
-                f"DELETE FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])", (_array(refs),)
-            )
+            run.execute(f"DELETE FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])", (_array(refs),))
         return removed
 
     def _change(self, run: Any, entries: list[Entry]) -> None:
@@ -556,10 +498,7 @@ class PostgresStore:
         run.executemany(
             f"UPDATE {self._s}.documents SET leader = %s, cluster = %s, similarity = %s, seen = %s, posted = %s, "
             "signature = %s WHERE ref = %s",
-            [
-                (e.leader, e.cluster, e.similarity, e.seen, e.posted, e.signature, e.ref)
-                for e in entries
-            ],
+            [(e.leader, e.cluster, e.similarity, e.seen, e.posted, e.signature, e.ref) for e in entries],
         )
 
     def _insert(self, run: Any, changes: Changes) -> list[int]:
@@ -567,10 +506,7 @@ class PostgresStore:
             return []
         fresh = iter(self._numbers(run, sum(not entry.ref for entry, _ in changes.new)))
         numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
-        stored = [
-            _row(entry._replace(ref=number))
-            for (entry, _), number in zip(changes.new, numbers, strict=True)
-        ]
+        stored = [_row(entry._replace(ref=number)) for (entry, _), number in zip(changes.new, numbers, strict=True)]
         rows = sorted(stored, key=_by_id)
         with run.copy(f"COPY {self._s}.documents ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
             copy.set_types(TYPES)
@@ -578,9 +514,7 @@ class PostgresStore:
                 copy.write_row(row)
         return numbers
 
-    def _insert_postings(
-        self, run: Any, pairs: list[tuple[int, np.ndarray]], may_overflow: bool
-    ) -> int:
+    def _insert_postings(self, run: Any, pairs: list[tuple[int, np.ndarray]], may_overflow: bool) -> int:
         """Inserts postings.
 
         Returns:
@@ -589,9 +523,7 @@ class PostgresStore:
         if not pairs:
             return 0
         keys = np.concatenate([keys for _, keys in pairs]).view(np.int64)
-        words = np.repeat(
-            np.array([word for word, _ in pairs], np.int64), [len(keys) for _, keys in pairs]
-        )
+        words = np.repeat(np.array([word for word, _ in pairs], np.int64), [len(keys) for _, keys in pairs])
         order = np.lexsort((words, keys))
         with run.copy(f"COPY {self._s}.buckets FROM STDIN (FORMAT BINARY)") as copy:
             copy.write(_binary(keys[order], words[order]))
@@ -603,9 +535,7 @@ class PostgresStore:
                 WHERE p.key = over.key AND p.word = over.word"""
             run.execute(query, (_array(sorted(set(keys.tolist()))), self._most))
             if gone := run.rowcount:
-                run.execute(
-                    f"SELECT nextval('{self._s}.evicted') FROM generate_series(1, %s)", (gone,)
-                )
+                run.execute(f"SELECT nextval('{self._s}.evicted') FROM generate_series(1, %s)", (gone,))
             return len(keys) - gone
         return len(keys)
 
@@ -617,14 +547,9 @@ class PostgresStore:
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE {RESOLVED_TO} ORDER BY ref LIMIT %(limit)s"
-        return [
-            _entry(row)
-            for row in self._portion(query, {"scope": scope, "leader": leader, "limit": limit})
-        ]
+        return [_entry(row) for row in self._portion(query, {"scope": scope, "leader": leader, "limit": limit})]
 
-    def member_page(
-        self, scope: str, leader: str, after: int, skip: int, limit: int
-    ) -> list[Entry]:
+    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
         query = (
             f"SELECT {HEADS} FROM {self._s}.documents WHERE {RESOLVED_TO} AND ref > %(after)s "
             "ORDER BY ref LIMIT %(limit)s OFFSET %(skip)s"
@@ -642,9 +567,7 @@ class PostgresStore:
         order = "ref" if scope is None else "scope, ref"
         query = f"SELECT {columns} FROM {self._s}.documents WHERE ref > %(last)s {inside} ORDER BY {order} LIMIT %(limit)s"
         portions = Portions(PORTION)
-        while rows := self._portion(
-            query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}
-        ):
+        while rows := self._portion(query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}):
             last = rows[-1][0]
             entries = [_entry(row) for row in rows]
             portions.read(len(entries), content_size(entries))
@@ -662,7 +585,9 @@ class PostgresStore:
             yield from (name for (name,) in rows)
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
-        query = f"SELECT key, word FROM {self._s}.buckets WHERE (key, word) > (%s::bigint, %s::bigint) ORDER BY key, word LIMIT %s"
+        query = (
+            f"SELECT key, word FROM {self._s}.buckets WHERE (key, word) > (%s::bigint, %s::bigint) ORDER BY key, word LIMIT %s"
+        )
         with self._reading() as run:
             rows = run.execute(query, (*(place or (-(2**63), 0)), most)).fetchall()
         found = np.array(rows, np.int64).reshape(-1, 2)
@@ -671,13 +596,7 @@ class PostgresStore:
 
     def times(self) -> list[float]:
         with self._reading() as run:
-            return [
-                float(
-                    run.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[
-                        0
-                    ]
-                )
-            ]
+            return [float(run.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0])]
 
     def median_seen(self) -> float | None:
         return None
@@ -708,15 +627,11 @@ class PostgresStore:
 
         Older ones have written all their lines.
         """
-        return int(
-            self._portion("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})[0][0]
-        )
+        return int(self._portion("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})[0][0])
 
     def events(self, after: int | None = None) -> Iterator[Event]:
         order = "number" if after is None else "step, number"
-        behind = (
-            "number > %(number)s" if after is None else "(step, number) > (%(step)s, %(number)s)"
-        )
+        behind = "number > %(number)s" if after is None else "(step, number) > (%(step)s, %(number)s)"
         columns = "kind, scope, id, into_id, at, step, number"
         query = f"SELECT {columns} FROM {self._s}.events WHERE {behind} ORDER BY {order} LIMIT {LOG_PORTION}"
         values = {"step": after or 0, "number": -1}
@@ -736,20 +651,14 @@ class PostgresStore:
             last, called = run.execute(f"SELECT last_value, is_called FROM {s}.evicted").fetchone()
             size = f"SELECT pg_total_relation_size('{s}.documents') + pg_total_relation_size('{s}.buckets')"
             (used,) = run.execute(size).fetchone()
-        counted = {
-            "records": records,
-            "leaders": leaders,
-            "postings": postings,
-            "evicted": last + 1 if called else 0,
-        }
+        counted = {"records": records, "leaders": leaders, "postings": postings, "evicted": last + 1 if called else 0}
         return {**counted, "bytes": int(used)}
 
     @property
     def durability(self) -> str:
         with self._reading() as run:
             found = [
-                run.execute("SELECT current_setting(%s)", (name,)).fetchone()[0]
-                for name in ("fsync", "synchronous_commit")
+                run.execute("SELECT current_setting(%s)", (name,)).fetchone()[0] for name in ("fsync", "synchronous_commit")
             ]
         if found[0] == "off":
             return "fsync is off: survives the end of the server process, but a power cut may damage the database"
@@ -775,9 +684,7 @@ def _array(numbers: Sequence[int]) -> str:
 
 def _binary(keys: np.ndarray, words: np.ndarray) -> bytes:
     """Returns rows of two bigints in the binary form of COPY."""
-    rows = np.empty(
-        len(keys), [("fields", ">i2"), ("a", ">i4"), ("key", ">i8"), ("b", ">i4"), ("word", ">i8")]
-    )
+    rows = np.empty(len(keys), [("fields", ">i2"), ("a", ">i4"), ("key", ">i8"), ("b", ">i4"), ("word", ">i8")])
     rows["fields"] = 2
     rows["a"] = 8
     rows["b"] = 8
