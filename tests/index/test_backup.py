@@ -194,4 +194,4 @@ def test_a_keyed_index_says_which_key_it_needs(tmp_path: Path, capsys: pytest.Ca
     with nk.Index.open(f"sqlite:///{tmp_path}/keyed.db", spec, resources=nk.SpecResources(secret)) as index:
         index.upsert("s", "the cat sat on the mat")
     assert app.run(["backup", f"sqlite:///{tmp_path}/keyed.db", "--out", str(tmp_path / "copy.db")]) == 0
-    assert f"without the key {secret.id}" in capsys.readouterr().err
+    assert f"with the key {secret.id}" in capsys.readouterr().err
