@@ -88,7 +88,8 @@ def bits(full: bool) -> Table:
             first = np.arange(0, len(slots), 2, dtype=np.uint64)
             packed, agreeing = (first << np.uint64(32)) | (first + np.uint64(1)), np.empty(len(first), np.int64)
             lsh.pair_agreements(packed, signatures, band_layout.layout, agreeing)
-            estimated = (agreeing / 128 - measure.chance) / (1 - measure.chance)
+            chance = measure.estimator.chance_agreement
+            estimated = (agreeing / 128 - chance) / (1 - chance)
             errors.append(estimated - true)
             found.append(estimated >= 0.8)
             truth.append(np.full(len(first), true >= 0.8))
@@ -122,9 +123,9 @@ def keys_of(hashes: np.ndarray, offsets: np.ndarray, bands: int, rows: int, prob
     return probing_band_keys(slots, runners, bands, rows, probes).reshape(len(slots), bands, 1 + probes)
 
 
-def met(posted: np.ndarray, asked: np.ndarray) -> np.ndarray:
+def have_common_key(posted: np.ndarray, queried: np.ndarray) -> np.ndarray:
     """Returns which pairs have a key of some band in common, bool (n,)."""
-    return np.asarray((posted[:, :, :, None] == asked[:, :, None, :]).any(axis=(1, 2, 3)))
+    return np.asarray((posted[:, :, :, None] == queried[:, :, None, :]).any(axis=(1, 2, 3)))
 
 
 def minhash_probes(full: bool) -> Table:
@@ -140,7 +141,7 @@ def minhash_probes(full: bool) -> Table:
             probes, side, tables = setting
             keys = keys_of(hashes, offsets, bands * tables, rows, probes)
             a, b = keys[::2], keys[1::2]
-            found[setting].append(float(met(a if side == "two-sided" else a[:, :, :1], b).mean()))
+            found[setting].append(float(have_common_key(a if side == "two-sided" else a[:, :, :1], b).mean()))
     out = []
     for probes, side, tables in settings:
         held = bands * tables * (1 + probes if side == "two-sided" else 1)

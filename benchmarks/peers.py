@@ -99,7 +99,7 @@ def find_pairs(corpus: Path, out: Path) -> ProcessUsage:
     return run_nearkin("pairs", corpus, "--id", "id", "--threshold", THRESHOLD, "--expand-exact", "--out", out, "--overwrite")
 
 
-def recall_and_precision(corpus: Path, found: Path) -> tuple[float, float]:
+def recall_and_precision(corpus: Path, pairs_file: Path) -> tuple[float, float]:
     """Returns the recall of the planted pairs, and the precision of a sample of the reported pairs."""
     table = pq.read_table(corpus / "documents", columns=["id", "text"])
     texts = table["text"].combine_chunks()
@@ -109,7 +109,7 @@ def recall_and_precision(corpus: Path, found: Path) -> tuple[float, float]:
         for one in pq.read_table(corpus / "truth.parquet").to_pylist()
         if one["similarity"] >= THRESHOLD
     }
-    reported = pq.read_table(found, columns=["id_a", "id_b"])
+    reported = pq.read_table(pairs_file, columns=["id_a", "id_b"])
     pairs = list(zip(reported["id_a"].to_pylist(), reported["id_b"].to_pylist(), strict=True))
     sample = random.Random(1).sample(pairs, min(CHECKED_PAIRS, len(pairs)))
     right = 0
@@ -119,20 +119,20 @@ def recall_and_precision(corpus: Path, found: Path) -> tuple[float, float]:
     return len(planted.intersection(pairs)) / len(planted), right / max(len(sample), 1)
 
 
-def scored(corpus: Path, found: Path) -> tuple[float, float]:
+def score_pairs(corpus: Path, pairs_file: Path) -> tuple[float, float]:
     """Returns recall and precision, computed in another process.
 
     A measured child process starts with the largest resident set of this process, which must stay small.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
-        return other.submit(recall_and_precision, corpus, found).result()
+        return other.submit(recall_and_precision, corpus, pairs_file).result()
 
 
-def measured(name: str, release: str, corpus: Path, runs: int, run: Callable[[Path], ProcessUsage]) -> dict[str, Any]:
+def measure_tool(name: str, release: str, corpus: Path, runs: int, run: Callable[[Path], ProcessUsage]) -> dict[str, Any]:
     """Measures a tool and returns its row of the table."""
     out = WORK / "pairs.parquet"
     done = [run(out) for _ in range(runs)]
-    recall, precision = scored(corpus, out)
+    recall, precision = score_pairs(corpus, out)
     row = {
         "name": name,
         "version": release,
@@ -151,27 +151,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=400_000)
     parser.add_argument("--only", nargs="*", default=[peer.name for peer in PEERS])
-    asked = parser.parse_args()
+    options = parser.parse_args()
     corpus = WORK / "corpus"
     shutil.rmtree(corpus, ignore_errors=True)
-    synth(corpus, SynthSettings(documents=asked.documents, length="lognormal:1500:0.3", files=2))
+    synth(corpus, SynthSettings(documents=options.documents, length="lognormal:1500:0.3", files=2))
     documents = corpus / "documents"
     find_pairs(documents, WORK / "pairs.parquet")
-    systems = [measured("nearkin", VERSION, corpus, 3, lambda out: find_pairs(documents, out))]
+    systems = [measure_tool("nearkin", VERSION, corpus, 3, lambda out: find_pairs(documents, out))]
     for peer in PEERS:
-        if peer.name not in asked.only:
+        if peer.name not in options.only:
             continue
         try:
             python = environment(peer)
             release = version(python, peer.name)
             systems.append(
-                measured(peer.name, release, corpus, peer.runs, lambda out, p=peer, i=python: run_peer(p, i, documents, out))
+                measure_tool(
+                    peer.name, release, corpus, peer.runs, lambda out, p=peer, i=python: run_peer(p, i, documents, out)
+                )
             )
         except RunError as error:
             print(error, file=sys.stderr)
             systems.append({"name": peer.name, "failed": str(error).strip().splitlines()[-1]})
-    if asked.documents == 400_000 and len(systems) == len(PEERS) + 1:
-        about = ABOUT.format(documents=asked.documents, checked=CHECKED_PAIRS)
+    if options.documents == 400_000 and len(systems) == len(PEERS) + 1:
+        about = ABOUT.format(documents=options.documents, checked=CHECKED_PAIRS)
         record = {"about": about, "machine": describe_machine(), "systems": systems}
         (HERE / "peers.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
         write_pages()

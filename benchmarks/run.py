@@ -64,17 +64,17 @@ def truth(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
     corpus, out = folder / "truth", folder / "truth-out"
     synth(corpus, SynthSettings(documents=documents, length="lognormal:1500:0.5", similarity=(0.7, 0.95)))
     run_nearkin("pairs", corpus / "documents", "--id", "id", "--expand-exact", "--out", folder / "truth.parquet", "--overwrite")
-    found = pq.read_table(folder / "truth.parquet").to_pandas()
+    reported = pq.read_table(folder / "truth.parquet").to_pandas()
     planted = pq.read_table(corpus / "truth.parquet").to_pandas()
     planted = planted[planted.similarity >= 0.8]
-    hits = planted.merge(found, on=["id_a", "id_b"])
+    hits = planted.merge(reported, on=["id_a", "id_b"])
     yield BenchResult.from_runs(
         f"recall of planted pairs at 0.8 and above, {documents:,} documents", "", [len(hits) / len(planted)]
     )
     run_nearkin("dedup", corpus / "documents", "--id", "id", "--out", out, "--overwrite")
     clusters = pq.read_table(out / "clusters.parquet").to_pandas()
     removed = clusters[~clusters.kept]
-    sample = found.sample(min(CHECKED_PAIRS, len(found)), random_state=1)
+    sample = reported.sample(min(CHECKED_PAIRS, len(reported)), random_state=1)
     sets = exact_sets(corpus / "documents", {*removed.id, *removed.cluster, *sample.id_a, *sample.id_b})
     right = [
         similarity(sets[a], sets[b]) == s >= 0.8 for a, b, s in zip(sample.id_a, sample.id_b, sample.similarity, strict=True)
@@ -91,9 +91,9 @@ def exact_sets(documents: Path, ids: set[str]) -> dict[str, frozenset[int]]:
     table = pq.read_table(documents)
     rows = [row for row, name in enumerate(table["id"].to_pylist()) if name in ids]
     some = table.take(rows)
-    found = SetBuilder(Shingler(Spec())).build(pa.concat_arrays(some["text"].cast(pa.large_string()).chunks))
-    ends = np.cumsum(found.sizes)[:-1]
-    return dict(zip(some["id"].to_pylist(), map(frozenset, map(np.ndarray.tolist, np.split(found.hashes, ends))), strict=True))
+    sets = SetBuilder(Shingler(Spec())).build(pa.concat_arrays(some["text"].cast(pa.large_string()).chunks))
+    ends = np.cumsum(sets.sizes)[:-1]
+    return dict(zip(some["id"].to_pylist(), map(frozenset, map(np.ndarray.tolist, np.split(sets.hashes, ends))), strict=True))
 
 
 def similarity(a: frozenset[int], b: frozenset[int]) -> float:

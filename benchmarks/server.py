@@ -68,7 +68,7 @@ class Load(NamedTuple):
 
 
 @contextmanager
-def served(store: str) -> Iterator[Server]:
+def start_server(store: str) -> Iterator[Server]:
     """Yields a server over a new store, which is ready, in a new folder."""
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
@@ -78,10 +78,10 @@ def served(store: str) -> Iterator[Server]:
         with subprocess.Popen(line, cwd=folder, stderr=subprocess.DEVNULL) as process:
             try:
                 wait_for(port, process, 120)
-                found = Server(f"http://127.0.0.1:{port}", psutil.Process(process.pid))
-                while httpx.get(f"{found.url}/readyz", timeout=60).status_code != 200:
+                server = Server(f"http://127.0.0.1:{port}", psutil.Process(process.pid))
+                while httpx.get(f"{server.url}/readyz", timeout=60).status_code != 200:
                     time.sleep(0.2)
-                yield found
+                yield server
             finally:
                 process.terminate()
 
@@ -91,7 +91,7 @@ def write_lines(path: Path, some: Sequence[str], prefix: str) -> None:
     path.write_bytes(b"".join(orjson.dumps({"id": f"{prefix}{at}", "text": text}) + b"\n" for at, text in enumerate(some)))
 
 
-def streamed(server: Server, folder: Path, parts: Sequence[Sequence[str]], prefix: str) -> float:
+def send_streams(server: Server, folder: Path, parts: Sequence[Sequence[str]], prefix: str) -> float:
     """Sends all parts at the same time as streams of NDJSON. Returns the documents per second."""
     curl, running = program("curl"), []
     for number, part in enumerate(parts):
@@ -101,28 +101,28 @@ def streamed(server: Server, folder: Path, parts: Sequence[Sequence[str]], prefi
         sent, answered = folder / f"stream-{number}.ndjson", folder / f"answers-{number}.ndjson"
         line = [curl, "-sf", "-X", "POST", "-T", str(sent), "-H", "Content-Type: application/x-ndjson", "-H", "Expect:"]
         running.append(subprocess.Popen([*line, "-o", str(answered), f"{server.url}{SCOPE}"]))
-    ended = [one.wait() for one in running]
-    if any(ended):
-        raise SystemExit(f"a stream failed: curl ended with {max(ended)}")
+    statuses = [process.wait() for process in running]
+    if any(statuses):
+        raise SystemExit(f"a stream failed: curl ended with {max(statuses)}")
     seconds = time.perf_counter() - began
     for number, part in enumerate(parts):
         answers = (folder / f"answers-{number}.ndjson").read_bytes().splitlines()
         if len(answers) != len(part) or any(b'"problem"' in answer for answer in answers):
-            raise SystemExit(f"{len(part):,} documents were sent, {len(answers):,} answered, or one of them with a problem")
+            raise SystemExit(f"{len(part):,} documents were sent and {len(answers):,} answered, or an answer is a problem")
     return sum(map(len, parts)) / seconds
 
 
-def loaded(server: Server, folder: Path, seconds: int, starts: Sequence[int] = (0,) * THREADS) -> Load:
+def run_load(server: Server, folder: Path, seconds: int, starts: Sequence[int] = (0,) * THREADS) -> Load:
     """Runs single upserts over CONNECTIONS connections, from a line of each file of the folder."""
     line = [program("wrk"), f"-t{THREADS}", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "30s"]
     line += ["-s", str(HERE / "upserts.lua"), f"{server.url}{SCOPE}", "--", str(folder), *map(str, starts)]
     done = subprocess.run(line, check=True, capture_output=True, text=True)
-    told = json.loads(done.stderr.strip().splitlines()[-1])
-    ended = [start + sent for start, sent in zip(starts, told.pop("sent"), strict=True)]
-    found = Load(**told, ended=ended)
-    if found.failed:
-        raise SystemExit(f"{found.failed:,} of {found.requests:,} requests failed")
-    return found
+    output = json.loads(done.stderr.strip().splitlines()[-1])
+    ended = [start + sent for start, sent in zip(starts, output.pop("sent"), strict=True)]
+    load = Load(**output, ended=ended)
+    if load.failed:
+        raise SystemExit(f"{load.failed:,} of {load.requests:,} requests failed")
+    return load
 
 
 def bodies(folder: Path, some: Sequence[str], prefix: str) -> int:
@@ -139,39 +139,40 @@ def upserts(full: bool) -> Table:
     rows = []
     with texts(documents + fresh, 21) as some:
         for store in STORES:
-            with served(store) as server, tempfile.TemporaryDirectory() as name:
+            with start_server(store) as server, tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
-                streamed(server, folder, [some[:documents]], "first-")
+                send_streams(server, folder, [some[:documents]], "first-")
                 per = bodies(folder, some[documents:], "single-")
-                warm = loaded(server, folder, WARM)
-                found = loaded(server, folder, seconds, warm.ended)
-                if max(found.ended) > per:
+                warm = run_load(server, folder, WARM)
+                load = run_load(server, folder, seconds, warm.ended)
+                if max(load.ended) > per:
                     raise SystemExit(f"{per:,} documents for each thread were not enough; give more")
-            rate = found.requests / found.seconds
-            times = (f"{1000 * found.p50:.1f} ms", f"{1000 * found.p99:.1f} ms")
+            rate = load.requests / load.seconds
+            times = (f"{1000 * load.p50:.1f} ms", f"{1000 * load.p99:.1f} ms")
             rows.append((store, f"{documents:,}", f"{rate:,.0f}", *times, "≥ 1,200/s, p99 ≤ 60 ms"))
     note = (
         f"Upserts of single documents of 1.5 kB, none sent before, 30 % near-duplicates of others, by wrk over {CONNECTIONS} "
         f"connections for {seconds} seconds."
     )
-    return Table("upserts", note, ("store", "documents", "upserts/s", "median", "p99", "asked"), rows)
+    return Table("upserts", note, ("store", "documents", "upserts/s", "median", "p99", "goal"), rows)
 
 
 def streams(full: bool) -> Table:
     """Measures one stream of NDJSON, and two at the same time."""
-    documents, asked = 100_000 if full else 10_000, {"memory": "≥ 8,000", "sqlite": "≥ 3,000"}
+    documents = 100_000 if full else 10_000
+    goals = {"memory": "≥ 8,000", "sqlite": "≥ 3,000"}
     rows = []
     with texts(4 * documents, 22) as some, tempfile.TemporaryDirectory() as name:
         for store in STORES:
-            with served(store) as server:
+            with start_server(store) as server:
                 folder, half = Path(name), documents // 2
-                streamed(server, folder, [some[:documents]], "warm-")
-                one = streamed(server, folder, [some[documents : 2 * documents]], "one-")
+                send_streams(server, folder, [some[:documents]], "warm-")
+                one = send_streams(server, folder, [some[documents : 2 * documents]], "one-")
                 parts = [some[2 * documents : 2 * documents + half], some[2 * documents + half : 3 * documents]]
-                two = streamed(server, folder, parts, "two-")
-            rows.append((store, f"{documents:,}", f"{one:,.0f}", f"{two:,.0f}", asked[store]))
-    note = "Documents a second of NDJSON streams sent by curl, documents of 1.5 kB, none sent before, 30 % near-duplicates."
-    return Table("streams", note, ("store", "documents", "one stream", "two at once", "asked"), rows)
+                two = send_streams(server, folder, parts, "two-")
+            rows.append((store, f"{documents:,}", f"{one:,.0f}", f"{two:,.0f}", goals[store]))
+    note = "Documents per second of NDJSON streams that curl sends: new documents of 1.5 kB, 30 % near-duplicates."
+    return Table("streams", note, ("store", "documents", "one stream", "two at once", "goal"), rows)
 
 
 def memory(full: bool) -> Table:
@@ -180,22 +181,23 @@ def memory(full: bool) -> Table:
     rows = []
     with texts(documents + 2 * requests, 23) as some:
         for store in STORES:
-            with served(store) as server, tempfile.TemporaryDirectory() as name:
+            with start_server(store) as server, tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
-                streamed(server, folder, [some[:documents]], "first-")
+                send_streams(server, folder, [some[:documents]], "first-")
                 per = bodies(folder, some[documents:], "single-")
-                starts = ends = loaded(server, folder, WARM).ended
+                starts = ends = run_load(server, folder, WARM).ended
                 resident, sent = server.resident, 0
                 while sent < requests and max(ends) < per:
-                    found = loaded(server, folder, 5, ends)
-                    ends, sent = found.ended, sent + found.requests
+                    load = run_load(server, folder, 5, ends)
+                    ends = load.ended
+                    sent += load.requests
                 grown, own = server.resident - resident, in_a_process(index_growth, store, folder, starts, ends)
             rows.append((store, f"{sent:,}", f"{grown / 1e6:,.0f} MB", f"{own / 1e6:,.0f} MB", f"{grown / own:.2f}", "≤ 1.10"))
     note = (
         "Resident memory that a server grew by in so many single upserts of fresh documents, with "
         f"{documents:,} documents in the index before, and what an index grew by in a process without a server, given the same."
     )
-    return Table("memory", note, ("store", "requests", "server", "index alone", "times", "asked"), rows)
+    return Table("memory", note, ("store", "requests", "server", "index alone", "times", "goal"), rows)
 
 
 def index_growth(store: str, folder: Path, starts: Sequence[int], ends: Sequence[int]) -> int:
