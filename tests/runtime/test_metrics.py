@@ -1,4 +1,4 @@
-"""The metrics of a fleet: one schema, filled by runs, audits and shadow comparisons."""
+"""Tests of the metrics schema, which runs, audits and shadow comparisons use."""
 
 import json
 from pathlib import Path
@@ -17,12 +17,12 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_schema_names_every_metric() -> None:
+def test_schema_names_every_metric() -> None:
     assert set(SCHEMA["properties"]) == {"schema", *QualityMetrics.__dataclass_fields__}
     jsonschema.validate(QualityMetrics().to_dict(), SCHEMA)
 
 
-def test_percentiles_are_those_of_the_values_written_out() -> None:
+def test_percentiles_agree_with_listed_values() -> None:
     counts = [(1, 7), (2, 2), (50, 1)]
     values = [1] * 7 + [2] * 2 + [50]
     for share in (0.1, 0.5, 0.7, 0.8, 0.95, 1.0):
@@ -30,7 +30,7 @@ def test_percentiles_are_those_of_the_values_written_out() -> None:
     assert weighted_percentile([], 0.5) is None
 
 
-def test_a_run_an_audit_and_a_comparison_speak_one_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_audit_and_comparison_use_one_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus, out = str(tmp_path / "s"), str(tmp_path / "d")
     command(["synth", "--out", corpus, "--documents", "3000", "--length", "fixed:600"])
     capsys.readouterr()
@@ -62,7 +62,7 @@ def test_a_run_an_audit_and_a_comparison_speak_one_schema(tmp_path: Path, capsys
         jsonschema.validate(compared[side]["metrics"], SCHEMA)
 
 
-def test_a_run_that_compared_everything_has_no_buckets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_brute_force_run_has_no_bucket_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "one two three"}\n{"text": "one two three"}\n')
     metrics = printed(capsys, "dedup", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "d"))["metrics"]
     jsonschema.validate(metrics, SCHEMA)
