@@ -54,7 +54,7 @@ def test_plan_of_a_billion_documents() -> None:
 )
 @pytest.mark.parametrize("items", [1_000_000, 10_000_000])
 def test_plan_of_an_index(items: int, clusters: int, inside: int) -> None:
-    """With 2^5 buckets per band, postings grow with the clusters and the cache with the items."""
+    """Postings grow with the clusters and the cache with the items, at 2^5 buckets per band."""
     spec = nk.Spec(measure="cosine", unit="vector", n=384)
     arguments = {"clusters": clusters, "engine": "index", "bands": 20, "rows": 5, "memory": 1e12}
     found = plan(items, spec, RATES, **arguments)
