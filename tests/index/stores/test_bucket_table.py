@@ -1,4 +1,4 @@
-"""The bucket table against dictionaries of lists, and once with bounds checking on."""
+"""The bucket table, compared with a dictionary of lists."""
 
 import os
 import subprocess
@@ -12,9 +12,11 @@ from nearkin.index.stores.bucket_table import BucketTable
 
 
 @pytest.mark.parametrize("most", [3, 1000])
-def test_against_lists(most: int) -> None:
+def test_table_equals_lists_after_random_changes(most: int) -> None:
     rng = np.random.default_rng(most)
-    table, lists, evicted = BucketTable(most), defaultdict(list), 0
+    table = BucketTable(most)
+    lists = defaultdict(list)
+    evicted = 0
     held: dict[int, np.ndarray] = {}
     for step in range(3000):
         if held and rng.random() < 0.3:
@@ -36,9 +38,9 @@ def test_against_lists(most: int) -> None:
                 if len(bucket) > most:
                     bucket.pop(0)
                     evicted += 1
-    asked = np.array([*lists, 1, 2, 3, 2**64 - 1], np.uint64)
-    found = table.look_up(asked)
-    for at, key in enumerate(asked):
+    queries = np.array([*lists, 1, 2, 3, 2**64 - 1], np.uint64)
+    found = table.look_up(queries)
+    for at, key in enumerate(queries):
         words = found.words[found.offsets[at] : found.offsets[at + 1]]
         assert (words >> 24).tolist() == lists[int(key)]
     assert table.postings == sum(map(len, lists.values()))
@@ -46,7 +48,8 @@ def test_against_lists(most: int) -> None:
     assert sorted(table.sizes().tolist()) == sorted(len(bucket) for bucket in lists.values() if bucket)
 
 
-def test_with_bounds_checking() -> None:
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{__file__}::test_against_lists"]
+def test_kernels_with_bounds_checking() -> None:
+    test = f"{__file__}::{test_table_equals_lists_after_random_changes.__name__}"
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
     ended = subprocess.run(line, env={**os.environ, "NUMBA_BOUNDSCHECK": "1"}, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout[-2000:]

@@ -1,4 +1,4 @@
-"""What Aerospike is asked, and what is left when a step is cut off anywhere; over a cluster in this process."""
+"""The Aerospike store over a cluster that is simulated in this process."""
 
 import copy
 import sys
@@ -48,7 +48,7 @@ def member_removed(index: nk.Index) -> None:
 
 
 def joined(index: nk.Index) -> None:
-    """One that resembles x."""
+    """Returns a text that is similar to the text of x."""
     index.upsert("a", f"{TEXT} v", "v")
 
 
@@ -65,7 +65,7 @@ def compacted(index: nk.Index) -> None:
 
 
 def two_clusters(index: nk.Index) -> None:
-    """x with y; and z with w, of which z resembles x: as two processes at once leave it."""
+    """Creates two clusters, x with y and z with w, whose representatives are similar."""
     index.upsert_many("a", [TEXT, NEAR], ["x", "y"])
     with nk.Index.open("memory://", threshold=0.7) as other:
         other.upsert_many("a", [f"{TEXT} twelve", f"{TEXT} thirteen"], ["z", "w"])
@@ -80,12 +80,12 @@ WORKS: dict[str, Work] = {"upsert": upserted, "update": updated, "remove": remov
 
 
 def contents(index: nk.Index) -> set[tuple[Any, ...]]:
-    """What is there, numbers and times apart."""
+    """Returns the content of an index without numbers and times."""
     return {(entry.id, entry.leader, entry.cluster, entry.text, entry.posted) for entry in index._session.store.scan()}
 
 
 def outcomes(cluster: Cluster, work: Work) -> tuple[set[tuple[Any, ...]], set[tuple[Any, ...]], int]:
-    """Before and after some work, and how many calls that takes."""
+    """Returns the content before and after some work, and the number of its calls."""
     with opened() as index:
         two_clusters(index)
         before = contents(index)
@@ -101,8 +101,8 @@ def outcomes(cluster: Cluster, work: Work) -> tuple[set[tuple[Any, ...]], set[tu
 
 @pytest.mark.parametrize("where", ["before", "half", "after"])
 @pytest.mark.parametrize("name", WORKS)
-def test_a_process_that_dies_anywhere(cluster: Cluster, name: str, where: str) -> None:
-    """At every call: nothing of the step is there, or all of it, and what was left is ended by the next process."""
+def test_index_is_sound_after_a_process_dies_at_any_call(cluster: Cluster, name: str, where: str) -> None:
+    """Whichever call is the last, all of the step is visible afterwards, or nothing of it."""
     before, after, calls = outcomes(cluster, WORKS[name])
     saved = copy.deepcopy(cluster.records)
     for at in range(1, calls + 1):
@@ -135,8 +135,8 @@ def test_a_process_that_dies_anywhere(cluster: Cluster, name: str, where: str) -
 
 @pytest.mark.parametrize("where", ["before", "half", "after"])
 @pytest.mark.parametrize("name", WORKS)
-def test_a_call_that_fails_once(cluster: Cluster, name: str, where: str) -> None:
-    """The process itself takes the step back, or learns that it was done; tried again, it succeeds once."""
+def test_step_survives_one_failed_call(cluster: Cluster, name: str, where: str) -> None:
+    """The process undoes the step, or finds that it was committed; repeated, it succeeds once."""
     before, after, calls = outcomes(cluster, WORKS[name])
     saved = copy.deepcopy(cluster.records)
     for at in range(1, calls + 1):
@@ -181,8 +181,8 @@ def test_readers_see_all_of_a_step_or_nothing(cluster: Cluster, name: str) -> No
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_a_process_that_stalls_and_is_taken_for_dead(cluster: Cluster, name: str) -> None:
-    """Its step is taken back under its hands at every call; it does not commit what is no longer so, and tries again."""
+def test_stalled_step_cannot_commit_after_another_process_ended_it(cluster: Cluster, name: str) -> None:
+    """Another process undoes the step at any call; the step is retried and not committed twice."""
     _, after, calls = outcomes(cluster, WORKS[name])
     saved = copy.deepcopy(cluster.records)
     for at in range(1, calls + 1):
@@ -207,8 +207,8 @@ def test_a_process_that_stalls_and_is_taken_for_dead(cluster: Cluster, name: str
         assert not cluster.kind("steps"), at
 
 
-def test_a_step_that_is_under_way_is_left_alone(cluster: Cluster) -> None:
-    """Whoever comes by between its calls has no reason to end it before it has been silent for long."""
+def test_running_step_is_not_ended_by_others(cluster: Cluster) -> None:
+    """Other processes do not end a step between its calls before its lease is over."""
     with opened() as index:
         two_clusters(index)
         cluster.log.clear()
@@ -228,8 +228,8 @@ def test_a_step_that_is_under_way_is_left_alone(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_a_move_between_any_two_calls_of_a_step(cluster: Cluster, name: str) -> None:
-    """When it is written, the step is done, or will be done under the new epoch: a copy finds it there, or in the log."""
+def test_migration_between_any_two_calls_of_a_step_refuses_it(cluster: Cluster, name: str) -> None:
+    """The step is complete, or is executed in the new epoch; a copy finds its documents."""
     _, after, calls = outcomes(cluster, WORKS[name])
     saved = copy.deepcopy(cluster.records)
     for at in range(1, calls + 1):
@@ -259,8 +259,8 @@ def test_a_move_between_any_two_calls_of_a_step(cluster: Cluster, name: str) -> 
 
 
 @pytest.mark.parametrize("where", ["before", "half", "after"])
-def test_a_process_that_dies_while_it_writes_a_move(cluster: Cluster, where: str) -> None:
-    """A step that is under way is not stopped by half a move, and whoever asks next ends what was announced."""
+def test_next_process_completes_an_interrupted_migration_state(cluster: Cluster, where: str) -> None:
+    """An announced state does not stop a running step; the next reader completes it."""
     opened().close()
     saved, move = copy.deepcopy(cluster.records), Move(1, COPYING, ("there",))
     for at in range(1, 8):
@@ -282,8 +282,8 @@ def test_a_process_that_dies_while_it_writes_a_move(cluster: Cluster, where: str
         assert index._session.store.state().move == move
 
 
-def test_lines_of_the_log_that_are_promised_are_there(cluster: Cluster) -> None:
-    """A process that dies right behind the write that commits its step has logged it."""
+def test_log_contains_lines_of_committed_steps_that_were_not_completed(cluster: Cluster) -> None:
+    """A process dies directly after the commit of its step."""
     for at in range(1, 40):
         with opened() as index:
             index._session.store.redirect(Move(index._session.store.state().move.epoch + 1, COPYING, ("there",)))
@@ -305,8 +305,8 @@ def _bins(request: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("first", [upserted, updated, removed])
 @pytest.mark.parametrize("second", [removed, member_removed, joined])
-def test_two_steps_in_each_others_way(cluster: Cluster, first: Work, second: Work) -> None:
-    """Between any two calls of a step another process removes what it relies on, or relies on what it removes."""
+def test_at_least_one_of_two_conflicting_steps_fails(cluster: Cluster, first: Work, second: Work) -> None:
+    """Another process changes the conditions of a step between any two of its calls."""
     _, _, calls = outcomes(cluster, first)
     saved = copy.deepcopy(cluster.records)
     for at in range(1, calls + 1):
@@ -331,8 +331,8 @@ def test_two_steps_in_each_others_way(cluster: Cluster, first: Work, second: Wor
         assert not cluster.kind("steps")
 
 
-def test_shards(cluster: Cluster) -> None:
-    """Steps of postings alone, which have no document to become visible with."""
+def test_shards_over_two_sets(cluster: Cluster) -> None:
+    """The shards write steps that consist of postings only."""
     urls = [f"{URL}?set={name}" for name in ("one", "two", "three")]
     texts = corpus(60)
     with nk.Index.open(urls, threshold=0.7, postings="all") as index:
@@ -355,8 +355,8 @@ def test_shards(cluster: Cluster) -> None:
         assert not cluster.kind("steps")
 
 
-def test_four_openings_at_once(cluster: Cluster) -> None:
-    """As four processes would: two of them with the same documents."""
+def test_four_processes_open_a_new_index_at_once(cluster: Cluster) -> None:
+    """Two of the four write the same documents."""
     failed: list[Exception] = []
     opened().close()
 
@@ -386,11 +386,11 @@ def test_four_openings_at_once(cluster: Cluster) -> None:
 
 
 def writes_of(cluster: Cluster, kind: str) -> list[Any]:
-    """Requests for records of a set, in their order."""
+    """Returns the requests for records of a set, in their order."""
     return [record for name, what, _ in cluster.log if name == "batch_write" for record in what if record.key[1] == kind]
 
 
-def test_what_an_upsert_asks(cluster: Cluster) -> None:
+def test_calls_of_an_upsert(cluster: Cluster) -> None:
     with opened(bands=4, rows=4, documents=1000) as index:
         # scopes of old versions are looked for once in a process
         index.require_writable("a")
@@ -436,8 +436,8 @@ def test_what_an_upsert_asks(cluster: Cluster) -> None:
     assert gone.policy == {"durable_delete": False}
 
 
-def test_the_client_takes_what_is_asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The official client, of a server that is not there, looks at everything that it was asked before it finds that out."""
+def test_real_client_accepts_the_operations(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The official client checks all operations before it finds that there is no server."""
     monkeypatch.setattr(aerospike_buckets, "ROOM", 200)
     with opened(record_ttl=100.0, bucket_ttl=50.0) as index:
         two_clusters(index)
@@ -468,8 +468,8 @@ def test_the_client_takes_what_is_asked(cluster: Cluster, monkeypatch: pytest.Mo
         client.batch_write(BatchRecords([Remove(("test", "x", 1), policy={"unknown": 1})]))
 
 
-def test_what_a_batch_asks_does_not_grow_with_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of records up to the size of a batch of the client; larger ones take one call more for each AT_ONCE records."""
+def test_number_of_calls_does_not_grow_with_the_batch(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of more than AT_ONCE records take one more call for each AT_ONCE records."""
     monkeypatch.setattr(aerospike_records, "AT_ONCE", 2000)
     with opened() as index:
         # the first document of a scope writes down its name
@@ -482,7 +482,7 @@ def test_what_a_batch_asks_does_not_grow_with_it(cluster: Cluster, monkeypatch: 
     assert taken[0] == taken[1]
 
 
-def test_plans_larger_than_a_record(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_larger_than_a_record_is_divided(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nearkin.index.stores.aerospike_steps.PART", 2000)
     before, after, calls = outcomes(cluster, upserted)
     saved = copy.deepcopy(cluster.records)
@@ -500,8 +500,8 @@ def test_plans_larger_than_a_record(cluster: Cluster, monkeypatch: pytest.Monkey
             assert not cluster.kind("steps")
 
 
-def test_native_times_to_live(cluster: Cluster) -> None:
-    """A safety net at a multiple of what `expire` goes by; a hit renews all of a document, its buckets' groups included."""
+def test_records_carry_native_times_to_live(cluster: Cluster) -> None:
+    """They are multiples of the settings; a match renews a document and its groups of buckets."""
     now = [1e6]
     with opened(record_ttl=100.0, bucket_ttl=50.0, clock=lambda: now[0]) as index:
         index.upsert("a", TEXT, "x")
@@ -524,8 +524,8 @@ def test_native_times_to_live(cluster: Cluster) -> None:
     assert not [record for kind in kinds for record in cluster.kind(kind)]
 
 
-def test_counts_are_the_postings_that_groups_hold(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes of maps are not written beside them; more groups than a batch takes are counted in several."""
+def test_counts_equal_the_postings_of_all_groups(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes of maps are not stored; the groups are counted in several batches."""
     monkeypatch.setattr(aerospike_records, "AT_ONCE", 30)
     with opened(documents=1000) as index:
         assert index._session.store.counts()["postings"] == 0
@@ -538,15 +538,15 @@ def test_counts_are_the_postings_that_groups_hold(cluster: Cluster, monkeypatch:
         assert index._session.store.counts()["postings"] == sum(len(group.bins["m"]) for group in groups) > 0
 
 
-def test_a_batch_holds_few_objects_at_a_time(cluster: Cluster) -> None:
-    """The garbage collector would go over all of them and over the rest of the process, again and again."""
+def test_batch_keeps_few_objects_at_a_time(cluster: Cluster) -> None:
+    """The garbage collector visits all living objects repeatedly."""
     with opened() as index:
         index.upsert_many("a", corpus(100, seed=6))
         sizes = [len(what) for name, what, _ in cluster.log if name in ("batch_write", "batch_read")]
     assert max(sizes) == aerospike_records.AT_ONCE == 250
 
 
-def test_without_times_to_live_nothing_expires(cluster: Cluster) -> None:
+def test_records_never_expire_without_times_to_live(cluster: Cluster) -> None:
     with opened() as index:
         index.upsert("a", TEXT, "x")
         cluster.now += 1e9
@@ -554,8 +554,8 @@ def test_without_times_to_live_nothing_expires(cluster: Cluster) -> None:
         assert check_index(index).sound
 
 
-def test_a_group_keeps_below_the_record_limit(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many buckets that are not full in one record: the largest lose their oldest, and it is said."""
+def test_group_stays_below_the_record_size(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest buckets lose their oldest postings, although no bucket is full."""
     monkeypatch.setattr(aerospike_buckets, "ROOM", 40)
     with opened(documents=1000) as index:
         group = 7 << 48
@@ -570,7 +570,7 @@ def test_a_group_keeps_below_the_record_limit(cluster: Cluster, monkeypatch: pyt
         assert refs[: held.offsets[1]] == list(range(31 - held.offsets[1], 31))
 
 
-def test_bounds_of_a_record(cluster: Cluster) -> None:
+def test_bucket_and_document_larger_than_a_record_are_refused(cluster: Cluster) -> None:
     with pytest.raises(UsageError, match=r"bucket_capacity=20,200 .* maximum is 20,164"):
         opened(bucket_capacity=20_200)
     with opened() as index:
@@ -580,7 +580,7 @@ def test_bounds_of_a_record(cluster: Cluster) -> None:
         assert not cluster.kind("steps")
 
 
-def test_urls(cluster: Cluster) -> None:
+def test_invalid_urls_are_refused(cluster: Cluster) -> None:
     bad = ("aerospike://h:3000", "aerospike://h/a/b", "aerospike:///test", f"{URL}?x=1", f"{URL}?set=a-b")
     for url in (*bad, f"{URL}?durable_delete=yes"):
         with pytest.raises(UsageError):
@@ -597,12 +597,12 @@ def test_urls(cluster: Cluster) -> None:
         nk.Index.open("aerospike://h/other")
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_unreachable_server_is_an_error() -> None:
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:9"):
         nk.Index.open("aerospike://127.0.0.1:9/test")
 
 
-def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_client_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aerospike", None)
     with pytest.raises(MissingExtraError, match=r"nearkin\[aerospike\]"):
         nk.Index.open(URL)
@@ -613,18 +613,18 @@ def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def device(cluster: Cluster) -> Cluster:
-    """A server of the Community Edition that keeps its data in a file."""
+    """A server of the Community Edition with its data in a file."""
     cluster.persistent = True
     return cluster
 
 
-def test_community_edition_is_never_asked_for_linearizable_reads(cluster: Cluster) -> None:
+def test_community_edition_gets_no_linearizable_reads(cluster: Cluster) -> None:
     with opened() as index:
         assert index.upsert("a", TEXT, "x").kind == "new"
         assert index.query("a", NEAR)[0].id == "x"
 
 
-def test_strongly_consistent_namespaces_are_read_linearizably(cluster: Cluster) -> None:
+def test_strongly_consistent_namespace_gets_linearizable_reads(cluster: Cluster) -> None:
     cluster.edition, cluster.strong = "Enterprise", True
     with opened() as index:
         index.upsert("a", TEXT, "x")
@@ -634,7 +634,7 @@ def test_strongly_consistent_namespaces_are_read_linearizably(cluster: Cluster) 
     assert modes == {aerospike.POLICY_READ_MODE_SC_LINEARIZE}
 
 
-def test_enterprise_edition_deletes_durably_without_being_told(cluster: Cluster) -> None:
+def test_enterprise_edition_deletes_durably_by_default(cluster: Cluster) -> None:
     cluster.edition, cluster.persistent = "Enterprise", True
     with opened() as index:
         index.upsert("a", TEXT, "x")
@@ -643,8 +643,8 @@ def test_enterprise_edition_deletes_durably_without_being_told(cluster: Cluster)
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_a_cold_start_brings_nothing_back(device: Cluster, name: str) -> None:
-    """Plans and documents that were deleted come back on the device, and nothing changes by it, however often."""
+def test_cold_start_restores_no_deleted_documents_or_postings(device: Cluster, name: str) -> None:
+    """Deleted plans and documents return from the device several times without any effect."""
     with opened() as index:
         two_clusters(index)
         WORKS[name](index)
@@ -665,8 +665,8 @@ def test_a_cold_start_brings_nothing_back(device: Cluster, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_a_process_that_dies_before_a_cold_start(device: Cluster, name: str) -> None:
-    """At every call: the step is done or not after the restart, and what comes back is harmless."""
+def test_process_dies_before_a_cold_start(device: Cluster, name: str) -> None:
+    """Whichever call is the last, the step is complete or undone after the restart."""
     before, after, calls = outcomes(device, WORKS[name])
     saved = copy.deepcopy(device.records)
     for at in range(1, calls + 1):
@@ -688,9 +688,7 @@ def test_a_process_that_dies_before_a_cold_start(device: Cluster, name: str) -> 
             assert check_index(index).sound, (at, check_index(index))
 
 
-def test_finished_plans_are_deleted_in_the_end_and_ignored_when_they_come_back(
-    device: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_plans_are_deleted_and_ignored_if_restored(device: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aerospike_steps, "PURGED", 10)
     with opened() as index:
         for number in range(35):
@@ -709,7 +707,7 @@ def test_finished_plans_are_deleted_in_the_end_and_ignored_when_they_come_back(
             assert check_index(index).sound
 
 
-def test_a_step_whose_number_counts_as_finished_takes_a_new_one(device: Cluster) -> None:
+def test_step_with_a_finished_number_takes_a_new_one(device: Cluster) -> None:
     with opened() as index:
         index.upsert("a", TEXT, "x")
         (number,) = index._session.store.reserve(1)
@@ -718,7 +716,7 @@ def test_a_step_whose_number_counts_as_finished_takes_a_new_one(device: Cluster)
         assert check_index(index).sound
 
 
-def test_a_killed_server_loses_its_last_second_and_the_index_is_sound(device: Cluster) -> None:
+def test_index_is_sound_after_a_killed_server_lost_a_second(device: Cluster) -> None:
     with opened() as index:
         for number, text in enumerate(corpus(20, seed=3)):
             index.upsert("a", text, str(number))
@@ -732,7 +730,7 @@ def test_a_killed_server_loses_its_last_second_and_the_index_is_sound(device: Cl
         assert check_index(index).sound
 
 
-def test_a_namespace_with_small_records_takes_batches(cluster: Cluster) -> None:
+def test_namespace_with_small_records_accepts_batches(cluster: Cluster) -> None:
     cluster.record_size = 128 << 10
     with pytest.raises(UsageError, match="bucket_capacity=10,000"):
         opened()
@@ -743,20 +741,20 @@ def test_a_namespace_with_small_records_takes_batches(cluster: Cluster) -> None:
         assert check_index(index).sound
 
 
-def test_a_namespace_with_tiny_records_is_refused(cluster: Cluster) -> None:
+def test_namespace_with_tiny_records_is_refused(cluster: Cluster) -> None:
     cluster.record_size = 16 << 10
     with pytest.raises(UsageError, match=r"write-block-size .* max-record-size"):
         opened()
 
 
-def test_times_to_live_need_a_namespace_that_expires_records(cluster: Cluster) -> None:
+def test_times_to_live_require_nsup_period(cluster: Cluster) -> None:
     cluster.expires = False
     with pytest.raises(UsageError, match="nsup-period"):
         opened(record_ttl=100.0)
     opened().close()
 
 
-def test_a_hit_restores_postings_of_expired_groups(cluster: Cluster) -> None:
+def test_match_restores_postings_of_expired_groups(cluster: Cluster) -> None:
     now = [1e6]
     with opened(record_ttl=1000.0, bucket_ttl=50.0, clock=lambda: now[0]) as index:
         index.upsert("a", TEXT, "x")
@@ -769,8 +767,8 @@ def test_a_hit_restores_postings_of_expired_groups(cluster: Cluster) -> None:
         assert check_index(index).sound
 
 
-def test_more_buckets_than_a_group_has_room_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every bucket of the group has one posting, and still some must go: the oldest."""
+def test_oldest_postings_leave_a_group_with_too_many_buckets(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every bucket of the group has one posting, and the group is too large."""
     monkeypatch.setattr(aerospike_buckets, "ROOM", 40)
     with opened(documents=1000) as index:
         for number in range(1, 61):
@@ -783,7 +781,7 @@ def test_more_buckets_than_a_group_has_room_for(cluster: Cluster, monkeypatch: p
         assert counts["postings"] + counts["evicted"] == 160
 
 
-def test_an_existing_secondary_index_is_not_created_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_secondary_index_is_not_created_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     opened().close()
 
     def refuse(*_: Any) -> None:
@@ -793,7 +791,7 @@ def test_an_existing_secondary_index_is_not_created_again(cluster: Cluster, monk
     opened().close()
 
 
-def test_scans_wait_for_partitions_that_change_their_owner(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scans_retry_while_partitions_migrate(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aerospike_records, "SCAN_PAUSE", 0.0)
     migrating = [3]
     really = Query.results
@@ -823,11 +821,11 @@ def test_scans_wait_for_partitions_that_change_their_owner(cluster: Cluster, mon
         ({"persistent": True, "commits": True}, "before it is acknowledged"),
     ],
 )
-def test_durability_is_said(facts: dict[str, bool], words: str) -> None:
+def test_durability_of_each_configuration(facts: dict[str, bool], words: str) -> None:
     assert words in Namespace("test", **facts).durability  # type: ignore[arg-type]
 
 
-def test_scopes_and_a_listing_of_a_scope_read_no_other_scope(cluster: Cluster) -> None:
+def test_listing_a_scope_reads_no_other_scope(cluster: Cluster) -> None:
     with opened() as index:
         for scope in ("a", "b"):
             index.upsert_many(scope, corpus(30, seed=ord(scope)))
@@ -843,7 +841,7 @@ def test_scopes_and_a_listing_of_a_scope_read_no_other_scope(cluster: Cluster) -
         assert len([key for key in read if key[1] == "nearkin_documents"]) == 1
 
 
-def test_one_process_at_a_time_has_its_turn(cluster: Cluster) -> None:
+def test_one_process_at_a_time_has_the_turn(cluster: Cluster) -> None:
     with opened() as index, opened() as other:
         assert index._session.store.take_turn("sweep", "one", 60.0)
         assert not other._session.store.take_turn("sweep", "two", 60.0)
@@ -853,7 +851,7 @@ def test_one_process_at_a_time_has_its_turn(cluster: Cluster) -> None:
         assert not index._session.store.take_turn("sweep", "one", 60.0)
 
 
-def test_a_namespace_that_is_full_of_secondary_indexes(cluster: Cluster) -> None:
+def test_namespace_without_free_secondary_indexes_is_refused(cluster: Cluster) -> None:
     cluster.indexes = {("other", str(number)) for number in range(256)}
     with pytest.raises(UsageError, match="needs three"):
         opened()
