@@ -1,5 +1,6 @@
 """Remote storage through fsspec: one clear error instead of each driver's own, and bounded waits."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,11 @@ DRIVER_ERRORS = {
 }
 """What drivers raise that is neither an OSError nor a ValueError."""
 WITHOUT_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ProfileNotFound")
-SHORT_WAITS = {"AWS_METADATA_SERVICE_TIMEOUT": "1", "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1"}
+SHORT_WAITS = {
+    "AWS_METADATA_SERVICE_TIMEOUT": "1",
+    "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1",
+    "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
+}
 """A machine outside of the cloud has no metadata service to ask for credentials; these bound how long it is looked for."""
 
 
@@ -49,6 +54,8 @@ def open_filesystem(url: str) -> tuple[Any, str]:
 
     for name, value in SHORT_WAITS.items():
         os.environ.setdefault(name, value)
+    # Without a handler Python prints warnings of gcsfs, although its errors are raised as well.
+    logging.getLogger("gcsfs").addHandler(logging.NullHandler())
     try:
         filesystem, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
@@ -95,11 +102,21 @@ def make_listing_error(url: str, error: BaseException) -> UsageError | RunError:
     known = make_storage_error(url, error)
     if isinstance(known, UsageError):
         return known
-    if isinstance(error, PermissionError):
-        return UsageError(f"no permission to list {url} ({_first_line(error)}); check the credentials and the bucket's policy")
+    if _is_denied(error):
+        advice = CREDENTIALS.get(parse_protocol(url), "configure credentials")
+        return UsageError(
+            f"no permission to list {url} ({_first_line(error)}); check the policy of the bucket and the credentials: {advice}"
+        )
     if isinstance(error, FileNotFoundError):
         return UsageError(f"{url} does not exist ({_first_line(error)}); check the name of the bucket and the path")
     return UsageError(f"cannot list {url}: {_first_line(error)}")
+
+
+def _is_denied(error: BaseException) -> bool:
+    """Returns whether a storage refused the credentials. gcsfs raises errors of its own for that."""
+    if isinstance(error, PermissionError) or str(getattr(error, "code", "")) in ("401", "403"):
+        return True
+    return str(error).startswith("Forbidden")
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,0 +1,61 @@
+"""Errors of Google Cloud Storage, against a stand-in: one sentence with the URL and a remedy."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+pytest.importorskip("gcsfs")
+
+URL = "gs://kin-bucket/docs.jsonl"
+MESSAGES = {
+    401: "no permission to list gs://kin-bucket/docs.jsonl",
+    403: "no permission to list gs://kin-bucket/docs.jsonl",
+    404: "no files match gs://kin-bucket/docs.jsonl",
+}
+
+
+class StandIn(BaseHTTPRequestHandler):
+    """A server that answers every request with the status of its class."""
+
+    status = 404
+
+    def do_GET(self) -> None:
+        body = json.dumps({"error": {"code": self.status, "message": "refused"}}).encode()
+        self.send_response(self.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(params=sorted(MESSAGES))
+def storage(request: pytest.FixtureRequest) -> Iterator[tuple[int, str]]:
+    """The status of every answer, and the address of the stand-in."""
+    handler = type("Handler", (StandIn,), {"status": request.param})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield request.param, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_refusal_of_google_storage_is_one_sentence(storage: tuple[int, str], tmp_path: Path) -> None:
+    status, address = storage
+    environment = {**os.environ, "STORAGE_EMULATOR_HOST": address, "HOME": str(tmp_path)}
+    line = [sys.executable, "-m", "nearkin", "dedup", URL, "--out", str(tmp_path / "out")]
+    ended = subprocess.run(line, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    assert ended.returncode == 2
+    assert MESSAGES[status] in ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    if status != 404:
+        assert "GOOGLE_APPLICATION_CREDENTIALS" in ended.stderr
+    assert not (tmp_path / "out.partial").exists()
