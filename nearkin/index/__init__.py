@@ -1,0 +1,1 @@
+"""The online index: documents are inserted, searched and deleted one at a time."""

@@ -114,9 +114,10 @@ class BulkLoad:
             self._write(keyed for keyed in batch if keyed.entry.id in missing)
         return sum(keyed.entry.is_leader for keyed in new)
 
-    def _prepare(self, scope: str, column: pa.Array, documents: Sequence[Any], signatures: np.ndarray) -> PreparedDocuments:
-        """Prepares documents with saved signatures, or without them if keys do not follow from
-        signatures."""
+    def _prepare(
+        self, scope: str, column: pa.Array, documents: Sequence[Any], signatures: np.ndarray
+    ) -> PreparedDocuments:
+        """Prepares documents with saved signatures if keys follow from them, or else without."""
         preparer = self._session.preparer
         digests = [preparer.digest(document) for document in documents]
         if not preparer.signatures_suffice:

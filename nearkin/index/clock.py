@@ -26,6 +26,7 @@ class SystemClock:
         self.offset = 0.0
 
     def __call__(self) -> float:
+        """Returns the corrected time, in seconds."""
         return time.time() + self.offset
 
 

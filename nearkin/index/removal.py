@@ -154,8 +154,7 @@ class Removals:
     def _reassign_members(
         self, removed: Entry, members: list[Entry], changes: Changes, *, inherits_cluster: bool
     ) -> None:
-        """Searches a representative for each member of a removed one, in the order of their
-        numbers."""
+        """Searches a representative for each member of a removed one, in order of their numbers."""
         session = self._session
         scope = removed.scope
         posts_members = session.settings.postings == "all"

@@ -81,20 +81,27 @@ class Upserts:
         self.evicted_cold = 0
         """The number of documents that left their buckets because memory is bounded."""
 
-    def upsert_many(self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None) -> list[Outcome]:
+    def upsert_many(
+        self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None
+    ) -> list[Outcome]:
         """Upserts documents, as `Index.upsert_many` does."""
         began = time.perf_counter()
         session = self._session
         self.require_writable(scope)
         max_batch = session.settings.max_batch
         if len(documents) > max_batch:
-            raise UsageError(f"a batch of {len(documents):,} documents is larger than max_batch={max_batch:,}")
+            raise UsageError(
+                f"a batch of {len(documents):,} documents is larger than max_batch={max_batch:,}"
+            )
         if ids is not None and len(ids) != len(documents):
             raise UsageError(f"{len(ids)} ids for {len(documents)} documents")
         checked = [session.preparer.check(document) for document in documents]
         digests = [session.preparer.digest(document) for document in checked]
         given_ids = ids or [None] * len(checked)
-        names = [default_id(digest) if id is None else require_id(id) for id, digest in zip(given_ids, digests, strict=True)]
+        names = [
+            default_id(digest) if id is None else require_id(id)
+            for id, digest in zip(given_ids, digests, strict=True)
+        ]
         batch = _Batch(scope, checked, digests, names)
         return session.run_step(scope, lambda: self._upsert(batch, began))
 
@@ -152,7 +159,9 @@ class Upserts:
         outcomes = _outcomes(batch, known, searches, changes, seconds)
         for outcome, digest in zip(outcomes, batch.digests, strict=True):
             if outcome.layer != Layer.MEMORY:
-                resolution = Resolution(digest, outcome.representative, outcome.cluster, outcome.similarity)
+                resolution = Resolution(
+                    digest, outcome.representative, outcome.cluster, outcome.similarity
+                )
                 session.cache.put(batch.scope, outcome.id, resolution, clear_count)
         return outcomes
 
@@ -164,11 +173,13 @@ class Upserts:
                 return self._upsert_one_by_one(batch)
         outcomes = self._upsert(batch.select(list(first.values())), began)
         by_id = dict(zip(first, outcomes, strict=True))
-        return [by_id[id] if first[id] == i else _repeated_outcome(by_id[id]) for i, id in enumerate(batch.ids)]
+        return [
+            by_id[id] if first[id] == i else _repeated_outcome(by_id[id])
+            for i, id in enumerate(batch.ids)
+        ]
 
     def _upsert_one_by_one(self, batch: _Batch) -> list[Outcome]:
-        """Upserts a batch in which a document changes what later ones find, other than by being
-        new."""
+        """Upserts a batch in which an update or an overflow changes what later documents find."""
         outcomes: list[Outcome] = []
         for i in range(len(batch.ids)):
             outcomes += self._upsert(batch.select([i]), time.perf_counter())
@@ -196,7 +207,9 @@ class Upserts:
             is_confirmed = session.cache.sync_generation(generation, stamp)
         if not is_confirmed:
             known |= self._look_up_in_store(batch, cached)
-        if not (cached and is_confirmed) and any(one.resolution is not None for one in known.values()):
+        if not (cached and is_confirmed) and any(
+            one.resolution is not None for one in known.values()
+        ):
             session.confirm_state()
         return [known[i] for i in range(len(batch.ids))]
 
@@ -226,14 +239,24 @@ class Upserts:
         shortest = min((ttl for ttl in times if ttl is not None), default=np.inf)
         return float(now - REFRESH_SHARE * shortest)
 
-    def _renew_times(self, batch: _Batch, known: list[_Known], changes: Changes, now: float) -> None:
+    def _renew_times(
+        self, batch: _Batch, known: list[_Known], changes: Changes, now: float
+    ) -> None:
         """Keeps known documents and their representatives alive if they have a time to live."""
         oldest = self._renewal_limit(now)
-        hits = {id: one.resolution for id, one in zip(batch.ids, known, strict=True) if one.resolution is not None}
+        hits = {
+            id: one.resolution
+            for id, one in zip(batch.ids, known, strict=True)
+            if one.resolution is not None
+        }
         if oldest == -np.inf or not hits:
             return
         wanted = set(hits) | {resolution.leader for resolution in hits.values()}
-        entries = {one.entry.id: one.entry for one in known if one.resolution is not None and one.entry is not None}
+        entries = {
+            one.entry.id: one.entry
+            for one in known
+            if one.resolution is not None and one.entry is not None
+        }
         missing = sorted(wanted - set(entries))
         for entry in self._session.store.entries(batch.scope, missing):
             if entry is not None:
@@ -288,8 +311,7 @@ class Upserts:
             changes.new.append(builder.build(i, id, leader, cluster, similarity))
 
     def _evict_cold(self) -> None:
-        """Takes the documents that were not used for longest out of their buckets if memory is
-        bounded and used up."""
+        """Takes the coldest documents out of their buckets if the memory limit is exceeded."""
         max_memory = self._session.settings.max_memory
         if max_memory is None:
             return

@@ -1,0 +1,1 @@
+"""The migration of an index to another store, Spec or key while it is in use."""

@@ -65,7 +65,10 @@ def claim_target(source: Source, target: Index, *excluded_urls: str) -> None:
     store = target._session.store
     move = store.state().move
     if source.public_urls == target.public_urls or store.url in excluded_urls:
-        raise UsageError(f"an index at {source.store.url} cannot move to {store.url}; give the URL of another store")
+        raise UsageError(
+            f"an index at {source.store.url} cannot move to {store.url}; give the URL of "
+            "another store"
+        )
     if (move.phase, move.urls) == (MOVED, source.public_urls):
         # the store that the index came from: it refers to the source until it is released
         _copy_protection(source, store)
@@ -104,7 +107,10 @@ def shares_shingles(source: Index, target: Index) -> bool:
 
     The shingles of one can then be copied to the other if texts are not stored.
     """
-    facts = [(index._session.preparer.takes_shingles, shingle_facts(index.spec), index.spec.cut) for index in (source, target)]
+    facts = [
+        (index._session.preparer.takes_shingles, shingle_facts(index.spec), index.spec.cut)
+        for index in (source, target)
+    ]
     return facts[0] == facts[1]
 
 
@@ -125,7 +131,10 @@ def document_of(entry: Entry, target: Index, *, same_shingles: bool) -> CheckedD
         return entry.text
     if same_shingles and target._session.preparer.takes_shingles:
         return ShingledDocument(np.frombuffer(entry.payload, np.uint64), digest=entry.digest)
-    raise UsageError(f"the text of {entry.id!r} is not stored (store_text=False); an index with other shingles needs it")
+    raise UsageError(
+        f"the text of {entry.id!r} is not stored (store_text=False); an index with other "
+        "shingles needs it"
+    )
 
 
 def _portions(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -154,7 +163,9 @@ def copy_documents(source: Index, target: Index, names: Iterable[tuple[str, str]
     return total
 
 
-def copy_missing(source: Index, target: Index, keep_going: Callable[[], bool] = lambda: True) -> CopyCounts:
+def copy_missing(
+    source: Index, target: Index, keep_going: Callable[[], bool] = lambda: True
+) -> CopyCounts:
     """Makes a copy equal to its source. Documents that agree already are not written.
 
     Args:
@@ -177,7 +188,9 @@ def copy_missing(source: Index, target: Index, keep_going: Callable[[], bool] = 
     return total
 
 
-def copy_entries(target: Index, scope: str, wanted: Mapping[str, Entry | None], *, same_shingles: bool) -> CopyCounts:
+def copy_entries(
+    target: Index, scope: str, wanted: Mapping[str, Entry | None], *, same_shingles: bool
+) -> CopyCounts:
     """Makes documents of one scope of a copy equal to given ones.
 
     Args:
@@ -192,7 +205,11 @@ def copy_entries(target: Index, scope: str, wanted: Mapping[str, Entry | None], 
     existing = dict(zip(wanted, target.get_many(scope, list(wanted)), strict=True))
     if is_parts_scope(scope):
         return _copy_parts(target, scope, wanted, existing, same_shingles=same_shingles)
-    differing = [entry for entry in wanted.values() if entry is not None and not _has_same_content(entry, existing[entry.id])]
+    differing = [
+        entry
+        for entry in wanted.values()
+        if entry is not None and not _has_same_content(entry, existing[entry.id])
+    ]
     for portion in _portions(differing, target.settings.max_batch):
         documents = [document_of(entry, target, same_shingles=same_shingles) for entry in portion]
         target.upsert_many(scope, documents, [entry.id for entry in portion])
@@ -250,7 +267,10 @@ def keep_cluster_ids_and_compare(source: Store, target: Index) -> dict[str, Any]
         representatives in both or members in both (`same_standing`), and of documents with the
         same cluster id.
     """
-    previous = {(entry.scope, entry.id): (entry.cluster, entry.is_leader) for entry in source.scan(content=False)}
+    previous = {
+        (entry.scope, entry.id): (entry.cluster, entry.is_leader)
+        for entry in source.scan(content=False)
+    }
     copy = target._session.store
     _keep_cluster_ids(previous, copy)
     before = source.counts()
@@ -291,8 +311,10 @@ def _keep_cluster_ids(previous: Mapping[tuple[str, str], tuple[str, bool]], stor
 
 
 def _rename_cluster(store: Store, leader: Entry, cluster: str) -> None:
-    """Gives a cluster another id, in portions. The representative is last, so that a repetition
-    does the rest."""
+    """Gives a cluster another id, in portions.
+
+    The representative is last, so that a repetition does the rest.
+    """
     last = 0
     while page := store.member_page(leader.scope, leader.id, last, 0, PORTION):
         last = page[-1].ref
