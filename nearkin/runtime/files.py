@@ -1,4 +1,4 @@
-"""Files that survive a power cut: written whole, synced, and private where they hold texts or secrets.
+"""Durable and private files.
 
 A rename is durable only after three steps in this order: the data of the new file is synced, the file is renamed, the folder is
 synced (T. S. Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014, section 4).
@@ -19,6 +19,7 @@ PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 SHARED_FILE = 0o644
 SYNCED_AT_ONCE = 8
+"""The number of files that are synced in parallel."""
 
 
 class Readers(Enum):
@@ -30,7 +31,7 @@ class Readers(Enum):
 
     @classmethod
     def parse(cls, name: str) -> "Readers":
-        """Returns the readers of a name.
+        """Returns the readers that a name stands for.
 
         Raises:
             UsageError: If the name is unknown.
@@ -57,7 +58,12 @@ class Readers(Enum):
 
 
 def set_readers(path: Path, readers: Readers) -> None:
-    """Sets the permissions of a file, or of a folder and all that is below it."""
+    """Sets the permissions of a file, or of a folder and everything in it.
+
+    Args:
+        path: The file or folder.
+        readers: The users who may read it.
+    """
     if not path.is_dir():
         path.chmod(readers.file_mode)
         return
@@ -71,7 +77,7 @@ def set_readers(path: Path, readers: Readers) -> None:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Raises a failure to write as a RunError that names the folder and the remedy."""
+    """Raises RunError for a failure to write. The message names the folder and the remedy."""
     try:
         yield
     except OSError as error:
@@ -84,13 +90,13 @@ def disk_errors(folder: Path) -> Iterator[None]:
 def to_json(value: Any) -> bytes:
     """Returns readable JSON with sorted keys, so that equal values are equal bytes.
 
-    Paths that are not UTF-8 come out as JSON escapes, from which `json.loads` restores them.
+    Paths that are not UTF-8 become JSON escapes, from which `json.loads` restores them.
     """
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable: files created, renamed or deleted there."""
+    """Makes the names in a folder durable, after files were created, renamed or deleted in it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -99,13 +105,16 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folders(folder: Path) -> list[Path]:
-    """Makes a folder and those above it that are missing, and makes their names durable.
+    """Creates a folder and its missing parents, and makes their names durable.
+
+    Args:
+        folder: The folder.
 
     Returns:
-        The folders that were made, the deepest first.
+        The folders that were created, the deepest first.
 
     Raises:
-        OSError: If a folder cannot be made.
+        OSError: If a folder cannot be created.
     """
     missing = []
     for parent in (folder, *folder.parents):
@@ -119,7 +128,7 @@ def make_folders(folder: Path) -> list[Path]:
 
 
 def sync_file(path: Path) -> None:
-    """Makes the content of a file durable; its name needs `sync_folder`."""
+    """Makes the content of a file durable. Its name is made durable by `sync_folder`."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -128,7 +137,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_files(paths: Sequence[Path]) -> None:
-    """Makes the content of files durable, several at a time: the disk then waits once for many of them."""
+    """Makes the content of files durable, several at a time so that the disk waits only once."""
     if len(paths) < 2:
         for path in paths:
             sync_file(path)
@@ -139,7 +148,7 @@ def sync_files(paths: Sequence[Path]) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Makes a folder durable with everything below it: the content of its files first, then the names."""
+    """Makes a folder and everything in it durable: first the content of files, then the names."""
     files: list[Path] = []
     folders: list[Path] = []
     for parent, _, names in os.walk(folder, topdown=False):
@@ -152,7 +161,12 @@ def sync_tree(folder: Path) -> None:
 
 
 def replace_durably(staged: Path, target: Path) -> None:
-    """Renames a file or folder over `target`, whose content must be synced before, and makes the new name durable."""
+    """Renames a file or folder and makes the new name durable.
+
+    Args:
+        staged: The file or folder. Its content must be synced already.
+        target: The new path, which is replaced if it exists.
+    """
     staged.replace(target)
     sync_folder(target.parent)
     if staged.parent != target.parent:
@@ -160,28 +174,37 @@ def replace_durably(staged: Path, target: Path) -> None:
 
 
 def create_exclusively(path: Path, mode: int) -> int:
-    """Returns a handle to a new file, which replaces what a killed process left there, and never follows a link.
+    """Creates a file, and deletes one that a killed process left at the path.
+
+    Links are never followed.
+
+    Args:
+        path: The file.
+        mode: Permissions of the file, before the umask of the process.
+
+    Returns:
+        A file descriptor.
 
     Raises:
         OSError: If the file cannot be created.
     """
     with suppress(FileNotFoundError):
-        # left by a killed process that had the same number
+        # A killed process with the same process id may have left it.
         path.unlink()
-    # O_EXCL: never follow a link, never write into a file that somebody else has made
+    # O_EXCL never follows a link and never opens a file that another process has created.
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
 
 
 @contextmanager
 def replacing_durably(path: Path, mode: int = SHARED_FILE) -> Iterator[BinaryIO]:
-    """Yields a file to write to, which takes the place of `path`, synced, if the body ends without an error.
+    """Yields a file to write to, which replaces `path` if the body ends without an error.
 
     Args:
-        path: The file; it is replaced if it exists.
-        mode: Permissions of the file, before the process's umask. Use PRIVATE_FILE for texts and secrets.
+        path: The file. It is replaced if it exists.
+        mode: Permissions of the file, before the umask of the process. Use PRIVATE_FILE for texts and secrets.
 
     Raises:
-        OSError: If the file cannot be written. What stood at `path` is unchanged.
+        OSError: If the file cannot be written. The previous file is unchanged.
     """
     staged = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     handle = create_exclusively(staged, mode)
@@ -200,12 +223,12 @@ def write_durably(path: Path, data: bytes, mode: int = SHARED_FILE) -> None:
     """Writes a file that is complete or absent after a kill and after a power cut.
 
     Args:
-        path: The file; it is replaced if it exists.
-        data: Its content.
-        mode: Permissions of the file, before the process's umask. Use PRIVATE_FILE for texts and secrets.
+        path: The file. It is replaced if it exists.
+        data: The content.
+        mode: Permissions of the file, before the umask of the process. Use PRIVATE_FILE for texts and secrets.
 
     Raises:
-        OSError: If the file cannot be written. What stood at `path` is unchanged.
+        OSError: If the file cannot be written. The previous file is unchanged.
     """
     with replacing_durably(path, mode) as file:
         file.write(data)

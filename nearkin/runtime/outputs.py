@@ -1,7 +1,7 @@
-"""Output folders and files: what may be replaced, who is writing, and how a new result takes the place of the old one.
+"""Output folders and files: what may be replaced, who writes, and how a result is published.
 
 The output OUT is made in the work folder OUT.partial beside it. One process at a time holds that folder, by a lock that the
-system releases when the process ends, however it ends. A finished result folder carries a marker that lists its files: only a
+system releases when the process ends for any reason. A finished result folder carries a marker that lists its files: only a
 folder that carries the marker and holds nothing else is ever replaced. Before the new result takes its name, the old one moves
 into the work folder; a process that finds it there, and nothing at OUT, moves it back.
 """
@@ -36,16 +36,16 @@ from nearkin.runtime.files import (
 MARKER = ".nearkin-output.json"
 """The file that says that a folder is a result, and which files belong to it."""
 MANIFEST = "manifest.json"
-"""The file of a work folder that says what a run has done; without it there is nothing to resume."""
+"""The file of a work folder that records what is complete. Without it there is nothing to resume."""
 LOCK = ".nearkin-lock"
-"""The file of a work folder that its holder locks; it says who that is."""
+"""The file of a work folder that its holder locks. It names the holder."""
 GENERATOR = b'name="generator" content="nearkin"'
-"""The mark in the head of every page of nearkin."""
+"""The mark in the head of every page that nearkin writes."""
 TEMPORARY = re.compile(r"^((?:.*/)?)\.([^/]+)\.\d+\.tmp$")
 REMOTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:$")
 """The first part of a URL that was taken for a path."""
 UNUSABLE = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG)
-"""Errors of a path that cannot be an output whatever the state of the disk."""
+"""Errors of a path that can never be an output, whatever the state of the disk."""
 PREVIOUS = "previous"
 """The old result, inside the work folder, while the new one takes its place."""
 RESULT = "result"
@@ -105,7 +105,7 @@ def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 (Path.absolute keeps `..`)
 
 
-# What may be replaced
+# Which files and folders may be replaced
 
 
 def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = True) -> None:
@@ -187,13 +187,14 @@ def require_replaceable_folder(out: Path) -> None:
     marker = read_marker(out)
     if marker is None:
         raise UsageError(
-            f"{out} is not the result of a nearkin run (it has no {MARKER}), so --overwrite leaves it alone; {advice}"
+            f"{out} is not the result of a nearkin run (it has no {MARKER}), so --overwrite does not replace it; {advice}"
         )
     own = set(marker["files"])
     stranger = next((name for name in files_below(out) if name not in own and _written_for(name) not in own), None)
     if stranger is not None:
         raise UsageError(
-            f"{out} holds {stranger!r}, which no nearkin run wrote, so --overwrite leaves it alone; move it elsewhere first"
+            f"{out} contains {stranger!r}, which no nearkin run wrote, so --overwrite does not replace it; move it "
+            "elsewhere first"
         )
 
 
@@ -212,8 +213,8 @@ def require_replaceable_file(out: Path, recognise: Callable[[Path], bool], what:
 
     Args:
         out: The file.
-        recognise: Returns whether a file is of that kind. It may raise OSError or ValueError for what it cannot read.
-        what: The kind, for the message, for example "a file of pairs".
+        recognise: Returns whether a file is of that kind. It may raise OSError or ValueError if it cannot read the file.
+        what: The name of the kind, for the message, for example "a file of pairs".
 
     Raises:
         UsageError: If it is not.
@@ -236,10 +237,10 @@ def begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
 
 
 def require_picture_output(path: Path, inputs: Iterable[Path | str]) -> None:
-    """Requires that a picture may be written: nothing is there, or another picture, and it is not an input.
+    """Requires that a picture can be written: its path is free or holds a picture, and is not an input.
 
     Raises:
-        UsageError: If it must not be written.
+        UsageError: If it must not be written. The message says why.
     """
     require_apart(path, inputs)
     if os.path.lexists(path):
@@ -247,10 +248,10 @@ def require_picture_output(path: Path, inputs: Iterable[Path | str]) -> None:
 
 
 def require_page_output(path: Path, inputs: Iterable[Path | str]) -> None:
-    """Requires that a page may be written: nothing is there, or another page of nearkin, and it is not an input.
+    """Requires that a page can be written: its path is free or holds a page of nearkin, and is not an input.
 
     Raises:
-        UsageError: If it must not be written.
+        UsageError: If it must not be written. The message says why.
     """
     require_apart(path, inputs)
     if os.path.lexists(path):
@@ -264,7 +265,7 @@ def _is_page(path: Path) -> bool:
 
 
 def files_below(folder: Path) -> Iterator[str]:
-    """Yields the files and links in a folder and below, relative, with slashes, but not the marker."""
+    """Yields the relative paths of the files and links in a folder, with slashes and without the marker."""
     for parent, folders, names in os.walk(folder):
         links = [name for name in folders if Path(parent, name).is_symlink()]
         for name in (*names, *links):
@@ -282,7 +283,7 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
     return marker if isinstance(marker, dict) and isinstance(marker.get("files"), list) else None
 
 
-# Who is writing
+# Which process writes
 
 
 @dataclass
@@ -301,17 +302,17 @@ class Claim:
 
     @classmethod
     def take(cls, out: Path, command: str) -> "Claim":
-        """Makes the work folder of an output if needed, and locks it.
+        """Creates the work folder of an output if needed, and locks it.
 
-        A result that a killed process had moved aside, without putting the new one in its place, is moved back.
+        A previous result is moved back if a killed process had moved it away and not yet published the new one.
 
         Args:
             out: The output folder or file.
-            command: The name of the command, for the error of another process that wants the folder.
+            command: The name of the command, for the error message of another process that needs the folder.
 
         Raises:
-            UsageError: If another process holds the folder, it is not the work folder of a run, or its path is not possible.
-            RunError: If the folder cannot be made.
+            UsageError: If another process holds the folder, it is not the work folder of a run, or its path is not valid.
+            RunError: If the folder cannot be created.
         """
         place, path = _absolute(out), work_folder_of(out)
         with disk_errors(path.parent), _path_errors(path):
@@ -325,7 +326,7 @@ class Claim:
             try:
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, to_json(_holder(command)), 0)
-                # after a power cut the lock file still says whose folder this is
+                # After a power cut the lock file must still name the owner of the folder.
                 os.fsync(handle)
                 sync_folder(path)
                 sync_folder(path.parent)
@@ -342,7 +343,7 @@ class Claim:
 
     def clear(self) -> None:
         """Deletes the content of the work folder except for the lock."""
-        # the manifest first: without it there is nothing to resume, whatever else is left
+        # The manifest is deleted first: without it there is nothing to resume, even if other files are left.
         paths = sorted(self.path.iterdir(), key=lambda path: (path.name != MANIFEST, path.name))
         for path in paths:
             if path.name != LOCK:
@@ -352,35 +353,35 @@ class Claim:
         """Deletes the work folder, and the empty folders above it that were created for it."""
         self.clear()
         with suppress(OSError):
-            # another process may take the folder between the two steps, and then keeps it
+            # Another process may take the folder between the two steps, and then keeps it.
             (self.path / LOCK).unlink()
             self.path.rmdir()
         self.release()
         _remove_folders(self._made)
 
     def release(self) -> None:
-        """Unlocks the work folder and leaves it as it is, for a run that resumes."""
+        """Unlocks the work folder without deleting it, so that a run can be resumed."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
 
     def publish_folder(self, staged: Path, run: str, identity: dict[str, Any], *, replaces: bool) -> None:
-        """Gives a complete result its name. The old result, if any, stays until then.
+        """Moves a complete result to the place of the output. A previous result stays until then.
 
         Args:
             staged: The result, a folder inside the work folder.
-            run: The id of the run, by which a process that resumes it knows its own result.
-            identity: The parameters of the run, which a later `--resume` is compared with.
-            replaces: Whether a result that is there is replaced.
+            run: The id of the run, by which a process that resumes it recognizes its own result.
+            identity: The parameters of the run, with which a later `--resume` is compared.
+            replaces: Whether an existing result is replaced.
 
         Raises:
-            UsageError: If what is at the output's name is not the result of a run, or must not be replaced.
+            UsageError: If the place of the output is taken and must not be replaced.
             RunError: If the file system refuses a step.
         """
         with disk_errors(self.out.parent):
             marker = {"nearkin": 1, "run": run, "identity": identity, "files": sorted(files_below(staged))}
             (staged / MARKER).write_text(json.dumps(marker, indent=1), "ascii")
-            # whoever may list the folder may read the list of its files
+            # Users who may list the folder may read the list of its files.
             (staged / MARKER).chmod(staged.stat().st_mode & 0o666)
             sync_tree(staged)
             if os.path.lexists(self.out):
@@ -520,7 +521,7 @@ def require_work_folder(path: Path) -> None:
     # it may have been removed by its holder between the two looks
     if not own and os.path.lexists(path):
         raise UsageError(
-            f"{path} exists and is not the work folder of a nearkin run, so it is left alone; move or delete it, or "
+            f"{path} exists and is not the work folder of a nearkin run, so it is not used; move or delete it, or "
             "choose another --out"
         )
 

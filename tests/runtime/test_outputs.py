@@ -158,7 +158,7 @@ def test_overwrite_leaves_a_result_that_holds_something_else(stranger: str, docs
     else:
         (out / stranger).write_text("mine")
     before = everything_below(tmp_path)
-    with pytest.raises(UsageError, match=f"holds '{stranger}', which no nearkin run wrote"):
+    with pytest.raises(UsageError, match=f"contains '{stranger}', which no nearkin run wrote"):
         dedup(docs, out, overwrite=True)
     assert everything_below(tmp_path) == before
     (out / stranger).unlink()
