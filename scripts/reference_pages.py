@@ -18,7 +18,7 @@ from typer.main import get_command
 import nearkin
 from nearkin import errors
 from nearkin.cli.app import app as command_line
-from nearkin.cli.serve import start, with_flags
+from nearkin.cli.serve import _with_server_options, start
 from nearkin.server.app import create_app
 from nearkin.server.settings import ServerSettings
 from scripts.server_metrics import declared_metrics
@@ -72,7 +72,7 @@ def leaf_commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
 def serve_command() -> Any:
     """Returns the command behind `nearkin serve`, whose options are the settings of the server."""
     application = typer.Typer(add_completion=False)
-    application.command()(with_flags(start))
+    application.command()(_with_server_options(start))
     return get_command(application)
 
 
