@@ -461,7 +461,7 @@ def test_the_cut_over_from_the_command_line(
     assert (back["documents"], back["removed_meanwhile"], back["moved_to"]) == (29, 0, url)
     assert said("info", target)["records"] == 29
     assert "not been moved" in said("rebuild", url, "--cut-back", code=2)["error"]
-    assert "and nothing else" in said("rebuild", url, target, "--cut-back", code=2)["error"]
+    assert "and no other option" in said("rebuild", url, target, "--cut-back", code=2)["error"]
     assert "URL of an empty store" in said("rebuild", url, code=2)["error"]
 
 
