@@ -124,7 +124,7 @@ def test_a_keyed_run_needs_its_key_and_never_shows_it(tmp_path: Path, capfd: pyt
     assert record["counts"]["kept"] == 1
     # The saved run is an input only with its key.
     assert run(["dedup", str(out), "--out", str(tmp_path / "again")]) == 2
-    assert f"give the key {key.id}" in capfd.readouterr().err
+    assert f"pass the key {key.id}" in capfd.readouterr().err
     other, other_line = HashKey.generate()
     (tmp_path / "other").write_text(other_line)
     assert run(["dedup", str(out), "--key-file", str(tmp_path / "other"), "--out", str(tmp_path / "again2")]) == 2
