@@ -22,16 +22,25 @@ def write_kept_files(run: SparkRun, folder: Path, annotate: bool) -> None:
     assert isinstance(run.source, FileSource)
     with disk_errors(folder.parent):
         folder.mkdir(parents=True)
-    rows = run.source.beside(run.rows)
-    written = facts_of(rows.mapInArrow(Writing(run.request, str(folder.absolute()), annotate).files, WRITTEN))
-    documents, now = run.stages["sketch"]["documents"] + run.further_parts, sum(task["documents"] for task in written)
+    rows = run.source.interleave_with_files(run.rows)
+    written = facts_of(
+        rows.mapInArrow(Writing(run.request, str(folder.absolute()), annotate).files, WRITTEN)
+    )
+    documents, now = (
+        run.stages["sketch"]["documents"] + run.further_parts,
+        sum(task["documents"] for task in written),
+    )
     if now != documents:
-        raise RunError(f"the inputs have {now} documents now and had {documents}; run again with --overwrite")
+        raise RunError(
+            f"the inputs have {now} documents now and had {documents}; run again with --overwrite"
+        )
 
 
 def write_clusters(run: SparkRun, folder: Path) -> None:
     """The clusters table in corpus order, over its files in the order of their names."""
-    run.clusters.orderBy("doc").drop("doc").write.option("compression", "zstd").parquet(str(folder.absolute()))
+    run.clusters.orderBy("doc").drop("doc").write.option("compression", "zstd").parquet(
+        str(folder.absolute())
+    )
 
 
 def write_pairs(run: SparkRun, folder: Path) -> None:
@@ -44,5 +53,7 @@ def write_rejected(run: SparkRun, path: Path) -> None:
     """rejected.jsonl, line for line that of the local engine."""
     with disk_errors(path.parent), path.open("wb") as file:
         for row in run.rejected.orderBy(f.col("doc")).toLocalIterator():
-            place = {name: value for name, value in json.loads(row.place).items() if value is not None}
+            place = {
+                name: value for name, value in json.loads(row.place).items() if value is not None
+            }
             file.write(orjson.dumps({**place, "reason": row.reason, "raw": row.raw}) + b"\n")

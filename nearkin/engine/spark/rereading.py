@@ -88,7 +88,7 @@ def excerpt(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Again:
+class Reread:
     """Reads documents again, some of them or all.
 
     Attributes:

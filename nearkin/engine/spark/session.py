@@ -75,7 +75,7 @@ def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def translate_spark_errors() -> Iterator[None]:
     """Failures of tasks as what they are: the error that a task raised, or its message, without the stack traces around it."""
     try:
         yield
@@ -94,10 +94,12 @@ def from_task(message: str) -> NearkinError:
     """
     if raised := RAISED.search(message):
         kind = getattr(errors, raised[1], RunError)
-        told_error: NearkinError = kind(raised[2].strip())
-        return told_error
+        translated: NearkinError = kind(raised[2].strip())
+        return translated
     causes = [f"{name}: {text}" for name, text in FAILED.findall(message)]
-    return RunError(f"a task over Spark failed: {one_line(causes[-1] if causes else message)}; Spark's log has the whole trace")
+    return RunError(
+        f"a task over Spark failed: {one_line(causes[-1] if causes else message)}; Spark's log has the whole trace"
+    )
 
 
 def one_line(text: str) -> str:
@@ -114,7 +116,11 @@ def work_of(spark: SparkSession, group: str) -> dict[str, float]:
     tracker, found = spark.sparkContext.statusTracker(), []
     for job in tracker.getJobIdsForGroup(group):
         info = tracker.getJobInfo(job)
-        found += [] if info is None else [stage for stage in info.stageIds if tracker.getStageInfo(stage) is not None]
+        found += (
+            []
+            if info is None
+            else [stage for stage in info.stageIds if tracker.getStageInfo(stage) is not None]
+        )
     try:
         return _work_of(spark, sorted(set(found)))
     except Py4JError:
@@ -136,5 +142,10 @@ def _work_of(spark: SparkSession, stages: list[int]) -> dict[str, float]:
     if summary.isDefined():
         median, most = (summary.get().executorRunTime().apply(i) / 1000 for i in (0, 1))
         skew = round(most / max(median, 1e-3), 2)
-        out |= {"tasks": longest.numCompleteTasks(), "task_median": median, "task_max": most, "skew": skew}
+        out |= {
+            "tasks": longest.numCompleteTasks(),
+            "task_median": median,
+            "task_max": most,
+            "skew": skew,
+        }
     return out

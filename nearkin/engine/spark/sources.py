@@ -11,7 +11,7 @@ from nearkin.corpus import FileCorpus
 from nearkin.corpus.file_names import make_output_names
 from nearkin.corpus.formats.base import make_unused_name
 from nearkin.engine.spark.frequencies import HASHES, Hashing
-from nearkin.engine.spark.rereading import Again, Rows
+from nearkin.engine.spark.rereading import Reread, Rows
 from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Sketching, TaskRequest
 
 FileRow: TypeAlias = tuple[int, str, str, str]
@@ -51,9 +51,11 @@ class FileSource:
         return self.files().mapInArrow(hashing.files, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
-        return self.beside(wanted.select("doc")).mapInArrow(Again(rows).files, rows.schema)
+        return self.interleave_with_files(wanted.select("doc")).mapInArrow(
+            Reread(rows).files, rows.schema
+        )
 
-    def beside(self, documents: DataFrame) -> DataFrame:
+    def interleave_with_files(self, documents: DataFrame) -> DataFrame:
         """Files, each followed by the rows of its documents, in their order."""
         files = self.files()
         numbered = documents.withColumn("number", f.shiftright("doc", FILE_SHIFT).cast("int"))
@@ -118,7 +120,7 @@ class FrameSource:
             else self.frame.unionByName(self.before, allowMissingColumns=True)
         )
         found = rows_again.join(some, name == f.col(other)).drop(other)
-        return found.mapInArrow(Again(rows).frame, rows.schema)
+        return found.mapInArrow(Reread(rows).frame, rows.schema)
 
     def _read(self, frame: DataFrame) -> DataFrame:
         return frame.select(*(f.col(quoted(name)) for name in self.request.columns.all))

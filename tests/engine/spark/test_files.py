@@ -152,7 +152,7 @@ def test_wrong_usage(
         ),
         (["--engine", "spark", "--second-measure", "cosine:v:0.9"], "needs the local engine"),
         (["--engine", "spark", "--text", "missing"], "no column 'missing'"),
-        (["--engine", "spark", "--save-signatures"], "save_signatures is of the local engine"),
+        (["--engine", "spark", "--save-signatures"], "save_signatures needs the local engine"),
     ):
         assert run([*asked, *more]) == 2
         said = capfd.readouterr().err

@@ -1,0 +1,249 @@
+"""The deduplication of files with Spark, as `nearkin dedup --engine spark` runs it."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from nearkin.corpus import Columns, FileCorpus, describe_inputs
+from nearkin.corpus.file_names import format_path, hide_password
+from nearkin.corpus.inputs import Selection
+from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.options import RunOptions
+from nearkin.engine.spark.document_parts import require_mergeable
+from nearkin.engine.spark.frequencies import count_over_spark
+from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.output_files import (
+    write_clusters,
+    write_kept_files,
+    write_pairs,
+    write_rejected,
+)
+from nearkin.engine.spark.run import SparkRun
+from nearkin.engine.spark.session import open_session, translate_spark_errors
+from nearkin.engine.spark.sketching import TaskRequest
+from nearkin.engine.spark.sources import FileSource
+from nearkin.engine.stats import Stage
+from nearkin.errors import UsageError
+from nearkin.report.collect import collect_report
+from nearkin.report.spark_view import SparkRunView
+from nearkin.runs.job import Job, check_job
+from nearkin.runs.output import (
+    build_run_record,
+    find_finished_run,
+    publish_output,
+    require_output_free,
+)
+from nearkin.runs.saved import RUN
+from nearkin.runs.spec_request import ResolvedInputs, SpecRequest, resolve_inputs
+from nearkin.runtime.files import disk_errors
+from nearkin.runtime.memory import PeakMemory
+from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.runtime.progress import Progress
+from nearkin.sketch.resources import DocumentFrequencies
+from nearkin.spark.frames import require_supported
+from nearkin.spec import Spec
+
+
+def dedup_files(
+    master: str | None, conf: dict[str, str], merge_parts: bool, job: Job, progress: Progress
+) -> dict[str, Any]:
+    """Deduplicates files into `job.out`.
+
+    Args:
+        master: Master of the Spark session, or None for all cores of this machine.
+        conf: Settings of the Spark session.
+        merge_parts: Whether rows of one id are parts of a document.
+        job: Inputs and output. Their paths are the same on all workers.
+        progress: Receives progress updates.
+
+    Returns:
+        The content of run.json.
+
+    Raises:
+        UsageError: If the request is not valid, or needs the local engine.
+        RunError: If a task failed, or the inputs changed during the run.
+    """
+    require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
+    corpus = job.open_corpus()
+    _require_supported_files(job, corpus, merge_parts=merge_parts)
+    check_job(job, corpus)
+    identity = job.identity("dedup", engine="spark", merge_parts=merge_parts)
+    finished = find_finished_run(job, identity, corpus)
+    if finished is not None:
+        return finished
+    if job.resume:
+        raise UsageError("a run with Spark cannot be resumed; start it again with --overwrite")
+    # The work folder is deleted after a failure too, because a run cannot be resumed from it.
+    with (
+        claimed(job.out, "nearkin dedup --engine spark", replaces=job.overwrite) as claim,
+        _session(master, conf) as spark,
+        PeakMemory() as memory,
+        translate_spark_errors(),
+    ):
+        # Workers that run as another user need --readable-by.
+        claim.path.chmod(job.readers.folder_mode)
+        result_folder = claim.path / RESULT
+        result_folder.mkdir()
+        inputs = describe_inputs(corpus)
+        request = TaskRequest(job.columns, job.settings, job.resources, job.on_error, merge_parts)
+        tables = Tables(spark, str((claim.path / "tables").absolute()))
+        run = SparkRun(spark, FileSource(spark, corpus, request), request, progress, tables)
+        run.to_clusters()
+        _write_output(job, run, result_folder)
+        corpus.require_all_unchanged()
+        view = SparkRunView(run, job.quoted)
+        title = ", ".join(map(hide_password, job.inputs))
+        data = collect_report(view, title, memory.peak)
+        record = {
+            **build_run_record(job, inputs, run.stages, data, corpus),
+            "engine": "spark",
+            "master": spark.sparkContext.master,
+        }
+        publish_output(
+            job,
+            claim,
+            uuid4().hex,
+            record,
+            data,
+            identity=identity,
+            replaces=job.overwrite,
+        )
+    return record
+
+
+def prepare_files(
+    master: str | None,
+    conf: dict[str, str],
+    inputs: tuple[str, ...],
+    columns: Columns,
+    asked: SpecRequest,
+    on_error: str,
+    workers: int,
+    out: Path,
+    progress: Progress,
+    check: Callable[[Spec], object] = lambda spec: None,
+    selection: Selection | None = None,
+) -> ResolvedInputs:
+    """Resolves inputs as `resolve_inputs` does, but counts document frequencies with Spark.
+
+    Args:
+        master: Master of the Spark session, or None for all cores of this machine.
+        conf: Settings of the Spark session.
+        inputs: Paths, globs, folders and URLs.
+        columns: Columns of the inputs that are read.
+        asked: Parameters of the Spec.
+        on_error: `quarantine` or `fail`, for rows that are not valid documents.
+        workers: Number of threads of the driver.
+        out: Output of the run.
+        progress: Receives progress updates.
+        check: Raises an error if the run cannot use the Spec. It is called before counting.
+        selection: Files of input folders that are read.
+
+    Raises:
+        UsageError: If the inputs are the output of a run, or the request is not valid.
+    """
+    if (Path(inputs[0]) / RUN).is_file():
+        raise UsageError(
+            f"{inputs[0]} is the output of a run; with Spark, deduplicate the inputs of that run"
+        )
+
+    def count_frequencies(request: FrequencyRequest, share: float) -> DocumentFrequencies:
+        return _count_frequencies(master, conf, on_error, request, share)
+
+    return resolve_inputs(
+        inputs,
+        columns,
+        asked,
+        on_error,
+        workers,
+        out,
+        progress,
+        count_frequencies,
+        check,
+        selection,
+    )
+
+
+def _count_frequencies(
+    master: str | None,
+    conf: dict[str, str],
+    on_error: str,
+    counting: FrequencyRequest,
+    share: float,
+) -> DocumentFrequencies:
+    counting.progress.stage("frequencies", None)
+    corpus = counting.corpus
+    assert isinstance(corpus, FileCorpus)
+    corpus.check(counting.columns)
+    options = RunOptions(spec=counting.spec)
+    request = TaskRequest(counting.columns, options, counting.resources, on_error)
+    size = sum(file.status().size for file in corpus.files)
+    with (
+        _session(master, conf) as spark,
+        translate_spark_errors(),
+        _temporary_tables(spark, counting.folder) as tables,
+    ):
+        source = FileSource(spark, corpus, request)
+        return count_over_spark(spark, source.hashes, request, tables, size, share)
+
+
+@contextmanager
+def _temporary_tables(spark: SparkSession, folder: Path) -> Iterator[Tables]:
+    """Yields tables in a new folder inside a folder, and deletes them at the end."""
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        tables = Tables(spark, tempfile.mkdtemp(prefix="nearkin-spark-", dir=folder.absolute()))
+    try:
+        yield tables
+    finally:
+        tables.remove()
+
+
+def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool) -> None:
+    require_supported(job.settings)
+    for file in corpus.files:
+        try:
+            file.path.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"the name of {format_path(file.path)} is not UTF-8, which Spark cannot read; "
+                "rename it"
+            ) from error
+    if merge_parts:
+        require_mergeable(job.settings.spec, job.settings.probes)
+        if job.columns.id is None:
+            raise UsageError(
+                "merge_parts merges rows of one id, and there is no id column; name it with --id"
+            )
+    if job.save_signatures:
+        raise UsageError(
+            "save_signatures needs the local engine; with Spark, nearkin.spark.save saves "
+            "signatures and band keys"
+        )
+
+
+@contextmanager
+def _session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
+    """Yields a session. It is stopped at the end, unless it was active before."""
+    active = SparkSession.getActiveSession()
+    spark = open_session(master, conf)
+    try:
+        yield spark
+    finally:
+        if active is None:
+            spark.stop()
+
+
+def _write_output(job: Job, run: SparkRun, folder: Path) -> None:
+    """Writes kept/, clusters.parquet, pairs.parquet and rejected.jsonl."""
+    run.progress.stage(Stage.WRITE, None)
+    with run.stage(Stage.WRITE):
+        write_kept_files(run, folder / "kept", job.annotate)
+        write_clusters(run, folder / "clusters.parquet")
+        write_pairs(run, folder / "pairs.parquet")
+        write_rejected(run, folder / "rejected.jsonl")

@@ -1,0 +1,230 @@
+"""The deduplication of a DataFrame."""
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Unpack
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from nearkin.corpus import Columns
+from nearkin.engine.options import RunOptionKeywords, RunOptions
+from nearkin.engine.spark.document_parts import require_mergeable
+from nearkin.engine.spark.frequencies import count_over_spark
+from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.run import SparkRun
+from nearkin.engine.spark.session import translate_spark_errors
+from nearkin.engine.spark.sketching import TaskRequest
+from nearkin.engine.spark.sources import FrameSource, quoted
+from nearkin.errors import UsageError
+from nearkin.keys import HashKey
+from nearkin.runs.spec_request import require_valid_cut, resolve_spec, select_frequency_cut
+from nearkin.runtime.progress import Progress, Silent
+from nearkin.sketch.resources import DocumentFrequencies, SpecResources
+from nearkin.spark.incremental import open_saved_run
+from nearkin.spark.result import SparkResult
+from nearkin.spec import Spec
+
+ID_TYPES = ("string", "byte", "short", "integer", "long")
+"""Types that an id column may have."""
+
+
+def dedup(
+    frame: DataFrame,
+    *,
+    id: str,
+    text: str | None = None,
+    tokens: str | None = None,
+    vector: str | None = None,
+    measure: str | None = None,
+    threshold: float = 0.8,
+    distance: int | None = None,
+    spec: Spec | None = None,
+    key: HashKey | None = None,
+    frequencies: DocumentFrequencies | None = None,
+    cut: DocumentFrequencies | None = None,
+    max_df: float | None = None,
+    merge_parts: bool = False,
+    against: str | None = None,
+    before: DataFrame | None = None,
+    work: str | None = None,
+    on_error: str = "quarantine",
+    progress: Progress | None = None,
+    **options: Unpack[RunOptionKeywords],
+) -> SparkResult:
+    """Finds exact duplicates and near-duplicates among the rows of a DataFrame.
+
+    Each removed document is verified against the document that is kept.
+
+    Args:
+        frame: Rows with an id column. They may be computed more than once and must be the same
+            each time.
+        id: Column of unique ids, text or whole numbers.
+        text: Column of texts. The default is `text`.
+        tokens: Column of token lists. Replaces `text`.
+        vector: Column of vectors. Replaces `text`.
+        measure: `jaccard`, `weighted-jaccard`, `simhash`, or `cosine` for vectors. The default is
+            the measure of the Spec.
+        threshold: Smallest similarity of near-duplicates, in (0, 1].
+        distance: Largest Hamming distance of near-duplicates (simhash and cosine only). Replaces
+            `threshold`.
+        spec: Spec of the signatures.
+        key: Hash key, if the Spec is keyed.
+        frequencies: Document frequencies, if the Spec has tf-idf weights.
+        cut: Cut shingles, if the Spec has a frequency cut.
+        max_df: Share of the documents, in (0, 1). Shingles that more documents contain are cut.
+        merge_parts: Whether rows of one id are parts of a document. For sets (`Spec(n=1)` over
+            tokens), the result is that of the whole documents.
+        against: Folder that `save` wrote, of a run over earlier documents. The result is that of a
+            run over all documents, but the earlier ones are not sketched or compared again.
+        before: Rows of the earlier documents, with the same columns. Those that may resemble a new
+            document are read again.
+        work: Folder for intermediate tables, path or URL, which the driver and all workers can
+            write. The default is a temporary folder, which works on one machine only.
+        on_error: `quarantine` or `fail`, for rows that are not valid documents.
+        progress: Receives progress updates. Silent by default.
+        **options: Further options of the run, as `RunOptions` documents them. Memory and workers
+            have no effect; configure them in Spark.
+
+    Returns:
+        The result. Close it to delete its intermediate tables.
+
+    Raises:
+        UsageError: If an argument is not valid, a column is missing, or ids are repeated.
+        RunError: If a task failed. The message names the document that caused it, if there is one.
+    """
+    columns = _columns_of(id, text, tokens, vector)
+    unknown = sorted(set(options) - set(RunOptionKeywords.__annotations__))
+    if unknown:
+        raise UsageError(
+            f"unknown option {unknown[0]!r}; valid options are "
+            f"{', '.join(RunOptionKeywords.__annotations__)}"
+        )
+    spark = frame.sparkSession
+    with translate_spark_errors(), ExitStack() as on_failure:
+        columns = _with_dimensions(frame, columns)
+        run_options = RunOptions(
+            spec=resolve_spec(columns, measure, spec),
+            threshold=threshold,
+            distance=distance,
+            **options,
+        )
+        columns = replace(columns, carried_columns=run_options.carried_columns)
+        columns = columns.with_memory(run_options.memory)
+        require_supported(run_options)
+        _require_columns(frame, columns)
+        resources = SpecResources(key, frequencies, cut)
+        request = TaskRequest(columns, run_options, resources, on_error, merge_parts)
+        if merge_parts:
+            require_mergeable(run_options.spec, run_options.probes)
+        run_options.spec.require_key(key)
+        # The folder is deleted as a whole, so it is a new one inside the given folder.
+        folder = f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _temporary_folder(spark)
+        tables = Tables(spark, folder)
+        on_failure.callback(tables.remove)
+        if max_df is not None:
+            request = _with_frequency_cut(frame, request, tables, max_df)
+        saved = None
+        if against is not None:
+            saved = open_saved_run(spark, against, before, request)
+        source = FrameSource(frame, request, before)
+        run = SparkRun(spark, source, request, progress or Silent(), tables, saved)
+        run.to_clusters()
+        on_failure.pop_all()
+    if before is None:
+        return SparkResult(run, frame)
+    return SparkResult(run, frame.unionByName(before, allowMissingColumns=True))
+
+
+def require_supported(options: RunOptions) -> None:
+    """Checks that the Spark engine supports the options.
+
+    Args:
+        options: Options of the run.
+
+    Raises:
+        UsageError: If an option needs the local engine.
+    """
+    if options.second_measure is not None:
+        raise UsageError(
+            f"second_measure={options.second_measure!r} needs the local engine; run it there over "
+            "the kept documents"
+        )
+
+
+def _columns_of(
+    id_column: str, text: str | None, tokens: str | None, vector: str | None
+) -> Columns:
+    content = {"text": text, "tokens": tokens, "vector": vector}
+    given = {name: column for name, column in content.items() if column is not None}
+    if len(given) > 1:
+        shown = " and ".join(f"{name}={column!r}" for name, column in given.items())
+        raise UsageError(f"{shown} exclude each other; give one of them")
+    if not given:
+        text = "text"
+    return Columns(text=text, tokens=tokens, vector=vector, id=id_column)
+
+
+def _with_frequency_cut(
+    frame: DataFrame, request: TaskRequest, tables: Tables, max_df: float
+) -> TaskRequest:
+    """Returns the request with a Spec that cuts frequent shingles, which are counted first."""
+    columns = request.columns
+    require_valid_cut(max_df, request.options.spec)
+    text_size = f.lit(0)
+    if columns.text:
+        text_size = f.sum(f.length(f.col(quoted(columns.source))))
+    frequencies = count_over_spark(
+        frame.sparkSession,
+        FrameSource(frame, request).hashes,
+        request,
+        tables,
+        size=int(frame.agg(text_size).first()[0] or 0),
+        share=max_df,
+    )
+    cut = select_frequency_cut(frequencies, max_df)
+    spec = replace(request.options.spec, cut=cut.fingerprint)
+    resources = replace(request.resources, cut=cut)
+    return replace(request, options=request.options.with_spec(spec), resources=resources)
+
+
+def _require_columns(frame: DataFrame, columns: Columns) -> None:
+    for name in columns.all:
+        if name not in frame.columns:
+            existing = ", ".join(map(repr, frame.columns))
+            raise UsageError(f"the DataFrame has no column {name!r} (it has {existing})")
+    kind = frame.schema[str(columns.id)].dataType.typeName()
+    if kind not in ID_TYPES:
+        raise UsageError(
+            f"id column {columns.id!r} has type {kind}, but ids are text or whole numbers; cast it "
+            "to string"
+        )
+
+
+def _with_dimensions(frame: DataFrame, columns: Columns) -> Columns:
+    """Returns columns with the most frequent length of vectors, and the smallest of several."""
+    if columns.vector is None:
+        return columns
+    if columns.vector not in frame.columns:
+        _require_columns(frame, columns)
+    lengths = frame.select(f.size(f.col(quoted(columns.vector))).alias("n")).where(f.col("n") > 0)
+    counted = lengths.groupBy("n").count()
+    first = counted.orderBy(f.desc("count"), "n").limit(1).collect()
+    if not first:
+        raise UsageError(
+            f"column {columns.vector!r} holds no vector; choose another column with vector="
+        )
+    return replace(columns, dimensions=int(first[0].n))
+
+
+def _temporary_folder(spark: SparkSession) -> str:
+    """Returns a new temporary folder, if all of Spark runs on this machine."""
+    master = spark.sparkContext.master
+    if master.startswith("local"):
+        return tempfile.mkdtemp(prefix="nearkin-spark-")
+    raise UsageError(
+        f"the workers of master {master} are on other machines; give a folder that they share, for "
+        "example work='hdfs:///tmp/nearkin'"
+    )

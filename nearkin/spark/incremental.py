@@ -1,0 +1,75 @@
+"""Runs over new documents against those of an earlier run."""
+
+from pyspark.sql import DataFrame, SparkSession
+
+from nearkin.corpus import Columns
+from nearkin.engine.options import RunOptions, Verify
+from nearkin.engine.spark.saved import Saved
+from nearkin.engine.spark.session import translate_spark_errors
+from nearkin.engine.spark.sketching import TaskRequest
+from nearkin.errors import UsageError
+from nearkin.sketch.resources import SpecResources
+from nearkin.spark.result import SparkResult
+
+
+def save(result: SparkResult, folder: str) -> None:
+    """Saves signatures, band keys and compared pairs of a result.
+
+    A later `dedup(..., against=folder)` does not sketch or compare these documents again. Band keys
+    are partitioned by band.
+
+    Args:
+        result: Result of `dedup`.
+        folder: New folder, path or URL.
+
+    Raises:
+        UsageError: If the result cannot be continued: all pairs were compared, slots were
+            truncated, or slots were probed.
+    """
+    with translate_spark_errors():
+        result._run.save(folder)
+
+
+def backfill(spark: SparkSession, folder: str, bands: int, rows: int) -> None:
+    """Computes band keys for other bands and rows, from saved signatures. No text is read.
+
+    Args:
+        spark: Session.
+        folder: Folder that `save` wrote.
+        bands: Number of bands.
+        rows: Number of rows of a band.
+
+    Raises:
+        UsageError: If the folder holds no saved run, or the bands and rows are not valid.
+    """
+    with translate_spark_errors():
+        saved = Saved.open(spark, folder)
+        parameters = saved.about["parameters"]
+        options = RunOptions.from_parameters(parameters, saved.spec, bands=bands, rows=rows)
+        request = TaskRequest(Columns(), options, SpecResources())
+        banding = options.banding(request.measure, saved.documents.count())
+        saved.write_keys(request, banding)
+
+
+def open_saved_run(
+    spark: SparkSession, folder: str, before: DataFrame | None, request: TaskRequest
+) -> Saved:
+    """Opens the saved run that a request continues.
+
+    Args:
+        spark: Session.
+        folder: Folder that `save` wrote.
+        before: Rows of the saved run's documents, if they are given.
+        request: Request that continues the run.
+
+    Raises:
+        UsageError: If the request cannot continue a saved run.
+    """
+    if before is None and request.options.verify == Verify.EXACT:
+        raise UsageError(
+            f"give the rows of the documents in {folder} with before=; an exact comparison reads "
+            "some of them again"
+        )
+    if request.merge_parts or request.options.bands is None:
+        raise UsageError("against= needs bands and rows, and cannot be combined with merge_parts")
+    return Saved.open(spark, folder)

@@ -1,0 +1,84 @@
+"""The result of a deduplication of a DataFrame."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from nearkin.engine.spark.run import SparkRun
+from nearkin.engine.spark.session import translate_spark_errors
+from nearkin.engine.spark.sources import quoted, unused_name
+from nearkin.report.collect import collect_report, summary_counts
+from nearkin.report.model import ReportData
+from nearkin.report.spark_view import SparkRunView
+
+
+@dataclass
+class SparkResult:
+    """The result of `dedup`, as DataFrames.
+
+    Its tables are in a work folder. `close`, or leaving `with`, deletes the folder; the DataFrames
+    cannot be computed any more then.
+    """
+
+    _run: SparkRun
+    _frame: DataFrame
+
+    def __enter__(self) -> "SparkResult":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Deletes the intermediate tables. DataFrames of this result cannot be computed then."""
+        self._run.tables.remove()
+
+    @property
+    def clusters(self) -> DataFrame:
+        """A row for each document: id, cluster (id of the kept one), kept, similarity, kind."""
+        return self._run.clusters.drop("doc")
+
+    @property
+    def pairs(self) -> DataFrame:
+        """The verified pairs: id_a, id_b, similarity, estimate, and distance if one was given.
+
+        `id_a` is the smaller id by its bytes. Of exact duplicates only one is in pairs.
+        """
+        pairs = self._run.pair_table.drop("a", "b")
+        others = [name for name in pairs.columns if not name.startswith("id_")]
+        first = f.least("id_a", "id_b").alias("id_a")
+        second = f.greatest("id_a", "id_b").alias("id_b")
+        return pairs.select(first, second, *others)
+
+    @property
+    def kept(self) -> DataFrame:
+        """The input rows of kept documents."""
+        kept_id = unused_name("kept", self._frame.columns)
+        kept = self._run.clusters.where("kept").select(f.col("id").alias(kept_id))
+        id_column = f.col(quoted(str(self._run.request.columns.id))).cast("string")
+        return self._frame.join(kept, id_column == f.col(kept_id), "left_semi")
+
+    @property
+    def rejected(self) -> DataFrame:
+        """The rejected rows: id, reason, and the beginning of the raw value."""
+        place = f.get_json_object("place", "$.id").alias("id")
+        return self._run.rejected.select(place, "reason", "raw")
+
+    @property
+    def stages(self) -> dict[str, Any]:
+        """The statistics of each stage, by its name, as in run.json."""
+        return self._run.stages
+
+    @cached_property
+    def report_data(self) -> ReportData:
+        """The content of a report."""
+        with translate_spark_errors():
+            return collect_report(SparkRunView(self._run), "a DataFrame", peak_memory=0)
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """The numbers of documents that were read, kept, removed and rejected."""
+        return summary_counts(self.report_data)
