@@ -143,7 +143,7 @@ class LocalRunView(RunView):
         column = self._local.options.source
         if column is None:
             return ()
-        labels = most_frequent_labels(self._local.documents().riding[column], MAX_SOURCES)
+        labels = most_frequent_labels(self._local.documents().carried[column], MAX_SOURCES)
         size = len(labels.names)
         removed = labels.codes[~np.asarray(self._result.kept)]
         rows = np.bincount(labels.codes, minlength=size).tolist()
@@ -169,7 +169,7 @@ class LocalRunView(RunView):
 
     def empty_columns(self) -> Sequence[str]:
         """Returns the carried columns in which no document has a value."""
-        columns = self._local.documents().riding
+        columns = self._local.documents().carried
         if not len(columns):
             return ()
         return [
@@ -185,7 +185,7 @@ class LocalRunView(RunView):
         options = self._local.options
         sources = None
         if options.source is not None:
-            sources = self._local.documents().riding[options.source]
+            sources = self._local.documents().carried[options.source]
         return find_boilerplate(self._excerpts.sample, options.spec, self._local.resources, sources)
 
     def overlap_by(self, column: str | None) -> Overlap | None:
@@ -194,7 +194,7 @@ class LocalRunView(RunView):
             return None
         return compute_overlap(
             column,
-            self._local.documents().riding[column],
+            self._local.documents().carried[column],
             self._local.work.load("representative"),
             self._local.scored().pairs,
         )

@@ -1,4 +1,7 @@
-"""Document frequencies of a corpus, in one pass and bounded memory: hashes go to disk in partitions, counted one by one."""
+"""Document frequencies of a corpus, counted in one pass and in bounded memory.
+
+Hashes are written to disk in partitions, and the partitions are counted one by one.
+"""
 
 import tempfile
 from contextlib import ExitStack
@@ -13,44 +16,49 @@ from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.resources import DocumentFrequencies
 from nearkin.verify.jaccard import SetBuilder
 
-PART_BITS = 6
+PARTITION_BITS = 6
 
 
 def count_frequencies(request: FrequencyRequest, share: float = 0.0) -> DocumentFrequencies:
-    """In how many documents each shingle occurs, of those in more than a share of them; its folder takes the partitions."""
-    corpus, columns, folder = request.corpus, request.columns, request.folder
-    progress = request.progress
+    """Counts the documents that contain each shingle.
+
+    Args:
+        request: Corpus, Spec and folder for the partitions.
+        share: Share of the documents, in [0, 1). Only shingles of more documents are returned.
+    """
+    corpus = request.corpus
+    columns = request.columns
+    folder = request.folder
     corpus.check(columns)
     builders = ObjectPool(lambda: SetBuilder(request.resources.shingler(request.spec)))
 
-    def hashes_of(batch: Batch) -> tuple[np.ndarray, int]:
+    def sort_hashes(batch: Batch) -> tuple[np.ndarray, int]:
         documents = batch.documents[columns.content]
-        return np.sort(builders.use(lambda builder: builder.build(documents)).hashes), len(
-            batch.rows
-        )
+        sets = builders.use(lambda builder: builder.build(documents))
+        return np.sort(sets.hashes), len(batch.rows)
 
-    progress.stage("frequencies", None)
+    request.progress.stage("frequencies", None)
     documents = 0
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with (
         disk_errors(folder),
-        tempfile.TemporaryDirectory(prefix="frequencies-", dir=folder) as parts,
+        tempfile.TemporaryDirectory(prefix="frequencies-", dir=folder) as temporary,
     ):
-        names = [Path(parts) / f"{part:02d}" for part in range(1 << PART_BITS)]
-        bounds = np.arange(1, 1 << PART_BITS, dtype=np.uint64) << np.uint64(64 - PART_BITS)
+        paths = [Path(temporary) / f"{number:02d}" for number in range(1 << PARTITION_BITS)]
+        shift = np.uint64(64 - PARTITION_BITS)
+        bounds = np.arange(1, 1 << PARTITION_BITS, dtype=np.uint64) << shift
         with ExitStack() as stack:
-            files = [stack.enter_context(name.open("wb")) for name in names]
-            for hashes, count in ordered_map(hashes_of, corpus.batches(columns), request.workers):
-                for file, part in zip(
-                    files, np.split(hashes, np.searchsorted(hashes, bounds)), strict=True
-                ):
-                    file.write(part.data)
+            files = [stack.enter_context(path.open("wb")) for path in paths]
+            batches = corpus.batches(columns)
+            for hashes, count in ordered_map(sort_hashes, batches, request.workers):
+                partitions = np.split(hashes, np.searchsorted(hashes, bounds))
+                for file, partition in zip(files, partitions, strict=True):
+                    file.write(partition.data)
                 documents += count
-                progress.advance(count)
-        counted = [
-            count_repeated(np.fromfile(name, np.uint64), share * documents) for name in names
-        ]
-    return DocumentFrequencies(
-        documents, *(np.concatenate(column) for column in zip(*counted, strict=True))
-    )
+                request.progress.advance(count)
+        least = share * documents
+        counted = [count_repeated(np.fromfile(path, np.uint64), least) for path in paths]
+    hashes = np.concatenate([values for values, _ in counted])
+    counts = np.concatenate([times for _, times in counted])
+    return DocumentFrequencies(documents, hashes, counts)

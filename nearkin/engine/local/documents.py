@@ -1,4 +1,4 @@
-"""What the sketch stage leaves: one row of fixed-width facts for each document, mapped from disk, and its columns."""
+"""The documents that the sketch stage wrote: a row of facts for each document, mapped from disk."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +15,11 @@ from nearkin.engine.local.work_folder import map_file
 from nearkin.sketch.sketcher import EMPTY_STREAM
 from nearkin.spec import Spec
 
-CHUNK = 1 << 16
+DOCUMENTS_PER_CHUNK = 1 << 16
 PORTION_BYTES = 8 << 20
+"""Size of the portions in which long columns are processed, in bytes."""
 UNIQUE = "columns-unique"
-"""The columns once repeated ids have been told apart; only there if some were."""
+"""The folder of the columns with unique ids. It exists only if ids were repeated."""
 ARRAYS: dict[str, tuple[type[np.generic], int | None]] = {
     "shingles": (np.uint32, None),
     "fingerprints": (np.uint64, 2),
@@ -26,33 +27,55 @@ ARRAYS: dict[str, tuple[type[np.generic], int | None]] = {
     "files": (np.int32, None),
     "rows": (np.int64, None),
 }
-"""Type and columns of the fixed-width facts beside signatures."""
+"""The type and the width of the facts of fixed size, besides signatures."""
 KEYS = "band-keys"
-"""Keys that were made while slots, or their runners-up, were at hand."""
+"""The file of the band keys that were built while sketching."""
 
 
-def arrays_of(spec: Spec, keys: int) -> dict[str, tuple[type[np.generic], int | None]]:
-    """File name, type and columns of all fixed-width facts of a Spec's documents."""
+def arrays_of(spec: Spec, key_count: int) -> dict[str, tuple[type[np.generic], int | None]]:
+    """Returns the file name, the type and the width of all facts of fixed size.
+
+    Args:
+        spec: Spec of the signatures.
+        key_count: Number of band keys of a document that are built while sketching.
+    """
     arrays = {"signatures": (spec.signature_type, spec.signature_width), **ARRAYS}
-    return {**arrays, KEYS: (np.uint64, keys)} if keys else arrays
+    if key_count:
+        arrays[KEYS] = (np.uint64, key_count)
+    return arrays
 
 
 class Documents:
-    """Documents in corpus order (ordinals); arrays are mapped files, so they cost no anonymous memory."""
+    """The sketched documents, in corpus order.
+
+    Arrays are mapped files, so they take no anonymous memory.
+
+    Args:
+        folder: Folder of the sketch stage.
+        spec: Spec of the signatures.
+        key_count: Number of band keys of a document that were built while sketching.
+    """
 
     def __init__(self, folder: Path, spec: Spec, key_count: int = 0) -> None:
         self.folder = folder
-        found = {
-            name: map_file(folder / name, *form)
-            for name, form in arrays_of(spec, key_count).items()
+        arrays = {
+            name: map_file(folder / name, dtype, width)
+            for name, (dtype, width) in arrays_of(spec, key_count).items()
         }
-        self.signatures, self.shingles, self.fingerprints = (
-            found["signatures"],
-            found["shingles"],
-            found["fingerprints"],
-        )
-        self.lengths, self.files, self.rows = found["lengths"], found["files"], found["rows"]
-        self.keys = found.get(KEYS)
+        self.signatures = arrays["signatures"]
+        """The signatures, (n, width)."""
+        self.shingles = arrays["shingles"]
+        """The number of shingles of each document, uint32 (n,)."""
+        self.fingerprints = arrays["fingerprints"]
+        """The content hash of each document, uint64 (n, 2)."""
+        self.lengths = arrays["lengths"]
+        """The size of each text in bytes, int64 (n,)."""
+        self.files = arrays["files"]
+        """The number of each document's file, int32 (n,)."""
+        self.rows = arrays["rows"]
+        """The row of each document in its file, int64 (n,)."""
+        self.keys = arrays.get(KEYS)
+        """The band keys that were built while sketching, uint64 (n, key_count), or None."""
         unique = folder / UNIQUE
         self._columns = read_columns(unique if unique.exists() else folder / "columns")
 
@@ -61,52 +84,58 @@ class Documents:
 
     @property
     def ids(self) -> pa.ChunkedArray:
-        """large_string (n,)."""
+        """The ids, large_string (n,)."""
         return self._columns[ID]
 
     @property
-    def riding(self) -> pa.Table:
-        """The columns that ride along, large_string, under the names that they have in the inputs."""
+    def carried(self) -> pa.Table:
+        """The carried columns, large_string, under the names that they have in the inputs."""
         names = [name for name in self._columns.column_names if name != ID]
-        return self._columns.select(names).rename_columns(
-            [name.removeprefix(CARRIED_PREFIX) for name in names]
-        )
+        originals = [name.removeprefix(CARRIED_PREFIX) for name in names]
+        return self._columns.select(names).rename_columns(originals)
 
     @property
     def empty(self) -> np.ndarray:
-        """bool (n,): documents without a single shingle, whether or not it was cut."""
-        out = self.matchless
-        none = np.flatnonzero(out)
-        out[none] = (self.fingerprints[none] == EMPTY_STREAM).all(axis=1)
-        return out
+        """Whether each document has no shingle at all, before the frequency cut, bool (n,)."""
+        is_empty = self.matchless
+        without_shingles = np.flatnonzero(is_empty)
+        fingerprints = self.fingerprints[without_shingles]
+        is_empty[without_shingles] = (fingerprints == EMPTY_STREAM).all(axis=1)
+        return is_empty
 
     @property
     def matchless(self) -> np.ndarray:
-        """bool (n,): documents without a shingle to compare: empty ones, and those that are nothing but cut shingles."""
+        """Whether each document has no shingle to compare, bool (n,).
+
+        Such a document is empty, or the frequency cut removed all its shingles.
+        """
         return np.asarray(self.shingles) == 0
 
     def id_ranks(self) -> np.ndarray:
-        """The rank of each document's id as UTF-8 bytes, uint32 (n,)."""
-        ids, n = self.ids, len(self)
-        if n < 2 or pc.all(pc.less(ids[:-1], ids[1:])).as_py():
-            return np.arange(n, dtype=np.uint32)
-        ranks = np.empty(n, np.uint32)
-        ranks[pc.sort_indices(ids).to_numpy()] = np.arange(n, dtype=np.uint32)
+        """Returns the rank of each id in the order of its UTF-8 bytes, uint32 (n,)."""
+        ids = self.ids
+        count = len(self)
+        if count < 2 or pc.all(pc.less(ids[:-1], ids[1:])).as_py():
+            return np.arange(count, dtype=np.uint32)
+        ranks = np.empty(count, np.uint32)
+        ranks[pc.sort_indices(ids).to_numpy()] = np.arange(count, dtype=np.uint32)
         return ranks
 
     def blocks(self, column: str | None) -> np.ndarray:
-        """uint64 (n,): a hash of the block column's value as text; documents of different blocks are never compared."""
+        """Returns a hash of each document's block, uint64 (n,).
+
+        Args:
+            column: Block column, or None if all documents are in one block.
+        """
         if column is None:
             return np.zeros(len(self), np.uint64)
-        return np.concatenate(
-            [block_hashes(part) for part in portions(self.riding[column])]
-            or [np.empty(0, np.uint64)]
-        )
+        parts = [block_hashes(part) for part in portions(self.carried[column])]
+        return np.concatenate(parts or [np.empty(0, np.uint64)])
 
     def chunks(self) -> Iterator[tuple[int, int]]:
-        """Ranges of ordinals small enough to work on at a time."""
-        for start in range(0, len(self), CHUNK):
-            yield start, min(start + CHUNK, len(self))
+        """Yields ranges of documents that are small enough to process at a time."""
+        for start in range(0, len(self), DOCUMENTS_PER_CHUNK):
+            yield start, min(start + DOCUMENTS_PER_CHUNK, len(self))
 
 
 def portions(column: pa.ChunkedArray) -> Iterator[pa.Array]:
@@ -118,7 +147,13 @@ def portions(column: pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def take(column: pa.ChunkedArray, ordinals: np.ndarray) -> pa.Array:
-    """Returns some values of a mapped column; `ChunkedArray.take` would first bring all chunks together in memory.
+    """Returns some values of a mapped column.
+
+    `ChunkedArray.take` would copy all chunks into memory first.
+
+    Args:
+        column: Column.
+        ordinals: Positions of the values, int64 (m,), in any order.
 
     Examples:
         >>> take(pa.chunked_array([["a", "b"], ["c"]]), np.array([2, 0, 2])).to_pylist()
@@ -126,30 +161,31 @@ def take(column: pa.ChunkedArray, ordinals: np.ndarray) -> pa.Array:
     """
     order = np.argsort(ordinals, kind="stable")
     ascending = ordinals[order]
-    parts, first = [pa.array([], column.type)], 0
+    parts = [pa.array([], column.type)]
+    first = 0
     for chunk in column.chunks:
         low, high = np.searchsorted(ascending, [first, first + len(chunk)])
         if high > low:
             parts.append(chunk.take(pa.array(ascending[low:high] - first)))
         first += len(chunk)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return pa.concat_arrays(parts).take(pa.array(place))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return pa.concat_arrays(parts).take(pa.array(places))
 
 
 def read_columns(folder: Path) -> pa.Table:
-    """The id and the columns that ride along, mapped from the segments of the sketch stage."""
+    """Returns the ids and the carried columns, mapped from the segments of the sketch stage."""
     tables = [
         pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         for path in sorted(folder.glob("*.arrow"))
     ]
     if not tables:
         return pa.table({ID: pa.array([], pa.large_string())})
-    return pa.concat_tables(map(_in_text, tables))
+    return pa.concat_tables(map(_as_text, tables))
 
 
-def _in_text(table: pa.Table) -> pa.Table:
-    """Columns of runs that were saved before all of them were text."""
+def _as_text(table: pa.Table) -> pa.Table:
+    """Converts columns of runs that were saved before all carried columns were text."""
     if all(kind == pa.large_string() for kind in table.schema.types):
         return table
     columns = [

@@ -24,7 +24,7 @@ def save_exact_groups(
     """
     if order is None:
         lengths = np.asarray(documents.lengths)
-        order = options.keep_policy.order(documents.riding, lengths, documents.id_ranks())
+        order = options.keep_policy.order(documents.carried, lengths, documents.id_ranks())
     rank = np.empty(len(order), np.uint32)
     rank[order] = np.arange(len(order), dtype=np.uint32)
     blocks = documents.blocks(options.block_by)

@@ -1,4 +1,4 @@
-"""Pairs between stages: a spool that keeps them in memory up to a bound, then on disk in partitions, and scored pairs."""
+"""Files of pairs between the stages: a spool of candidate pairs, and scored pairs."""
 
 import itertools
 from collections.abc import Iterator
@@ -11,23 +11,27 @@ from nearkin.engine.local.work_folder import map_file
 from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, isin_sorted, sorted_unique
 
 SCORED_FILES = {"pairs": np.uint64, "shared": np.float64, "joint": np.float64}
-"""The files of scored pairs, in the order of the fields of ScoredPairs. float64 holds the whole numbers of sets exactly."""
+"""The files of scored pairs, in the order of the fields of ScoredPairs. float64 holds the whole
+numbers of sets exactly."""
+SPILL_PARTITIONS = 64
 
 
 class PairSpool:
-    """Collects packed pairs, gives them back sorted and distinct, one partition (a range of smaller ordinals) at a time.
+    """A collection of packed pairs, which is returned sorted and without repetitions.
+
+    Pairs that do not fit into memory are written to disk, in partitions by their smaller number.
 
     Args:
-        folder: Where partitions go when they do not fit.
-        documents: How many ordinals there are.
-        limit: Pairs kept in memory.
+        folder: Folder of the partitions.
+        documents: Number of documents.
+        limit: Number of pairs that are kept in memory.
     """
 
     def __init__(self, folder: Path, documents: int, limit: int) -> None:
         self._folder = folder
         self._limit = max(1, limit)
         self._documents = max(1, documents)
-        self._held: list[np.ndarray] = []
+        self._pending: list[np.ndarray] = []
         self._count = 0
         self._spilled = 0
         self.partitions = 1
@@ -35,57 +39,64 @@ class PairSpool:
             stale.unlink()
 
     def add(self, pairs: np.ndarray) -> None:
-        """Takes some pairs; spills everything held once there are more than the limit."""
+        """Adds packed pairs, uint64 (m,), and spills to disk if there are more than the limit."""
         if len(pairs):
-            self._held.append(pairs)
+            self._pending.append(pairs)
             self._count += len(pairs)
         if self._count > self._limit:
             self._compact()
 
     def _compact(self) -> None:
-        """Dropping repeats often makes room; what is still too much goes to disk."""
-        held = sorted_unique(np.concatenate(self._held))
-        self._held, self._count = [held], len(held)
-        if len(held) > self._limit // 2:
-            self._spill(held)
+        """Drops repeated pairs, which often makes room. Spills if this is not enough."""
+        pairs = sorted_unique(np.concatenate(self._pending))
+        self._pending = [pairs]
+        self._count = len(pairs)
+        if len(pairs) > self._limit // 2:
+            self._spill(pairs)
 
     def _spill(self, pairs: np.ndarray) -> None:
         if self.partitions == 1:
-            self.partitions = 64
-        for part, chunk in self._split(pairs):
-            with self._file(part).open("ab") as file:
+            self.partitions = SPILL_PARTITIONS
+        for number, chunk in self._split(pairs):
+            with self._partition_path(number).open("ab") as file:
                 file.write(chunk.data)
         self._spilled += len(pairs)
-        self._held, self._count = [], 0
+        self._pending = []
+        self._count = 0
 
     def _split(self, pairs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        bounds = np.linspace(0, self._documents, self.partitions + 1).astype(np.uint64) << np.uint64(32)
-        cuts = np.searchsorted(pairs, bounds)
-        for part, (low, high) in enumerate(itertools.pairwise(cuts)):
+        numbers = np.linspace(0, self._documents, self.partitions + 1).astype(np.uint64)
+        cuts = np.searchsorted(pairs, numbers << np.uint64(32))
+        for partition, (low, high) in enumerate(itertools.pairwise(cuts)):
             if high > low:
-                yield part, pairs[low:high]
+                yield partition, pairs[low:high]
 
-    def _file(self, part: int) -> Path:
-        return self._folder / f"part-{part:04d}"
+    def _partition_path(self, number: int) -> Path:
+        return self._folder / f"part-{number:04d}"
 
     def sorted(self) -> Iterator[np.ndarray]:
-        """The distinct pairs in order, as arrays."""
-        if self._spilled:
-            if self._held:
-                self._spill(sorted_unique(np.concatenate(self._held)))
-            for part in range(self.partitions):
-                if self._file(part).exists():
-                    yield sorted_unique(np.fromfile(self._file(part), np.uint64))
-        elif self._held:
-            yield sorted_unique(np.concatenate(self._held))
+        """Yields the distinct pairs in order, in arrays."""
+        if not self._spilled:
+            if self._pending:
+                yield sorted_unique(np.concatenate(self._pending))
+            return
+        if self._pending:
+            self._spill(sorted_unique(np.concatenate(self._pending)))
+        for number in range(self.partitions):
+            path = self._partition_path(number)
+            if path.exists():
+                yield sorted_unique(np.fromfile(path, np.uint64))
 
 
 class ScoredWriter:
-    """Appends scored pairs to three files."""
+    """A writer of scored pairs, one file for each of their columns."""
 
     def __init__(self, folder: Path) -> None:
         self.pairs = 0
-        self._files: dict[str, BinaryIO] = {name: (folder / name).open("wb") for name in SCORED_FILES}
+        """The number of pairs that were written."""
+        self._files: dict[str, BinaryIO] = {
+            name: (folder / name).open("wb") for name in SCORED_FILES
+        }
 
     def __enter__(self) -> "ScoredWriter":
         return self
@@ -95,33 +106,45 @@ class ScoredWriter:
             file.close()
 
     def add(self, scored: ScoredPairs) -> None:
-        """Appends in order."""
+        """Appends scored pairs, which follow those that were written before."""
         self.pairs += len(scored.pairs)
         for (name, dtype), column in zip(SCORED_FILES.items(), scored, strict=True):
             self._files[name].write(np.ascontiguousarray(column, dtype).data)
 
 
-def merge_scored(folder: Path, fresh: ScoredPairs) -> int:
-    """Adds scored pairs (sorted) to those of a folder, in order; returns how many were new."""
-    held, count = read_scored(folder), 0
+def merge_scored(folder: Path, new: ScoredPairs) -> int:
+    """Merges scored pairs into those of a folder.
+
+    Args:
+        folder: Folder with scored pairs.
+        new: Scored pairs, sorted.
+
+    Returns:
+        The number of pairs that the folder did not have.
+    """
+    known = read_scored(folder)
+    added = 0
     staged = folder.with_name(folder.name + ".next")
     staged.mkdir(exist_ok=True)
+    known_cuts = list(range(PAIRS_PER_BATCH, len(known.pairs), PAIRS_PER_BATCH))
+    new_cuts = np.searchsorted(new.pairs, known.pairs[known_cuts]).tolist() if known_cuts else []
+    known_bounds = itertools.pairwise([0, *known_cuts, len(known.pairs)])
+    new_bounds = itertools.pairwise([0, *new_cuts, len(new.pairs)])
     with ScoredWriter(staged) as writer:
-        cuts = [*range(0, len(held.pairs), PAIRS_PER_BATCH)][1:]
-        places = np.searchsorted(fresh.pairs, held.pairs[cuts]) if cuts else np.empty(0, np.int64)
-        bounds = zip([0, *cuts], [*cuts, len(held.pairs)], [0, *places], [*places, len(fresh.pairs)], strict=True)
-        for low, high, first, last in bounds:
-            known, some = held.select(slice(low, high)), fresh.select(slice(first, last))
-            some = some.select(~isin_sorted(some.pairs, np.asarray(known.pairs)))
-            count += len(some.pairs)
-            joint = ScoredPairs.concatenate([known, some])
-            writer.add(joint.select(np.argsort(joint.pairs)))
+        for (low, high), (first, last) in zip(known_bounds, new_bounds, strict=True):
+            known_part = known.select(slice(low, high))
+            new_part = new.select(slice(first, last))
+            is_new = ~isin_sorted(new_part.pairs, np.asarray(known_part.pairs))
+            new_part = new_part.select(is_new)
+            added += len(new_part.pairs)
+            merged = ScoredPairs.concatenate([known_part, new_part])
+            writer.add(merged.select(np.argsort(merged.pairs)))
     for name in SCORED_FILES:
         (staged / name).replace(folder / name)
     staged.rmdir()
-    return count
+    return added
 
 
 def read_scored(folder: Path) -> ScoredPairs:
-    """The scored pairs of a folder, mapped."""
+    """Returns the scored pairs of a folder, mapped from disk."""
     return ScoredPairs(*(map_file(folder / name, dtype) for name, dtype in SCORED_FILES.items()))

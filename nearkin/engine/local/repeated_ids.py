@@ -1,4 +1,4 @@
-"""Ids that occur more than once are told apart: `#<path>:<row>` is appended to every occurrence."""
+"""Repeated ids: `#<path>:<row>` is appended to each id that occurs more than once."""
 
 import shutil
 from collections.abc import Sequence
@@ -16,31 +16,40 @@ from nearkin.packed_pairs import isin_sorted, sorted_unique
 
 
 def separate_repeated_ids(documents: Documents, names: Sequence[str]) -> int:
-    """Writes the columns anew where ids are repeated; returns how many documents had one that is.
+    """Rewrites the columns with unique ids, if ids are repeated.
 
-    Ids are compared by their hashes first, so memory is 8 bytes a document; equal hashes are confirmed on the ids.
+    Ids are compared by their hashes first, so memory is 8 bytes for each document. Ids with equal
+    hashes are compared as text.
+
+    Args:
+        documents: Sketched documents.
+        names: Names of the input files.
+
+    Returns:
+        The number of documents whose id is repeated.
     """
-    repeated = repeated_ids(documents.ids)
+    repeated = find_repeated_ids(documents.ids)
     if len(repeated):
-        _rewrite(documents, repeated, names)
+        _rewrite_columns(documents, repeated, names)
     return len(repeated)
 
 
-def repeated_ids(ids: pa.ChunkedArray) -> np.ndarray:
-    """Positions of ids that occur more than once, int64, sorted."""
+def find_repeated_ids(ids: pa.ChunkedArray) -> np.ndarray:
+    """Returns the positions of ids that occur more than once, sorted, int64."""
     hashes = np.concatenate([id_hashes(chunk) for chunk in ids.chunks] or [np.empty(0, np.uint64)])
     ordered = np.sort(hashes)
-    twice = sorted_unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    if not len(twice):
+    repeated_hashes = sorted_unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(repeated_hashes):
         return np.empty(0, np.int64)
-    suspects = np.flatnonzero(isin_sorted(hashes, twice))
-    counts = pc.value_counts(ids.take(pa.array(suspects)))
-    often = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    return suspects[pc.is_in(ids.take(pa.array(suspects)), often).to_numpy()]
+    suspects = np.flatnonzero(isin_sorted(hashes, repeated_hashes))
+    suspect_ids = ids.take(pa.array(suspects))
+    counts = pc.value_counts(suspect_ids)
+    repeated_ids = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    return suspects[pc.is_in(suspect_ids, repeated_ids).to_numpy()]
 
 
-def _rewrite(documents: Documents, repeated: np.ndarray, names: Sequence[str]) -> None:
-    """All segments into a new folder, put in place by one rename."""
+def _rewrite_columns(documents: Documents, repeated: np.ndarray, names: Sequence[str]) -> None:
+    """Writes all segments to a new folder, which one rename moves to its place."""
     target = documents.folder / UNIQUE
     staged = documents.folder / f"{UNIQUE}.tmp"
     shutil.rmtree(staged, ignore_errors=True)
@@ -50,32 +59,30 @@ def _rewrite(documents: Documents, repeated: np.ndarray, names: Sequence[str]) -
         with pa.memory_map(str(path)) as source:
             table = pa.ipc.open_file(source).read_all()
             low, high = np.searchsorted(repeated, [first, first + len(table)])
-            _write(staged / path.name, _renamed(table, repeated[low:high], first, documents, names))
+            unique = _with_unique_ids(table, repeated[low:high], first, documents, names)
+            _write_segment(staged / path.name, unique)
             first += len(table)
     staged.rename(target)
 
 
-def _renamed(
+def _with_unique_ids(
     table: pa.Table, repeated: np.ndarray, first: int, documents: Documents, names: Sequence[str]
 ) -> pa.Table:
     if not len(repeated):
         return table
-    places = make_position_ids(
-        np.asarray(documents.files[repeated]), np.asarray(documents.rows[repeated]), names
-    )
-    mask = np.zeros(len(table), bool)
-    mask[repeated - first] = True
+    files = np.asarray(documents.files[repeated])
+    rows = np.asarray(documents.rows[repeated])
+    places = make_position_ids(files, rows, names)
+    is_repeated = np.zeros(len(table), bool)
+    is_repeated[repeated - first] = True
+    mask = pa.array(is_repeated)
     ids = pa.concat_arrays(table["id"].chunks)
-    told_apart = pc.binary_join_element_wise(
-        ids.filter(pa.array(mask)), places, pa.scalar("#", pa.large_string())
-    )
-    return table.set_column(
-        table.schema.get_field_index("id"),
-        "id",
-        pc.replace_with_mask(ids, pa.array(mask), told_apart),
-    )
+    separator = pa.scalar("#", pa.large_string())
+    unique = pc.binary_join_element_wise(ids.filter(mask), places, separator)
+    column = table.schema.get_field_index("id")
+    return table.set_column(column, "id", pc.replace_with_mask(ids, mask, unique))
 
 
-def _write(path: Path, table: pa.Table) -> None:
+def _write_segment(path: Path, table: pa.Table) -> None:
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)

@@ -25,7 +25,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.materialized import Tables
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import from_task
-from nearkin.engine.spark.sketching import Request
+from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FrameSource
 from nearkin.errors import RunError, UsageError
 from nearkin.measures import Measure
@@ -217,7 +217,7 @@ def test_an_empty_frame(spark: SparkSession, frame: DataFrame) -> None:
 
 
 @dataclass(frozen=True)
-class Killing(Request):
+class Killing(TaskRequest):
     """A request whose first task of each stage is killed at its first attempt."""
 
     @property
