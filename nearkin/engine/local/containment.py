@@ -1,8 +1,10 @@
-"""Documents that are contained in larger ones: the smallest hashes of each are looked up among all shingles of the others.
+"""Documents that are contained in larger documents.
 
-If a share c of document A's shingles is in B, each of A's m smallest shingle hashes is in B with probability c, however large
-B is; so A's hits in B are binomial, and a margin at the quantile of the asked recall decides who is compared exactly. (Jaccard
-similarity, and so MinHash, goes to nothing as B grows.)
+The smallest shingle hashes of each document are looked up among all shingles of the others. If a
+share c of document A's shingles is in B, each of A's m smallest shingle hashes is in B with
+probability c, however large B is. So the number of A's hits in B is binomial, and a margin at the
+quantile of the recall decides which pairs are compared exactly. MinHash cannot be used here,
+because the Jaccard similarity approaches 0 as B grows.
 """
 
 from dataclasses import dataclass
@@ -24,39 +26,39 @@ from nearkin.spec import Spec
 from nearkin.verify import kernels
 
 SMALLEST = 64
-"""m: a document's hashes that are looked up."""
+"""Number of hashes of a document that are looked up (m)."""
 BYTES_PER_HASH = 64
-"""Anonymous bytes that one of them costs while it is looked up."""
+"""Anonymous memory of a hash while it is looked up, in bytes."""
 FIELDS = {"a": np.int64, "b": np.int64, "shared": np.int64, "size": np.int64, "union": np.int64}
 
 
 class Contained(NamedTuple):
-    """Verified pairs, ordered by (a, b): document a is contained in b."""
+    """The verified pairs, ordered by (a, b). Document a is contained in document b."""
 
     a: np.ndarray
-    """int64 (m,): ordinals of contained documents."""
+    """The numbers of the contained documents, int64 (m,)."""
     b: np.ndarray
-    """int64 (m,): of those that contain them; no smaller."""
+    """The numbers of the documents that contain them, int64 (m,). They are not smaller."""
     shared: np.ndarray
-    """int64 (m,): |A ∩ B|."""
+    """The sizes |A ∩ B|, int64 (m,)."""
     size: np.ndarray
-    """int64 (m,): |A|."""
+    """The sizes |A|, int64 (m,)."""
     union: np.ndarray
-    """int64 (m,): |A ∪ B|."""
+    """The sizes |A ∪ B|, int64 (m,)."""
 
     @property
     def containment(self) -> np.ndarray:
-        """float64 (m,): |A ∩ B| / |A|."""
+        """The containments |A ∩ B| / |A|, float64 (m,)."""
         return np.asarray(self.shared / self.size)
 
     @property
     def jaccard(self) -> np.ndarray:
-        """float64 (m,): |A ∩ B| / |A ∪ B|."""
+        """The Jaccard similarities |A ∩ B| / |A ∪ B|, float64 (m,)."""
         return np.asarray(self.shared / self.union)
 
 
 def require_containable(spec: Spec) -> None:
-    """Requires a Spec of shingle sets.
+    """Checks that a Spec describes sets of shingles.
 
     Raises:
         UsageError: If the Spec has another measure.
@@ -68,7 +70,16 @@ def require_containable(spec: Spec) -> None:
 
 
 def find_contained(run: LocalRun) -> Contained:
-    """The stage: searched and verified, or read back if it is done; exact duplicates by one of them."""
+    """Returns the contained documents of a run, and records them in its work folder.
+
+    Only the first document of each exact group is compared.
+
+    Args:
+        run: Run, after the stage collapse.
+
+    Raises:
+        UsageError: If the Spec has another measure than jaccard.
+    """
     require_containable(run.options.spec)
     folder = run.work.path / "contained"
     if run.work.done("containment") is None:
@@ -108,7 +119,10 @@ class _Search:
         return ObjectPool(self.run_.measure.payload_builder)
 
     def _smallest(self, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int64 (documents,): distinct shingles of each; uint64 (active, m): its smallest, the rest all ones."""
+        """Returns the sizes and the smallest hashes of documents.
+
+        Sizes are int64 (documents,). Hashes are uint64 (active, m), filled up with all ones.
+        """
         run, builders = self.run_, self._builders()
         sizes = np.zeros(len(run.documents()), np.int64)
         smallest = np.full((len(active), SMALLEST), np.uint64(2**64 - 1))
@@ -133,7 +147,10 @@ class _Search:
     def _look_up(
         self, searched: np.ndarray, smallest: np.ndarray, sizes: np.ndarray, active: np.ndarray
     ) -> tuple[np.ndarray, int]:
-        """Candidate pairs (2, m) of some documents with all, and how many of their hashes too many share."""
+        """Returns the candidate pairs of some documents with all, int64 (2, m).
+
+        Also returns the number of hashes that are skipped because too many documents share them.
+        """
         run, builders = self.run_, self._builders()
         used = np.minimum(sizes[searched], SMALLEST)
         rows = np.repeat(np.arange(len(searched)), used)
@@ -174,7 +191,10 @@ class _Search:
         return np.concatenate(parts, axis=1), int(crowded.sum())
 
     def _margins(self, used: np.ndarray) -> np.ndarray:
-        """Hits that a candidate needs, by how many hashes are looked up; never reached where there is none."""
+        """Returns the number of hits that a candidate pair needs, int64.
+
+        It cannot be reached by a document of which no hash is looked up.
+        """
         options = self.run_.options
         table = [
             largest_margin(m, options.threshold, min(options.recall, MAX_PASS_RATE))

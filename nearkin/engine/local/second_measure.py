@@ -1,8 +1,9 @@
-"""A second measure over what the first one kept: lexical first, embeddings second.
+"""The second measure, over the documents that the first one keeps: for example texts, then vectors.
 
-Documents that the first measure removed in favour of one that the second removes are compared with the one that stays by the
-second measure too; those that are not similar to it are taken back and chosen among anew. So a document is still removed only
-in favour of a kept one whose verified similarity to it, by one of the measures, is at least that measure's threshold.
+The second measure can remove a document for which the first one removed others. These are compared
+with the document that is kept instead. Those that are not similar to it are taken back, and a kept
+document is elected among them. So a document is removed only for a kept one whose verified
+similarity to it reaches the threshold of one of the measures.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,16 +33,21 @@ FILE_SHIFT = np.uint64(40)
 
 
 def places_of(files: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """uint64 (n,): file << 40 | row, in corpus order."""
+    """Returns a number for each place, file << 40 | row, which ascends in corpus order, uint64 (n,).
+
+    Args:
+        files: Numbers of the files, (n,).
+        rows: Rows in the files, (n,).
+    """
     return (np.asarray(files).astype(np.uint64) << FILE_SHIFT) | np.asarray(rows).astype(np.uint64)
 
 
 class Subset:
-    """Some documents of a corpus, with ordinals of their own.
+    """A part of a corpus, whose documents are numbered on their own.
 
     Args:
-        corpus: All of them.
-        places: uint64, sorted: which ones.
+        corpus: Whole corpus.
+        places: Places of the documents, sorted, uint64 (n,).
     """
 
     def __init__(self, corpus: Corpus, places: np.ndarray) -> None:
@@ -53,7 +59,11 @@ class Subset:
         return self._corpus.names
 
     def check(self, columns: Columns) -> None:
-        """Raises UsageError where a column is missing."""
+        """Checks that the columns exist.
+
+        Raises:
+            UsageError: If a column is missing.
+        """
         self._corpus.check(columns)
 
     def batches(
@@ -80,20 +90,27 @@ class Subset:
         return row >= 0 and bool(self._among(places_of(np.array([file]), np.array([row])))[0])
 
 
-class Second(NamedTuple):
-    """What the second measure found."""
+class SecondRun(NamedTuple):
+    """The run of the second measure."""
 
     run: LocalRun
     ordinals: np.ndarray
-    """int64: of its documents in the first run."""
+    """The number of each of its documents in the first run, int64 (n,)."""
 
 
-THEN = "then-"
-"""Prefix of the clusters after both measures."""
+FINAL_PREFIX = "then-"
+"""The beginning of the names of the arrays with the clusters after both measures."""
 
 
 def to_final_clusters(run: LocalRun) -> Clustering:
-    """All stages of a run, the second measure's too if one is asked for."""
+    """Runs all stages of a run, and those of its second measure if it has one.
+
+    Args:
+        run: Run.
+
+    Returns:
+        The clusters after both measures.
+    """
     second = run.options.parsed_second_measure
     if second is not None:
         run.corpus.check(vector_columns(run.columns, second.column))
@@ -103,23 +120,31 @@ def to_final_clusters(run: LocalRun) -> Clustering:
     if run.work.done("then") is None:
         with run.work.stage("then") as facts:
             final, counted = apply_second(run, run.clustering())
-            final.save(run.work, THEN)
+            final.save(run.work, FINAL_PREFIX)
             facts.update(counted)
-    return Clustering.load(run.work, THEN)
+    return Clustering.load(run.work, FINAL_PREFIX)
 
 
 def second_run(run: LocalRun) -> LocalRun:
-    """The second measure's run, after it is done."""
+    """Returns the run of the second measure, after it has finished."""
     return _run_second(run, run.clustering()).run
 
 
 def second_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
-    """The pairs that it verified."""
+    """Yields the pairs table of the second measure."""
     return pair_batches(second_run(run))
 
 
 def apply_second(run: LocalRun, first: Clustering) -> tuple[Clustering, dict[str, Any]]:
-    """The clusters after both measures, and the second one's counts."""
+    """Applies the second measure.
+
+    Args:
+        run: Run of the first measure.
+        first: Its clusters.
+
+    Returns:
+        The clusters after both measures, and the statistics of the second one.
+    """
     second = _run_second(run, first)
     found = second.run.clustering()
     removed = np.flatnonzero(~np.asarray(found.kept))
@@ -152,7 +177,7 @@ def _remove(
     final.kept[losers], final.kind[losers] = False, VECTOR
 
 
-def _run_second(run: LocalRun, first: Clustering) -> Second:
+def _run_second(run: LocalRun, first: Clustering) -> SecondRun:
     then = run.options.parsed_second_measure
     assert then is not None
     documents = run.documents()
@@ -182,7 +207,7 @@ def _run_second(run: LocalRun, first: Clustering) -> Second:
     )
     second.to_clusters()
     own = second.documents()
-    return Second(second, np.searchsorted(places, places_of(own.files, own.rows)))
+    return SecondRun(second, np.searchsorted(places, places_of(own.files, own.rows)))
 
 
 SECOND_MEASURE_OPTIONS: dict[str, Any] = {
@@ -193,18 +218,27 @@ SECOND_MEASURE_OPTIONS: dict[str, Any] = {
     "tables": 1,
     "probes": 0,
 } | {"cluster": "leaders"}
-"""What of the first measure's request does not concern the second."""
+"""Options that the second measure does not take from the first one."""
 
 
 def vector_columns(columns: Columns, column: str) -> Columns:
-    """What the second measure reads."""
+    """Returns the columns that the second measure reads.
+
+    Args:
+        columns: Columns of the first measure.
+        column: Column of vectors.
+    """
     return replace(columns, text=None, tokens=None, vector=column, dimensions=None)
 
 
 def _follow(
-    run: LocalRun, second: Second, final: Clustering, first: Clustering, winners: dict[int, int]
+    run: LocalRun, second: SecondRun, final: Clustering, first: Clustering, winners: dict[int, int]
 ) -> tuple[int, np.ndarray]:
-    """Members of removed documents: how many join the one that stays, and those that do not resemble it."""
+    """Joins members of removed documents to the document that is kept instead.
+
+    Returns:
+        The number of joined documents, and the numbers of those that are not similar to it.
+    """
     leader, kind = np.asarray(first.leader), np.asarray(first.kind)
     lost = np.zeros(len(leader), bool)
     lost[list(winners)] = True
@@ -218,8 +252,8 @@ def _follow(
     return int(near.sum()), members[~near]
 
 
-def _cosines(run: LocalRun, second: Second, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Cosine of pairs of documents, float64; −1 where one has no vector."""
+def _cosines(run: LocalRun, second: SecondRun, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Returns the cosine of pairs of documents, float64. It is -1 if one has no vector."""
     documents, columns = run.documents(), second.run.columns
     places = places_of(documents.files, documents.rows)
     wanted = np.unique(np.concatenate([a, b]))
@@ -244,7 +278,7 @@ def _cosines(run: LocalRun, second: Second, a: np.ndarray, b: np.ndarray) -> np.
 
 
 def _elect_again(run: LocalRun, final: Clustering, orphans: np.ndarray) -> None:
-    """Leaders among documents that were taken back, by the first measure's verified pairs; exact ones by the first of them."""
+    """Elects leaders among documents that were taken back, by the pairs of the first measure."""
     if not len(orphans):
         return
     grouped = ExactGroupOrder.load(run.documents(), run.work)
@@ -269,7 +303,7 @@ def _elect_again(run: LocalRun, final: Clustering, orphans: np.ndarray) -> None:
 def _representatives(
     representative: np.ndarray, rank: np.ndarray, orphans: np.ndarray
 ) -> np.ndarray:
-    """The first in keep order of each orphan's exact group among the orphans."""
+    """Returns the first document in keep order of each orphan's exact group among the orphans."""
     groups = representative[orphans]
     order = np.lexsort((rank[orphans], groups))
     ordered = groups[order]
@@ -281,7 +315,7 @@ def _representatives(
 
 
 def _name_kinds(final: Clustering) -> None:
-    """Kept ones are `kept` where somebody was removed for them, else `unique` (but for empty ones)."""
+    """Sets the kind of kept documents: `kept` if others were removed for them, or `unique`."""
     own = np.arange(len(final.leader), dtype=np.uint32)
     has = np.zeros(len(own), bool)
     has[final.leader[final.leader != own]] = True

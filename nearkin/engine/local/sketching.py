@@ -1,8 +1,10 @@
-"""Stage 1: the corpus, read once, to signatures, stream fingerprints, lengths, ids and the columns that ride along.
+"""Stage 1 of the local engine: reads the corpus once and sketches its documents.
 
-Files of the stage only grow; a checkpoint says how much of each is valid and where reading goes on, so a killed run loses
-at most one segment of work. What a checkpoint describes is synced before it is written. Files that are shorter than the
-checkpoint says, as after a disk that lost what it had confirmed, are not used: the stage then starts again.
+It writes signatures, content hashes, lengths, ids and carried columns. The files of the stage only
+grow. A checkpoint records how much of each file is valid and where reading continues, so a killed
+run loses at most one segment of work. Data is synced before the checkpoint that describes it is
+written. If a file is shorter than the checkpoint says, because a disk lost confirmed data, the
+stage starts again.
 """
 
 import json
@@ -31,14 +33,15 @@ from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 
 SEGMENT_SECONDS = 5.0
+"""Time between checkpoints, in seconds."""
 SEGMENT_BYTES = 32 << 20
-"""Bytes of ids and riding columns that wait for the next checkpoint, at most."""
+"""Largest size of the ids and carried columns that wait for a checkpoint, in bytes."""
 CHECKPOINT = "checkpoint.json"
 REJECTED = "rejected.jsonl"
 
 
-class Sketched(NamedTuple):
-    """One batch, done."""
+class SketchedBatch(NamedTuple):
+    """A batch with the signatures of its documents."""
 
     batch: Batch
     ids: pa.Array
@@ -51,7 +54,10 @@ Arrays: TypeAlias = dict[str, tuple[type[np.generic], int | None]]
 
 
 class Position(NamedTuple):
-    """Where reading goes on, and how much of the stage's files is valid."""
+    """A checkpoint: where reading continues, and how much of the stage's files is valid.
+
+    The names of the fields are the keys in the file of the checkpoint.
+    """
 
     file: int = 0
     row: int = 0
@@ -70,10 +76,20 @@ def sketch_corpus(
     progress: Progress,
     key_builder: BandKeyBuilder | None,
 ) -> list[float] | None:
-    """Runs the stage, going on from its checkpoint if there is one; `key_builder` makes the keys that signatures could not.
+    """Runs the stage, from its checkpoint if there is one.
+
+    Args:
+        corpus: Documents.
+        columns: Columns of the corpus that are read.
+        measure: Measure of the run.
+        work: Folder of the stage results.
+        workers: Number of threads.
+        progress: Receives the number of documents.
+        key_builder: Builder of band keys that cannot be computed from signatures, or None.
 
     Returns:
-        Median and 99th percentile of the seconds to sketch a document; None where none was left to do.
+        The median and the 99th percentile of the seconds to sketch a document, or None if no
+        document was left to sketch.
     """
     folder = work.folder("sketch")
     (folder / "columns").mkdir(exist_ok=True)
@@ -84,11 +100,12 @@ def sketch_corpus(
     _remove_later_columns(folder, position)
     sketchers = ObjectPool(lambda: measure.sketcher(key_builder))
 
-    def sketch(batch: Batch) -> Sketched:
-        documents, began = batch.documents[columns.content], time.perf_counter()
+    def sketch(batch: Batch) -> SketchedBatch:
+        documents = batch.documents[columns.content]
+        began = time.perf_counter()
         sketches = sketchers.use(lambda sketcher: sketcher.sketch(documents))
         seconds = time.perf_counter() - began
-        return Sketched(
+        return SketchedBatch(
             batch,
             make_ids(batch, columns, corpus.names),
             sketches,
@@ -108,9 +125,11 @@ def sketch_corpus(
 
 
 def read_checkpoint(folder: Path) -> Position:
-    """The last one, or the beginning."""
+    """Returns the last checkpoint of a folder, or the beginning if there is none."""
     path = folder / CHECKPOINT
-    return Position(**json.loads(path.read_bytes())) if path.exists() else Position()
+    if not path.exists():
+        return Position()
+    return Position(**json.loads(path.read_bytes()))
 
 
 def _is_intact(folder: Path, arrays: Arrays, position: Position) -> bool:
@@ -151,7 +170,14 @@ def _widths(arrays: Arrays) -> dict[str, int]:
 
 
 class SketchWriter:
-    """Appends batches to the stage's files and writes a checkpoint every few seconds and at the end."""
+    """A writer of the stage's files, with a checkpoint every few seconds and at the end.
+
+    Args:
+        folder: Folder of the files.
+        arrays: Type and width of each array, by its file name.
+        position: Checkpoint from which the files are continued.
+        names: Names of the input files.
+    """
 
     def __init__(
         self, folder: Path, arrays: Arrays, position: Position, names: Sequence[str]
@@ -177,7 +203,7 @@ class SketchWriter:
             if kind is None:
                 self.checkpoint()
 
-    def add(self, done: Sketched) -> None:
+    def add(self, done: SketchedBatch) -> None:
         """Appends one batch."""
         batch = done.batch
         facts = {
@@ -192,7 +218,7 @@ class SketchWriter:
         for name, dtype in self._types.items():
             self._arrays[name].write(np.ascontiguousarray(facts[name], dtype).data)
         self._quarantine.add(batch.rejected)
-        self._pending.append(_riding_along(done))
+        self._pending.append(_carried_columns(done))
         file, row = batch.next
         self.position = self.position._replace(
             file=file,
@@ -205,7 +231,10 @@ class SketchWriter:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Makes all that was added so far survive a kill and a power cut: the data is synced first, then the checkpoint."""
+        """Writes a checkpoint, so that all batches so far survive a kill and a power cut.
+
+        The data is synced first, then the checkpoint is written.
+        """
         segments = self.position.segments
         with disk_errors(self.folder):
             for file in self._arrays.values():
@@ -235,7 +264,7 @@ class SketchWriter:
         return file
 
 
-def _riding_along(done: Sketched) -> pa.RecordBatch:
+def _carried_columns(done: SketchedBatch) -> pa.RecordBatch:
     documents = done.batch.documents
     names = [name for name in documents.schema.names if name.startswith(CARRIED_PREFIX)]
     return pa.record_batch([done.ids, *(documents[name] for name in names)], [ID, *names])

@@ -13,19 +13,33 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from nearkin.errors import UsageError
-from nearkin.runtime.files import PRIVATE_FILE, PRIVATE_FOLDER, disk_errors, sync_files, sync_folder, to_json, write_durably
+from nearkin.runtime.files import (
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
+    disk_errors,
+    sync_files,
+    sync_folder,
+    to_json,
+    write_durably,
+)
 from nearkin.runtime.outputs import LOCK, MANIFEST, PREVIOUS, RESULT
 from nearkin.version import VERSION
 
 UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, "spool", "then"})
-"""Entries that no stage relies on after it is done, or that check themselves (`then` is a work folder of its own)."""
+"""Entries whose sizes the manifest does not record: no later stage reads them, or they check
+themselves (`then` is the work folder of the second measure)."""
 
 
 class WorkFolder:
-    """A folder of stage results; a stage is done when the manifest says so, and its files are then complete.
+    """A folder of stage results, with a manifest of the finished stages.
 
-    The files of a stage are synced before the manifest says that it is done, and the manifest lists their sizes. So after a
-    power cut a stage is either not done, or all that it wrote is there.
+    The files of a stage are synced before the manifest records the stage, and the manifest lists
+    their sizes. So after a power cut a stage is either not recorded, or its files are complete.
+
+    Args:
+        path: Folder.
+        manifest: Content of the manifest.
+        durable: Whether the folder must survive a power cut.
     """
 
     def __init__(self, path: Path, manifest: dict[str, Any], durable: bool = True) -> None:
@@ -35,40 +49,59 @@ class WorkFolder:
         self._seen: dict[str, FileState] = {}
 
     @classmethod
-    def create(cls, path: Path, identity: dict[str, Any], *, durable: bool = True, **other: Any) -> "WorkFolder":
-        """Makes a work folder without results.
+    def create(
+        cls, path: Path, identity: dict[str, Any], *, durable: bool = True, **other: Any
+    ) -> "WorkFolder":
+        """Creates a work folder without results.
 
         Args:
-            path: The folder; it may exist, without a manifest.
+            path: Folder. It may exist, but has no manifest.
             identity: Parameters that must be unchanged for a run to be resumed, as JSON values.
-            durable: Whether the folder must survive a power cut; False for one that is never resumed.
+            durable: Whether the folder must survive a power cut. False if it is never resumed.
             **other: Further entries of the manifest.
         """
         with disk_errors(path.parent):
             path.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-        facts = {"nearkin": VERSION, "run": uuid4().hex, "identity": identity, "stages": {}, "files": []}
+        facts = {
+            "nearkin": VERSION,
+            "run": uuid4().hex,
+            "identity": identity,
+            "stages": {},
+            "files": [],
+        }
         work = cls(path, {**facts, **other}, durable)
         work._save()
         return work
 
     @classmethod
     def resume(cls, path: Path, identity: dict[str, Any]) -> "WorkFolder":
-        """Opens the work folder of a killed run.
+        """Opens the work folder of an interrupted run.
 
-        A stage whose files are not as the manifest says counts as not done, and so do the stages after it.
+        If the files of a stage differ from the manifest, this stage and all later ones are run
+        again.
+
+        Args:
+            path: Folder.
+            identity: Parameters that must be unchanged, as JSON values.
 
         Raises:
-            UsageError: If there is nothing to resume, or something else was asked for. The message names the difference.
+            UsageError: If there is nothing to resume, or a parameter differs. The message names it.
         """
         try:
             manifest = json.loads((path / MANIFEST).read_bytes())
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path} holds no run to resume ({error}); run without --resume") from error
+            raise UsageError(
+                f"{path} holds no run to resume ({error}); run without --resume"
+            ) from error
         difference = first_difference(manifest["identity"], json.loads(json.dumps(identity)))
         if not difference and manifest.get("nearkin") != VERSION:
-            difference = f"it was begun by nearkin {manifest.get('nearkin')} and this is nearkin {VERSION}"
+            difference = (
+                f"it was begun by nearkin {manifest.get('nearkin')} and this is nearkin {VERSION}"
+            )
         if difference:
-            raise UsageError(f"cannot resume {path}: {difference}. Run with --overwrite to start again")
+            raise UsageError(
+                f"cannot resume {path}: {difference}. Run with --overwrite to start again"
+            )
         work = cls(path, manifest)
         work._forget_damaged_stages()
         return work
@@ -84,27 +117,36 @@ class WorkFolder:
                 return
 
     def done(self, stage: str) -> dict[str, Any] | None:
-        """The facts a finished stage recorded, or None."""
+        """Returns the record of a finished stage, or None if it has not finished."""
         found: dict[str, Any] | None = self.manifest["stages"].get(stage)
         return found
 
     @property
     def has_results(self) -> bool:
-        """Whether a run that is resumed would find something here that is worth more than starting again."""
+        """Whether resuming the run saves work, compared with starting again."""
         return bool(self.manifest["stages"]) or (self.path / "sketch" / "checkpoint.json").exists()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[dict[str, Any]]:
-        """Records the facts put into the yielded dictionary, and the seconds, once the body ends well."""
+        """Records a stage when the body ends without an error.
+
+        Args:
+            name: Name of the stage.
+
+        Yields:
+            The record, which the body fills. The duration is added.
+        """
         facts: dict[str, Any] = {}
         began = time.perf_counter()
         with disk_errors(self.path):
             yield facts
             written = self._sync_new_files() if self.durable else {}
         facts["seconds"] = round(time.perf_counter() - began, 3)
-        # what is written twice belongs to the stage that wrote it last
+        # A file that two stages wrote belongs to the last of them.
         kept = [
-            {**entry, "files": _without(entry["files"], written)} for entry in self.manifest["files"] if entry["stage"] != name
+            {**entry, "files": _without(entry["files"], written)}
+            for entry in self.manifest["files"]
+            if entry["stage"] != name
         ]
         self.manifest["files"] = [*kept, {"stage": name, "files": written}]
         self.manifest["stages"][name] = facts
@@ -128,20 +170,20 @@ class WorkFolder:
         return found
 
     def folder(self, name: str) -> Path:
-        """A folder for a stage's files, made if needed."""
+        """Returns a subfolder for the files of a stage, which is created if needed."""
         path = self.path / name
         path.mkdir(exist_ok=True)
         return path
 
     def save(self, name: str, array: np.ndarray) -> None:
-        """An array, atomically."""
+        """Saves an array atomically."""
         temporary = self.path / f"{name}.tmp"
         with temporary.open("wb") as file:
             np.save(file, array)
         temporary.replace(self.path / f"{name}.npy")
 
     def load(self, name: str) -> np.ndarray:
-        """An array as a mapped file."""
+        """Returns a saved array, mapped from disk."""
         return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r"))
 
     def _save(self) -> None:
@@ -153,7 +195,7 @@ class WorkFolder:
 
 
 class FileState(NamedTuple):
-    """The facts that show whether a file was written again."""
+    """The properties of a file that change if it is written again."""
 
     inode: int
     size: int
@@ -180,10 +222,21 @@ def _without(files: dict[str, int], names: Container[str]) -> dict[str, int]:
 
 
 def first_difference(before: Any, now: Any, where: str = "") -> str | None:
-    """In words, the first place at which two JSON values differ; None when they are equal."""
+    """Describes the first difference of two JSON values.
+
+    Args:
+        before: First value.
+        now: Second value.
+        where: Path of the values, for the description.
+
+    Returns:
+        The description, or None if the values are equal.
+    """
     if isinstance(before, dict) and isinstance(now, dict):
         for key in sorted({*before, *now}):
-            found = first_difference(before.get(key), now.get(key), f"{where}.{key}" if where else str(key))
+            found = first_difference(
+                before.get(key), now.get(key), f"{where}.{key}" if where else str(key)
+            )
             if found:
                 return found
         return None
@@ -191,9 +244,20 @@ def first_difference(before: Any, now: Any, where: str = "") -> str | None:
 
 
 def map_file(path: Path, dtype: DTypeLike, columns: int | None = None) -> np.ndarray:
-    """A raw file as a read-only mapped array, (n,) or (n, columns)."""
+    """Maps a raw file as a read-only array.
+
+    Args:
+        path: File.
+        dtype: Type of the numbers.
+        columns: Width of a row, or None for one number in a row.
+
+    Returns:
+        An array (n,) or (n, columns).
+    """
     if path.stat().st_size == 0:
         array: np.ndarray = np.empty((0,) if columns is None else (0, columns), dtype)
         array.flags.writeable = False
         return array
-    return np.asarray(np.memmap(path, dtype, mode="r")).reshape((-1,) if columns is None else (-1, columns))
+    return np.asarray(np.memmap(path, dtype, mode="r")).reshape(
+        (-1,) if columns is None else (-1, columns)
+    )

@@ -1,8 +1,10 @@
-"""The stages over Spark's DataFrames; needs the extra `nearkin[spark]`."""
+"""The Spark engine, which needs the extra `nearkin[spark]`."""
 
 from nearkin.errors import MissingExtraError
 
 try:
     import pyspark  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError("engine spark needs a package that is not installed: pip install 'nearkin[spark]'") from error
+    raise MissingExtraError(
+        "engine spark needs a package that is not installed: pip install 'nearkin[spark]'"
+    ) from error

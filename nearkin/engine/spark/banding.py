@@ -1,6 +1,8 @@
-"""Stage 3 inside tasks: band keys dealt out to parts, parts cut into buckets of equal full keys, buckets to pairs.
+"""Stage 3 inside tasks: from band keys to buckets, and from buckets to pairs.
 
-Keys travel as arrays, a row for each batch and part: a row for each key would cost more than the kernels do.
+The keys of a band are divided into parts, and a task cuts a part into buckets of equal keys. Keys
+are sent as arrays, one row for each batch and part, because a row for each key would take more time
+than the kernels.
 """
 
 import itertools
@@ -23,21 +25,21 @@ from nearkin.measures.base import band_layout_of
 from nearkin.packed_pairs import sorted_unique, unpack_pairs
 
 KEYS = "part int,keys binary,docs binary"
-"""Of one band (part // parts of a band) and one range of its keys: uint64 and int64, one after the other."""
+"""Keys (uint64) and documents (int64) of one range of a band's keys. The band is part // slices."""
 BUCKETS = "a long,b long,band int,key long,doc long,facts string"
-"""Pairs of small buckets (a < b); or members of a hot bucket; or facts."""
+"""Rows of three kinds: pairs of ordinary buckets (a < b), members of hot buckets, and facts."""
 HOT = "a long,b long,agree int,facts string"
-"""Pairs of a bucket that was clustered inside itself, with the slots that agree."""
+"""Pairs of hot buckets, with the number of agreeing slots; and facts."""
 
 
 @dataclass(frozen=True)
 class BandingTasks:
-    """How documents are banded.
+    """The tasks that band documents.
 
     Attributes:
-        request: What is asked.
+        request: Request of the run.
         banding: Bands and rows.
-        slices: Parts of a band, by the first bits of its keys.
+        slices: Number of parts of a band. The first bits of a key select the part.
     """
 
     request: TaskRequest
@@ -46,11 +48,15 @@ class BandingTasks:
 
     @property
     def limits(self) -> AgreementLimits:
-        """Of the estimate."""
+        """The numbers of agreeing slots that decide about a candidate pair."""
         return AgreementLimits.create(self.request.measure, self.banding, self.request.options)
 
     def keys(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Documents (doc, block, signature, keys) to KEYS."""
+        """Yields KEYS of documents.
+
+        Args:
+            batches: Documents (doc, block, signature, keys).
+        """
         spec = self.request.options.spec
         measure = self.request.measure
         for batch in batches:
@@ -70,7 +76,13 @@ class BandingTasks:
             yield self.dealt(keys.reshape(len(keys), -1), docs)
 
     def dealt(self, keys: np.ndarray, docs: np.ndarray, first: int = 0) -> pa.RecordBatch:
-        """KEYS of the bands from `first` on, uint64 (bands, n), of documents (n,)."""
+        """Returns KEYS of some bands.
+
+        Args:
+            keys: Band keys, uint64 (bands, n).
+            docs: Documents of the keys, int64 (n,).
+            first: Number of the first band.
+        """
         parts, key_rows, doc_rows = [], [], []
         for band, row in enumerate(keys, first):
             part = (row >> np.uint64(32)) * np.uint64(self.slices) >> np.uint64(32)
@@ -85,7 +97,7 @@ class BandingTasks:
         return table(KEYS, part=pa.array(parts, pa.int32()), keys=columns[0], docs=columns[1])
 
     def buckets(self, part: pa.Table) -> pa.Table:
-        """One part (KEYS) to BUCKETS."""
+        """Returns BUCKETS of one part of a band (KEYS)."""
         band = part["part"][0].as_py() // self.slices
         keys, docs = (
             content(part["keys"])[0].view(np.uint64),
@@ -110,14 +122,18 @@ class BandingTasks:
         return pa.Table.from_batches([*found, table(BUCKETS, facts=[json.dumps(facts)])])
 
     def hot(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Members of hot buckets (band, key, doc, signature), in buckets and keep order, to HOT."""
+        """Yields HOT of the members of hot buckets.
+
+        Args:
+            batches: Members (band, key, doc, signature), sorted by bucket and keep order.
+        """
         yield from _HotBuckets(self).pairs(batches)
 
 
 def _cold_pairs(
     docs: np.ndarray, starts: np.ndarray, sizes: np.ndarray
 ) -> Iterator[pa.RecordBatch]:
-    """All pairs of each bucket; of a document that is there twice, for it is probed, none with itself."""
+    """Yields all pairs of each bucket. A probed document can be in a bucket twice."""
     ends = np.cumsum(sizes)
     members = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
     groups = ExactGroups(
@@ -141,19 +157,22 @@ def _members(
         )
 
 
-class _Open(NamedTuple):
-    """A hot bucket that is being clustered: what of it must outlive a batch."""
+class _OpenBucket(NamedTuple):
+    """The state of a hot bucket whose members continue in the next batch."""
 
     bucket: tuple[int, int]
     docs: np.ndarray
     signatures: np.ndarray
-    """Of the leaders so far, in the order in which they became leaders."""
+    """The signatures of the leaders so far, in the order in which they were elected."""
     members: int
     first: int
 
 
 class _HotBuckets:
-    """Buckets one after the other, in batches that end anywhere: only leaders are kept between them."""
+    """The clustering of hot buckets, one after the other.
+
+    A batch can end inside a bucket. Only the leaders are kept for the next batch.
+    """
 
     def __init__(self, banded: BandingTasks) -> None:
         options, spec = banded.request.options, banded.request.options.spec
@@ -164,7 +183,7 @@ class _HotBuckets:
         self._found: Counter[tuple[int, int, int]] = Counter()
 
     def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        open_: _Open | None = None
+        open_: _OpenBucket | None = None
         for batch in batches:
             bands, keys = numbers(batch["band"]), numbers(batch["key"])
             docs = numbers(batch["doc"])
@@ -179,15 +198,15 @@ class _HotBuckets:
                 bucket = (int(bands[low]), int(keys[low]))
                 if open_ is None or open_.bucket != bucket:
                     self._close(open_)
-                    open_ = _Open(bucket, docs[:0], signatures[:0], 0, int(docs[low]))
+                    open_ = _OpenBucket(bucket, docs[:0], signatures[:0], 0, int(docs[low]))
                 found, open_ = self._some(open_, docs[low:high], signatures[low:high])
                 yield found
         self._close(open_)
         yield table(HOT, facts=[json.dumps(self._facts())])
 
     def _some(
-        self, bucket: _Open, docs: np.ndarray, signatures: np.ndarray
-    ) -> tuple[pa.RecordBatch, _Open]:
+        self, bucket: _OpenBucket, docs: np.ndarray, signatures: np.ndarray
+    ) -> tuple[pa.RecordBatch, _OpenBucket]:
         known, n = len(bucket.docs), len(docs)
         all_docs, all_signatures = (
             np.concatenate([bucket.docs, docs]),
@@ -218,7 +237,7 @@ class _HotBuckets:
         )
         return table(HOT, a=np.minimum(a, b), b=np.maximum(a, b), agree=agreeing), still
 
-    def _close(self, bucket: _Open | None) -> None:
+    def _close(self, bucket: _OpenBucket | None) -> None:
         if bucket is not None:
             self._found[(bucket.bucket[0], bucket.members, bucket.first)] += 1
 

@@ -1,8 +1,9 @@
-"""Stage 5: scored pairs to the kept document of each document, component by component.
+"""Stage 5 inside tasks: from scored pairs to kept documents.
 
-Whom a document is removed for depends on its connected component alone, so components are found first (large-star and
-small-star: Kiveris et al., *Connected Components in MapReduce and Beyond*, SoCC 2014), then each is clustered by the local
-engine's functions in one task, in keep order.
+The kept document of a document depends on its connected component alone. So connected components
+are found first, with the large-star and small-star algorithm (Kiveris et al., *Connected Components
+in MapReduce and Beyond*, SoCC 2014). Then one task clusters each component in keep order, with the
+functions of the local engine.
 """
 
 from collections.abc import Callable
@@ -25,19 +26,19 @@ from nearkin.measures.base import as_stored
 from nearkin.packed_pairs import ScoredPairs
 
 ELECTED = "doc long,leader long,similarity double"
-"""Removed documents."""
+"""The removed documents."""
 MOST_ROUNDS = 60
-"""Of stars: far more than any graph needs, whose rounds grow with the logarithm of its documents."""
+"""Largest number of rounds. A graph needs far fewer: they grow with the logarithm of its size."""
 
 
 @dataclass(frozen=True)
 class Election:
-    """What tasks of this stage do.
+    """The tasks that decide which documents are kept.
 
     Attributes:
-        scoring: How further pairs are compared.
-        exact: Whether that is by payloads, not by signatures.
-        components: Components in the place of leaders.
+        scoring: Scores further pairs.
+        exact: Whether further pairs are compared exactly, not by signatures.
+        components: Whether components are clustered, not leaders elected.
     """
 
     scoring: Scoring
@@ -49,7 +50,12 @@ class Election:
         return self.scoring.request
 
     def elect(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
-        """Whole components: scored pairs (a, b, shared, joint) and documents (doc, sort, …) to ELECTED."""
+        """Returns ELECTED of whole connected components.
+
+        Args:
+            pairs: Scored pairs (a, b, shared, joint).
+            documents: Documents (doc, sort, ...).
+        """
         documents, compare = self._comparing(documents)
         docs = numbers(documents["doc"])
         packed = Members(docs).pack(numbers(pairs["a"]), numbers(pairs["b"]))
@@ -79,7 +85,7 @@ class Election:
     def _comparing(
         self, documents: pa.Table
     ) -> tuple[pa.Table, Callable[[np.ndarray], ScoredPairs]]:
-        """Documents, each once, and how further pairs of them are compared, where components ask for it."""
+        """Returns the documents, each once, and a function that compares further pairs of them."""
         measure = self.request.measure
         if not (self.components and self.exact):
             return documents, lambda pairs: measure.estimator.estimate(
@@ -91,11 +97,14 @@ class Election:
 
 
 def connected(edges: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    """(doc, component): the smallest document that each document of an edge is connected with.
+    """Finds the connected components of a graph.
 
     Args:
-        edges: Columns a < b.
-        keep: Makes an intermediate result permanent, for it is used more than once.
+        edges: Edges (a, b), with a < b.
+        keep: Stores an intermediate table that is used more than once.
+
+    Returns:
+        (doc, component): each document of an edge, and the smallest document of its component.
     """
     now = keep(edges.select("a", "b").distinct())
     before: Any = None
@@ -110,7 +119,7 @@ def connected(edges: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataF
 
 
 def _large_star(edges: DataFrame) -> DataFrame:
-    """Each document's larger neighbours are linked to its smallest one (or to itself)."""
+    """Links the larger neighbours of each document to its smallest neighbour, or to itself."""
     both = _both_ways(edges)
     least = both.groupBy("doc").agg(f.least(f.min("other"), f.first("doc")).alias("least"))
     stars = both.join(least, "doc").where(f.col("other") > f.col("doc"))
@@ -118,7 +127,7 @@ def _large_star(edges: DataFrame) -> DataFrame:
 
 
 def _small_star(edges: DataFrame) -> DataFrame:
-    """Each document and its smaller neighbours are linked to the smallest of them."""
+    """Links each document and its smaller neighbours to the smallest of them."""
     least = edges.groupBy("b").agg(f.min("a").alias("least"))
     linked = edges.join(least, "b").select(f.col("least"), f.col("a").alias("other"))
     return (

@@ -1,8 +1,9 @@
-"""Documents in parts: rows of one id, whose signatures are merged and whose shingles are one set.
+"""Documents in parts: rows of one id, whose signatures are merged.
 
-A slot of MinHash is a minimum over the elements of a set, so the minimum over parts is the slot of the whole (Broder 1997).
-What holds for the set holds for nothing that depends on order: shingles across the border of two parts are in neither, so parts
-are of sets (tokens that are shingles, words:1), or that loss is accepted; and exact copies are those in equal parts.
+A slot of MinHash is a minimum over the elements of a set. So the minimum over the parts is the slot
+of the whole document (Broder 1997). Shingles across the border of two parts are in neither part.
+The result is exact for sets (tokens that are shingles, words:1). Exact duplicates are documents
+with equal parts.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +21,14 @@ from nearkin.spec import Spec
 
 
 def require_mergeable(spec: Spec, probes: int) -> None:
-    """Its signatures can be merged.
+    """Checks that the signatures of parts can be merged.
+
+    Args:
+        spec: Spec of the signatures.
+        probes: Number of probed slots of a band.
 
     Raises:
-        UsageError: They cannot.
+        UsageError: If they cannot be merged.
     """
     if spec.measure != "jaccard" or spec.truncated or probes:
         raise UsageError(
@@ -34,21 +39,21 @@ def require_mergeable(spec: Spec, probes: int) -> None:
 
 @dataclass(frozen=True)
 class Merging:
-    """Rows of parts to one row for each document.
+    """The tasks that merge the parts of a document into one row.
 
     Attributes:
-        request: What is asked.
+        request: Request of the run.
     """
 
     request: TaskRequest
 
     @property
     def schema(self) -> str:
-        """Of documents."""
+        """The schema of the documents."""
         return self.request.schema
 
     def group(self) -> Callable[[pa.Table], pa.Table]:
-        """A function of all parts of some documents."""
+        """Returns a function that merges all parts of some documents."""
 
         def merge(parts: pa.Table) -> pa.Table:
             return pa.Table.from_batches(list(self._merged(parts)))
@@ -83,7 +88,7 @@ class Merging:
 
 
 def _summed(words: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Of the parts of each document, in whatever order."""
+    """Returns the sum over the parts of each document, which does not depend on their order."""
     with np.errstate(over="ignore"):
         return np.asarray(np.add.reduceat(words, starts))
 
@@ -93,7 +98,15 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def united(docs: np.ndarray, payload: Payload) -> Payload:
-    """The payloads of documents in parts as one set each, of documents in ascending order: sorted distinct hashes."""
+    """Returns one set of distinct hashes for each document in parts.
+
+    Args:
+        docs: Document of each part, int64 (parts,).
+        payload: Payloads of the parts.
+
+    Returns:
+        Payloads of the documents in ascending order, with sorted hashes.
+    """
     owners, hashes = np.repeat(docs, payload.sizes), payload.columns[0]
     order = np.lexsort((hashes, owners))
     owners, hashes = owners[order], hashes[order]

@@ -1,4 +1,4 @@
-"""Document frequencies over a cluster: tasks sort the distinct hashes of their documents into parts, a task counts a part."""
+"""Document frequencies with Spark: tasks split hashes into parts, and a task counts each part."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ PART_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Hashing:
-    """Documents to the hashes of their shingles, by part (the first bits of a hash).
+    """The tasks that hash the shingles of documents.
 
     Attributes:
-        request: What is asked; a frequency cut is not made yet.
-        parts: How many.
+        request: Request of the run, without a frequency cut.
+        parts: Number of parts. The first bits of a hash select the part.
     """
 
     request: TaskRequest
     parts: int
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Of files."""
+        """Yields HASHES of a task's files."""
         return self._parts(read_files(batches, self.request))
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Of a DataFrame's rows."""
+        """Yields HASHES of the rows of a DataFrame."""
         return self._parts(read_rows(batches, self.request))
 
     def _parts(self, reads: Iterator[Read]) -> Iterator[pa.RecordBatch]:
@@ -67,15 +67,18 @@ def count_over_spark(
     size: int,
     share: float = 0.0,
 ) -> DocumentFrequencies:
-    """In how many documents each shingle occurs, of those in two or more and in more than a share of them.
+    """Counts the documents that contain each shingle.
 
     Args:
-        spark: The session.
-        read: Reads the documents.
-        request: What is asked.
-        tables: Where counts go on their way.
-        size: Bytes of all documents, about.
-        share: Of the documents.
+        spark: Session.
+        read: Reads the documents and hashes their shingles.
+        request: Request of the run, without a frequency cut.
+        tables: Intermediate tables.
+        size: Approximate size of all documents, in bytes.
+        share: Share of the documents, in [0, 1). Only shingles of more documents are returned.
+
+    Returns:
+        The frequencies of shingles that two or more documents contain.
     """
     parts = max(spark.sparkContext.defaultParallelism, -(-2 * size // PART_BYTES))
     hashed, seen = tables.counted(
@@ -92,7 +95,7 @@ def count_over_spark(
 
 
 def counting(times: float) -> Callable[[pa.Table], pa.Table]:
-    """Counts the hashes of a part that occur more than so many times."""
+    """Returns a function that counts the hashes of a part which occur more often than a limit."""
 
     def count(part: pa.Table) -> pa.Table:
         hashes, often = count_repeated(content(part["hashes"])[0].view(np.uint64), times)

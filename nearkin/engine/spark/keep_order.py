@@ -1,7 +1,9 @@
-"""Keep order as bytes: of two documents the one with the smaller string of bytes is kept, so Spark sorts and compares by it.
+"""The keep order as bytes, by which Spark sorts documents.
 
-A criterion becomes a flag (0 a value, 1 not a number, 2 null) and its value: numbers as eight bytes, most significant first,
-text as its bytes, ended by two zeros; all bits turned where the order is descending. The id comes last, so no two are equal.
+Of two documents, the one with the smaller bytes is kept. Each criterion becomes a flag (0 for a
+value, 1 for not a number, 2 for null) and a value. Numbers are eight bytes, most significant first.
+Texts are their bytes, ended by two zeros. All bits are inverted for a descending order. The id
+comes last, so no two documents are equal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,18 +23,28 @@ ZERO, ESCAPED, END = b"\x00", b"\x00\xff", b"\x00\x00"
 
 @dataclass(frozen=True)
 class Resolved:
-    """The way in which the columns of a keep policy are sorted, over all of the corpus.
+    """The types by which the columns of a keep policy are sorted.
 
     Attributes:
-        kinds: By column: the type of numbers that holds every value, or None for text.
+        kinds: Type of numbers that represents every value of a column, or None for text.
     """
 
     kinds: dict[str, pa.DataType | None]
 
     @classmethod
     def of(cls, names: Sequence[str], unfit: frozenset[tuple[str, str]]) -> "Resolved":
-        """From the (column, type of numbers) that do not fit in some batch of the corpus."""
-        return cls({name: next((kind for kind in NUMBERS if (name, str(kind)) not in unfit), None) for name in names})
+        """Returns the types of all columns.
+
+        Args:
+            names: Columns of the keep policy.
+            unfit: Pairs of a column and a type that does not represent some of its values.
+        """
+        return cls(
+            {
+                name: next((kind for kind in NUMBERS if (name, str(kind)) not in unfit), None)
+                for name in names
+            }
+        )
 
 
 def unfit_types(column: pa.Array) -> list[str]:
@@ -47,14 +59,14 @@ def keep_order(
     ids: pa.Array,
     kinds: Mapping[str, pa.DataType | None] = MappingProxyType({}),
 ) -> pa.Array:
-    """binary (n,): what documents are compared by, ascending.
+    """Returns the bytes by which documents are sorted, ascending, binary (n,).
 
     Args:
-        policy: The criteria.
-        columns: Those that it names, as text.
-        lengths: int64 (n,), bytes of text.
-        ids: Text.
-        kinds: As `Resolved` has them.
+        policy: Keep policy.
+        columns: Columns that the policy names, as text.
+        lengths: Size of each text in bytes, int64 (n,).
+        ids: Ids, text (n,).
+        kinds: Types of the columns, as in `Resolved`.
 
     Examples:
         >>> policy = KeepPolicy.parse("length desc")
@@ -63,8 +75,13 @@ def keep_order(
         [2, 1, 0]
     """
     keys = policy.keys(columns, lengths, kinds)
-    parts = [_part(key, term.descending and not term.values) for key, term in zip(keys, policy.terms, strict=True)]
-    return pc.binary_join_element_wise(*parts, ids.cast(pa.large_binary()), pa.scalar(b"", pa.large_binary()))
+    parts = [
+        _part(key, term.descending and not term.values)
+        for key, term in zip(keys, policy.terms, strict=True)
+    ]
+    return pc.binary_join_element_wise(
+        *parts, ids.cast(pa.large_binary()), pa.scalar(b"", pa.large_binary())
+    )
 
 
 def _part(key: pa.Array | pa.ChunkedArray, descending: bool) -> pa.Array:
@@ -80,7 +97,9 @@ def _part(key: pa.Array | pa.ChunkedArray, descending: bool) -> pa.Array:
     else:
         words = _ordered_integers(key)
     words = np.where(flags == VALUE, ~words if descending else words, np.uint64(0))
-    return _rows(np.concatenate([flags[:, None], words.astype(">u8").view(np.uint8).reshape(-1, 8)], axis=1))
+    return _rows(
+        np.concatenate([flags[:, None], words.astype(">u8").view(np.uint8).reshape(-1, 8)], axis=1)
+    )
 
 
 def _rows(matrix: np.ndarray) -> pa.Array:
@@ -91,13 +110,13 @@ def _rows(matrix: np.ndarray) -> pa.Array:
 
 
 def _ordered_floats(values: np.ndarray) -> np.ndarray:
-    """uint64 that compare as the numbers do; both zeros alike."""
+    """Returns uint64 that compare as the numbers do. Both zeros are equal."""
     bits = (values + 0.0).view(np.uint64)
     return np.where(bits >> np.uint64(63) == 1, ~bits, bits | SIGN)
 
 
 def _ordered_integers(key: pa.Array) -> np.ndarray:
-    """uint64 that compare as whole numbers do."""
+    """Returns uint64 that compare as the whole numbers do."""
     if pa.types.is_uint64(key.type):
         return np.asarray(key.fill_null(0).to_numpy())
     return np.asarray(key.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64) ^ SIGN)
@@ -110,5 +129,7 @@ def _text_part(values: pa.Array, flags: np.ndarray, descending: bool) -> pa.Arra
     if descending:
         offsets, data = ended.buffers()[1:]
         turned = ~np.frombuffer(data, np.uint8)
-        ended = pa.Array.from_buffers(pa.large_binary(), len(ended), [None, offsets, pa.py_buffer(turned)])
+        ended = pa.Array.from_buffers(
+            pa.large_binary(), len(ended), [None, offsets, pa.py_buffer(turned)]
+        )
     return pc.binary_join_element_wise(_rows(flags[:, None]), ended, empty)

@@ -1,7 +1,8 @@
-"""Intermediate tables: Parquet in a folder that driver and workers share.
+"""Intermediate tables: parquet files in a folder that the driver and the workers share.
 
-A table that is written cuts the plan behind it (plans of cached tables are printed whole at each use, which grows without
-bound), outlives the loss of a worker, and is read by column: of a document's row, most stages want a few bytes.
+A written table ends the plan behind it; plans of cached tables are printed whole at each use, which
+grows without bound. It survives the loss of a worker. It is read by column, and most stages read a
+few bytes of each row.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ class Tables:
     """Numbered tables in a folder.
 
     Attributes:
-        spark: The session.
+        spark: Session.
         folder: Path or URL that the driver and all workers can write.
     """
 
@@ -25,39 +26,76 @@ class Tables:
     _written: list[str] = field(default_factory=list)
 
     def keep(self, frame: DataFrame, name: str) -> DataFrame:
-        """Writes a table and reads it back."""
+        """Writes a table, and returns it as it is read from disk.
+
+        Args:
+            frame: Table.
+            name: Name of its folder.
+        """
         return self.counted(frame, name)[0]
 
-    def counted(self, frame: DataFrame, name: str, **metrics: Column) -> tuple[DataFrame, dict[str, int]]:
-        """The same, and its `rows` and other whole numbers observed while it was written, which takes no pass of its own."""
+    def counted(
+        self, frame: DataFrame, name: str, **metrics: Column
+    ) -> tuple[DataFrame, dict[str, int]]:
+        """Writes a table, and counts its rows while it is written.
+
+        Args:
+            frame: Table.
+            name: Name of its folder.
+            **metrics: Further whole numbers to compute in the same pass.
+
+        Returns:
+            The table as it is read from disk, and the numbers, with the number of `rows`.
+        """
         seen, observed = Observation(), {"rows": f.count(f.lit(1)), **metrics}
-        read = self._write(frame.observe(seen, *(metric.alias(name) for name, metric in observed.items())), name)
-        # Spark prunes a plan that it finds to be empty, and what was to be observed with it.
+        read = self._write(
+            frame.observe(seen, *(metric.alias(name) for name, metric in observed.items())), name
+        )
+        # Spark removes an empty plan, and the observation with it.
         return read, {name: int(seen.get.get(name) or 0) for name in observed}
 
     def _write(self, frame: DataFrame, name: str) -> DataFrame:
         path = f"{self.folder}/{len(self._written):03d}-{name}"
         self._written.append(path)
-        # Signatures and payloads are hashes: a dictionary of them, or compressing them, gains nothing.
-        plain = {f"parquet.enable.dictionary#{column}": "false" for column in ("signature", "keys", "docs", "sort")}
-        frame.write.mode("overwrite").option("compression", "lz4_raw").options(**plain).parquet(path)
+        # Signatures and payloads are hashes, which dictionaries and compression do not make smaller.
+        plain = {
+            f"parquet.enable.dictionary#{column}": "false"
+            for column in ("signature", "keys", "docs", "sort")
+        }
+        frame.write.mode("overwrite").option("compression", "lz4_raw").options(**plain).parquet(
+            path
+        )
         return self.spark.read.schema(frame.schema).parquet(path)
 
     def remove(self) -> None:
-        """Takes the folder away."""
+        """Deletes the folder."""
         remove(self.spark, self.folder)
 
 
 def remove(spark: SparkSession, folder: str) -> None:
-    """Deletes a folder through Hadoop's file systems, whichever it is on."""
+    """Deletes a folder on any file system that Hadoop supports.
+
+    Args:
+        spark: Session.
+        folder: Path or URL.
+    """
     system, path = _on(spark, folder)
     system.delete(path, True)
 
 
 def names_in(spark: SparkSession, folder: str) -> list[str]:
-    """What a folder holds; nothing of one that does not exist."""
+    """Returns the names of a folder's entries, or none if it does not exist.
+
+    Args:
+        spark: Session.
+        folder: Path or URL.
+    """
     system, path = _on(spark, folder)
-    return [entry.getPath().getName() for entry in system.listStatus(path)] if system.exists(path) else []
+    return (
+        [entry.getPath().getName() for entry in system.listStatus(path)]
+        if system.exists(path)
+        else []
+    )
 
 
 def _on(spark: SparkSession, folder: str) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""The outputs of a run over files: by tasks, but for the quarantine, of which the driver holds a partition at a time."""
+"""The outputs of a run over files. Tasks write them, except for the rejected rows."""
 
 import json
 from pathlib import Path
@@ -14,10 +14,15 @@ from nearkin.runtime.files import disk_errors
 
 
 def write_kept_files(run: SparkRun, folder: Path, annotate: bool) -> None:
-    """The inputs again, in their names and formats, without the removed rows (or with all, annotated).
+    """Writes the input files again, without the removed rows.
+
+    Args:
+        run: Finished run over files.
+        folder: New folder.
+        annotate: Whether all rows are written, with the cluster columns.
 
     Raises:
-        RunError: The inputs have changed.
+        RunError: If the inputs have changed.
     """
     assert isinstance(run.source, FileSource)
     with disk_errors(folder.parent):
@@ -27,7 +32,7 @@ def write_kept_files(run: SparkRun, folder: Path, annotate: bool) -> None:
         rows.mapInArrow(Writing(run.request, str(folder.absolute()), annotate).files, WRITTEN)
     )
     documents, now = (
-        run.stages["sketch"]["documents"] + run.further_parts,
+        run.sketch_stats.documents + run.further_parts,
         sum(task["documents"] for task in written),
     )
     if now != documents:
@@ -37,20 +42,20 @@ def write_kept_files(run: SparkRun, folder: Path, annotate: bool) -> None:
 
 
 def write_clusters(run: SparkRun, folder: Path) -> None:
-    """The clusters table in corpus order, over its files in the order of their names."""
+    """Writes the clusters table in corpus order, in files whose names ascend."""
     run.clusters.orderBy("doc").drop("doc").write.option("compression", "zstd").parquet(
         str(folder.absolute())
     )
 
 
 def write_pairs(run: SparkRun, folder: Path) -> None:
-    """The verified pairs, in the order of their documents."""
+    """Writes the pairs table, in the order of the documents."""
     ordered = run.pair_table.orderBy("a", "b").drop("a", "b")
     ordered.write.option("compression", "zstd").parquet(str(folder.absolute()))
 
 
 def write_rejected(run: SparkRun, path: Path) -> None:
-    """rejected.jsonl, line for line that of the local engine."""
+    """Writes rejected.jsonl as the local engine does. The driver reads a partition at a time."""
     with disk_errors(path.parent), path.open("wb") as file:
         for row in run.rejected.orderBy(f.col("doc")).toLocalIterator():
             place = {

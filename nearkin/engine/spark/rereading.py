@@ -1,4 +1,4 @@
-"""Documents that are read again: what exact comparison needs of them, excerpts for a report, the kept ones to be written."""
+"""The second reading of documents: payloads, excerpts for a report, and the output files."""
 
 import itertools
 import json
@@ -23,23 +23,23 @@ WRITTEN = "facts string"
 
 
 class Rows(Protocol):
-    """Documents to rows of something else."""
+    """What is made of documents that are read again."""
 
     @property
     def request(self) -> TaskRequest:
-        """What is asked."""
+        """The request of the run."""
 
     @property
     def schema(self) -> str:
-        """Of the rows."""
+        """The schema of the rows."""
 
     def maker(self) -> Callable[[np.ndarray, pa.Array], pa.RecordBatch]:
-        """A function of what identifies documents, int64, and their content; one for each task."""
+        """Returns a function of document numbers, int64 (n,), and their content, for one task."""
 
 
 @dataclass(frozen=True)
 class PayloadRows:
-    """Documents to what exact comparison needs of them: `doc`, and `payload0`, `payload1` … ."""
+    """The payloads of documents: `doc`, `payload0`, `payload1`, and so on."""
 
     request: TaskRequest
 
@@ -66,7 +66,7 @@ class PayloadRows:
 
 @dataclass(frozen=True)
 class ExcerptRows:
-    """The first characters of documents."""
+    """The first characters of documents: `doc` and `text`."""
 
     request: TaskRequest
 
@@ -83,22 +83,26 @@ class ExcerptRows:
 
 
 def excerpt(value: Any) -> str:
-    """The first characters of a text, tokens or numbers of a vector."""
+    """Returns the first characters of a text, or the first tokens or numbers of a list."""
     return value[:EXCERPT] if isinstance(value, str) else " ".join(map(str, value[:EXCERPT]))
 
 
 @dataclass(frozen=True)
 class Reread:
-    """Reads documents again, some of them or all.
+    """The tasks that read documents again.
 
     Attributes:
-        rows: What they become.
+        rows: What is made of the documents.
     """
 
     rows: Rows
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Of files (rows with a path) and the documents wanted of each (rows with `doc`), sorted by file, the path first."""
+        """Yields rows of documents of files.
+
+        Args:
+            batches: Files (rows with a path), each followed by its documents (rows with `doc`).
+        """
         request, make = self.rows.request, self.rows.maker()
         for file, found in by_file(batches):
             if not found:
@@ -115,7 +119,7 @@ class Reread:
                     )
 
     def frame(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Of a DataFrame's rows."""
+        """Yields rows of the documents of a DataFrame."""
         make = self.rows.maker()
         for read in read_rows(batches, self.rows.request):
             if len(read.docs):
@@ -125,7 +129,11 @@ class Reread:
 def by_file(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[pa.RecordBatch, list[pa.RecordBatch]]]:
-    """(the file's row, the rows of documents of it), of rows sorted by file, the file's own row first."""
+    """Yields the row of each file, and the rows of its documents.
+
+    Args:
+        batches: Rows sorted by file. The row of a file comes before its documents.
+    """
     file: pa.RecordBatch | None = None
     found: list[pa.RecordBatch] = []
     for batch in batches:
@@ -144,11 +152,11 @@ def by_file(
 
 @dataclass(frozen=True)
 class Writing:
-    """Writes the inputs anew, in their names and formats, without the removed rows (or with all, annotated).
+    """The tasks that write the input files again, without the removed rows.
 
     Attributes:
-        request: What was asked.
-        folder: `kept/`, which all workers see.
+        request: Request of the run.
+        folder: Folder `kept/`, which all workers share.
         annotate: Whether all rows are written, with the cluster columns.
     """
 
@@ -157,7 +165,11 @@ class Writing:
     annotate: bool
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Of files and the rows of clusters of each, sorted; a file is moved into place when it is whole."""
+        """Writes files, and moves each to its place when it is complete.
+
+        Args:
+            batches: Files, each followed by its rows of the clusters table.
+        """
         context = TaskContext.get()
         attempt = Path(self.folder) / f".attempt-{context.taskAttemptId() if context else 0}"
         written = 0

@@ -1,8 +1,8 @@
-"""What a run leaves for the next day's: signatures, band keys, verified pairs; so that nothing is sketched or verified twice.
+"""Saved runs: signatures, band keys and compared pairs, for a run with further documents.
 
-Which documents are exact copies, which buckets are hot and who is kept can change with every new document, so that is worked
-out anew, from narrow columns. What a document's signature is and how similar two documents are cannot, so it is taken from
-here. The result is that of a run over all documents.
+Exact duplicates, hot buckets and kept documents can change with every new document, so they are
+computed again, from narrow columns. Signatures and similarities of two documents cannot change, so
+they are read from here. The result is that of a run over all documents.
 """
 
 import json
@@ -27,22 +27,22 @@ from nearkin.spec import Spec
 
 ABOUT, DOCUMENTS, PAIRS = "about", "documents", "pairs"
 ROWS = "band int,key long,doc long"
-"""A band key of a document."""
+"""The schema of stored band keys: one row for each key of a document."""
 DECIDING = ("threshold", "distance", "verify", "keep", "block_by", "max_bucket", "fanout")
 """Recorded parameters that must be equal for pairs and keep orders to be used again."""
 
 
 def keys_folder(banding: Banding) -> str:
-    """Of a banding: signatures can be banded in several ways."""
+    """Returns the name of the folder of a banding. Signatures can be banded in several ways."""
     return f"keys-{banding.bands}x{banding.rows}"
 
 
 @dataclass(frozen=True)
 class KeyRows:
-    """Band keys of documents as rows, to be stored by band.
+    """The task that computes band keys as rows, to be stored by band.
 
     Attributes:
-        request: What is asked.
+        request: Request of the run.
         banding: Bands and rows.
     """
 
@@ -67,7 +67,7 @@ class KeyRows:
 
 @dataclass(frozen=True)
 class DealtRows:
-    """Stored band keys to what is grouped."""
+    """The task that divides stored band keys into parts (KEYS)."""
 
     banded: BandingTasks
 
@@ -84,10 +84,10 @@ class DealtRows:
 
 @dataclass(frozen=True)
 class Saved:
-    """A folder of what a run left.
+    """A saved run.
 
     Attributes:
-        spark: The session.
+        spark: Session.
         folder: Path or URL.
         about: Spec, parameters, and types of the keep policy's columns.
     """
@@ -98,10 +98,14 @@ class Saved:
 
     @classmethod
     def open(cls, spark: SparkSession, folder: str) -> Self:
-        """As written.
+        """Opens a saved run.
+
+        Args:
+            spark: Session.
+            folder: Path or URL.
 
         Raises:
-            UsageError: There is none.
+            UsageError: If the folder holds no saved run.
         """
         if ABOUT not in names_in(spark, folder):
             raise UsageError(
@@ -119,7 +123,15 @@ class Saved:
         documents: DataFrame,
         pairs: DataFrame,
     ) -> Self:
-        """Of a run's documents and the pairs that it compared (a, b, agree, and shared, joint where they passed)."""
+        """Saves a run.
+
+        Args:
+            spark: Session.
+            folder: New folder, path or URL.
+            about: Spec, parameters and types, as JSON values.
+            documents: Sketched documents.
+            pairs: Compared pairs (a, b, agree), with `shared` and `joint` if they passed.
+        """
         documents.write.mode("errorifexists").parquet(f"{folder}/{DOCUMENTS}")
         pairs.write.parquet(f"{folder}/{PAIRS}")
         spark.createDataFrame([(json.dumps(about),)], "value string").coalesce(1).write.text(
@@ -128,7 +140,12 @@ class Saved:
         return cls(spark, folder, about)
 
     def write_keys(self, request: TaskRequest, banding: Banding) -> None:
-        """Band keys from the stored signatures alone, partitioned by band."""
+        """Computes band keys from the stored signatures, and stores them by band.
+
+        Args:
+            request: Request of the run.
+            banding: Bands and rows.
+        """
         rows = self.documents.select("doc", "block", "signature").mapInArrow(
             KeyRows(request, banding), ROWS
         )
@@ -136,31 +153,34 @@ class Saved:
 
     @property
     def spec(self) -> Spec:
-        """Of the signatures."""
+        """The Spec of the signatures."""
         return Spec.from_json(json.dumps(self.about["spec"]))
 
     @property
     def documents(self) -> DataFrame:
-        """As the run had them."""
+        """The sketched documents."""
         return self.spark.read.parquet(f"{self.folder}/{DOCUMENTS}")
 
     @property
     def pairs(self) -> DataFrame:
-        """What was compared."""
+        """The compared pairs."""
         return self.spark.read.parquet(f"{self.folder}/{PAIRS}")
 
     @property
     def bandings(self) -> list[str]:
-        """Of which there are band keys."""
+        """The folders of the bandings that have band keys."""
         return sorted(
             name for name in names_in(self.spark, self.folder) if name.startswith("keys-")
         )
 
     def keys(self, banding: Banding) -> DataFrame:
-        """band, key, doc.
+        """Returns the stored band keys (band, key, doc).
+
+        Args:
+            banding: Bands and rows.
 
         Raises:
-            UsageError: There are none of these bands and rows.
+            UsageError: If there are no keys of these bands and rows.
         """
         if keys_folder(banding) not in (there := self.bandings):
             raise UsageError(
@@ -172,10 +192,13 @@ class Saved:
         )
 
     def require(self, request: TaskRequest) -> None:
-        """It was made for the same request.
+        """Checks that the run was saved with the same Spec and options.
+
+        Args:
+            request: Request that continues the run.
 
         Raises:
-            IncompatibleError: It was not.
+            IncompatibleError: If the Spec or an option differs.
         """
         self.spec.require(request.options.spec, self.folder)
         mine = request.options.parameters()
@@ -188,10 +211,13 @@ class Saved:
 
 
 def require_saved_keys(request: TaskRequest) -> None:
-    """Keys follow from signatures.
+    """Checks that band keys can be computed from signatures.
+
+    Args:
+        request: Request of the run.
 
     Raises:
-        UsageError: They were made while sketching.
+        UsageError: If keys were built while sketching.
     """
     if request.options.spec.truncated or request.options.probes:
         raise UsageError(
@@ -200,12 +226,22 @@ def require_saved_keys(request: TaskRequest) -> None:
 
 
 def with_verdicts(compared: DataFrame, scored: DataFrame) -> DataFrame:
-    """Pairs (a, b, agree) that were compared, with shared and joint where they passed."""
+    """Adds `shared` and `joint` to the compared pairs that reach the threshold.
+
+    Args:
+        compared: Compared pairs (a, b, agree).
+        scored: SCORED.
+    """
     return compared.join(scored.drop("agree"), ["a", "b"], "left")
 
 
 def split_known(pairs: DataFrame, known: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """(scored pairs that are known, pairs that are still to be compared)."""
+    """Splits pairs into known scored pairs and pairs that must be compared.
+
+    Args:
+        pairs: Candidate pairs (a, b, agree).
+        known: Compared pairs of a saved run.
+    """
     verdicts = known.select("a", "b", "shared", "joint")
     passed = pairs.join(verdicts.where(f.col("shared").isNotNull()), ["a", "b"])
     return passed.select("a", "b", "agree", "shared", "joint"), pairs.join(

@@ -1,4 +1,4 @@
-"""Sessions, and what Spark reports of a failure told as the errors of this package."""
+"""Spark sessions, the translation of Spark's errors, and the statistics of tasks."""
 
 import os
 import re
@@ -19,20 +19,26 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
     "spark.log.level": "ERROR",
 }
-"""Of a session that is made here; `--conf` wins."""
+"""Settings of a new session. `--conf` overrides them."""
 ALONE = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.codegen.wholeStage": "false",
 }
-"""Where there is one machine: most of what is done is done in Python, so compiling Java well costs more than it saves (400,000
-documents: 126 processor seconds without, 95 with)."""
+"""Settings of a session on one machine. Most work is done in Python, so compiling Java code takes
+more time than it saves (400,000 documents: 126 processor seconds without them, 95 with them)."""
 RAISED = re.compile(r"nearkin\.errors\.(\w+): (.*)")
 FAILED = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 SHOWN = 400
 
 
 def parse_conf(options: list[str]) -> dict[str, str]:
-    """From the command line's form.
+    """Parses settings of the form `spark.NAME=VALUE`.
+
+    Args:
+        settings: Settings.
+
+    Raises:
+        UsageError: If a setting does not have this form.
 
     Examples:
         >>> parse_conf(["spark.driver.memory=2g"])
@@ -60,7 +66,7 @@ def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     master = master or os.environ.get("MASTER") or "local[*]"
     alone = master.startswith("local")
     if alone:
-        # Workers are processes of this machine: they need the Python that has this package.
+        # Workers are processes of this machine. They need the Python that has this package.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("nearkin").master(master)
     for name, value in {**DEFAULTS, **(ALONE if alone else {}), **conf}.items():
@@ -76,7 +82,11 @@ def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
 
 @contextmanager
 def translate_spark_errors() -> Iterator[None]:
-    """Failures of tasks as what they are: the error that a task raised, or its message, without the stack traces around it."""
+    """Raises errors of this package in the place of Spark's errors.
+
+    Raises:
+        NearkinError: If a task failed: the error that it raised, or a RunError with its message.
+    """
     try:
         yield
     except NearkinError:
@@ -86,7 +96,7 @@ def translate_spark_errors() -> Iterator[None]:
 
 
 def from_task(message: str) -> NearkinError:
-    """The error that a failed task's message is about.
+    """Returns the error that the message of a failed task describes.
 
     Examples:
         >>> from_task("Job aborted …\\n  File …\\nnearkin.errors.RunError: document 'x7': ValueError: odd\\n\\tat org.apache…")
@@ -103,15 +113,20 @@ def from_task(message: str) -> NearkinError:
 
 
 def one_line(text: str) -> str:
-    """The beginning of a message."""
+    """Returns the beginning of a message, on one line."""
     return " ".join(text.split())[:SHOWN]
 
 
 def work_of(spark: SparkSession, group: str) -> dict[str, float]:
-    """What Spark counted of a job group's tasks: shuffled bytes; of the stage that took longest, median and longest task.
+    """Returns what Spark counted of the tasks of a job group.
+
+    Args:
+        spark: Session.
+        group: Name of the job group.
 
     Returns:
-        `shuffle_bytes`, `tasks`, `task_median` and `task_max` (seconds), `skew` = max / median; none if Spark does not say.
+        `shuffle_bytes` of all stages; of the longest stage `tasks`, `task_median` and `task_max` in
+        seconds, and `skew`, their ratio. Empty if Spark has no statistics.
     """
     tracker, found = spark.sparkContext.statusTracker(), []
     for job in tracker.getJobIdsForGroup(group):
@@ -124,7 +139,7 @@ def work_of(spark: SparkSession, group: str) -> dict[str, float]:
     try:
         return _work_of(spark, sorted(set(found)))
     except Py4JError:
-        # Of old stages Spark forgets the details.
+        # Spark deletes the details of old stages.
         return {}
 
 

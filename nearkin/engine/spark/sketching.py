@@ -1,7 +1,7 @@
-"""Stage 1 inside a task: batches of a corpus to rows of documents, rejected rows and facts about the task.
+"""Stage 1 inside tasks: from batches of a corpus to rows of documents.
 
-One table holds all three, so that the inputs are read once: a row with a reason is a rejected one, a row with facts says what
-its task saw, every other row is a document.
+One table holds three kinds of rows, so that the inputs are read once. A row with a reason is a
+rejected row. A row with facts describes its task. Every other row is a document.
 """
 
 import json
@@ -35,12 +35,12 @@ from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import Sketches
 
 FILE_SHIFT = 40
-"""A document of a file is number << 40 | row: whole numbers in corpus order."""
+"""A document of a file is identified by file << 40 | row, which ascends in corpus order."""
 DOCUMENTS = (
     "doc long,id string,sort binary,fp0 long,fp1 long,block long,shingles int,length long,signature binary,keys binary,"
     "source string,split string,reason string,raw string,facts string"
 )
-"""Columns of the table, and `riding0`, `riding1` … of a keep policy's columns as text."""
+"""The columns of the table. The columns of the keep policy follow as `riding0`, `riding1`, and so on."""
 FILES = "number int,path string,name string,target string"
 FAILURES = (
     ArithmeticError,
@@ -51,14 +51,22 @@ FAILURES = (
     MemoryError,
     pa.ArrowException,
 )
-"""What a document that breaks a kernel or a library may raise."""
+"""The exceptions that kernels and libraries may raise for a document."""
 SAMPLE = 16
-"""One document in so many is looked at for the share of empty bins."""
+"""The rate of empty bins is computed from one document in so many."""
 
 
 @dataclass(frozen=True)
 class TaskRequest:
-    """What tasks are told: small, and the same for all of them."""
+    """The request of a run, which is sent to all tasks.
+
+    Attributes:
+        columns: Columns of the inputs that are read.
+        options: Options of the run.
+        resources: Data that the Spec refers to.
+        on_error: `quarantine` or `fail`, for rows that are not valid documents.
+        merge_parts: Whether rows of one id are parts of a document.
+    """
 
     columns: Columns
     options: RunOptions
@@ -68,31 +76,31 @@ class TaskRequest:
 
     @property
     def measure(self) -> Measure:
-        """How documents are compared."""
+        """The measure of the run."""
         return measure_of(self.options.spec, self.resources, self.options.distance)
 
     def sketcher(self) -> DocumentSketcher:
-        """With the key builder where keys do not follow from what is kept."""
+        """Returns a sketcher. It builds band keys if they cannot be computed from signatures."""
         measure = self.measure
         banding = self.options.banding(measure, SMALL_CORPUS)
         return measure.sketcher(key_builder_for(banding, truncated=self.options.spec.truncated))
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Columns of the keep policy."""
+        """The columns of the keep policy."""
         return self.options.keep_policy.columns
 
     @property
     def schema(self) -> str:
-        """Of the table that sketching makes."""
+        """The schema of the table that sketching makes."""
         return ",".join([DOCUMENTS, *(f"riding{i} string" for i in range(len(self.carried)))])
 
 
 class Read(NamedTuple):
-    """Some documents of a task, and the rows that are none."""
+    """Documents and rejected rows that a task read."""
 
     docs: np.ndarray
-    """int64 (n,): what identifies each."""
+    """The number that identifies each document, int64 (n,)."""
     ids: pa.Array
     documents: pa.RecordBatch
     rejected: pa.RecordBatch
@@ -100,20 +108,20 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True)
 class Sketching:
-    """Documents to rows of the table.
+    """The tasks that sketch documents.
 
-    Args:
-        request: What is asked.
+    Attributes:
+        request: Request of the run.
     """
 
     request: TaskRequest
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Of a task's share of the files."""
+        """Yields the table of a task's files."""
         return self._rows(read_files(batches, self.request))
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Of a DataFrame's rows."""
+        """Yields the table of rows of a DataFrame."""
         return self._rows(read_rows(batches, self.request))
 
     def _rows(self, reads: Iterator[Read]) -> Iterator[pa.RecordBatch]:
@@ -171,7 +179,7 @@ class Sketching:
 
 
 class _Task:
-    """What one task saw."""
+    """The facts of one task."""
 
     def __init__(self, request: TaskRequest, warm: float, began: float) -> None:
         self.rejected = 0
@@ -204,7 +212,7 @@ class _Task:
 
 
 def _warm(sketcher: DocumentSketcher, request: TaskRequest) -> float:
-    """Seconds until kernels are loaded (or compiled, once on each worker machine)."""
+    """Loads the kernels, and returns the seconds. Each worker machine compiles them once."""
     began = time.perf_counter()
     columns = request.columns
     if columns.vector:
@@ -220,10 +228,15 @@ def _warm(sketcher: DocumentSketcher, request: TaskRequest) -> float:
 
 
 def sketched(sketcher: DocumentSketcher, content: pa.Array, ids: pa.Array) -> Sketches:
-    """Signatures of documents; where that fails, an error that names the document.
+    """Sketches documents.
+
+    Args:
+        sketcher: Sketcher.
+        content: Contents of the documents.
+        ids: Ids of the documents.
 
     Raises:
-        RunError: One of them cannot be sketched.
+        RunError: If a document cannot be sketched. The message names the document.
     """
     try:
         return sketcher.sketch(content)
@@ -236,7 +249,7 @@ def sketched(sketcher: DocumentSketcher, content: pa.Array, ids: pa.Array) -> Sk
 
 
 def _culprit(sketcher: DocumentSketcher, content: pa.Array, ids: pa.Array) -> str:
-    """The id of the first document that cannot be sketched alone."""
+    """Returns the id of the first document that cannot be sketched alone."""
     for at in range(len(content)):
         try:
             sketcher.sketch(content.slice(at, 1))
@@ -246,7 +259,12 @@ def _culprit(sketcher: DocumentSketcher, content: pa.Array, ids: pa.Array) -> st
 
 
 def read_files(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterator[Read]:
-    """Documents of a task's files, through the readers of the local engine."""
+    """Yields the documents of a task's files, through the readers of the local engine.
+
+    Args:
+        batches: Files.
+        request: Request of the run.
+    """
     numbers, corpus = corpus_of(batches, request)
     counted: Counter[int] = Counter()
     for batch in corpus.batches(request.columns):
@@ -256,14 +274,24 @@ def read_files(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Itera
 def corpus_of(
     batches: Iterable[pa.RecordBatch], request: TaskRequest
 ) -> tuple[np.ndarray, FileCorpus]:
-    """The numbers of a task's files in the whole corpus, int64, and the files."""
+    """Returns the numbers of a task's files in the whole corpus, int64, and the files.
+
+    Args:
+        batches: Files.
+        request: Request of the run.
+    """
     files = [row for batch in batches for row in batch.to_pylist()]
     corpus = FileCorpus([InputFile(row["path"], row["name"]) for row in files], request.on_error)
     return np.array([row["number"] for row in files], np.int64), corpus
 
 
 def docs_of(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """int64 (n,): what identifies documents of files."""
+    """Returns the numbers that identify documents of files, int64 (n,).
+
+    Args:
+        numbers: Number of each document's file, int64 (n,).
+        rows: Row of each document in its file, (n,).
+    """
     return (numbers << FILE_SHIFT) | rows
 
 
@@ -305,7 +333,14 @@ def _rejected(rows: list[tuple[Any, ...]], request: TaskRequest) -> pa.RecordBat
 
 
 def read_rows(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterator[Read]:
-    """Documents of a DataFrame's rows, by the checks of the local engine; an id is what identifies them."""
+    """Yields the documents of a DataFrame, with the checks of the local engine.
+
+    A hash of its id identifies a document.
+
+    Args:
+        batches: Rows.
+        request: Request of the run.
+    """
     columns = request.columns
     for number, batch in enumerate(batches):
         plain = replace_views(pa.Table.from_batches([batch])).combine_chunks().to_batches()

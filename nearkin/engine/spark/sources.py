@@ -1,4 +1,4 @@
-"""Where documents come from: files that tasks read themselves, or the rows of a DataFrame."""
+"""The sources of documents: files, which tasks read themselves, or the rows of a DataFrame."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,27 +16,32 @@ from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Sketching, TaskReq
 
 FileRow: TypeAlias = tuple[int, str, str, str]
 TASK_BYTES = 64 << 20
-"""Files are given to tasks in runs of about so many bytes, so that small ones are not a task each."""
+"""Approximate size of the files that a task reads, in bytes. Small files share a task."""
 
 
 class Source(Protocol):
-    """Documents that can be read again and again, always the same."""
+    """A corpus, which is the same each time it is read."""
 
     def documents(self) -> DataFrame:
-        """The table of `Sketching`."""
+        """Returns the table that `Sketching` makes."""
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
-        """Rows of some documents (`doc` and, of a DataFrame, `id`; each once)."""
+        """Reads some documents again.
+
+        Args:
+            wanted: Documents (`doc`, and `id` for a DataFrame), each once.
+            rows: What is made of each document.
+        """
 
 
 @dataclass(frozen=True)
 class FileSource:
-    """Files, by path: every worker must see them where the driver does.
+    """Files, which have the same path on the driver and on all workers.
 
     Attributes:
-        spark: The session.
-        corpus: The files, in order.
-        request: What is asked.
+        spark: Session.
+        corpus: Files, in order.
+        request: Request of the run.
     """
 
     spark: SparkSession
@@ -47,7 +52,7 @@ class FileSource:
         return self.files().mapInArrow(Sketching(self.request).files, self.request.schema)
 
     def hashes(self, hashing: Hashing) -> DataFrame:
-        """Shingle hashes of all documents."""
+        """Returns HASHES of all documents."""
         return self.files().mapInArrow(hashing.files, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
@@ -56,21 +61,25 @@ class FileSource:
         )
 
     def interleave_with_files(self, documents: DataFrame) -> DataFrame:
-        """Files, each followed by the rows of its documents, in their order."""
+        """Returns files, each followed by the rows of its documents in their order.
+
+        Args:
+            documents: Rows of documents (`doc`, ...).
+        """
         files = self.files()
         numbered = documents.withColumn("number", f.shiftright("doc", FILE_SHIFT).cast("int"))
-        # A multiple of the tasks, since files are dealt out by a hash.
+        # There are more partitions than tasks, because a hash assigns files to partitions.
         tasks = 2 * max(len(self.runs()), self.spark.sparkContext.defaultParallelism)
         both = files.unionByName(numbered, allowMissingColumns=True).repartition(tasks, "number")
         return both.sortWithinPartitions("number", f.asc_nulls_first("doc"))
 
     def files(self) -> DataFrame:
-        """number, path, name, target (the name of its copy): a run of files in each partition."""
+        """Returns FILES: number, path, name, and target, which is the name of the output file."""
         runs = self.runs()
         return self.spark.sparkContext.parallelize(runs, len(runs)).flatMap(list).toDF(FILES)
 
     def runs(self) -> list[list[FileRow]]:
-        """The files of each task: in runs of TASK_BYTES, and at least one for each core."""
+        """Returns the files of each task: about TASK_BYTES, and at least one task for each core."""
         sizes = [file.status().size for file in self.corpus.files]
         cores = self.spark.sparkContext.defaultParallelism
         return list(_runs(self.corpus, sizes, max(1, min(TASK_BYTES, sum(sizes) // cores))))
@@ -91,12 +100,14 @@ def _runs(corpus: FileCorpus, sizes: list[int], most: int) -> Iterator[list[File
 
 @dataclass(frozen=True)
 class FrameSource:
-    """A DataFrame with an id column; its rows may be computed more than once, so they must come out the same.
+    """A DataFrame with an id column.
+
+    Its rows may be computed more than once, and must be the same each time.
 
     Attributes:
-        frame: The rows.
-        request: What is asked.
-        before: Rows that were sketched by a run before, and are only read again.
+        frame: Rows.
+        request: Request of the run.
+        before: Rows that an earlier run sketched, which are only read again.
     """
 
     frame: DataFrame
@@ -107,7 +118,7 @@ class FrameSource:
         return self._read(self.frame).mapInArrow(Sketching(self.request).rows, self.request.schema)
 
     def hashes(self, hashing: Hashing) -> DataFrame:
-        """Shingle hashes of all documents."""
+        """Returns HASHES of all documents."""
         return self._read(self.frame).mapInArrow(hashing.rows, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
@@ -132,5 +143,5 @@ def unused_name(name: str, taken: Iterable[str]) -> str:
 
 
 def quoted(name: str) -> str:
-    """A column's name with dots and backticks in it taken literally."""
+    """Quotes the name of a column, so that dots and backticks are part of the name."""
     return f"`{name.replace('`', '``')}`"

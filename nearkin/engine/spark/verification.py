@@ -1,8 +1,10 @@
-"""Stage 4: pairs to scored pairs. Pairs are dealt out to bins, each bin is given the documents it needs, a task scores it.
+"""Stage 4 inside tasks: from candidate pairs to scored pairs.
 
-What a document is compared by is large, a pair is small; so pairs of a cluster should meet in one bin, where each document is
-sent once. A pair's bin follows from the smallest neighbour of its documents (in a clique the same for all); one that would hold
-too many is split, for a leader of a hot bucket may have a million neighbours.
+Pairs are divided into bins. Each bin receives the documents that it needs, and a task scores it.
+Payloads are large and pairs are small, so the pairs of a cluster should be in one bin, to which
+each document is sent once. The smallest neighbour of its documents selects the bin of a pair; in a
+clique it is the same for all pairs. A bin with too many pairs is split, because a leader of a hot
+bucket may have a million neighbours.
 """
 
 import json
@@ -25,21 +27,26 @@ from nearkin.measures.base import as_stored, band_layout_of
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 
 AGREED = "a long,b long,agree int,facts string"
-"""Pairs that pass the margin, with the slots that agree; and facts."""
+"""Pairs that pass the prefilter, with the number of agreeing slots; and facts."""
 SCORED = "a long,b long,agree int,shared double,joint double"
 FEW_BINS = 16
-"""Up to so many bins, a document is sent to each that needs it; finding neighbours first would cost more."""
+"""Number of bins up to which neighbours are not searched, because it would take more time."""
 
 
 class Members:
-    """Documents of a bin, found by what identifies them."""
+    """The documents of a bin, which are found by their numbers."""
 
     def __init__(self, docs: np.ndarray) -> None:
         self.order = np.argsort(docs, kind="stable")
         self.docs = docs[self.order]
 
     def pack(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Packed pairs of positions in the bin."""
+        """Returns packed pairs of positions in the bin, uint64 (m,).
+
+        Args:
+            a: First documents, int64 (m,).
+            b: Second documents, int64 (m,).
+        """
         return pack_pairs(
             self.order[np.searchsorted(self.docs, a)], self.order[np.searchsorted(self.docs, b)]
         )
@@ -47,12 +54,12 @@ class Members:
 
 @dataclass(frozen=True)
 class Scoring:
-    """What tasks of this stage do.
+    """The tasks that score pairs.
 
     Attributes:
-        request: What is asked.
-        banding: What the estimate's form and margin follow from.
-        margin: Agreeing slots that a pair needs.
+        request: Request of the run.
+        banding: Bands and rows.
+        margin: Number of agreeing slots that a pair needs to pass the prefilter.
     """
 
     request: TaskRequest
@@ -60,7 +67,12 @@ class Scoring:
     margin: int
 
     def agreements(self, pairs: np.ndarray, signatures: pa.ChunkedArray) -> np.ndarray:
-        """Slots that agree, int64 (m,), of packed pairs of positions in a column of signatures."""
+        """Returns the number of agreeing slots of pairs, int64 (m,).
+
+        Args:
+            pairs: Packed pairs of positions in the column, uint64 (m,).
+            signatures: Signatures.
+        """
         spec = self.request.options.spec
         keys = np.empty((0, self.banding.bands), np.uint64)
         values = unpacked(signatures, spec.signature_type, spec.signature_width)
@@ -71,7 +83,12 @@ class Scoring:
         return out
 
     def estimated(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
-        """Pairs (a, b) and documents (doc, signature) to AGREED."""
+        """Returns AGREED of pairs.
+
+        Args:
+            pairs: Pairs (a, b).
+            documents: Documents (doc, signature).
+        """
         a, b = numbers(pairs["a"]), numbers(pairs["b"])
         agreeing = self.agreements(
             Members(numbers(documents["doc"])).pack(a, b), documents["signature"]
@@ -84,7 +101,7 @@ class Scoring:
         )
 
     def by_estimate(self, pairs: pa.Table) -> pa.Table:
-        """Pairs (a, b, agree) to SCORED, by what the signatures say."""
+        """Returns SCORED of pairs (a, b, agree), with estimated similarities."""
         agreeing = numbers(pairs["agree"]).astype(np.int64)
         scored = self.request.measure.estimator.estimate(
             np.zeros(len(agreeing), np.uint64), agreeing
@@ -98,7 +115,12 @@ class Scoring:
         return _scored(numbers(pairs["a"]), numbers(pairs["b"]), agreeing, scored, keep)
 
     def exactly(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
-        """Pairs (a, b, agree) and documents (doc, payload0 …) to SCORED."""
+        """Returns SCORED of pairs, with exact similarities.
+
+        Args:
+            pairs: Pairs (a, b, agree).
+            documents: Documents (doc, payload0, ...).
+        """
         a, b = numbers(pairs["a"]), numbers(pairs["b"])
         documents, payload = with_payloads(documents, self.request)
         packed = Members(numbers(documents["doc"])).pack(a, b)
@@ -107,7 +129,11 @@ class Scoring:
         return _scored(a, b, numbers(pairs["agree"]), scored, keep)
 
     def everything(self, documents: pa.Table) -> pa.Table:
-        """All pairs of a small corpus (doc, block, signature, payload0 …) to SCORED."""
+        """Returns SCORED of all pairs of a small corpus.
+
+        Args:
+            documents: Documents (doc, block, signature, payload0, ...).
+        """
         options = self.request.options
         documents, payload = with_payloads(documents, self.request)
         docs, blocks = numbers(documents["doc"]), unsigned(documents["block"])
@@ -121,12 +147,12 @@ class Scoring:
 
     @property
     def pairs_schema(self) -> str:
-        """Of `named`: with the Hamming distance where that is what was asked for."""
+        """The schema of `named`. It has a Hamming distance if the run has one."""
         distance = "" if self.request.options.distance is None else ",distance int"
         return f"a long,b long,id_a string,id_b string,similarity double,estimate float{distance}"
 
     def named(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """SCORED with id_a and id_b to the pairs table."""
+        """Yields the pairs table of SCORED with id_a and id_b."""
         measure = self.request.measure
         for batch in batches:
             agreeing = numbers(batch["agree"]).astype(np.int64)
@@ -144,7 +170,12 @@ class Scoring:
 
 
 def with_payloads(documents: pa.Table, request: TaskRequest) -> tuple[pa.Table, Payload]:
-    """Documents, each once, and their payloads, of rows with the columns doc, payload0, payload1 … ."""
+    """Returns documents, each once, and their payloads.
+
+    Args:
+        documents: Rows (doc, payload0, payload1, ...). A document in parts has several rows.
+        request: Request of the run.
+    """
     names = [f"payload{i}" for i in range(len(request.measure.column_types))]
     found, rest = (
         payload_of([documents[name] for name in names], request.measure),
@@ -172,12 +203,12 @@ def _scored(
 
 
 def binned(pairs: DataFrame, count: int, most: int) -> DataFrame:
-    """Pairs with the column `bin`.
+    """Adds the column `bin` to pairs.
 
     Args:
-        pairs: With the columns a and b.
-        count: How many, at most.
-        most: Pairs of a bin, about.
+        pairs: Pairs (a, b, ...).
+        count: Largest number of pairs.
+        most: Approximate number of pairs of a bin.
     """
     bins = max(1, -(-count // most))
     if bins <= FEW_BINS:
@@ -197,7 +228,7 @@ def binned(pairs: DataFrame, count: int, most: int) -> DataFrame:
 
 
 def needed(pairs: DataFrame) -> DataFrame:
-    """(doc, at), each once: which documents the pairs of a bin are about."""
+    """Returns the documents that each bin needs (doc, at), each once."""
     ends = [pairs.select(f.col(end).alias("doc"), f.col("bin").alias("at")) for end in ("a", "b")]
     return ends[0].unionByName(ends[1]).distinct()
 
@@ -208,7 +239,14 @@ def scored_in_bins(
     work: Callable[[pa.Table, pa.Table], pa.Table],
     schema: str,
 ) -> DataFrame:
-    """Binned pairs and the documents of each bin to what a task makes of them."""
+    """Applies a function to the pairs and the documents of each bin.
+
+    Args:
+        pairs: Pairs with the column `bin`.
+        documents: Documents with the column `at`, the number of a bin.
+        work: Function of the pairs and the documents of a bin.
+        schema: Schema of its result.
+    """
 
     def group(left: pa.Table, right: pa.Table) -> pa.Table:
         return work(left, right)
