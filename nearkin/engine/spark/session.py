@@ -54,14 +54,15 @@ def parse_conf(options: list[str]) -> dict[str, str]:
 
 
 def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
-    """A session: the active one if there is one, else a new one.
+    """Returns the active session, or a new one if there is none.
 
     Args:
-        master: As `local[4]`, `spark://host:7077`, `yarn`, `k8s://…`; by default all cores of this machine.
-        conf: Spark's options.
+        master: Master, for example `local[4]`, `spark://host:7077`, `yarn` or `k8s://...`. The
+            default is all cores of this machine.
+        conf: Settings of the session.
 
     Raises:
-        RunError: Java is missing, or the master is out of reach.
+        RunError: If Java is missing, or the master cannot be reached.
     """
     master = master or os.environ.get("MASTER") or "local[*]"
     alone = master.startswith("local")

@@ -206,7 +206,7 @@ def test_rows_of_a_frame_that_are_no_documents(spark: SparkSession, frame: DataF
         nks.dedup(some.where("id = 1").union(some.where("id = 1")), id="id")
     with pytest.raises(UsageError, match="no column 'body'"):
         nks.dedup(some, id="id", text="body")
-    with pytest.raises(UsageError, match="'colour' is no setting"):
+    with pytest.raises(UsageError, match="unknown option 'colour'"):
         nks.dedup(some, id="id", colour="red")
 
 
