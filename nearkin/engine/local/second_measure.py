@@ -33,7 +33,7 @@ FILE_SHIFT = np.uint64(40)
 
 
 def places_of(files: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns a number for each place, file << 40 | row, which ascends in corpus order, uint64 (n,).
+    """Returns a number for each place, file << 40 | row, in corpus order, uint64 (n,).
 
     Args:
         files: Numbers of the files, (n,).

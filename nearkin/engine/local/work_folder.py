@@ -1,4 +1,4 @@
-"""The work folder of a run: stage results written atomically, and the manifest that says what is done."""
+"""The work folder of a run: the results of its stages, and a manifest of the finished ones."""
 
 import json
 import os
@@ -153,7 +153,7 @@ class WorkFolder:
         self._save()
 
     def _sync_new_files(self) -> dict[str, int]:
-        """Syncs the files that were written since the last call, and the folders; returns their sizes."""
+        """Syncs the files that were written since the last call, and returns their sizes."""
         before, now = self._seen, self._files()
         new = [name for name, state in now.items() if before.get(name) != state]
         sync_files([self.path / name for name in new])
@@ -209,7 +209,7 @@ class FileState(NamedTuple):
 
 
 def _files_at(entry: os.DirEntry[str], name: str) -> Iterator[tuple[str, FileState]]:
-    """Yields the file that an entry of a folder is, or the files below it, by their names relative to the work folder."""
+    """Yields the files of an entry of a folder, by their names relative to the work folder."""
     if entry.is_file(follow_symlinks=False):
         yield name, FileState.of(entry)
     elif entry.is_dir(follow_symlinks=False):

@@ -32,8 +32,8 @@ def require_mergeable(spec: Spec, probes: int) -> None:
     """
     if spec.measure != "jaccard" or spec.truncated or probes:
         raise UsageError(
-            f"merge_parts merges whole MinHash slots of measure jaccard without probes, not measure {spec.measure} with "
-            f"slot_bits={spec.slot_bits} and probes={probes}"
+            f"merge_parts needs measure jaccard with whole slots and without probes, and the "
+            f"request has measure {spec.measure}, slot_bits={spec.slot_bits} and probes={probes}"
         )
 
 

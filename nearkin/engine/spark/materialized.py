@@ -57,7 +57,7 @@ class Tables:
     def _write(self, frame: DataFrame, name: str) -> DataFrame:
         path = f"{self.folder}/{len(self._written):03d}-{name}"
         self._written.append(path)
-        # Signatures and payloads are hashes, which dictionaries and compression do not make smaller.
+        # Signatures and payloads are hashes, which dictionaries do not make smaller.
         plain = {
             f"parquet.enable.dictionary#{column}": "false"
             for column in ("signature", "keys", "docs", "sort")

@@ -184,7 +184,8 @@ class Saved:
         """
         if keys_folder(banding) not in (there := self.bandings):
             raise UsageError(
-                f"{self.folder} has no band keys for bands={banding.bands}, rows={banding.rows} (it has {', '.join(there)}); "
+                f"{self.folder} has no band keys for bands={banding.bands}, rows={banding.rows} "
+                f"(it has {', '.join(there)}); "
                 "make them with nearkin.spark.backfill, or ask for these"
             )
         return self.spark.read.parquet(f"{self.folder}/{keys_folder(banding)}").select(
@@ -205,7 +206,8 @@ class Saved:
         for name in DECIDING:
             if self.about["parameters"][name] != mine[name]:
                 raise IncompatibleError(
-                    f"{self.folder} was made with {name}={self.about['parameters'][name]!r}, this asks for {mine[name]!r}; "
+                    f"{self.folder} was made with {name}={self.about['parameters'][name]!r}, but the "
+                    f"request has {mine[name]!r}; "
                     "ask for the same, or run over all documents"
                 )
 
@@ -221,7 +223,8 @@ def require_saved_keys(request: TaskRequest) -> None:
     """
     if request.options.spec.truncated or request.options.probes:
         raise UsageError(
-            "band keys of truncated slots and of probes do not follow from signatures: save whole slots, unprobed"
+            "band keys of truncated slots and of probes cannot be computed from signatures; use whole "
+            "slots without probes"
         )
 
 

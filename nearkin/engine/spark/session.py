@@ -76,8 +76,9 @@ def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise RunError(
-            f"Spark did not start ({one_line(str(error))}). It needs Java 17 or 21 (Debian: apt-get install "
-            f"openjdk-17-jre-headless; or set JAVA_HOME), and a master that answers: this was {master!r}"
+            f"Spark did not start with master {master!r}: {one_line(str(error))}. It needs Java 17 or "
+            "21 (Debian: apt-get install openjdk-17-jre-headless, or set JAVA_HOME), and a master "
+            "that can be reached"
         ) from error
 
 
@@ -100,7 +101,7 @@ def from_task(message: str) -> NearkinError:
     """Returns the error that the message of a failed task describes.
 
     Examples:
-        >>> from_task("Job aborted …\\n  File …\\nnearkin.errors.RunError: document 'x7': ValueError: odd\\n\\tat org.apache…")
+        >>> from_task("File x\\nnearkin.errors.RunError: document 'x7': ValueError: odd\\n\\tat org")
         RunError("document 'x7': ValueError: odd")
     """
     if raised := RAISED.search(message):
@@ -109,7 +110,8 @@ def from_task(message: str) -> NearkinError:
         return translated
     causes = [f"{name}: {text}" for name, text in FAILED.findall(message)]
     return RunError(
-        f"a task over Spark failed: {one_line(causes[-1] if causes else message)}; Spark's log has the whole trace"
+        f"a Spark task failed: {one_line(causes[-1] if causes else message)}; Spark's log has the "
+        "whole trace"
     )
 
 

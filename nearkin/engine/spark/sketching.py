@@ -37,10 +37,11 @@ from nearkin.sketch.sketcher import Sketches
 FILE_SHIFT = 40
 """A document of a file is identified by file << 40 | row, which ascends in corpus order."""
 DOCUMENTS = (
-    "doc long,id string,sort binary,fp0 long,fp1 long,block long,shingles int,length long,signature binary,keys binary,"
+    "doc long,id string,sort binary,fp0 long,fp1 long,block long,shingles int,length long,"
+    "signature binary,keys binary,"
     "source string,split string,reason string,raw string,facts string"
 )
-"""The columns of the table. The columns of the keep policy follow as `riding0`, `riding1`, and so on."""
+"""The columns of the table. Those of the keep policy follow as `riding0`, `riding1`, and so on."""
 FILES = "number int,path string,name string,target string"
 FAILURES = (
     ArithmeticError,
@@ -350,7 +351,8 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterat
                 at, reason, raw = checked.rejected[0]
                 shown = f" ({raw[:60]!r})" if raw else ""
                 raise RunError(
-                    f"document {_id_at(rows, at, columns)}: {reason}{shown}. Fix it, or set on_error='quarantine'"
+                    f"document {_id_at(rows, at, columns)}: {reason}{shown}. Fix it, or set "
+                    "on_error='quarantine'"
                 )
             rejected = [
                 (

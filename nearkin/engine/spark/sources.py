@@ -138,7 +138,12 @@ class FrameSource:
 
 
 def unused_name(name: str, taken: Iterable[str]) -> str:
-    """Returns a name for a column that is not taken; Spark does not distinguish upper and lower case."""
+    """Returns an unused name for a column. Spark does not distinguish upper and lower case.
+
+    Args:
+        name: Beginning of the name.
+        taken: Names in use.
+    """
     return make_unused_name(name, {other.lower() for other in taken})
 
 

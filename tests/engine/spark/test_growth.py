@@ -138,7 +138,7 @@ def test_a_stream_that_is_broken_off(
                 theirs.cluster,
                 theirs.similarity,
             )
-        assert index.store.counts()["records"] == 90
+        assert index.counts()["records"] == 90
 
 
 def test_a_stream_needs_texts(spark: SparkSession, tmp_path: Path) -> None:
