@@ -203,10 +203,11 @@ class Saved:
         """
         self.spec.require(request.options.spec, self.folder)
         mine = request.options.parameters()
+        recorded = self.about["parameters"]
         for name in DECIDING:
-            if self.about["parameters"][name] != mine[name]:
+            if recorded[name] != mine[name]:
                 raise IncompatibleError(
-                    f"{self.folder} was made with {name}={self.about['parameters'][name]!r}, but the "
+                    f"{self.folder} was made with {name}={recorded[name]!r}, but the "
                     f"request has {mine[name]!r}; "
                     "ask for the same, or run over all documents"
                 )
@@ -223,8 +224,8 @@ def require_saved_keys(request: TaskRequest) -> None:
     """
     if request.options.spec.truncated or request.options.probes:
         raise UsageError(
-            "band keys of truncated slots and of probes cannot be computed from signatures; use whole "
-            "slots without probes"
+            "band keys of truncated slots and of probes cannot be computed from signatures; use "
+            "whole slots without probes"
         )
 
 

@@ -76,8 +76,8 @@ def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise RunError(
-            f"Spark did not start with master {master!r}: {one_line(str(error))}. It needs Java 17 or "
-            "21 (Debian: apt-get install openjdk-17-jre-headless, or set JAVA_HOME), and a master "
+            f"Spark did not start with master {master!r}: {one_line(str(error))}. It needs Java "
+            "17 or 21 (Debian: apt-get install openjdk-17-jre-headless, or set JAVA_HOME), and a master "
             "that can be reached"
         ) from error
 
@@ -101,7 +101,7 @@ def from_task(message: str) -> NearkinError:
     """Returns the error that the message of a failed task describes.
 
     Examples:
-        >>> from_task("File x\\nnearkin.errors.RunError: document 'x7': ValueError: odd\\n\\tat org")
+        >>> from_task("x\\nnearkin.errors.RunError: document 'x7': ValueError: odd\\n\\tat org")
         RunError("document 'x7': ValueError: odd")
     """
     if raised := RAISED.search(message):

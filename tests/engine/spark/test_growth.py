@@ -79,7 +79,7 @@ def test_what_cannot_be_gone_on_from(
     with pytest.raises(UsageError, match="holds no signatures of a run"):
         nks.dedup(new, id="id", against=f"{saved}/nowhere", before=old, **BANDED)
     with pytest.raises(
-        IncompatibleError, match=r"was made with threshold=0\.6, this asks for 0\.7"
+        IncompatibleError, match=r"was made with threshold=0\.6, but the request has 0\.7"
     ):
         nks.dedup(new, id="id", against=saved, before=old, **{**BANDED, "threshold": 0.7})
 

@@ -127,7 +127,7 @@ def test_what_cannot_be_merged(spark: SparkSession) -> None:
         {"probes": 2},
         {"spec": Spec(slot_bits=8)},
     ):
-        with pytest.raises(UsageError, match="merge_parts merges whole MinHash slots"):
+        with pytest.raises(UsageError, match="merge_parts needs measure jaccard with whole slots"):
             nks.dedup(some, id="id", merge_parts=True, **asked)
 
 
