@@ -77,8 +77,8 @@ def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     except (PySparkException, Py4JError, OSError) as error:
         raise RunError(
             f"Spark did not start with master {master!r}: {one_line(str(error))}. It needs Java "
-            "17 or 21 (Debian: apt-get install openjdk-17-jre-headless, or set JAVA_HOME), and a master "
-            "that can be reached"
+            "17 or 21 (Debian: apt-get install openjdk-17-jre-headless, or set JAVA_HOME), and a "
+            "master that can be reached"
         ) from error
 
 
