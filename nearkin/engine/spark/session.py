@@ -31,7 +31,7 @@ FAILED = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 SHOWN = 400
 
 
-def parse_conf(options: list[str]) -> dict[str, str]:
+def parse_conf(settings: list[str]) -> dict[str, str]:
     """Parses settings of the form `spark.NAME=VALUE`.
 
     Args:
@@ -45,7 +45,7 @@ def parse_conf(options: list[str]) -> dict[str, str]:
         {'spark.driver.memory': '2g'}
     """
     out = {}
-    for setting in options:
+    for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.startswith("spark."):
             raise UsageError(f"conf {setting!r} is not of the form spark.NAME=VALUE")
@@ -98,10 +98,10 @@ def translate_spark_errors() -> Iterator[None]:
 
 
 def from_task(message: str) -> NearkinError:
-    """Returns the error that the message of a failed task describes.
+    r"""Returns the error that the message of a failed task describes.
 
     Examples:
-        >>> from_task("x\\nnearkin.errors.RunError: document 'x7': ValueError: odd\\n\\tat org")
+        >>> from_task("x\nnearkin.errors.RunError: document 'x7': ValueError: odd\n\tat org")
         RunError("document 'x7': ValueError: odd")
     """
     if raised := RAISED.search(message):
