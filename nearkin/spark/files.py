@@ -121,7 +121,7 @@ def prepare_files(
     conf: dict[str, str],
     inputs: tuple[str, ...],
     columns: Columns,
-    asked: SpecRequest,
+    spec_request: SpecRequest,
     on_error: str,
     workers: int,
     out: Path,
@@ -136,7 +136,7 @@ def prepare_files(
         conf: Settings of the Spark session.
         inputs: Paths, globs, folders and URLs.
         columns: Columns of the inputs that are read.
-        asked: Parameters of the Spec.
+        spec_request: Parameters of the Spec.
         on_error: `quarantine` or `fail`, for rows that are not valid documents.
         workers: Number of threads of the driver.
         out: Output of the run.
@@ -158,7 +158,7 @@ def prepare_files(
     return resolve_inputs(
         inputs,
         columns,
-        asked,
+        spec_request,
         on_error,
         workers,
         out,
