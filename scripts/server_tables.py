@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from nearkin.index.settings import SERVER_TIMES, IndexSettings
 from nearkin.server.console.mount import MAX_PAGE_VALUES
 from nearkin.server.http.connections import MAX_PIPELINED_REQUESTS
-from nearkin.server.http.parsing import MAX_JSON_DEPTH, MAX_JSON_MEMBERS, SMALL
-from nearkin.server.http.problems import CODES
+from nearkin.server.http.parsing import MAX_JSON_DEPTH, MAX_JSON_MEMBERS, SMALL_BODY
+from nearkin.server.http.problems import PROBLEM_KINDS
 from nearkin.server.routes.models import DocumentPart, Model
 from nearkin.server.service import OVERVIEW_THREADS
 from nearkin.server.settings import PREFIX, ServerSettings
-from nearkin.server.streams.arrow import MIN_BYTES_PER_SECOND
+from nearkin.server.streams.format import MIN_BYTES_PER_SECOND
 
 ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 """An entry of the section `Attributes` of a docstring."""
@@ -66,8 +66,8 @@ def index_settings() -> str:
 
 def problem_codes() -> str:
     """Returns a table with a row for each kind of problem."""
-    rows = [(f"`{code}`", str(status), title) for code, (status, title) in CODES.items()]
-    return table(("code", "status", "meaning"), rows)
+    rows = [(f"`{code}`", str(kind.status), kind.title, kind.meaning) for code, kind in PROBLEM_KINDS.items()]
+    return table(("code", "status", "title", "meaning"), rows)
 
 
 class Bound(NamedTuple):
@@ -158,7 +158,7 @@ BOUNDS = (
     ),
     Bound(
         what="bytes of JSON that is parsed without counting its values first",
-        default=SMALL,
+        default=SMALL_BODY,
         beyond="its values are counted",
         test="test_hostile_json_is_refused_before_it_is_parsed",
     ),

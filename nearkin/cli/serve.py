@@ -42,10 +42,10 @@ def start(config: Path | None, **options: Any) -> None:
         nearkin serve --host 0.0.0.0 --tokens tokens.json --tls-cert chain.pem --tls-key key.pem
     """
     from nearkin.server.processes import serve as run_server
-    from nearkin.server.settings import ServerSettings, pair
+    from nearkin.server.settings import ServerSettings, parse_index_setting
 
     given = {name: value for name, value in options.items() if value is not None}
-    index_settings = dict(map(pair, given.pop("index", None) or []))
+    index_settings = dict(map(parse_index_setting, given.pop("index", None) or []))
     if index_settings:
         given["index"] = index_settings
     run_server(ServerSettings.read(config, **given))

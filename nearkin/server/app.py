@@ -1,4 +1,4 @@
-"""The application: routes, what guards them, what lives as long as it does."""
+"""The FastAPI application: routes, middleware, and the services that live as long as it does."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 from fastapi import FastAPI, Request, Response
@@ -20,19 +20,18 @@ from nearkin.server.http.auth import Authenticator, source_address
 from nearkin.server.http.connections import ConnectionLimits, LimitedConnection
 from nearkin.server.http.middleware import RequestMiddleware, problem_response
 from nearkin.server.http.parsing import invalid_request
-from nearkin.server.http.problems import MEDIA_TYPE, ProblemError
+from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.rates import RateLimiter
 from nearkin.server.http.shares import ReleaseReservations
 from nearkin.server.http.tokens import TokenFile
 from nearkin.server.logs import configure_logging
+from nearkin.server.openapi import describe_api
 from nearkin.server.readiness import Readiness
 from nearkin.server.resources import ServerResources, require_protection
-from nearkin.server.routes import documents
-from nearkin.server.routes import info as facts
-from nearkin.server.routes import models as m
+from nearkin.server.routes import documents, info
 from nearkin.server.service import Service, check_store
 from nearkin.server.settings import ServerSettings
-from nearkin.server.telemetry import Exposition, Instruments, install_traces, prometheus
+from nearkin.server.telemetry import Exposition, Instruments, create_meter_provider, install_traces
 from nearkin.version import VERSION
 
 if TYPE_CHECKING:
@@ -40,220 +39,208 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nearkin.server")
 
-SHARED = "NEARKIN_SHARED"
-"""Folder in which the workers of one server leave notes for each other."""
-TOKENS_EVERY = 2.0
+SHARED_FOLDER = "NEARKIN_SHARED"
+"""Environment variable with the folder through which the workers of one server exchange metrics."""
+TOKEN_REFRESH_SECONDS = 2.0
+"""Seconds between checks whether the tokens file has changed."""
 
 
 def create_app(
-    settings: ServerSettings, resources: ServerResources | None = None, instruments: Instruments | None = None
+    settings: ServerSettings,
+    resources: ServerResources | None = None,
+    instruments: Instruments | None = None,
 ) -> FastAPI:
-    """An application of its own: with its index, its tokens, its counts.
+    """Creates an application with its own index, tokens and metrics.
 
     Args:
-        settings: Of the server.
-        resources: What it works with; by default opened when it starts. It closes them when it ends.
-        instruments: What it counts with; by default its own, if it serves metrics.
+        settings: Settings of the server.
+        resources: The index and what belongs to it. The application closes them when it shuts down.
+            By default, they are opened when it starts.
+        instruments: Receives metrics and spans. By default, the application creates its own if it
+            serves metrics.
 
     Raises:
-        UsageError: It would listen beyond this machine without tokens.
+        UsageError: If other machines could reach the server without a token.
     """
-    tokens, anonymous = require_tokens(settings)
-    log_tokens(tokens, anonymous)
-    provider, registry = prometheus() if settings.metrics and instruments is None else (None, None)
-    counting = instruments or Instruments(provider)
-    named = os.environ.get(SHARED)
-    shared = Path(named) if named else None
+    tokens, allow_anonymous = read_tokens(settings)
+    log_tokens(tokens, allow_anonymous=allow_anonymous)
+    provider, registry = None, None
+    if settings.metrics and instruments is None:
+        provider, registry = create_meter_provider()
+    app_instruments = instruments or Instruments(provider)
+    shared_folder = _shared_folder()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.exposition = None if registry is None else Exposition(registry, shared)
-        rates = RateLimiter(settings.limits_store)
+        app.state.exposition = None if registry is None else Exposition(registry, shared_folder)
         app.state.authenticator = Authenticator(
-            tokens, rates, settings.source_rate, settings.failures, settings.anonymous_rate, anonymous=anonymous
+            tokens,
+            RateLimiter(settings.limits_store),
+            settings.source_rate,
+            settings.failures,
+            settings.anonymous_rate,
+            allow_anonymous=allow_anonymous,
         )
-        opened = await asyncio.to_thread(ServerResources.open, settings) if resources is None else resources
+        opened = resources
+        if opened is None:
+            opened = await asyncio.to_thread(ServerResources.open, settings)
         try:
             await asyncio.to_thread(require_protection, opened.index, tokens, settings)
         except NearkinError:
             opened.close()
             raise
-        async with Service.open(settings, opened, counting) as service:
+        async with Service.open(settings, opened, app_instruments) as service:
             app.state.service = service
             app.state.readiness = Readiness(partial(service.run_in_thread, check_store, service))
-            jobs = [asyncio.create_task(_keep_refreshing(tokens, opened.index))]
+            tasks = [asyncio.create_task(_keep_tokens_fresh(tokens, opened.index))]
             if app.state.exposition is not None:
-                jobs.append(asyncio.create_task(app.state.exposition.keep_writing_snapshots()))
+                tasks.append(asyncio.create_task(app.state.exposition.keep_writing_snapshots()))
             if console is not None:
-                jobs.append(asyncio.create_task(console.keep_writing_snapshots()))
+                tasks.append(asyncio.create_task(console.keep_writing_snapshots()))
             yield
-            for job in jobs:
-                job.cancel()
-            await asyncio.gather(*jobs, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     app = FastAPI(
         title="nearkin",
         version=VERSION,
-        description="Have we seen this before? Near-duplicates of texts and vectors, verified.",
-        # a route of its own answers with what is written once
+        description="Detects near-duplicates of texts and vectors. Each match is verified.",
+        # a route below returns the description, which is serialized only once
         openapi_url=None,
         lifespan=lifespan,
     )
     app.state.settings = settings
-    app.state.description = None
-    app.add_api_route("/openapi.json", _description, include_in_schema=False)
-    for router in (documents.upserts, documents.router, facts.router):
+    app.state.openapi_json = None
+    app.add_api_route("/openapi.json", _openapi_json, include_in_schema=False)
+    for router in (documents.upserts, documents.router, info.router):
         app.include_router(router)
-    console = mount_console(app, shared) if settings.console else None
+    console = mount_console(app, shared_folder) if settings.console else None
     app.add_middleware(ReleaseReservations)
     app.add_middleware(
         RequestMiddleware,
-        instruments=counting,
+        instruments=app_instruments,
         max_body=settings.max_body,
         max_stream=settings.max_stream,
         requests=settings.requests,
         timeout=settings.timeout,
         idle_timeout=settings.idle_timeout,
     )
-    app.add_exception_handler(RequestValidationError, _not_as_described)
-    app.add_exception_handler(HTTPException, _no_route)
-    app.openapi = lambda: describe(app)  # type: ignore[method-assign]
+    app.add_exception_handler(RequestValidationError, _answer_invalid_request)
+    app.add_exception_handler(HTTPException, _answer_http_exception)
+    app.openapi = lambda: describe_api(app)  # type: ignore[method-assign]
     return app
 
 
-def require_tokens(settings: ServerSettings) -> tuple[TokenFile, bool]:
-    """The tokens, and whether everybody is answered as long as there is none.
+def read_tokens(settings: ServerSettings) -> tuple[TokenFile, bool]:
+    """Returns the tokens of a server, and whether requests need no token as long as none was created.
 
     Raises:
-        UsageError: It would listen beyond this machine without tokens.
+        UsageError: If other machines could reach the server without a token.
     """
     tokens = TokenFile(settings.tokens)
-    anonymous = settings.is_local or settings.allow_anonymous
-    if not anonymous and not len(tokens):
+    allow_anonymous = settings.is_local or settings.allow_anonymous
+    if not allow_anonymous and not len(tokens):
         raise UsageError(
-            f"{settings.host} can be reached from other machines, and {settings.tokens} has no token: make one with nearkin "
-            "token create NAME --rights admin, or say --allow-anonymous"
+            f"other machines can reach {settings.host}, and {settings.tokens} has no token; "
+            f"create a token with nearkin token "
+            "create NAME --rights admin, or pass --allow-anonymous"
         )
-    return tokens, anonymous
+    return tokens, allow_anonymous
 
 
-def log_tokens(tokens: TokenFile, anonymous: bool) -> None:
+def log_tokens(tokens: TokenFile, *, allow_anonymous: bool) -> None:
     """Logs the path of the tokens file, and a warning if requests need no token.
 
     Args:
         tokens: The tokens of the server.
-        anonymous: Whether requests without a token are answered as long as no token exists.
+        allow_anonymous: Whether requests need no token as long as none was created.
     """
-    about = {"file": str(tokens.path), "tokens": len(tokens)}
-    if anonymous and not tokens.is_protected:
-        log.warning("there are no tokens: whoever reaches this server has every right", extra=about)
+    fields = {"file": str(tokens.path), "tokens": len(tokens)}
+    if allow_anonymous and not tokens.is_protected:
+        log.warning("the server has no tokens: every client has all rights", extra=fields)
     else:
-        log.info("tokens", extra=about)
+        log.info("tokens loaded", extra=fields)
 
 
-def mount_console(app: FastAPI, shared: Path | None) -> "Console":
-    """The pages under /console."""
-    # its libraries take most of a second to import, which a server without a console need not wait for
+def mount_console(app: FastAPI, shared_folder: Path | None) -> "Console":
+    """Mounts the console at /console.
+
+    Args:
+        app: The application.
+        shared_folder: Folder through which workers exchange metrics; None for a single process.
+    """
+    # importing the console's libraries takes most of a second, which servers without a console
+    # should not spend
     from nearkin.server.console.mount import Console
 
-    console = Console(app.state, shared)
+    console = Console(app.state, shared_folder)
     app.mount("/console", console)
     return console
 
 
-async def _keep_refreshing(tokens: TokenFile, index: Index) -> None:
-    """Reads the tokens again when they change, and marks the index once it needs one."""
-    was = ""
-    marked = index.public_urls if tokens.is_protected else ()
+def _shared_folder() -> Path | None:
+    path = os.environ.get(SHARED_FOLDER)
+    return Path(path) if path else None
+
+
+async def _keep_tokens_fresh(tokens: TokenFile, index: Index) -> None:
+    """Reads the tokens file again when it changes, and marks the index as protected once a token exists."""
+    last_error = ""
+    marked_place = index.public_urls if tokens.is_protected else ()
     while True:
-        await asyncio.sleep(TOKENS_EVERY)
+        await asyncio.sleep(TOKEN_REFRESH_SECONDS)
         try:
             tokens.refresh()
-            was = ""
-            if tokens.is_protected and marked != index.public_urls:
+            last_error = ""
+            if tokens.is_protected and marked_place != index.public_urls:
                 await asyncio.to_thread(index.protect)
-                marked = index.public_urls
+                marked_place = index.public_urls
         except StoreError as error:
-            log.warning("the index could not be marked as protected", extra={"error": str(error)})
+            log.warning("cannot mark the index as protected", extra={"error": str(error)})
         except UsageError as error:
-            # a file that cannot be read leaves the tokens as they were
-            if str(error) != was:
-                log.error("tokens stay as they were", extra={"error": str(error)})
-            was = str(error)
+            # an unreadable file leaves the tokens unchanged
+            if str(error) != last_error:
+                log.error(
+                    "cannot reload the tokens; the previous ones remain valid",
+                    extra={"error": str(error)},
+                )
+            last_error = str(error)
 
 
-async def _not_as_described(request: Request, error: Exception) -> Response:
+async def _answer_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     return problem_response(invalid_request(error.errors()), request)
 
 
-async def _no_route(request: Request, error: Exception) -> Response:
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    code = {404: "no-such-path", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
-    answer = problem_response(ProblemError(code, str(error.detail)), request)
-    answer.headers.update(error.headers or {})
-    return answer
+    code = {404: "no-such-path", 405: "method-not-allowed"}.get(
+        error.status_code, "invalid-request"
+    )
+    response = problem_response(ProblemError(code, str(error.detail)), request)
+    response.headers.update(error.headers or {})
+    return response
 
 
-async def _description(request: Request) -> Response:
+async def _openapi_json(request: Request) -> Response:
     state = request.app.state
     await state.authenticator.admit_unauthenticated(source_address(request))
-    if state.description is None:
-        state.description = orjson.dumps(describe(request.app))
-    return Response(state.description, media_type="application/json")
+    if state.openapi_json is None:
+        state.openapi_json = orjson.dumps(describe_api(request.app))
+    return Response(state.openapi_json, media_type="application/json")
 
 
-PARSED = (m.NewDocument, m.QueryRequest, m.ExplainRequest, m.TuneRequest, m.ShadowSwitch, m.DocumentPart)
-"""Forms of bodies that routes parse themselves."""
-
-
-def describe(app: FastAPI) -> dict[str, Any]:
-    """OpenAPI 3.1, with the forms of bodies and of problems."""
-    if app.openapi_schema is None:
-        from fastapi.openapi.utils import get_openapi
-        from pydantic.json_schema import models_json_schema
-
-        found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        _, forms = models_json_schema(
-            [(form, "validation") for form in (*PARSED, m.StreamLine)], ref_template="#/components/schemas/{model}"
-        )
-        found.setdefault("components", {}).setdefault("schemas", {}).update(forms["$defs"])
-        found["components"]["schemas"]["Problem"] = PROBLEM
-        answer = {"description": "A problem.", "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
-        for path in found["paths"].values():
-            for operation in path.values():
-                operation["responses"].pop("422", None)
-                operation["responses"].update({"4XX": answer, "5XX": answer})
-        app.openapi_schema = found
-    return app.openapi_schema
-
-
-PROBLEM: dict[str, Any] = {
-    "type": "object",
-    "description": "RFC 9457.",
-    "required": ["type", "title", "status", "code", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string", "description": "Which kind of problem; does not change."},
-        "detail": {"type": "string"},
-        "field": {"type": "string", "description": "Member of the request that is wrong."},
-        "instance": {"type": "string", "description": "The request's id."},
-    },
-}
-
-
-def from_environment() -> FastAPI:
-    """For worker processes: the settings that the first one left in the environment."""
+def create_worker_app() -> FastAPI:
+    """Creates the application of a worker process, whose settings the first process put into the environment."""
     settings = ServerSettings.read()
     prepare_process(settings)
     return create_app(settings)
 
 
 def prepare_process(settings: ServerSettings) -> None:
-    """Sets logs, traces and bounds on connections of this process."""
-    LimitedConnection.bounds = ConnectionLimits.of(settings)
+    """Configures the logging, tracing and connection limits of this process."""
+    LimitedConnection.limits = ConnectionLimits.from_settings(settings)
     configure_logging(settings.log_level)
     if settings.otlp is not None:
         install_traces(settings.otlp)

@@ -1,4 +1,7 @@
-"""Clusters in order of size or age, counted from time to time: a store knows documents, not how they rank."""
+"""Listings of the clusters of a scope by size or age.
+
+They are computed from time to time, because stores do not rank clusters.
+"""
 
 import heapq
 import time
@@ -15,25 +18,39 @@ from nearkin.plan.tune import Distribution
 
 T = TypeVar("T")
 
-MOST = 10_000
-"""Clusters of a scope that are listed, in each order."""
-PATIENCE = 20.0
-"""A count is kept for so many times as long as it took, and at least LEAST seconds."""
-LEAST = 5.0
-SCOPES = 64
-"""Scopes whose lists are kept."""
-SAMPLE = 1000
-"""Documents of a scope that are drawn; fewer where they are long: about as many as have SHINGLES together."""
-SHINGLES, AT_ONCE = 1_000_000, 50
-BINS = 50
-SPREAD = 0x9E3779B97F4A7C15
-"""2⁶⁴ over the golden ratio: multiples of it, cut to 64 bits, lie evenly (Knuth, *The Art of Computer Programming*, 6.4)."""
-GLANCE = 1.0
-"""Seconds in which scopes are looked for."""
+MAX_LISTED_CLUSTERS = 10_000
+"""Maximum number of clusters of a scope that are listed in each order."""
+LIFETIME_FACTOR = 20.0
+"""A result is reused for this many times as long as it took to compute, and at least for
+MIN_LIFETIME seconds."""
+MIN_LIFETIME = 5.0
+MAX_CACHED_SCOPES = 64
+"""Maximum number of scopes whose listings are kept."""
+SAMPLE_SIZE = 1000
+"""Maximum number of documents of a scope that are sampled."""
+MAX_SAMPLE_SHINGLES = 1_000_000
+"""Number of shingles after which no more documents of a sample are read, which bounds the memory
+for long documents."""
+SAMPLE_BATCH = 50
+"""Number of sampled documents that are read at once."""
+SIMILARITY_BINS = 50
+"""Number of bins of equal width into which similarities from 0 to 1 are counted."""
+SAMPLE_MULTIPLIER = 0x9E3779B97F4A7C15
+"""2⁶⁴ divided by the golden ratio. Its multiples modulo 2⁶⁴ are spread evenly (Knuth, *The Art of
+Computer Programming*, 6.4)."""
+SCOPE_SEARCH_SECONDS = 1.0
+"""Maximum number of seconds for which a store is searched for scopes."""
 
 
-class Head(NamedTuple):
-    """A cluster."""
+class ClusterSummary(NamedTuple):
+    """A cluster in a listing.
+
+    Attributes:
+        cluster: Id of the cluster.
+        representative: Id of the representative.
+        size: Number of documents.
+        created: Time at which the representative was stored, in seconds since 1970.
+    """
 
     cluster: str
     representative: str
@@ -41,179 +58,194 @@ class Head(NamedTuple):
     created: float
 
 
-def by_size(head: Head) -> tuple[float, str]:
-    """Returns the place of a cluster in the order `largest`."""
-    return -head.size, head.representative
+def size_order(summary: ClusterSummary) -> tuple[float, str]:
+    """Returns the sort key of the order `largest`."""
+    return -summary.size, summary.representative
 
 
-def by_age(head: Head) -> tuple[float, str]:
-    """Returns the place of a cluster in the order `newest`."""
-    return -head.created, head.representative
+def age_order(summary: ClusterSummary) -> tuple[float, str]:
+    """Returns the sort key of the order `newest`."""
+    return -summary.created, summary.representative
 
 
 @dataclass(frozen=True)
-class Listing:
-    """Clusters of a scope as they were at `as_of`.
+class ClusterListing:
+    """The clusters of a scope at one time.
 
     Attributes:
-        as_of: Seconds since 1970.
-        clusters: How many there are.
-        documents: How many there are.
-        largest: Largest first.
-        newest: Newest first.
-        resolved: Documents by their similarity to their representative, which itself is not counted: BINS bins from 0 to 1.
-        sample: Numbers of some documents, evenly over the order in which they came, as is any beginning of it.
-        until: When it is counted anew.
+        as_of: Time of the listing, in seconds since 1970.
+        clusters: Number of clusters.
+        documents: Number of documents.
+        largest: Clusters in descending order of size.
+        newest: Clusters in descending order of creation time.
+        resolved: Numbers of documents by similarity to their representative, in SIMILARITY_BINS
+            bins from 0 to 1. Representatives are not counted.
+        sample: Numbers of sampled documents. Every prefix is spread evenly over the order of
+            arrival.
+        valid_until: Time after which the listing is computed again.
     """
 
     as_of: float
     clusters: int
     documents: int
-    largest: tuple[Head, ...]
-    newest: tuple[Head, ...]
+    largest: tuple[ClusterSummary, ...]
+    newest: tuple[ClusterSummary, ...]
     resolved: tuple[int, ...]
     sample: tuple[int, ...]
-    until: float
+    valid_until: float
 
 
-class _Held(Generic[T]):
-    """A result that is kept for as long as a listing is."""
+class _CachedValue(Generic[T]):
+    """A value that is computed again when it is too old."""
 
-    def __init__(self, make: Callable[[], T], clock: Callable[[], float]) -> None:
-        self._make, self._clock = make, clock
+    def __init__(self, compute: Callable[[], T], clock: Callable[[], float]) -> None:
+        self._compute = compute
+        self._clock = clock
         self._value: tuple[T, float] | None = None
         self._lock = Lock()
 
     def get(self) -> T:
-        """The result, made anew if it is old."""
         with self._lock:
             began = self._clock()
             if self._value is None or began >= self._value[1]:
-                made = self._make()
-                self._value = made, _until(began, self._clock())
+                value = self._compute()
+                self._value = value, _valid_until(began, self._clock())
             return self._value[0]
 
 
-def _until(began: float, ended: float) -> float:
-    """How long something is kept that took from `began` to `ended`."""
-    return ended + max(LEAST, PATIENCE * (ended - began))
+def _valid_until(began: float, ended: float) -> float:
+    """Returns the time until which a result is reused that was computed from `began` to `ended`."""
+    return ended + max(MIN_LIFETIME, LIFETIME_FACTOR * (ended - began))
 
 
-def _keep(held: dict[str, T], scope: str, value: T) -> None:
-    """As the newest; the oldest goes where there are many."""
-    held.pop(scope, None)
-    held[scope] = value
-    while len(held) > SCOPES:
-        del held[next(iter(held))]
+def _store_newest(cache: dict[str, T], scope: str, value: T) -> None:
+    """Stores a value as the newest one, and deletes the oldest ones if there are too many."""
+    cache.pop(scope, None)
+    cache[scope] = value
+    while len(cache) > MAX_CACHED_SCOPES:
+        del cache[next(iter(cache))]
 
 
 class ClusterListings:
-    """Lists of clusters.
+    """A cache of listings of clusters, and of samples and counts of an index.
 
     Args:
-        index: Says which one answers.
-        clock: Seconds.
+        index: Returns the index that answers requests.
+        clock: Returns the current time in seconds.
     """
 
     def __init__(self, index: Callable[[], Index], clock: Callable[[], float] = time.time) -> None:
-        self._index, self._clock = index, clock
-        self._lists: dict[str, Listing] = {}
-        self._pairs: dict[str, tuple[float, Distribution | None]] = {}
+        self._index = index
+        self._clock = clock
+        self._listings: dict[str, ClusterListing] = {}
+        self._distributions: dict[str, tuple[float, Distribution | None]] = {}
         self._lock = Lock()
-        self._busy: dict[str, tuple[Lock, int]] = {}
-        self._scopes = _Held(self._first_scopes, clock)
-        self._counts = _Held(lambda: index().counts(), clock)
+        self._scope_locks: dict[str, tuple[Lock, int]] = {}
+        self._scopes = _CachedValue(self._read_scopes, clock)
+        self._counts = _CachedValue(lambda: index().counts(), clock)
 
-    def listing(self, scope: str) -> Listing:
-        """Of a scope; counted again if the last count is old. Reads every document of the scope."""
-        with self._counting(scope):
+    def listing(self, scope: str) -> ClusterListing:
+        """Returns the listing of a scope.
+
+        A new one is computed from all documents if the last one is too old.
+        """
+        with self._locked(scope):
             with self._lock:
-                held = self._lists.get(scope)
-            if held is not None and self._clock() < held.until:
-                return held
-            found = self._count(scope)
+                cached = self._listings.get(scope)
+            if cached is not None and self._clock() < cached.valid_until:
+                return cached
+            listing = self._compute_listing(scope)
             with self._lock:
-                _keep(self._lists, scope, found)
-            return found
+                _store_newest(self._listings, scope, listing)
+            return listing
 
     def pairs(self, scope: str) -> Distribution | None:
-        """The pairs of a scope by similarity, as its sample has them, compared each with each; None of fewer than two."""
+        """Returns the similarities of all pairs of a sample of a scope, or None for fewer than two documents."""
         listing = self.listing(scope)
-        with self._counting(scope):
+        with self._locked(scope):
             with self._lock:
-                as_of, found = self._pairs.get(scope, (None, None))
+                as_of, distribution = self._distributions.get(scope, (None, None))
             if as_of != listing.as_of:
-                found = self._compare(scope, listing)
+                distribution = self._compare_sample(scope, listing)
                 with self._lock:
-                    _keep(self._pairs, scope, (listing.as_of, found))
-            return found
+                    _store_newest(self._distributions, scope, (listing.as_of, distribution))
+            return distribution
+
+    def scopes(self) -> tuple[str, ...]:
+        """Returns scopes in alphabetical order: those that the store finds within SCOPE_SEARCH_SECONDS."""
+        return self._scopes.get()
+
+    def counts(self) -> dict[str, int]:
+        """Returns the counts of the store, which can take long to compute."""
+        return self._counts.get()
 
     @contextmanager
-    def _counting(self, scope: str) -> Iterator[None]:
-        """Once for all who ask for a scope meanwhile; scopes beside each other."""
+    def _locked(self, scope: str) -> Iterator[None]:
+        """Lets one thread at a time compute results of a scope. Other scopes are not affected."""
         with self._lock:
-            lock, waiting = self._busy.get(scope, (Lock(), 0))
-            self._busy[scope] = lock, waiting + 1
+            lock, waiting = self._scope_locks.get(scope, (Lock(), 0))
+            self._scope_locks[scope] = lock, waiting + 1
         try:
             with lock:
                 yield
         finally:
             with self._lock:
-                lock, waiting = self._busy.pop(scope)
+                lock, waiting = self._scope_locks.pop(scope)
                 if waiting > 1:
-                    self._busy[scope] = lock, waiting - 1
+                    self._scope_locks[scope] = lock, waiting - 1
 
-    def _compare(self, scope: str, listing: Listing) -> Distribution | None:
+    def _compare_sample(self, scope: str, listing: ClusterListing) -> Distribution | None:
         index = self._index()
         entries: list[Entry] = []
-        for at in range(0, len(listing.sample), AT_ONCE):
-            # after a cut-over the numbers may be other documents'
-            found = index.get_by_refs(list(listing.sample[at : at + AT_ONCE]))
+        for start in range(0, len(listing.sample), SAMPLE_BATCH):
+            # after a cutover, the numbers may belong to other documents
+            found = index.get_by_refs(list(listing.sample[start : start + SAMPLE_BATCH]))
             entries += [entry for entry in found if entry is not None and entry.scope == scope]
-            if sum(entry.size for entry in entries) > SHINGLES:
+            if sum(entry.size for entry in entries) > MAX_SAMPLE_SHINGLES:
                 break
         if len(entries) < 2:
             return None
         return observe_sample(index.payload_of(entries), index.measure, listing.documents)
 
-    def scopes(self) -> tuple[str, ...]:
-        """Returns scopes by name: all that the store says within GLANCE seconds."""
-        return self._scopes.get()
-
-    def counts(self) -> dict[str, int]:
-        """The store's counts, which may take it long."""
-        return self._counts.get()
-
-    def _first_scopes(self) -> tuple[str, ...]:
-        began, found = self._clock(), list[str]()
+    def _read_scopes(self) -> tuple[str, ...]:
+        began = self._clock()
+        scopes = list[str]()
         for scope in self._index().iterate_scopes():
-            found.append(scope)
-            if self._clock() - began > GLANCE:
+            scopes.append(scope)
+            if self._clock() - began > SCOPE_SEARCH_SECONDS:
                 break
-        return tuple(sorted(found))
+        return tuple(sorted(scopes))
 
-    def _count(self, scope: str) -> Listing:
+    def _compute_listing(self, scope: str) -> ClusterListing:
         began = self._clock()
         sizes: dict[str, int] = {}
-        heads: dict[str, tuple[str, float]] = {}
-        resolved = [0] * BINS
+        representatives: dict[str, tuple[str, float]] = {}
+        resolved = [0] * SIMILARITY_BINS
         sample: list[tuple[int, int]] = []
         for entry in self._index().scan(scope, content=False):
             sizes[entry.leader] = sizes.get(entry.leader, 0) + 1
             if entry.is_leader:
-                heads[entry.id] = (entry.cluster, entry.created)
+                representatives[entry.id] = (entry.cluster, entry.created)
             else:
-                resolved[min(int(entry.similarity * BINS), BINS - 1)] += 1
-            ranked = (entry.ref * SPREAD % 2**64, entry.ref)
-            if len(sample) < SAMPLE:
+                resolved[min(int(entry.similarity * SIMILARITY_BINS), SIMILARITY_BINS - 1)] += 1
+            ranked = (entry.ref * SAMPLE_MULTIPLIER % 2**64, entry.ref)
+            if len(sample) < SAMPLE_SIZE:
                 heapq.heappush(sample, ranked)
             else:
                 heapq.heappushpop(sample, ranked)
-        rows = [Head(cluster, name, sizes[name], created) for name, (cluster, created) in heads.items()]
-        largest = heapq.nsmallest(MOST, rows, key=by_size)
-        newest = heapq.nsmallest(MOST, rows, key=by_age)
-        ended = self._clock()
-        until = _until(began, ended)
-        drawn = tuple(ref for _, ref in sorted(sample))
-        found = (tuple(largest), tuple(newest), tuple(resolved), drawn)
-        return Listing(began, len(rows), sum(sizes.values()), *found, until)
+        summaries = [
+            ClusterSummary(cluster, id, sizes[id], created)
+            for id, (cluster, created) in representatives.items()
+        ]
+        largest = heapq.nsmallest(MAX_LISTED_CLUSTERS, summaries, key=size_order)
+        newest = heapq.nsmallest(MAX_LISTED_CLUSTERS, summaries, key=age_order)
+        return ClusterListing(
+            as_of=began,
+            clusters=len(summaries),
+            documents=sum(sizes.values()),
+            largest=tuple(largest),
+            newest=tuple(newest),
+            resolved=tuple(resolved),
+            sample=tuple(ref for _, ref in sorted(sample)),
+            valid_until=_valid_until(began, self._clock()),
+        )

@@ -1,8 +1,9 @@
-"""Cursors of listings: where a page ended, by the order of the listing and not by a count.
+"""Cursors of paginated listings.
 
-A count would skip and repeat what stays when something before it comes or goes. A cursor names the listing that it was made
-for, so that one of another scope, order or index is refused, as is one that was changed on its way. It gives no access: the
-token does.
+A cursor contains the position at which a page ended in the order of the listing, not a row count. A
+count would skip or repeat rows when earlier rows are inserted or deleted. A cursor also contains a
+checksum of the listing that it was created for, so that a cursor of another scope, order or index
+is rejected, as is a modified one. It grants no access; the token does.
 """
 
 import binascii
@@ -14,10 +15,10 @@ import orjson
 
 from nearkin.server.http.problems import ProblemError
 
-CHECK_BYTES = 8
-MOST_LENGTH = 4096
-"""Maximum number of characters of a cursor; the longest id makes about 1,500."""
-FIRST = "0"
+CHECKSUM_BYTES = 8
+MAX_CURSOR_LENGTH = 4096
+"""Maximum number of characters of a cursor. The longest id results in about 1,500 characters."""
+FIRST_PAGE = "0"
 """The cursor of the first page."""
 
 
@@ -25,41 +26,47 @@ def encode_cursor(listing: tuple[str, ...], position: list[Any]) -> str:
     """Returns the cursor of a position in a listing.
 
     Args:
-        listing: What the listing is of: its kind, its scope, and whatever else makes it another one.
-        position: Values by which the listing is in order, of the last row of the page, as JSON has them.
+        listing: Identity of the listing: its kind, its scope, and whatever else distinguishes it.
+        position: Sort key of the last row of the page, as JSON values.
 
     Examples:
-        >>> cursor = cursor_at(("clusters", "a"), [3, "one"])
-        >>> position_of(cursor, ("clusters", "a"))
+        >>> cursor = encode_cursor(("clusters", "a"), [3, "one"])
+        >>> decode_cursor(cursor, ("clusters", "a"))
         [3, 'one']
     """
     body = orjson.dumps(position)
-    return urlsafe_b64encode(_check(listing, body) + body).decode().rstrip("=")
+    return urlsafe_b64encode(_checksum(listing, body) + body).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str, listing: tuple[str, ...]) -> list[Any] | None:
-    """Returns the position that a cursor of this listing says, or None for the first page.
+    """Returns the position in a cursor, or None for the cursor of the first page.
+
+    Args:
+        cursor: The cursor that the client sent.
+        listing: Identity of the listing that is requested.
 
     Raises:
-        ProblemError: If the cursor was made for another listing, or was changed.
+        ProblemError: If the cursor belongs to another listing or was modified.
     """
-    if cursor == FIRST:
+    if cursor == FIRST_PAGE:
         return None
     try:
         decoded = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
     except (binascii.Error, ValueError):
         decoded = b""
-    check, body = decoded[:CHECK_BYTES], decoded[CHECK_BYTES:]
-    if not body or check != _check(listing, body):
+    checksum = decoded[:CHECKSUM_BYTES]
+    body = decoded[CHECKSUM_BYTES:]
+    if not body or checksum != _checksum(listing, body):
         raise ProblemError(
             "invalid-request",
-            "the cursor is not one of this listing: pass the one of the previous page as it is, with the same scope, order and "
-            "index, or begin again without one",
+            "the cursor does not belong to this listing; pass the cursor of the previous page "
+            "unchanged with the same scope, "
+            "order and index, or start again without a cursor",
             field="/cursor",
         )
     position: list[Any] = orjson.loads(body)
     return position
 
 
-def _check(listing: tuple[str, ...], body: bytes) -> bytes:
-    return blake2b(orjson.dumps(listing) + b"\0" + body, digest_size=CHECK_BYTES).digest()
+def _checksum(listing: tuple[str, ...], body: bytes) -> bytes:
+    return blake2b(orjson.dumps(listing) + b"\0" + body, digest_size=CHECKSUM_BYTES).digest()

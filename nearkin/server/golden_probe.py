@@ -1,4 +1,4 @@
-"""Known pairs, asked for from time to time: whether what must be found is found, measured where requests are answered."""
+"""Golden pairs that a server queries at regular intervals, to measure its recall where requests are answered."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,13 +14,19 @@ from nearkin.index.index import Index
 from nearkin.index.preparation import Document
 from nearkin.server.routes.models import Model
 
-SCOPE = RESERVED + "golden"
-"""No request reaches it."""
-MOST = 10_000
+GOLDEN_SCOPE = RESERVED + "golden"
+"""Scope of the golden documents. Requests cannot access it."""
+MAX_PAIRS = 10_000
 
 
 class GoldenPair(Model):
-    """Two documents, and whether they are near-duplicates at the index' threshold."""
+    """Two documents, and whether they are near-duplicates at the threshold of the index.
+
+    Attributes:
+        a: Text or vector that is upserted.
+        b: Text or vector that is queried.
+        similar: Whether the query must find the other document.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -31,14 +37,14 @@ class GoldenPair(Model):
 
 @dataclass(frozen=True)
 class GoldenResult:
-    """A round.
+    """The result of querying all golden pairs once.
 
     Attributes:
-        similar: Pairs that must be found.
-        found: Of those.
-        distinct: Pairs that must not.
-        mistaken: Of those, found nevertheless.
-        at: Seconds since 1970.
+        similar: Number of pairs that must be found.
+        found: Number of these pairs that were found.
+        distinct: Number of pairs that must not be found.
+        mistaken: Number of these pairs that were found.
+        at: Time of the measurement, in seconds since 1970.
     """
 
     similar: int
@@ -49,49 +55,61 @@ class GoldenResult:
 
     @property
     def recall(self) -> float | None:
-        """Share of the similar pairs that were found."""
+        """The share of the similar pairs that were found, or None without such pairs."""
         return self.found / self.similar if self.similar else None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Returns the result as JSON-serializable values."""
         return {**asdict(self), "recall": self.recall}
 
 
 def read_golden_pairs(path: Path) -> list[GoldenPair]:
-    """JSON lines with a, b and similar (true unless said otherwise).
+    """Reads golden pairs from a file of JSON lines with the members a, b and similar (true by default).
 
     Raises:
-        UsageError: A line is none; or there are none, or too many.
+        UsageError: If the file cannot be read, has an invalid line, or has no pairs or too many.
     """
-    pairs: list[GoldenPair] = []
     try:
-        rows = path.read_bytes().splitlines()
+        lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise UsageError(f"the golden pairs {path} cannot be read: {error.strerror}") from error
-    for number, row in enumerate(rows, 1):
-        if not row.strip():
+        raise UsageError(f"cannot read the golden pairs {path}: {error.strerror}") from error
+    pairs: list[GoldenPair] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
             continue
         try:
-            pairs.append(GoldenPair.model_validate(orjson.loads(row)))
+            pairs.append(GoldenPair.model_validate(orjson.loads(line)))
         except (orjson.JSONDecodeError, ValidationError) as error:
-            raise UsageError(f'{path}:{number} is no pair like {{"a": text, "b": text, "similar": true}}') from error
-    if not 1 <= len(pairs) <= MOST:
-        raise UsageError(f"{path} has {len(pairs):,} pairs; 1 to {MOST:,} make a round")
+            raise UsageError(
+                f'{path}:{number} is not a pair like {{"a": text, "b": text, "similar": true}}'
+            ) from error
+    if not 1 <= len(pairs) <= MAX_PAIRS:
+        raise UsageError(f"{path} has {len(pairs):,} golden pairs; it must have 1 to {MAX_PAIRS:,}")
     return pairs
 
 
-def probe(index: Index, pairs: Sequence[GoldenPair]) -> GoldenResult:
-    """A round: the first of each pair is there (put there if it is not), the second is asked for."""
-    ids = [f"pair-{at}" for at in range(len(pairs))]
-    most = index.settings.max_batch
-    leaders: list[str] = []
-    for start in range(0, len(pairs), most):
-        documents: list[Document] = [pair.a for pair in pairs[start : start + most]]
-        outcomes = index.upsert_many(SCOPE, documents, ids[start : start + most])
-        leaders += [outcome.representative for outcome in outcomes]
-    found = {True: 0, False: 0}
-    for pair, name, leader in zip(pairs, ids, leaders, strict=True):
-        matches = index.query(SCOPE, pair.b, top=index.settings.max_candidates)
-        found[pair.similar] += any(match.id in (name, leader) for match in matches)
+def query_golden_pairs(index: Index, pairs: Sequence[GoldenPair]) -> GoldenResult:
+    """Upserts the first document of each pair, and queries the second one.
+
+    Args:
+        index: The index that is measured.
+        pairs: The golden pairs.
+    """
+    ids = [f"pair-{number}" for number in range(len(pairs))]
+    batch_size = index.settings.max_batch
+    representatives: list[str] = []
+    for start in range(0, len(pairs), batch_size):
+        documents: list[Document] = [pair.a for pair in pairs[start : start + batch_size]]
+        outcomes = index.upsert_many(GOLDEN_SCOPE, documents, ids[start : start + batch_size])
+        representatives += [outcome.representative for outcome in outcomes]
+    found_similar = 0
+    found_distinct = 0
+    for pair, id, representative in zip(pairs, ids, representatives, strict=True):
+        matches = index.query(GOLDEN_SCOPE, pair.b, top=index.settings.max_candidates)
+        is_found = any(match.id in (id, representative) for match in matches)
+        if pair.similar:
+            found_similar += is_found
+        else:
+            found_distinct += is_found
     similar = sum(pair.similar for pair in pairs)
-    return GoldenResult(similar, found[True], len(pairs) - similar, found[False], index.now())
+    return GoldenResult(similar, found_similar, len(pairs) - similar, found_distinct, index.now())

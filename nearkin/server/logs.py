@@ -1,4 +1,7 @@
-"""Logs as JSON, a line each. Nothing of a document, no token and no password is ever in one."""
+"""Logging as JSON, one object per line.
+
+Logs contain no text of a document, no token and no password.
+"""
 
 import logging
 import sys
@@ -9,43 +12,59 @@ import orjson
 
 from nearkin.redaction import redact
 
-OWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
+STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {
+    "message",
+    "asctime",
+    "taskName",
+    "color_message",
+}
+"""Attributes of every log record. Other attributes were passed as `extra`."""
 
 
 class JsonFormatter(logging.Formatter):
-    """Time, level, logger, message, and whatever was given as `extra`.
+    """A formatter that writes time, level, logger, message and all fields of `extra` as a JSON object.
 
     Examples:
-        >>> facts = {"name": "nearkin", "levelname": "INFO", "msg": "request", "created": 0.0, "status": 200}
-        >>> JsonLines().format(logging.makeLogRecord(facts))
+        >>> fields = {"name": "nearkin", "levelname": "INFO", "msg": "request", "created": 0.0, "status": 200}
+        >>> JsonFormatter().format(logging.makeLogRecord(fields))
         '{"time":"1970-01-01T00:00:00+00:00","level":"info","logger":"nearkin","message":"request","status":200}'
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """A record as a line."""
-        facts = {
+        """Returns a log record as one line of JSON."""
+        fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **{name: value for name, value in record.__dict__.items() if name not in OWN},
+            **{
+                name: value
+                for name, value in record.__dict__.items()
+                if name not in STANDARD_FIELDS
+            },
         }
         if record.exc_info:
-            facts["error"] = self.formatException(record.exc_info)
-        return orjson.dumps({name: _redacted(value) for name, value in facts.items()}, default=str).decode()
+            fields["error"] = self.formatException(record.exc_info)
+        return orjson.dumps(
+            {name: _redact_texts(value) for name, value in fields.items()}, default=str
+        ).decode()
 
 
-def _redacted(value: Any) -> Any:
-    """Takes passwords out of all texts of a value: a message of another library may repeat a URL."""
+def _redact_texts(value: Any) -> Any:
+    """Removes passwords from all texts in a value, because messages of other libraries may contain URLs."""
     if isinstance(value, dict):
-        return {name: _redacted(one) for name, one in value.items()}
+        return {name: _redact_texts(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_redacted(one) for one in value]
+        return [_redact_texts(item) for item in value]
     return redact(value) if isinstance(value, str) else value
 
 
 def configure_logging(level: str) -> None:
-    """Everything of this process on standard error."""
+    """Sends all logs of this process to standard error, including those of uvicorn except its access log.
+
+    Args:
+        level: Lowest level that is logged: debug, info, warning or error.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()

@@ -1,7 +1,8 @@
-"""Documents that come one by one are worked on together: what arrives while a batch runs is the next batch.
+"""Micro-batches: documents that arrive while a batch is processed form the next batch.
 
-Nothing waits for company: a lone document is a batch of one. Under load, batches grow by themselves, so that a store's round
-trip or commit is shared; and what would wait too long is refused at once instead (Retry-After), so memory does not grow.
+There is no artificial delay: a single document is processed at once, as a batch of one. Under load,
+batches grow by themselves, so that documents share the round trips or commits of a store. Documents
+that would wait too long are rejected at once with Retry-After, so that memory use does not grow.
 """
 
 import asyncio
@@ -13,122 +14,156 @@ from typing import NamedTuple
 
 from nearkin.index.entry import Outcome
 from nearkin.index.preparation import Document
+from nearkin.server.http.callers import CURRENT_CALLER, Caller
+from nearkin.server.http.fair_executor import FairExecutor
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import CURRENT_CALLER, Caller, FairExecutor, Pool
+from nearkin.server.http.shares import Pool
 
 BATCH_BYTES = 4 << 20
-"""Bytes of documents that are worked on at once."""
-NUMBER_BYTES = 32
-"""Bytes of a number in a list: the pointer and the float."""
+"""Maximum size of the documents of a batch, in bytes. A larger document is a batch of its own."""
+BYTES_PER_NUMBER = 32
+"""Memory of a number in a list, in bytes: the pointer and the float."""
 
-Work = Callable[[str, Sequence[Document], Sequence[str | None]], list[Outcome]]
+UpsertBatch = Callable[[str, Sequence[Document], Sequence[str | None]], list[Outcome]]
 
 
-class _Waiting(NamedTuple):
+class _WaitingDocument(NamedTuple):
     caller: Caller
     document: Document
     size: int
     id: str | None
-    done: "asyncio.Future[Outcome]"
+    outcome: "asyncio.Future[Outcome]"
 
 
-def size_of(document: Document) -> int:
-    """Returns the bytes of memory that a document takes."""
-    return sys.getsizeof(document) if isinstance(document, str) else NUMBER_BYTES * len(document)
+def document_memory(document: Document) -> int:
+    """Returns the memory that a document uses, in bytes."""
+    return (
+        sys.getsizeof(document) if isinstance(document, str) else BYTES_PER_NUMBER * len(document)
+    )
 
 
 class MicroBatcher:
-    """Upserts of one scope in the order in which they came, one batch at a time; scopes beside each other.
+    """A queue that upserts documents in batches.
+
+    Each scope has one batch at a time, and scopes run concurrently.
 
     Args:
-        work: Upserts a batch; called in a thread.
+        upsert_batch: Upserts a batch. It is called in a thread.
         threads: The threads. A batch is counted for the caller of its first document.
-        most: Maximum number of documents of a batch.
-        places: Documents that may wait, of all scopes together.
-        memory: Bytes that may be in memory; those of documents that wait are counted there.
+        max_batch: Maximum number of documents of a batch.
+        places: Counts the documents that wait in all scopes.
+        memory: Counts the bytes of the documents that wait.
     """
 
-    def __init__(self, work: Work, threads: FairExecutor, most: int, places: Pool, memory: Pool) -> None:
-        self._work, self._threads, self._most = work, threads, most
-        self._places, self._memory = places, memory
-        self._waiting: dict[str, deque[_Waiting]] = {}
-        self._running: set[str] = set()
-        self._alone: dict[str, int] = {}
+    def __init__(
+        self,
+        upsert_batch: UpsertBatch,
+        threads: FairExecutor,
+        max_batch: int,
+        places: Pool,
+        memory: Pool,
+    ) -> None:
+        self._upsert_batch = upsert_batch
+        self._threads = threads
+        self._max_batch = max_batch
+        self._places = places
+        self._memory = memory
+        self._waiting: dict[str, deque[_WaitingDocument]] = {}
+        self._running_scopes: set[str] = set()
+        self._single_documents: dict[str, int] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
     @property
     def depth(self) -> int:
-        """The number of documents that wait or are worked on."""
+        """The number of documents that wait or are processed."""
         return self._places.used
 
     async def upsert(self, scope: str, document: Document, id: str | None) -> Outcome:
-        """Upserts a document for the current caller.
+        """Upserts a document for the current caller, and returns the outcome.
+
+        Args:
+            scope: Scope of the document.
+            document: Text or vector.
+            id: Id of the document, or None to derive it from the content.
 
         Raises:
-            ProblemError: `busy` if too much waits, `rate-limited` if too much of this caller does.
+            ProblemError: `busy` if too many documents wait, `rate-limited` if too many of this
+                caller wait.
         """
         caller = CURRENT_CALLER.get()
-        size = size_of(document)
+        size = document_memory(document)
         self._places.take(caller, 1)
         try:
             self._memory.take(caller, size)
         except ProblemError:
             self._places.release(caller, 1)
             raise
-        done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(scope, deque()).append(_Waiting(caller, document, size, id, done))
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(scope, deque()).append(
+            _WaitingDocument(caller, document, size, id, outcome)
+        )
         self._idle.clear()
-        if scope not in self._running:
-            self._start(scope)
-        return await done
+        if scope not in self._running_scopes:
+            self._start_batch(scope)
+        return await outcome
 
     async def drain(self) -> None:
-        """Until everything that was accepted is done."""
+        """Waits until all accepted documents are processed."""
         await self._idle.wait()
 
-    def _start(self, scope: str) -> None:
+    def _start_batch(self, scope: str) -> None:
         waiting = self._waiting[scope]
-        alone = self._alone.pop(scope, 0)
-        if alone > 1:
-            self._alone[scope] = alone - 1
-        batch = self._next_batch(waiting, 1 if alone else self._most)
+        singles = self._single_documents.pop(scope, 0)
+        if singles > 1:
+            self._single_documents[scope] = singles - 1
+        batch = self._take_batch(waiting, 1 if singles else self._max_batch)
         if not waiting:
             del self._waiting[scope]
-        self._running.add(scope)
-        documents, ids = [one.document for one in batch], [one.id for one in batch]
-        work = partial(self._work, scope, documents, ids)
-        self._threads.start(batch[0].caller, work, lambda ended: self._ended(scope, batch, ended))
+        self._running_scopes.add(scope)
+        documents = [item.document for item in batch]
+        ids = [item.id for item in batch]
+        work = partial(self._upsert_batch, scope, documents, ids)
+        self._threads.start(batch[0].caller, work, partial(self._complete_batch, scope, batch))
 
     @staticmethod
-    def _next_batch(waiting: deque[_Waiting], most: int) -> list[_Waiting]:
-        """Takes the documents that came first: at least one, and no more bytes than a batch should have."""
+    def _take_batch(waiting: deque[_WaitingDocument], max_batch: int) -> list[_WaitingDocument]:
+        """Removes the oldest documents from the queue: at least one, and at most BATCH_BYTES."""
         batch = [waiting.popleft()]
         size = batch[0].size
-        while waiting and len(batch) < most and size + waiting[0].size <= BATCH_BYTES:
+        while waiting and len(batch) < max_batch and size + waiting[0].size <= BATCH_BYTES:
             size += waiting[0].size
             batch.append(waiting.popleft())
         return batch
 
-    def _ended(self, scope: str, batch: list[_Waiting], job: "asyncio.Future[list[Outcome]]") -> None:
-        error = job.exception()
+    def _complete_batch(
+        self, scope: str, batch: list[_WaitingDocument], completed: "asyncio.Future[list[Outcome]]"
+    ) -> None:
+        error = completed.exception()
         if isinstance(error, ValueError) and len(batch) > 1:
-            # one document that cannot be worked on must not fail those that came with it
+            # One invalid document must not fail the others: the documents are processed again, one
+            # at a time.
             self._waiting.setdefault(scope, deque()).extendleft(reversed(batch))
-            self._alone[scope] = len(batch)
+            self._single_documents[scope] = len(batch)
         else:
-            for one in batch:
-                self._places.release(one.caller, 1)
-                self._memory.release(one.caller, one.size)
-            for at, one in enumerate(batch):
-                if one.done.done():
-                    continue
-                if error is not None:
-                    one.done.set_exception(error)
-                else:
-                    one.done.set_result(job.result()[at])
-        self._running.discard(scope)
+            self._deliver_outcomes(batch, completed)
+        self._running_scopes.discard(scope)
         if scope in self._waiting:
-            self._start(scope)
-        elif not self._waiting and not self._running:
+            self._start_batch(scope)
+        elif not self._waiting and not self._running_scopes:
             self._idle.set()
+
+    def _deliver_outcomes(
+        self, batch: list[_WaitingDocument], completed: "asyncio.Future[list[Outcome]]"
+    ) -> None:
+        error = completed.exception()
+        for item in batch:
+            self._places.release(item.caller, 1)
+            self._memory.release(item.caller, item.size)
+        for row, item in enumerate(batch):
+            if item.outcome.done():
+                continue
+            if error is not None:
+                item.outcome.set_exception(error)
+            else:
+                item.outcome.set_result(completed.result()[row])

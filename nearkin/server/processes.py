@@ -1,45 +1,50 @@
-"""Serving: one process, or several over a shared store."""
+"""Running a server in one process, or in several processes that share a store."""
 
 import os
 import ssl
 import sys
 import tempfile
 from contextlib import suppress
+from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from nearkin.errors import NearkinError, UsageError
-from nearkin.server.app import SHARED, create_app, prepare_process, require_tokens
-from nearkin.server.http.connections import LimitedConnection, TlsConfig, TlsHandshake
+from nearkin.server.app import SHARED_FOLDER, create_app, prepare_process, read_tokens
+from nearkin.server.http.connections import LimitedConnection
+from nearkin.server.http.tls import TlsConfig, TlsHandshake
 from nearkin.server.resources import ServerResources, require_protection
 from nearkin.server.settings import ServerSettings
 
 SHUTDOWN_GRACE = 30
-"""Seconds that accepted work has when the server is told to end."""
+"""Seconds that accepted requests have to complete after the server is told to stop."""
 KEEP_ALIVE = 30
+"""Seconds after which an idle connection is closed."""
 
 
 def serve(settings: ServerSettings) -> None:
-    """Until a signal ends it.
+    """Runs a server until a signal stops it.
 
     Raises:
-        UsageError: It would listen beyond this machine without tokens, or cannot listen there.
+        UsageError: If other machines could reach the server without a token, or if it cannot listen
+            on its address.
     """
-    # what it writes (the store, the key, tokens) is its owner's alone
+    # the files that the server creates (store, key, tokens) are readable by their owner only
     os.umask(0o077)
     prepare_process(settings)
     require_certificate(settings)
-    tokens, _ = require_tokens(settings)
-    # here, so that what is wrong is one sentence; and before workers start, so that one process makes key and header
+    tokens, _ = read_tokens(settings)
+    # Opened here, so that errors are reported as one sentence, and before workers start, so that
+    # one process creates the key.
     resources = ServerResources.open(settings)
     try:
         require_protection(resources.index, tokens, settings)
     except NearkinError:
         resources.close()
         raise
-    options = {
+    options: dict[str, Any] = {
         "host": settings.host,
         "port": settings.port,
         "log_config": None,
@@ -55,16 +60,18 @@ def serve(settings: ServerSettings) -> None:
         "ssl_keyfile": settings.tls_key,
     }
     if settings.workers == 1:
-        run_server(TlsConfig(create_app(settings, resources), **options))  # type: ignore[arg-type]
+        run_server(TlsConfig(create_app(settings, resources), **options))
         return
     resources.close()
-    with tempfile.TemporaryDirectory(prefix="nearkin-") as shared:
-        os.environ.update({**settings.as_environment(), SHARED: shared})
-        run_server(TlsConfig("nearkin.server.app:from_environment", factory=True, workers=settings.workers, **options))  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory(prefix="nearkin-") as shared_folder:
+        os.environ.update(settings.as_environment())
+        os.environ[SHARED_FOLDER] = shared_folder
+        app = "nearkin.server.app:create_worker_app"
+        run_server(TlsConfig(app, factory=True, workers=settings.workers, **options))
 
 
 def require_certificate(settings: ServerSettings) -> None:
-    """Requires that the certificate and the key of TLS, if any, can be used.
+    """Requires that the TLS certificate and key, if any, can be used.
 
     Raises:
         UsageError: If they cannot be read or do not belong together.
@@ -75,16 +82,17 @@ def require_certificate(settings: ServerSettings) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key)
     except OSError as error:
         raise UsageError(
-            f"cannot use the certificate {settings.tls_cert} with the key {settings.tls_key}: {error.strerror or error}; both "
+            f"cannot use the certificate {settings.tls_cert} with the key {settings.tls_key}: "
+            f"{error.strerror or error}; both "
             "must be readable PEM files that belong together, and the key must have no password"
         ) from error
 
 
 def run_server(config: TlsConfig) -> None:
-    """Serves until a signal ends it, as `uvicorn.run` does with a configuration of its own.
+    """Runs uvicorn until a signal stops it, like `uvicorn.run` but with a given configuration.
 
     Args:
-        config: The application, and how it is served.
+        config: The application, and the options of uvicorn.
     """
     if config.workers > 1:
         Multiprocess(config, sockets=[config.bind_socket()]).run()

@@ -1,4 +1,7 @@
-"""The check whether the store answers, made at most once a second however many probes come."""
+"""A check whether the store responds.
+
+The result is reused for a second, so that frequent health checks cost little.
+"""
 
 import asyncio
 import time
@@ -6,45 +9,48 @@ from collections.abc import Awaitable, Callable
 
 from nearkin.errors import StoreError
 
-KEPT = 1.0
-"""Seconds for which an answer of the store is repeated."""
+RESULT_LIFETIME = 1.0
+"""Seconds for which the result of a check is reused."""
 
 
 class Readiness:
-    """An answer that is kept for a second, and asked for by one request at a time.
+    """A cached check of the store. At most one check runs at a time.
 
     Args:
-        ask: Asks the store. Raises StoreError if it does not answer.
-        clock: Seconds.
+        check: Checks the store. It must raise StoreError if the store does not respond.
+        clock: Returns the current time in seconds.
     """
 
-    def __init__(self, ask: Callable[[], Awaitable[object]], clock: Callable[[], float] = time.monotonic) -> None:
-        self._ask, self._clock = ask, clock
-        self._until = -1.0
+    def __init__(
+        self, check: Callable[[], Awaitable[object]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._check = check
+        self._clock = clock
+        self._valid_until = -1.0
         self._failure: str | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def require(self) -> None:
-        """Requires that the store answers, or did so less than a second ago.
+        """Requires that the store responds, or did so less than a second ago.
 
         Raises:
             StoreError: If it does not.
         """
-        if self._clock() >= self._until:
-            if self._asking is None:
-                self._asking = asyncio.create_task(self._look())
-            # a probe that gives up must not cancel what others wait for
-            await asyncio.shield(self._asking)
+        if self._clock() >= self._valid_until:
+            if self._running is None:
+                self._running = asyncio.create_task(self._run_check())
+            # a request that is cancelled must not cancel the check that others wait for
+            await asyncio.shield(self._running)
         if self._failure is not None:
             raise StoreError(self._failure)
 
-    async def _look(self) -> None:
+    async def _run_check(self) -> None:
         try:
-            await self._ask()
+            await self._check()
             self._failure = None
         except StoreError as error:
-            # its text alone: an exception would keep the frames that it passed through
+            # only the text is stored, because an exception would keep the frames of its traceback
             self._failure = str(error)
         finally:
-            self._until = self._clock() + KEPT
-            self._asking = None
+            self._valid_until = self._clock() + RESULT_LIFETIME
+            self._running = None

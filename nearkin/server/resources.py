@@ -1,4 +1,4 @@
-"""The index of a server: opened, or made with a secret key of its own."""
+"""The index of a server and what belongs to it. A new index is created with a secret key."""
 
 import fcntl
 import logging
@@ -19,7 +19,7 @@ from nearkin.runtime.files import PRIVATE_FILE, make_folders, write_durably
 from nearkin.server.golden_probe import GoldenPair, read_golden_pairs
 from nearkin.server.http.tokens import TokenFile
 from nearkin.server.settings import ServerSettings
-from nearkin.server.shadow import ShadowIndex
+from nearkin.server.shadow import LiveSide, ShadowIndex
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import KEYED_HYPERPLANES, Spec
 
@@ -28,12 +28,12 @@ log = logging.getLogger("nearkin.server")
 
 @dataclass(frozen=True)
 class ServerResources:
-    """What a server works with.
+    """The index of a server, its shadow index and its golden pairs.
 
     Attributes:
-        index: The index.
-        shadow: Another banding beside it.
-        golden_pairs: Known ones, to be asked for.
+        index: The index that answers requests.
+        shadow: The shadow index, if the settings name one.
+        golden_pairs: Golden pairs; empty if the settings name none.
     """
 
     index: Index
@@ -42,34 +42,35 @@ class ServerResources:
 
     @classmethod
     def open(cls, settings: ServerSettings) -> Self:
-        """All of them.
+        """Opens the resources that the settings name.
 
         Raises:
-            NearkinError: One of them cannot be had.
+            NearkinError: If one of them cannot be opened.
         """
-        pairs = [] if settings.golden is None else read_golden_pairs(settings.golden)
+        golden_pairs = [] if settings.golden is None else read_golden_pairs(settings.golden)
         index = open_index(settings)
         try:
-            return cls(index, open_shadow(settings, index), pairs)
+            return cls(index, open_shadow(settings, index), golden_pairs)
         except NearkinError:
             index.close()
             raise
 
     def close(self) -> None:
-        """Works off what waits, and gives the stores back."""
+        """Closes the indexes."""
         if self.shadow is not None:
             self.shadow.close()
         self.index.close()
 
 
 def open_index(settings: ServerSettings) -> Index:
-    """The index that the settings name.
+    """Opens the index that the settings name, or creates it.
 
-    Where there is none yet, it is hashed with a secret key, so that nobody outside can make texts that fall into one bucket; an
-    existing one is opened as it is, with the key if its Spec names one.
+    A new index is hashed with a secret key, so that outsiders cannot construct texts that share a
+    bucket. An existing index is opened as it is, with the key if its Spec requires one.
 
     Raises:
-        KeyRequiredError: Its Spec names a key, and the file has another one or none.
+        KeyRequiredError: If its Spec requires another key than the key file contains.
+        UsageError: If the key file cannot be used, or if the settings do not describe an index.
     """
     with _key_file_locked(settings):
         return _open_index(settings)
@@ -77,28 +78,31 @@ def open_index(settings: ServerSettings) -> Index:
 
 @contextmanager
 def _key_file_locked(settings: ServerSettings) -> Iterator[None]:
-    """Lets one process at a time make a key file, and others read it when it is certain that the file stays.
+    """Lets one process at a time create a key file.
 
-    Two servers that start in one folder at the same moment must not make two keys: one of them would be replaced, and the index
-    that was made with it could not be opened any more.
+    Others read it only after the index was created.
+
+    Two servers that start in one folder at the same time must not create two keys. One key would
+    replace the other, and an index that was created with the replaced key could not be opened any
+    more.
     """
     if not settings.keyed or settings.key_file.startswith(ENVIRONMENT):
         yield
         return
     path = Path(settings.key_file)
     with _key_errors(path):
-        is_there = path.exists()
-        if not is_there:
+        exists = path.exists()
+        if not exists:
             make_folders(path.parent)
     try:
-        # the folder itself: no file is left behind
+        # locks the folder itself, so that no lock file remains
         handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        # a key that was put into a folder that this user cannot list
+        # the user cannot list the folder, so that the key was put there by someone else
         yield
         return
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH if is_there else fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_SH if exists else fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
@@ -106,31 +110,43 @@ def _key_file_locked(settings: ServerSettings) -> Iterator[None]:
 
 @contextmanager
 def _key_errors(path: Path) -> Iterator[None]:
-    """Raises a failure to read or write the key file as a UsageError that says what to do."""
+    """Converts failures to read or write the key file to a UsageError that says what to do."""
     try:
         yield
     except OSError as error:
         raise UsageError(
-            f"cannot use the key file {path}: {error.strerror}; fix the folder or name another file with --key-file"
+            f"cannot use the key file {path}: {error.strerror}; fix the folder or name another "
+            f"file with --key-file"
         ) from error
 
 
 def _open_index(settings: ServerSettings) -> Index:
-    asked = settings.index_settings()
-    if settings.kind == "vector" and asked.spec is None:
-        raise UsageError("a server of vectors needs their dimensions: NEARKIN_VECTOR_DIMENSIONS or --index dimensions=384")
-    spec, own = asked.spec or Spec(), _own_key(settings)
-    if own is not None and spec.key_id is None:
-        secret, is_made = own
-        keyed = replace(asked, spec=spec.keyed_with(secret))
+    index_settings = settings.index_settings()
+    if settings.kind == "vector" and index_settings.spec is None:
+        raise UsageError(
+            "an index of vectors needs their dimensions; set NEARKIN_VECTOR_DIMENSIONS or pass "
+            "--index dimensions=384"
+        )
+    spec = index_settings.spec or Spec()
+    new_key = _read_or_create_key(settings)
+    if new_key is not None and spec.key_id is None:
+        secret, is_created = new_key
+        keyed = replace(index_settings, spec=spec.keyed_with(secret))
+        resources = SpecResources(secret)
         try:
-            return Index.open(settings.urls, settings=keyed, resources=SpecResources(secret), tables=settings.tables)
+            return Index.open(
+                settings.urls, settings=keyed, resources=resources, tables=settings.spec_resources
+            )
         except IncompatibleError:
-            # there is an index, made with another key or none: a key that was made for it is of no use
-            if is_made:
+            # the index exists already, with another key or without one, so that a new key is
+            # useless
+            if is_created:
                 Path(settings.key_file).unlink()
-    kept = HashKey.read(settings.key_file) if _is_there(settings.key_file) else None
-    index = Index.open(settings.urls, settings=asked, resources=SpecResources(kept), tables=settings.tables)
+    secret_of_index = HashKey.read(settings.key_file) if _key_exists(settings.key_file) else None
+    resources = SpecResources(secret_of_index)
+    index = Index.open(
+        settings.urls, settings=index_settings, resources=resources, tables=settings.spec_resources
+    )
     try:
         if not index.holds_vectors:
             index.resources.shingler(index.spec)
@@ -143,69 +159,104 @@ def _open_index(settings: ServerSettings) -> Index:
 
 
 def require_protection(index: Index, tokens: TokenFile, settings: ServerSettings) -> None:
-    """Marks an index that is served with tokens, and refuses to serve a marked one to everybody.
+    """Marks an index that is served with tokens as protected, and does not serve a protected index without tokens.
 
-    A tokens file that is gone, or that is looked for in another folder, must not open an index that was closed before.
+    An index must not become accessible to everybody because the tokens file was deleted or is in
+    another folder.
+
+    Args:
+        index: The index.
+        tokens: The tokens of the server.
+        settings: Settings of the server.
 
     Raises:
-        UsageError: If the index was served with tokens before, there are none now, and `allow_anonymous` is not set.
+        UsageError: If the index was served with tokens before, there are none now, and
+            `allow_anonymous` is not set.
     """
     if tokens.is_protected:
         index.protect()
     elif index.is_protected() and not settings.allow_anonymous:
         raise UsageError(
-            f"{index.url} was served with tokens before, and {tokens.path} does not exist: name the file with --tokens, "
-            f"make a token with nearkin token create NAME --file {tokens.path}, or pass --allow-anonymous to serve everybody"
+            f"{index.url} was served with tokens before, but {tokens.path} does not exist; "
+            f"name the file with --tokens, "
+            f"create a token with nearkin token create NAME --file {tokens.path}, or pass "
+            f"--allow-anonymous"
         )
 
 
 def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
-    """The banding beside the index, if one is asked for."""
+    """Opens the shadow index, or returns None if the settings name none.
+
+    Args:
+        settings: Settings of the server.
+        index: The live index.
+    """
     if settings.shadow_store is None:
         return None
     shadow_store = settings.shadow_store
+    # documents that are stored already must not be rejected
+    unlimited: dict[str, Any] = {"max_memory": None, "max_document": UNLIMITED_SIZE, "cache": 1}
 
-    def opened(second: bool) -> Index:
-        urls, asked = settings.urls, without_fixed_settings(index.settings)
-        # what is stored was admitted before
-        fields: dict[str, Any] = {"max_memory": None, "max_document": UNLIMITED_SIZE, "cache": 1}
-        if second:
-            # nothing but the banding and the place of it differ
-            urls, asked = [shadow_store], index.settings
-            fields |= {"bands": settings.shadow_bands, "rows": settings.shadow_rows, "probes": settings.shadow_probes}
-        return Index.open(urls, settings=asked, resources=index.resources, tables=settings.tables, follow=False, **fields)
+    def open_side(side: LiveSide) -> Index:
+        if side == LiveSide.PRIMARY:
+            urls = settings.urls
+            index_settings = without_fixed_settings(index.settings)
+            fields = unlimited
+        else:
+            # only the store and the banding differ
+            urls = [shadow_store]
+            index_settings = index.settings
+            fields = {
+                **unlimited,
+                "bands": settings.shadow_bands,
+                "rows": settings.shadow_rows,
+                "probes": settings.shadow_probes,
+            }
+        return Index.open(
+            urls,
+            settings=index_settings,
+            resources=index.resources,
+            tables=settings.spec_resources,
+            follow=False,
+            **fields,
+        )
 
-    return ShadowIndex(index, (recorded_url(shadow_store),), opened)
+    return ShadowIndex(index, (recorded_url(shadow_store),), open_side)
 
 
-def _own_key(settings: ServerSettings) -> tuple[HashKey, bool] | None:
-    """The key that an index of this server's own making is hashed with, and whether it was made just now; None without one."""
+def _read_or_create_key(settings: ServerSettings) -> tuple[HashKey, bool] | None:
+    """Returns the key for new indexes, and whether it was created just now; None if new indexes have no key."""
     if not settings.keyed:
         return None
-    path = Path(settings.key_file)
-    if _is_there(settings.key_file):
+    if _key_exists(settings.key_file):
         return HashKey.read(settings.key_file), False
     if settings.key_file.startswith(ENVIRONMENT):
-        raise UsageError(f"the key's environment variable {settings.key_file.removeprefix(ENVIRONMENT)} is not set")
+        raise UsageError(
+            f"key_file names the environment variable "
+            f"{settings.key_file.removeprefix(ENVIRONMENT)}, which is not set"
+        )
+    path = Path(settings.key_file)
     secret, line = HashKey.generate()
     with _key_errors(path):
         write_durably(path, f"{line}\n".encode(), PRIVATE_FILE)
-    about = {"file": settings.key_file, "key": secret.id}
-    log.warning("made a secret key; keep a copy, the index is of no use without it", extra=about)
+    fields = {"file": settings.key_file, "key": secret.id}
+    log.warning(
+        "secret key created; keep a copy, because the index cannot be used without it", extra=fields
+    )
     return secret, True
 
 
-def _is_there(source: str) -> bool:
-    """Whether a key is kept there.
+def _key_exists(source: str) -> bool:
+    """Returns True if a key file or variable exists.
 
     Raises:
-        UsageError: In a file that others can read.
+        UsageError: If others can read the file.
     """
     if source.startswith(ENVIRONMENT):
         return source.removeprefix(ENVIRONMENT) in os.environ
     path = Path(source)
     with _key_errors(path):
-        is_there = path.exists()
-        if is_there and path.stat().st_mode & 0o077:
-            raise UsageError(f"the key file {path} can be read by others: chmod 600 {path}")
-    return is_there
+        exists = path.exists()
+        if exists and path.stat().st_mode & 0o077:
+            raise UsageError(f"other users can read the key file {path}; run chmod 600 {path}")
+    return exists

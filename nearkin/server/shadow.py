@@ -1,12 +1,13 @@
-"""Another banding beside the live one, over the same documents: what it would answer, what it would cost, and the way over.
+"""A shadow index: a second index with another banding that receives the same documents as the live index, for comparison.
 
-What the live index took goes to the other one after its answer was given, by name: as each document is in the live one by then.
-So whatever comes between, another worker, a kill, the way over itself, both end with the same documents. A shadow never delays
-an answer until it lags so far behind that its queue is full.
+After the live index has answered, the ids of the changed documents are queued, and a thread copies
+the documents as they are in the live index by then. Whatever happens in between, such as a change
+by another worker, a kill or a switch, both indexes end with the same documents. The shadow index
+does not delay answers unless its queue is full.
 
-The way over is a move of the index (`nearkin.index.migration.cutover.cut_over`): every process that has it open follows, none
-writes to the old one any longer, and a restart finds the new one. The old index still receives all documents, so that the way
-back is as short.
+A switch is a migration of the index (`cut_over`): all processes that have it open follow, none
+writes to the old store any more, and a restart uses the new store. The old index continues to
+receive all documents, so that switching back is equally fast.
 """
 
 import logging
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import islice
 from threading import Condition, Thread
 from typing import Any, NamedTuple
@@ -22,7 +24,14 @@ from typing import Any, NamedTuple
 from nearkin.errors import IncompatibleError, MovedError, NearkinError, StoreError, UsageError
 from nearkin.index.entry import Entry, Outcome
 from nearkin.index.index import Index
-from nearkin.index.migration.copy import Source, claim_target, copy_documents, copy_missing, document_of, shares_shingles
+from nearkin.index.migration.copy import (
+    Source,
+    claim_target,
+    copy_documents,
+    copy_missing,
+    document_of,
+    shares_shingles,
+)
 from nearkin.index.migration.cutover import cut_over
 from nearkin.index.migration.state import CLOSING, COPYING
 from nearkin.index.parts import is_parts_scope
@@ -30,29 +39,51 @@ from nearkin.server.golden_probe import GoldenResult
 
 log = logging.getLogger("nearkin.server")
 
-WAITING = 100_000
-"""Documents that may wait for the shadow."""
-AT_ONCE = 1000
-SHORTLY, LATER = 0.5, 5.0
-"""Seconds after which a wait looks again, and after which a store that failed is tried again."""
+MAX_QUEUED = 100_000
+"""Maximum number of documents that wait to be copied."""
+COPY_BATCH = 1000
+"""Maximum number of documents that are copied at once."""
+POLL_SECONDS = 0.5
+"""Seconds after which a waiting thread checks its condition again."""
+RETRY_SECONDS = 5.0
+"""Seconds after which a store that failed is tried again."""
 
 
-class _Touched(NamedTuple):
-    """What became of a document: whether it was a duplicate, where it was upserted."""
+class LiveSide(StrEnum):
+    """The index that answers requests."""
+
+    PRIMARY = "primary"
+    SHADOW = "shadow"
+
+
+class _Change(NamedTuple):
+    """A change of a document in the live index.
+
+    Attributes:
+        duplicate: For an upsert, whether the document was a duplicate; None for other changes.
+    """
 
     duplicate: bool | None
 
 
 class _Job(NamedTuple):
-    """Something that only the shadow's thread does."""
+    """A function that the shadow's thread calls."""
 
     work: Callable[[], Any]
-    done: "Future[Any]"
+    result: "Future[Any]"
 
 
 @dataclass
-class Side:
-    """What one of the two did with the same documents."""
+class SideStats:
+    """Statistics of one index over the documents that both have processed.
+
+    Attributes:
+        documents: Number of documents.
+        duplicates: Number of documents that were duplicates.
+        candidates: Number of stored documents that they were compared with.
+        seconds: Time that the upserts took.
+        golden: Result of the golden pairs, if they were queried.
+    """
 
     documents: int = 0
     duplicates: int = 0
@@ -61,14 +92,22 @@ class Side:
     golden: GoldenResult | None = None
 
     def add(self, outcomes: Sequence[Outcome], seconds: float) -> None:
-        """A batch."""
+        """Adds the outcomes of a batch.
+
+        Args:
+            outcomes: Outcomes of the documents.
+            seconds: Time that the batch took.
+        """
         self.documents += len(outcomes)
         self.duplicates += sum(outcome.duplicate for outcome in outcomes)
         self.candidates += sum(outcome.candidates for outcome in outcomes)
         self.seconds += seconds
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; rates are None before there is a document."""
+        """Returns the statistics as JSON-serializable values.
+
+        Means are None before the first document.
+        """
         count = self.documents
         return {
             "documents": count,
@@ -80,281 +119,355 @@ class Side:
 
 
 class ShadowIndex:
-    """An index, and another one that has the same documents and does not answer.
+    """The live index together with a standby index, which has the same documents and does not answer requests.
 
     Args:
-        index: The one that answers, wherever it moves.
-        second: Place of the second store, by which it is known which of the two answers.
-        opened: Opens a store without following its index: the first one (False), or the second one (True).
+        index: The live index. It follows migrations.
+        shadow_place: Place of the shadow store, which tells which of the two stores is live.
+        open_side: Opens the index of the primary or of the shadow store, without following its
+            migrations.
 
     Raises:
-        UsageError: They differ in more than the banding, or in nothing; or the other store has an index of its own.
+        IncompatibleError: If the two indexes have different Specs or thresholds.
+        UsageError: If they have the same banding, or if the shadow store contains another index.
     """
 
-    def __init__(self, index: Index, second: tuple[str, ...], opened: Callable[[bool], Index]) -> None:
-        self.index, self._second, self._opened = index, second, opened
-        self._changed = Condition()
-        self._touched: dict[tuple[str, str], _Touched] = {}
+    def __init__(
+        self, index: Index, shadow_place: tuple[str, ...], open_side: Callable[[LiveSide], Index]
+    ) -> None:
+        self.index = index
+        self._shadow_place = shadow_place
+        self._open_side = open_side
+        self._condition = Condition()
+        self._changes: dict[tuple[str, str], _Change] = {}
         self._jobs: list[_Job] = []
-        self._filled = self._switching = self._closing = False
-        self._failed = 0
-        self.waiting = self._other()
-        self._start_counting()
+        self._filled = False
+        self._switching = False
+        self._closing = False
+        self._failures = 0
+        self.standby = self._open_standby()
+        self._reset_statistics()
         self._thread = Thread(target=self._run, name="nearkin-shadow", daemon=True)
         self._thread.start()
 
     @property
-    def is_over(self) -> bool:
-        """Whether the second one answers."""
-        return self.index.public_urls == self._second
+    def live_side(self) -> LiveSide:
+        """The index that answers requests."""
+        return LiveSide.SHADOW if self.index.public_urls == self._shadow_place else LiveSide.PRIMARY
 
-    def _other(self) -> Index:
-        other, live = self._opened(not self.is_over), self.index
+    def _open_standby(self) -> Index:
+        live = self.index
+        standby_side = LiveSide.PRIMARY if self.live_side == LiveSide.SHADOW else LiveSide.SHADOW
+        standby = self._open_side(standby_side)
         try:
-            if (live.spec, live.threshold) != (other.spec, other.threshold):
-                raise IncompatibleError("a shadow has the live index' Spec and threshold; nearkin index rebuild changes those")
-            if live.banding == other.banding:
-                raise UsageError(f"the shadow has the live index' banding, {other.banding.bands} x {other.banding.rows}")
-            claim_target(Source.of(live), other)
+            if (live.spec, live.threshold) != (standby.spec, standby.threshold):
+                raise IncompatibleError(
+                    "the shadow index must have the Spec and the threshold of the live index; "
+                    "change those with nearkin index "
+                    "rebuild"
+                )
+            if live.banding == standby.banding:
+                raise UsageError(
+                    f"the shadow index has the banding of the live index, {standby.banding.bands} "
+                    f"x {standby.banding.rows}; "
+                    "set other shadow_bands or shadow_rows"
+                )
+            claim_target(Source.of(live), standby)
         except NearkinError:
-            other.close()
+            standby.close()
             raise
-        return other
+        return standby
 
-    def _start_counting(self) -> None:
-        self._both = self._only_live = self._only_shadow = 0
-        self._sides = {"live": Side(), "shadow": Side()}
+    def _reset_statistics(self) -> None:
+        self._both_duplicates = 0
+        self._only_live_duplicates = 0
+        self._only_shadow_duplicates = 0
+        self._sides = {"live": SideStats(), "shadow": SideStats()}
 
-    # -- fed by the server
+    # -- calls of the server
 
-    def fed(self, scope: str, outcomes: Sequence[Outcome], seconds: float) -> None:
-        """What the live one took."""
-        self._put({(scope, outcome.id): _Touched(outcome.duplicate) for outcome in outcomes})
-        with self._changed:
+    def record_upserts(self, scope: str, outcomes: Sequence[Outcome], seconds: float) -> None:
+        """Queues documents that the live index has upserted.
+
+        Args:
+            scope: Scope of the documents.
+            outcomes: Outcomes in the live index.
+            seconds: Time that the live index took.
+        """
+        self._queue({(scope, outcome.id): _Change(outcome.duplicate) for outcome in outcomes})
+        with self._condition:
             self._sides["live"].add(outcomes, seconds)
 
-    def touched(self, scope: str, id: str) -> None:
-        """A document that went from the live one, or changed otherwise."""
-        self._put({(scope, id): _Touched(None)})
+    def mark_changed(self, scope: str, id: str) -> None:
+        """Queues a document that was deleted or otherwise changed in the live index."""
+        self._queue({(scope, id): _Change(None)})
 
-    def golden_result(self, probe: Callable[[Index], GoldenResult]) -> GoldenResult:
-        """Known pairs in both; returns the live one's."""
-        found = probe(self.index)
-        self._sides["live"].golden = found
+    def compare_golden_pairs(self, query_pairs: Callable[[Index], GoldenResult]) -> GoldenResult:
+        """Queries the golden pairs in both indexes, and returns the result of the live index.
+
+        Args:
+            query_pairs: Queries the golden pairs in an index.
+        """
+        result = query_pairs(self.index)
+        self._sides["live"].golden = result
         if self._filled:
-            self._sides["shadow"].golden = self._done_by_thread(lambda: probe(self.waiting))
-        return found
+            self._sides["shadow"].golden = self._run_in_thread(lambda: query_pairs(self.standby))
+        return result
 
     def expire(self) -> dict[str, int]:
-        """Takes out what the other one has for too long."""
-        return self._done_by_thread(lambda: self.waiting.expire()) if self._filled else {}
+        """Deletes expired entries of the standby index, and returns their numbers."""
+        return self._run_in_thread(lambda: self.standby.expire()) if self._filled else {}
 
-    # -- the way over
+    # -- switching
 
-    def switch(self, over: bool) -> None:
-        """Lets the other index answer, or the first one again; every process has gone over when it returns.
+    def switch(self, live: str) -> None:
+        """Makes the primary or the shadow index answer requests.
+
+        All processes have switched when it returns.
+
+        Args:
+            live: A LiveSide or its value.
 
         Raises:
-            UsageError: It has not all documents yet.
+            UsageError: If the standby index does not have all documents yet.
         """
-        if over == self.is_over:
+        if live == self.live_side:
             return
         if not self._filled:
-            raise UsageError("the other index has not all documents yet; look at GET /v1/shadow")
+            raise UsageError(
+                "the standby index does not have all documents yet; see GET /v1/shadow"
+            )
         self._switching = True
         try:
-            self._done_by_thread(lambda: cut_over(self.index, self.waiting))
+            self._run_in_thread(lambda: cut_over(self.index, self.standby))
         finally:
             self._switching = False
 
     def refresh(self) -> None:
-        """Another process may have switched."""
+        """Notices when another process has switched."""
         self.index.refresh()
 
-    def facts(self) -> dict[str, Any]:
-        """Both sides, and where they disagree, since the server started or the last switch."""
-        with self._changed:
+    def status(self) -> dict[str, Any]:
+        """Returns statistics of both indexes, and where they disagree, since the server started or the last switch."""
+        with self._condition:
             compared = self._sides["shadow"].documents
-            agreeing = compared - self._only_live - self._only_shadow
+            agreeing = compared - self._only_live_duplicates - self._only_shadow_duplicates
             return {
-                "live": "shadow" if self.is_over else "primary",
+                "live": str(self.live_side),
                 "filled": self._filled,
                 "switching": self._switching,
-                "failed": self._failed,
-                "behind": len(self._touched),
+                "failed": self._failures,
+                "behind": len(self._changes),
                 "agreement": agreeing / compared if compared else None,
-                "both_duplicates": self._both,
-                "only_live_duplicates": self._only_live,
-                "only_shadow_duplicates": self._only_shadow,
-                "banding": {"live": _banding(self.index), "shadow": _banding(self.waiting)},
+                "both_duplicates": self._both_duplicates,
+                "only_live_duplicates": self._only_live_duplicates,
+                "only_shadow_duplicates": self._only_shadow_duplicates,
+                "banding": {
+                    "live": _banding_values(self.index),
+                    "shadow": _banding_values(self.standby),
+                },
                 "sides": {name: side.to_dict() for name, side in self._sides.items()},
             }
 
     def close(self) -> None:
-        """Gives the other store back; what waits, or is not filled yet, is brought there the next time."""
-        with self._changed:
+        """Closes the standby index.
+
+        Documents that it does not have yet are copied the next time.
+        """
+        with self._condition:
             self._closing = True
-            self._changed.notify_all()
+            self._condition.notify_all()
         self._thread.join()
-        self.waiting.close()
+        self.standby.close()
 
-    # -- its thread
+    # -- the thread that copies documents
 
-    def _put(self, some: dict[tuple[str, str], _Touched]) -> None:
-        with self._changed:
-            # while the other one is filled nothing is worked off, and names alone wait
-            while self._filled and not self._switching and len(self._touched) >= WAITING and self._thread.is_alive():
-                self._changed.wait(SHORTLY)
-            self._touched |= some
-            self._changed.notify_all()
+    def _queue(self, changes: dict[tuple[str, str], _Change]) -> None:
+        with self._condition:
+            # while the standby index is filled, the queue is not processed, and only ids wait in it
+            while (
+                self._filled
+                and not self._switching
+                and len(self._changes) >= MAX_QUEUED
+                and self._thread.is_alive()
+            ):
+                self._condition.wait(POLL_SECONDS)
+            self._changes |= changes
+            self._condition.notify_all()
 
-    def _done_by_thread(self, work: Callable[[], Any]) -> Any:
+    def _run_in_thread(self, work: Callable[[], Any]) -> Any:
         job = _Job(work, Future())
-        with self._changed:
+        with self._condition:
             if self._closing or not self._thread.is_alive():
-                raise UsageError("the server is ending")
+                raise UsageError("the server is shutting down")
             self._jobs.append(job)
-            self._changed.notify_all()
-        return job.done.result()
+            self._condition.notify_all()
+        return job.result.result()
 
     def _run(self) -> None:
         try:
             while not self._closing:
                 try:
-                    self._turn()
+                    self._run_step()
                 except MovedError:
-                    self._wait_for_the_end_of_a_move()
+                    self._wait_for_migration()
                 except NearkinError as error:
-                    # it misses a document now, so that it must not answer before it is filled again
-                    self._filled = False
-                    self._failed += 1
-                    with self._changed:
-                        # everything is looked at then, so also what was touched until now
-                        self._touched.clear()
-                    log.warning("the shadow failed; it is filled again", extra={"error": _told(error)})
-                    self._refuse_jobs("the other index failed, and is filled again")
-                    self._pause(LATER)
+                    self._handle_failure(error)
         finally:
             self._closing = True
-            self._refuse_jobs("the server is ending")
+            self._reject_jobs("the server is shutting down")
 
-    def _refuse_jobs(self, why: str) -> None:
-        with self._changed:
-            left, self._jobs = self._jobs, []
-        for job in left:
-            job.done.set_exception(UsageError(why))
+    def _handle_failure(self, error: NearkinError) -> None:
+        """Schedules a complete copy, because the standby index may miss documents.
 
-    def _turn(self) -> None:
-        """One thing of what there is to do."""
-        if self.waiting.public_urls == self.index.public_urls:
-            self._change_sides()
+        It must not answer before.
+        """
+        self._filled = False
+        self._failures += 1
+        with self._condition:
+            # the complete copy includes all queued changes
+            self._changes.clear()
+        log.warning(
+            "the standby index failed; all documents are copied again",
+            extra={"error": _loggable(error)},
+        )
+        self._reject_jobs("the standby index failed; all documents are copied again")
+        self._pause(RETRY_SECONDS)
+
+    def _reject_jobs(self, reason: str) -> None:
+        with self._condition:
+            jobs = self._jobs
+            self._jobs = []
+        for job in jobs:
+            job.result.set_exception(UsageError(reason))
+
+    def _run_step(self) -> None:
+        """Fills the standby index, calls a queued function, or copies a batch of documents; waits if there is nothing to do."""
+        if self.standby.public_urls == self.index.public_urls:
+            self._swap_sides()
         if not self._filled:
             self._fill()
             return
-        with self._changed:
+        with self._condition:
             job = self._jobs.pop(0) if self._jobs else None
-            some = [] if job else list(islice(self._touched, AT_ONCE))
-            if job is None and not some and not self._closing:
-                self._changed.wait(SHORTLY)
+            keys = [] if job else list(islice(self._changes, COPY_BATCH))
+            if job is None and not keys and not self._closing:
+                self._condition.wait(POLL_SECONDS)
         if job is not None:
-            _do(job)
-        for scope in dict.fromkeys(scope for scope, _ in some):
-            self._follow(scope, [name for other, name in some if other == scope])
+            _complete(job)
+        for scope in dict.fromkeys(scope for scope, _ in keys):
+            self._copy_changes(scope, [id for key_scope, id in keys if key_scope == scope])
 
-    def _change_sides(self) -> None:
-        """The index has moved to the store that was waiting, so the other one waits now."""
-        other = self._other()
-        with self._changed:
-            left, self.waiting, self._filled = self.waiting, other, False
-            self._start_counting()
-        left.close()
-        log.info("answering changed", extra={"live": "shadow" if self.is_over else "primary"})
+    def _swap_sides(self) -> None:
+        """Opens the other store as the standby index, after the live index has moved to the store of the standby index."""
+        standby = self._open_standby()
+        with self._condition:
+            previous = self.standby
+            self.standby = standby
+            self._filled = False
+            self._reset_statistics()
+        previous.close()
+        log.info("live index switched", extra={"live": str(self.live_side)})
 
     def _fill(self) -> None:
-        """Brings the one that does not answer to what the one that does has; never the other way."""
+        """Copies all missing documents from the live index to the standby index."""
         self.index.refresh()
-        if self.waiting.public_urls != self.index.public_urls:
+        if self.standby.public_urls != self.index.public_urls:
             copy_missing(
-                self.index, self.waiting, lambda: not self._closing and self.waiting.public_urls != self.index.public_urls
+                self.index,
+                self.standby,
+                lambda: not self._closing and self.standby.public_urls != self.index.public_urls,
             )
             self._filled = not self._closing
 
-    def _follow(self, scope: str, names: list[str]) -> None:
-        """Documents of a scope, as they are in the live one by now."""
-        live, other = self.index, self.waiting
-        with self._changed:
-            before = {name: self._touched[scope, name] for name in names}
+    def _copy_changes(self, scope: str, ids: list[str]) -> None:
+        """Copies documents of a scope as they are in the live index now."""
+        with self._condition:
+            changes = {id: self._changes[scope, id] for id in ids}
         if is_parts_scope(scope):
-            copy_documents(live, other, [(scope, name) for name in names])
-            self._done_with(scope, before)
+            copy_documents(self.index, self.standby, [(scope, id) for id in ids])
+            self._remove_changes(scope, changes)
             return
-        held = dict(zip(names, live.get_many(scope, names), strict=True))
-        there = [(name, entry) for name, entry in held.items() if entry is not None]
+        entries = dict(zip(ids, self.index.get_many(scope, ids), strict=True))
+        existing = [(id, entry) for id, entry in entries.items() if entry is not None]
         began = time.perf_counter()
-        outcomes = self._upserted(scope, there)
+        outcomes = self._upsert_in_standby(scope, existing)
         seconds = time.perf_counter() - began
-        for name, entry in held.items():
+        for id, entry in entries.items():
             if entry is None:
-                other.remove(scope, name)
-        # another worker may have changed one between the look and the write, and brought that before
-        now = dict(zip(names, live.get_many(scope, names), strict=True))
-        same = {name: before[name] for name in names if _digest(now[name]) == _digest(held[name])}
-        with self._changed:
+                self.standby.remove(scope, id)
+        # Another worker may have changed a document between the read and the write. Such changes
+        # stay in the queue.
+        current = dict(zip(ids, self.index.get_many(scope, ids), strict=True))
+        unchanged = {id: changes[id] for id in ids if _digest(current[id]) == _digest(entries[id])}
+        with self._condition:
             self._sides["shadow"].add(outcomes, seconds)
             for outcome in outcomes:
-                mine = before[outcome.id].duplicate
-                if mine is not None:
-                    self._both += mine and outcome.duplicate
-                    self._only_live += mine and not outcome.duplicate
-                    self._only_shadow += outcome.duplicate and not mine
-        self._done_with(scope, same)
+                self._compare(changes[outcome.id], outcome)
+        self._remove_changes(scope, unchanged)
 
-    def _upserted(self, scope: str, there: list[tuple[str, Entry]]) -> list[Outcome]:
-        """Also what has not changed: a hit keeps it alive, as it does in the live one."""
-        other, most, out = self.waiting, self.waiting.settings.max_batch, list[Outcome]()
-        same = shares_shingles(self.index, other)
-        for start in range(0, len(there), most):
-            part = there[start : start + most]
-            out += other.upsert_many(
-                scope, [document_of(entry, other, same_shingles=same) for _, entry in part], [name for name, _ in part]
-            )
-        return out
+    def _compare(self, change: _Change, outcome: Outcome) -> None:
+        """Counts whether the live index and the standby index agree on a document."""
+        if change.duplicate is None:
+            return
+        self._both_duplicates += change.duplicate and outcome.duplicate
+        self._only_live_duplicates += change.duplicate and not outcome.duplicate
+        self._only_shadow_duplicates += outcome.duplicate and not change.duplicate
 
-    def _done_with(self, scope: str, done: dict[str, _Touched]) -> None:
-        """But for those that were touched again meanwhile."""
-        with self._changed:
-            for name, was in done.items():
-                if self._touched[scope, name] is was:
-                    del self._touched[scope, name]
-            self._changed.notify_all()
+    def _upsert_in_standby(self, scope: str, entries: list[tuple[str, Entry]]) -> list[Outcome]:
+        """Upserts documents, including unchanged ones, so that their times to live are extended as in the live index."""
+        standby = self.standby
+        batch_size = standby.settings.max_batch
+        outcomes = list[Outcome]()
+        same_shingles = shares_shingles(self.index, standby)
+        for start in range(0, len(entries), batch_size):
+            batch = entries[start : start + batch_size]
+            contents = [
+                document_of(entry, standby, same_shingles=same_shingles) for _, entry in batch
+            ]
+            outcomes += standby.upsert_many(scope, contents, [id for id, _ in batch])
+        return outcomes
 
-    def _wait_for_the_end_of_a_move(self) -> None:
-        """Another process moves the index; what is brought goes under the epoch that the store has then."""
+    def _remove_changes(self, scope: str, copied: dict[str, _Change]) -> None:
+        """Removes copied changes from the queue, except documents that were changed again meanwhile."""
+        with self._condition:
+            for id, change in copied.items():
+                if self._changes[scope, id] is change:
+                    del self._changes[scope, id]
+            self._condition.notify_all()
+
+    def _wait_for_migration(self) -> None:
+        """Waits while another process migrates the index. Later writes belong to the new epoch."""
         while not self._closing:
             with suppress(StoreError):
-                self.waiting.refresh()
+                self.standby.refresh()
                 self.index.refresh()
                 if self.index.migration_phase not in (COPYING, CLOSING):
                     return
-            self._pause(SHORTLY)
+            self._pause(POLL_SECONDS)
 
     def _pause(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        with self._changed:
-            while not self._closing and (left := until - time.monotonic()) > 0:
-                self._changed.wait(left)
+        deadline = time.monotonic() + seconds
+        with self._condition:
+            while not self._closing and (remaining := deadline - time.monotonic()) > 0:
+                self._condition.wait(remaining)
 
 
-def _told(error: NearkinError) -> str:
-    """Returns the text of an error for the log. Errors of a store name no document; of others, which may, the type is used."""
-    return str(error) if isinstance(error, StoreError) else f"{type(error).__name__}; nearkin index rebuild says more"
+def _loggable(error: NearkinError) -> str:
+    """Returns the text of an error for the log.
+
+    Only errors of stores are known to contain no ids of documents.
+    """
+    if isinstance(error, StoreError):
+        return str(error)
+    return f"{type(error).__name__}; nearkin index rebuild shows the details"
 
 
-def _do(job: _Job) -> None:
+def _complete(job: _Job) -> None:
     try:
-        job.done.set_result(job.work())
+        job.result.set_result(job.work())
     except BaseException as error:
-        job.done.set_exception(error)
+        job.result.set_exception(error)
         if not isinstance(error, NearkinError):
             raise
 
@@ -363,6 +476,9 @@ def _digest(entry: Entry | None) -> bytes | None:
     return None if entry is None else entry.digest
 
 
-def _banding(index: Index) -> dict[str, int]:
-    found = index.banding
-    return {"bands": found.bands, "rows": found.rows, "probes": found.probes}
+def _banding_values(index: Index) -> dict[str, int]:
+    return {
+        "bands": index.banding.bands,
+        "rows": index.banding.rows,
+        "probes": index.banding.probes,
+    }

@@ -1,11 +1,14 @@
-"""What a server tells of itself: instruments of the OpenTelemetry API, which cost next to nothing until an SDK is installed."""
+"""Metrics and traces of a server.
+
+Without an OpenTelemetry SDK, the instruments cost next to nothing.
+"""
 
 import asyncio
 import logging
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -20,125 +23,178 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 log = logging.getLogger("nearkin.metrics")
-MAX_SCOPES = 100
+MAX_SCOPE_LABELS = 100
+"""Maximum number of scopes that have a label of their own in metrics."""
 OTHER_SCOPES = "(other)"
-LAYERS = {"memory": "l1_hit", "store": "l2_hit", "record": "l3_hit"}
-SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-COUNTS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
-RECENT = 300
-"""Seconds that the console looks back."""
+LAYER_RESULTS = {"memory": "l1_hit", "store": "l2_hit", "record": "l3_hit"}
+SECONDS_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+COUNT_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+RECENT_SECONDS = 300
+"""Number of seconds that the console shows."""
+MAX_LATENCIES = 5000
+"""Maximum number of latencies that are kept of one second."""
 
 
 def result_label(outcome: Outcome) -> str:
-    """The label of an upsert: which layer knew it, or what the search made of it.
+    """Returns the metric label of an upsert: the layer that knew the document, or the outcome of the search.
 
-    l1_hit: the resolutions used last, in memory; l2_hit: a stored resolution; l3_hit: the stored representative itself.
+    l1_hit stands for the resolution cache in memory, l2_hit for a stored resolution, and l3_hit for
+    the stored representative.
     """
-    return LAYERS.get(outcome.layer, outcome.kind)
+    return LAYER_RESULTS.get(outcome.layer, outcome.kind)
 
 
 class Instruments:
-    """Counters, histograms and gauges; all names begin with nearkin.
+    """The counters, histograms, gauges and the tracer of a server. All names begin with `nearkin`.
 
     Args:
-        provider: Of meters; by default the one that the process has installed, or none, which costs nothing.
-        tracing: Of spans; likewise.
+        provider: Provider of meters. By default, the one that the process has installed, if any.
+        tracing: Provider of tracers. By default, the one that the process has installed, if any.
     """
 
-    def __init__(self, provider: metrics.MeterProvider | None = None, tracing: trace.TracerProvider | None = None) -> None:
+    def __init__(
+        self,
+        provider: metrics.MeterProvider | None = None,
+        tracing: trace.TracerProvider | None = None,
+    ) -> None:
         meter = metrics.get_meter("nearkin", VERSION, provider)
         self.tracer = trace.get_tracer("nearkin", VERSION, tracing)
         self._meter = meter
         self._upserts = meter.create_counter(
             "nearkin_upserts",
-            description="Upserted documents by `result` and `scope`. l1_hit: known in memory; l2_hit: a stored resolution; "
-            "l3_hit: a stored representative; match: resolved by a search; new; updated.",
+            description="Number of upserted documents by `result` and `scope`. l1_hit: resolution "
+            "cache in memory; l2_hit: stored "
+            "resolution; l3_hit: stored representative; match: resolved by a search; new; updated.",
         )
         self._upsert_seconds = meter.create_histogram(
             "nearkin_upsert_duration",
             unit="s",
-            description="Time from the arrival of a single document to its outcome, waiting included, by `result` and `scope`.",
-            explicit_bucket_boundaries_advisory=SECONDS,
+            description="Seconds from the arrival of a single document to its outcome, including "
+            "waiting time, by `result` and `scope`.",
+            explicit_bucket_boundaries_advisory=SECONDS_BUCKETS,
         )
         self._candidates = meter.create_histogram(
             "nearkin_candidates",
-            description="Number of stored documents that a searched document was compared with.",
-            explicit_bucket_boundaries_advisory=COUNTS,
+            description="Number of stored documents that a document was compared with in a search.",
+            explicit_bucket_boundaries_advisory=COUNT_BUCKETS,
         )
-        self._returned = meter.create_counter(
+        self._representatives = meter.create_counter(
             "nearkin_representatives_returned",
-            description="Upserts, and matches of queries, that were answered with a stored document (`by`).",
+            description="Number of upserts, and of matches of queries, that returned a stored "
+            "document (`by`).",
         )
         self._store_errors = meter.create_counter(
             "nearkin_store_errors",
-            description="Calls that the store failed, by `operation` (a method, stream, expire, probe, shadow).",
+            description="Number of failed calls of the store, by `operation` (an HTTP method, "
+            "stream, expire, probe, shadow, console, metrics).",
         )
         self._requests = meter.create_counter(
-            "nearkin_http_requests", description="Answered requests by `route`, `method` and `status`, without streams."
+            "nearkin_http_requests",
+            description="Number of answered requests by `route`, `method` and `status`, without "
+            "streams.",
         )
         self._request_seconds = meter.create_histogram(
             "nearkin_http_duration",
             unit="s",
-            description="Time of requests by `route` and `method`, without streams.",
-            explicit_bucket_boundaries_advisory=SECONDS,
+            description="Duration of requests by `route` and `method`, without streams.",
+            explicit_bucket_boundaries_advisory=SECONDS_BUCKETS,
         )
-        self._refused = meter.create_counter(
-            "nearkin_refused", description="Requests and lines of streams that ended in a problem, by `code`."
+        self._problems = meter.create_counter(
+            "nearkin_refused",
+            description="Number of requests and lines of streams that were answered with a "
+            "problem, by `code`.",
         )
         self._scopes: set[str] = set()
         self._lock = Lock()
         self.recent = RecentActivity()
 
     def scope_label(self, scope: str) -> str:
-        """A scope's name, of the first hundred; any other is one label, so that tenants cannot swell the metrics."""
+        """Returns the metric label of a scope: its name for the first hundred scopes, otherwise OTHER_SCOPES."""
         if scope in self._scopes:
             return scope
         with self._lock:
-            if len(self._scopes) < MAX_SCOPES:
+            if len(self._scopes) < MAX_SCOPE_LABELS:
                 self._scopes.add(scope)
                 return scope
         return OTHER_SCOPES
 
     def record_upserts(self, scope: str, outcomes: Sequence[Outcome]) -> None:
-        """What became of a batch."""
-        label, counted = self.scope_label(scope), dict.fromkeys(map(result_label, outcomes), 0)
+        """Counts the outcomes of a batch.
+
+        Args:
+            scope: Scope of the documents.
+            outcomes: Outcomes of the documents.
+        """
+        label = self.scope_label(scope)
+        counts = Counter(result_label(outcome) for outcome in outcomes)
         for outcome in outcomes:
-            counted[result_label(outcome)] += 1
             if outcome.layer == "search":
                 self._candidates.record(outcome.candidates)
-        for result, count in counted.items():
+        for result, count in counts.items():
             self._upserts.add(count, {"result": result, "scope": label})
-        self._returned.add(sum(outcome.duplicate for outcome in outcomes), {"by": "upsert"})
-        self.recent.add(counted)
+        self._representatives.add(sum(outcome.duplicate for outcome in outcomes), {"by": "upsert"})
+        self.recent.add_counts(counts)
 
     def record_upsert_latency(self, scope: str, outcome: Outcome, seconds: float) -> None:
-        """How long a document took, waiting included."""
-        self._upsert_seconds.record(seconds, {"result": result_label(outcome), "scope": self.scope_label(scope)})
-        self.recent.wait(seconds)
+        """Records the time from the arrival of a single document to its outcome.
+
+        Args:
+            scope: Scope of the document.
+            outcome: Outcome of the document.
+            seconds: Time, including waiting.
+        """
+        self._upsert_seconds.record(
+            seconds, {"result": result_label(outcome), "scope": self.scope_label(scope)}
+        )
+        self.recent.add_latency(seconds)
 
     def record_query(self, matches: int) -> None:
-        """A query's answer."""
-        self._returned.add(matches, {"by": "query"})
+        """Counts the matches of a query."""
+        self._representatives.add(matches, {"by": "query"})
 
     def record_store_error(self, operation: str) -> None:
-        """A call to the store that failed."""
+        """Counts a failed call of the store."""
         self._store_errors.add(1, {"operation": operation})
 
     def record_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """A request."""
+        """Records an answered request.
+
+        Args:
+            route: Path template of the route.
+            method: HTTP method.
+            status: HTTP status code.
+            seconds: Duration.
+        """
         self._requests.add(1, {"route": route, "method": method, "status": str(status)})
         self._request_seconds.record(seconds, {"route": route, "method": method})
 
     def record_problem(self, code: str) -> None:
-        """A request that ended in a problem."""
-        self._refused.add(1, {"code": code})
+        """Counts a request or a line of a stream that was answered with a problem."""
+        self._problems.add(1, {"code": code})
 
-    def counter(self, name: str, description: str, read: Callable[[], int]) -> None:
-        """A count that somebody else keeps."""
-        self._meter.create_observable_counter(name, [lambda _: [Observation(read())]], description=description)
+    def register_counter(self, name: str, description: str, read: Callable[[], int]) -> None:
+        """Registers a counter whose value is read when metrics are collected.
 
-    def gauge(self, name: str, description: str, read: Callable[[], float | None], unit: str = "") -> None:
-        """A value that is read when somebody asks; None is left out."""
+        Args:
+            name: Name of the metric.
+            description: Description of the metric.
+            read: Returns the current value.
+        """
+        self._meter.create_observable_counter(
+            name, [lambda _: [Observation(read())]], description=description
+        )
+
+    def register_gauge(
+        self, name: str, description: str, read: Callable[[], float | None], unit: str = ""
+    ) -> None:
+        """Registers a gauge whose value is read when metrics are collected.
+
+        Args:
+            name: Name of the metric.
+            description: Description of the metric.
+            read: Returns the current value, or None if there is none.
+            unit: Unit of the value.
+        """
 
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             value = read()
@@ -148,101 +204,139 @@ class Instruments:
 
 
 class RecentActivity:
-    """The last minutes, second by second, for the console."""
+    """The upserts of the last minutes, second by second, for the console."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._seconds: deque[tuple[int, dict[str, int], list[float]]] = deque(maxlen=RECENT)
+        self._seconds: deque[tuple[int, dict[str, int], list[float]]] = deque(maxlen=RECENT_SECONDS)
 
-    def add(self, counted: dict[str, int]) -> None:
-        """Upserts by result."""
+    def add_counts(self, counts: Mapping[str, int]) -> None:
+        """Adds numbers of upserts by result."""
         with self._lock:
-            mine = self._now()[1]
-            for result, count in counted.items():
-                mine[result] = mine.get(result, 0) + count
+            _, current, _ = self._current_second()
+            for result, count in counts.items():
+                current[result] = current.get(result, 0) + count
 
-    def wait(self, seconds: float) -> None:
-        """One document's time; so many a second are kept that percentiles stand."""
+    def add_latency(self, seconds: float) -> None:
+        """Adds the latency of one document. Only the first latencies of each second are kept."""
         with self._lock:
-            waits = self._now()[2]
-            if len(waits) < 5000:
-                waits.append(seconds)
+            _, _, latencies = self._current_second()
+            if len(latencies) < MAX_LATENCIES:
+                latencies.append(seconds)
 
-    def _now(self) -> tuple[int, dict[str, int], list[float]]:
+    def _current_second(self) -> tuple[int, dict[str, int], list[float]]:
         second = int(time.time())
         if not self._seconds or self._seconds[-1][0] != second:
             self._seconds.append((second, {}, []))
         return self._seconds[-1]
 
     def series(self) -> list[dict[str, Any]]:
-        """For each second that had upserts: `second`, counts by result, `p50` and `p99` of the seconds they took."""
+        """Returns `second`, `counts` by result, `p50` and `p99` of the latencies for each second with upserts."""
         with self._lock:
-            held = [(second, dict(counted), sorted(waits)) for second, counted, waits in self._seconds]
-        out = []
-        for second, counted, waits in held:
-            p50, p99 = ((waits[int(share * (len(waits) - 1))] if waits else None) for share in (0.5, 0.99))
-            out.append({"second": second, "counts": counted, "p50": p50, "p99": p99})
-        return out
+            seconds = [
+                (second, dict(counts), sorted(latencies))
+                for second, counts, latencies in self._seconds
+            ]
+        return [
+            {
+                "second": second,
+                "counts": counts,
+                "p50": _quantile(latencies, 0.5),
+                "p99": _quantile(latencies, 0.99),
+            }
+            for second, counts, latencies in seconds
+        ]
 
 
-def prometheus() -> tuple[metrics.MeterProvider, "CollectorRegistry"]:
-    """The SDK, and the registry in which Prometheus finds what it counts, beside facts of the process."""
+def _quantile(ordered: list[float], share: float) -> float | None:
+    """Returns a quantile of ordered values, or None without values."""
+    return ordered[int(share * (len(ordered) - 1))] if ordered else None
+
+
+def create_meter_provider() -> tuple[metrics.MeterProvider, "CollectorRegistry"]:
+    """Creates a meter provider, and the registry with its metrics and those of the process for Prometheus."""
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from opentelemetry.sdk.metrics import MeterProvider
     from prometheus_client import CollectorRegistry, ProcessCollector
 
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    reader = PrometheusMetricReader(disable_target_info=True, scope_info_enabled=False, registry=registry)
+    reader = PrometheusMetricReader(
+        disable_target_info=True, scope_info_enabled=False, registry=registry
+    )
     return MeterProvider([reader]), registry
 
 
 def install_traces(endpoint: str) -> None:
-    """The SDK, sending spans to a collector."""
+    """Installs a tracer provider that sends spans to a collector.
+
+    Args:
+        endpoint: OTLP endpoint, for example `http://collector:4318`.
+    """
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    provider = TracerProvider(resource=Resource.create({"service.name": "nearkin", "service.version": VERSION}))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces")))
+    provider = TracerProvider(
+        resource=Resource.create({"service.name": "nearkin", "service.version": VERSION})
+    )
+    provider.add_span_processor(
+        BatchSpanProcessor(OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces"))
+    )
     trace.set_tracer_provider(provider)
 
 
 class Exposition:
-    """The text that Prometheus reads; of several workers, everyone's with a label that tells them apart.
+    """The metrics in the text format of Prometheus.
+
+    With several workers, it has the metrics of all, labelled by worker.
 
     Args:
-        registry: Of this process.
-        folder: Where workers leave their own for each other; None for a single one.
+        registry: Metrics of this process.
+        folder: Folder through which workers exchange snapshots of their metrics; None for a single
+            process.
     """
 
-    EVERY = 2.0
+    SNAPSHOT_SECONDS = 2.0
+    """Seconds between two snapshots."""
 
     def __init__(self, registry: "CollectorRegistry", folder: Path | None) -> None:
-        self.registry, self.folder = registry, folder
+        self.registry = registry
+        self.folder = folder
 
     @property
     def content_type(self) -> str:
-        """Of the text."""
+        """The media type of the text."""
         from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
         return CONTENT_TYPE_PLAIN_0_0_4
 
-    def text(self) -> bytes:
-        """Of this moment; other workers' as of their last note."""
+    def render(self) -> bytes:
+        """Returns the current metrics of this worker, and the last snapshots of the other workers."""
         from prometheus_client import generate_latest
 
         own = generate_latest(self.registry)
         if self.folder is None:
             return own
-        self.leave(own)
-        notes = {path.stem: path.read_text("utf-8") for path in sorted(self.folder.glob("*.prom")) if is_alive(path)}
-        # the note of this process is an old one if the disk is full
-        return merged({**notes, str(os.getpid()): own.decode("utf-8")})
+        self.write_snapshot(own)
+        snapshots = {
+            path.stem: path.read_text("utf-8")
+            for path in sorted(self.folder.glob("*.prom"))
+            if is_worker_alive(path)
+        }
+        # if the disk is full, the snapshot of this process is old
+        snapshots[str(os.getpid())] = own.decode("utf-8")
+        return merge_expositions(snapshots)
 
-    def leave(self, text: bytes | None = None) -> None:
-        """Notes the figures of this worker for the others. If the disk is full, they read the previous ones until it is not."""
+    def write_snapshot(self, text: bytes | None = None) -> None:
+        """Writes the metrics of this worker for the others.
+
+        While the disk is full, they read the previous snapshot.
+
+        Args:
+            text: Metrics in the text format; the current ones by default.
+        """
         from prometheus_client import generate_latest
 
         if self.folder is None:
@@ -252,17 +346,17 @@ class Exposition:
             staging.write_bytes(generate_latest(self.registry) if text is None else text)
             staging.replace(self.folder / f"{os.getpid()}.prom")
         except OSError as error:
-            log.warning("metrics could not be left for other workers", extra={"error": str(error)})
+            log.warning("cannot write metrics for other workers", extra={"error": str(error)})
 
     async def keep_writing_snapshots(self) -> None:
-        """Until it is cancelled."""
+        """Writes a snapshot at regular intervals until it is cancelled."""
         while self.folder is not None:
-            await asyncio.to_thread(self.leave)
-            await asyncio.sleep(self.EVERY)
+            await asyncio.to_thread(self.write_snapshot)
+            await asyncio.sleep(self.SNAPSHOT_SECONDS)
 
 
-def is_alive(path: Path) -> bool:
-    """Whether the process that left a note, named by its number, still runs; the note of one that does not is removed."""
+def is_worker_alive(path: Path) -> bool:
+    """Returns True if the process whose number is the name of a snapshot still runs; otherwise deletes the snapshot."""
     try:
         os.kill(int(path.stem), 0)
     except ProcessLookupError:
@@ -271,12 +365,15 @@ def is_alive(path: Path) -> bool:
     return True
 
 
-def merged(texts: dict[str, str]) -> bytes:
-    """Expositions of several workers as one, each sample with its worker's name.
+def merge_expositions(texts: dict[str, str]) -> bytes:
+    """Merges the metrics of several workers, and labels each sample with its worker.
+
+    Args:
+        texts: Metrics in the text format, by worker.
 
     Examples:
         >>> one = '# HELP n_total N.\\n# TYPE n_total counter\\nn_total 2.0\\n'
-        >>> print(merged({"1": one, "2": one}).decode().strip())
+        >>> print(merge_expositions({"1": one, "2": one}).decode().strip())
         # HELP n_total N.
         # TYPE n_total counter
         n_total{worker="1"} 2.0
@@ -289,15 +386,19 @@ def merged(texts: dict[str, str]) -> bytes:
     families: dict[str, Metric] = {}
     for worker, text in texts.items():
         for family in text_string_to_metric_families(text):
-            into = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+            merged_family = families.setdefault(
+                family.name, Metric(family.name, family.documentation, family.type)
+            )
             for sample in family.samples:
                 if not sample.name.endswith("_created"):
-                    into.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
+                    merged_family.add_sample(
+                        sample.name, {**sample.labels, "worker": worker}, sample.value
+                    )
 
-    class Held:
+    class MergedFamilies:
         def collect(self) -> Iterable[Metric]:
             return families.values()
 
     registry = CollectorRegistry()
-    registry.register(Held())
+    registry.register(MergedFamilies())
     return generate_latest(registry)

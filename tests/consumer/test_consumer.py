@@ -25,7 +25,7 @@ from nearkin.errors import StoreError
 from nearkin.index.entry import require_public_name
 from nearkin.index.maintenance import check_index
 from nearkin.index.parts import parts_scope
-from nearkin.server.http.auth import named
+from nearkin.server.http.auth import validate_name
 from nearkin.server.http.problems import ProblemError
 from tests.index.conftest import corpus
 from tests.services import free_port, nearkin_server, redis_server, start_serving, wait_until
@@ -307,7 +307,7 @@ def test_events_cannot_name_reserved_scopes(stream: Stream, index: nk.Index) -> 
 def test_events_may_name_what_the_server_lets_requests_name() -> None:
     for name in ("a", "a b", "é", "", "\x1fopen:x", "\0", "\x7f", "x" * 1024, "x" * 1025):
         try:
-            named(name, "scope")
+            validate_name(name, "scope")
         except ProblemError:
             with pytest.raises(nk.UsageError, match="control characters"):
                 require_public_name(name, "scope")
@@ -549,7 +549,7 @@ def start() -> Iterator[Start]:
         process.wait()
 
 
-def is_alive(process: "subprocess.Popen[str]") -> bool:
+def is_worker_alive(process: "subprocess.Popen[str]") -> bool:
     assert process.poll() is None, process.stderr.read() if process.stderr else ""
     return True
 
@@ -578,7 +578,7 @@ def test_killed_and_restarted_it_loses_nothing(
     for part in range(1, kills + 1):
         process = start(stream, "--store", f"sqlite:///{path}")
         wait_until(
-            lambda process=process, part=part: is_alive(process) and reached(path, documents * part // 4),
+            lambda process=process, part=part: is_worker_alive(process) and reached(path, documents * part // 4),
             f"part {part} of 4 is done",
             600,
         )

@@ -113,7 +113,7 @@ def test_idle_streams_use_no_thread(tmp_path: Path, kind: str) -> None:
             for exchange in idle:
                 exchange.send(arrow(TEXT)[:9] if kind == ARROW else line(0)[:9])
             await until(lambda: all(exchange.is_waiting for exchange in idle))
-            assert app.service.stream_turns.running == app.service.turns.running == 0
+            assert app.service.stream_threads.running == app.service.threads.running == 0
             for each in (NDJSON, ARROW, "application/json"):
                 await upserts(app, "other", each)
             await ended(idle)
@@ -182,15 +182,15 @@ def test_a_client_that_does_not_read_is_not_read_from(tmp_path: Path) -> None:
             stream = app.stream("greedy")
             stream.reads.clear()
             lines = 0
-            while app.service.spill.used < app.service.spill.part - (1 << 16):
+            while app.service.spill.used < app.service.spill.caller_share - (1 << 16):
                 stream.send(b"x\n" * 1000)
                 lines += 1000
-                await until(lambda: stream.is_waiting or app.service.spill.used > app.service.spill.part - (1 << 16))
+                await until(lambda: stream.is_waiting or app.service.spill.used > app.service.spill.caller_share - (1 << 16))
             for _ in range(20):
                 stream.send(b"x\n" * 1000)
                 lines += 1000
             stream.send(b"", more=False)
-            assert app.service.spill.used <= app.service.spill.part
+            assert app.service.spill.used <= app.service.spill.caller_share
             await upserts(app, "other", NDJSON)
             stream.reads.set()
             answers = (await stream.finish()).splitlines()
@@ -209,7 +209,7 @@ def test_answers_that_are_not_read_are_counted(tmp_path: Path) -> None:
             text = "word " * 200_000
             for id in ("one", "two"):
                 await app.post("greedy", "/v1/scopes/greedy/documents", json.dumps({"id": id, "text": text + id}).encode())
-            app.service.memory.part = 50 * MEGABYTE
+            app.service.memory.caller_share = 50 * MEGABYTE
             unread = []
             for path, method, body in (
                 ("/v1/scopes/greedy/documents/one", "GET", b""),
@@ -223,7 +223,7 @@ def test_answers_that_are_not_read_are_counted(tmp_path: Path) -> None:
                 assert app.service.memory.used > used + MEGABYTE // 2
                 assert len(exchange.body) == 0
                 unread.append(exchange)
-            app.service.memory.part = app.service.memory.used
+            app.service.memory.caller_share = app.service.memory.used
             refused = await app.post("greedy", "/v1/scopes/greedy/documents/one", b"", method="GET")
             assert problem_of(refused) == (429, "rate-limited")
             await upserts(app, "other")
@@ -385,7 +385,7 @@ def test_large_bodies_of_one_token_are_refused_before_they_are_read(tmp_path: Pa
             await until(lambda: all(one.asked or one.done.done() for one in some))
             refused = [one for one in some if one.done.done()]
             reading = [one for one in some if not one.done.done()]
-            assert app.service.memory.used == len(reading) * size <= app.service.memory.part
+            assert app.service.memory.used == len(reading) * size <= app.service.memory.caller_share
             assert len(refused) == 32
             assert {problem_of(one) for one in refused} == {(429, "rate-limited")}
             assert not any(one.asked for one in refused)
@@ -406,7 +406,7 @@ def test_bodies_of_unknown_length_are_counted_as_they_come(tmp_path: Path) -> No
                 for _ in range(12):
                     exchange.send(b" " * MEGABYTE)
             await until(lambda: all(one.is_waiting or one.done.done() for one in some))
-            assert app.service.memory.used <= app.service.memory.part
+            assert app.service.memory.used <= app.service.memory.caller_share
             refused = [one for one in some if one.done.done()]
             assert {problem_of(one) for one in refused} == {(429, "rate-limited")}
             await upserts(app, "other")
@@ -428,7 +428,7 @@ def test_documents_that_wait_are_bounded_in_bytes(tmp_path: Path, barrier: Barri
             codes = [await exchange.status() for exchange in some]
             assert set(codes) == {429, 503}
             await until(lambda: app.service.requests.used == 0)
-            assert app.service.places.used * len(body) / 2 < app.service.memory.used <= app.service.memory.part
+            assert app.service.places.used * len(body) / 2 < app.service.memory.used <= app.service.memory.caller_share
             await upserts(app, "other")
             barrier.opened.set()
             await until(lambda: app.service.memory.used == 0)

@@ -527,7 +527,7 @@ def test_requests_of_pages_are_counted_and_bounded_as_those_of_the_api(serve: Se
     token = TokenFile(tmp_path / "tokens.json").create(Principal("reader", ("a",), ("read",)))
     client = serve()
     memory = client.app.state.service.memory  # type: ignore[attr-defined]
-    memory.part = 10_000_000
+    memory.caller_share = 10_000_000
     client.post("/console/login", data={"token": token}, headers=SAME)
     headers = {**SAME, "Content-Type": "application/json"}
     path = "/console/_dash-update-component"

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.streams.documents import IN_MEMORY, Segment
+from nearkin.server.streams.spool import MAX_IN_MEMORY, Segment
 from tests.disks import enlarge, fill, small_disk
 from tests.services import free_port, start_serving, wait_until
 
@@ -92,7 +92,7 @@ def test_answers_before_a_full_disk_can_be_read(disk: Path, monkeypatch: pytest.
 
     with pytest.raises(ProblemError, match="no room"):
         write_until_full()
-    assert len(written) > IN_MEMORY
+    assert len(written) > MAX_IN_MEMORY
     read = b""
     while part := segment.read(65_536):
         read += part
@@ -106,6 +106,6 @@ def test_answers_in_memory_stay_when_no_file_can_be_written(disk: Path, monkeypa
     segment = Segment()
     segment.write(b"first")
     with pytest.raises(ProblemError, match="no room"):
-        segment.write(b"x" * (IN_MEMORY + 1))
+        segment.write(b"x" * (MAX_IN_MEMORY + 1))
     assert segment.read(100) == b"first"
     segment.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nearkin.server.streams.documents import LineSplitter
+from nearkin.server.streams.ndjson import LineSplitter
 from tests.server.exchange import App, run, running, until
 from tests.server.loop_watch import LoopWatch
 from tests.server.test_bounds import HOSTILE

@@ -15,7 +15,7 @@ from nearkin.index.entry import Outcome
 from nearkin.server.app import create_app
 from nearkin.server.logs import JsonFormatter
 from nearkin.server.settings import ServerSettings
-from nearkin.server.telemetry import MAX_SCOPES, OTHER_SCOPES, Exposition, Instruments, prometheus, result_label
+from nearkin.server.telemetry import MAX_SCOPES, OTHER_SCOPES, Exposition, Instruments, create_meter_provider, result_label
 from tests.server.conftest import Serve
 
 NAMES = (
@@ -84,12 +84,12 @@ def test_tenants_cannot_swell_the_metrics() -> None:
 
 
 def test_workers_are_told_together(tmp_path: Path) -> None:
-    provider, registry = prometheus()
+    provider, registry = create_meter_provider()
     instruments = Instruments(provider)
     instruments.record_problem("busy")
     (tmp_path / "1.prom").write_text("# HELP n_total N.\n# TYPE n_total counter\nn_total 2.0\n")
     (tmp_path / "999999999.prom").write_text("# HELP n_total N.\n# TYPE n_total counter\nn_total 123457.0\n")
-    text = Exposition(registry, tmp_path).text().decode()
+    text = Exposition(registry, tmp_path).render().decode()
     assert 'n_total{worker="1"} 2.0' in text
     assert "123457" not in text, "of a worker that is gone"
     assert 'nearkin_refused_total{code="busy",worker=' in text

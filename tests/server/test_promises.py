@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.errors import StoreError
-from nearkin.server.http.problems import CODES
+from nearkin.server.http.problems import PROBLEM_KINDS
 from nearkin.server.http.tokens import Principal, TokenFile
 from tests.server.conftest import Serve
 from tests.server.test_console import SAME, shown
@@ -60,7 +60,7 @@ def test_every_refusal_is_counted(serve: Serve, tmp_path: Path) -> None:
             code = answer.json()["code"] if "json" in answer.headers["content-type"] else "unauthenticated"
             expected[code] = expected.get(code, 0) + 1
     assert sum(expected.values()) == len(refused) - 1, "all but the first request of the slow token"
-    assert set(expected) <= set(CODES)
+    assert set(expected) <= set(PROBLEM_KINDS)
     found = counted(client, "nearkin_refused", "code", boss)
     found.pop("not-ready", None)  # of the probes while the server started
     assert found == expected

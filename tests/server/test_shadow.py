@@ -16,7 +16,7 @@ from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.index.parts import parts_scope
-from nearkin.server.golden_probe import probe, read_golden_pairs
+from nearkin.server.golden_probe import read_golden_pairs
 from nearkin.server.shadow import ShadowIndex
 from tests.server.conftest import Serve
 from tests.services import wait_until
@@ -56,7 +56,7 @@ def test_a_shadow_is_filled_fed_and_compared(serve: Serve, tmp_path: Path) -> No
     found = facts(client, 20)
     assert found["agreement"] == 1.0
     assert found["banding"] == {"live": {"bands": 13, "rows": 7, "probes": 0}, "shadow": {"bands": 32, "rows": 4, "probes": 0}}
-    assert client.app.state.service.shadow.waiting._session.store.counts()["records"] == 59  # type: ignore[attr-defined]
+    assert client.app.state.service.shadow.standby._session.store.counts()["records"] == 59  # type: ignore[attr-defined]
 
 
 def test_over_and_back_and_over_a_restart(serve: Serve, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_shadow_that_missed_something_does_not_answer(serve: Serve, tmp_path: 
     def failing(*_: object) -> None:
         raise StoreError("gone")
 
-    monkeypatch.setattr(shadow.waiting._session.store, "apply", failing)
+    monkeypatch.setattr(shadow.standby._session.store, "apply", failing)
     assert client.post(URL, json={"id": "one", "text": text(0)}).status_code == 200
     wait_until(lambda: client.get("/v1/shadow").json()["failed"], "the shadow has failed")
     told = client.post("/v1/shadow", json={"live": "shadow"})
@@ -126,7 +126,7 @@ def test_golden_pairs_are_asked_for(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with Index.open("memory://") as index:
         for _ in range(2):
-            found = probe(index, read_golden_pairs(path))
+            found = query_golden_pairs(index, read_golden_pairs(path))
             assert (found.similar, found.found, found.distinct, found.mistaken) == (3, 2, 2, 1)
         assert found.recall == pytest.approx(2 / 3)
 
@@ -156,7 +156,7 @@ def beside(index: Index, tmp_path: Path) -> ShadowIndex:
 
 def settled(*shadows: ShadowIndex) -> None:
     def is_settled() -> bool:
-        return all(shadow.facts()["filled"] and not shadow.facts()["behind"] for shadow in shadows)
+        return all(shadow.status()["filled"] and not shadow.status()["behind"] for shadow in shadows)
 
     wait_until(is_settled, "the shadows are filled")
 
@@ -192,8 +192,8 @@ def test_what_the_one_that_answers_took_last_survives_a_kill(tmp_path: Path, at_
         shadow = beside(index, tmp_path)
         settled(shadow)
         assert shadow.is_over
-        assert shadow.waiting.banding.bands == 13
-        assert shadow.waiting._session.store.entries("a", ["one", "two"]).count(None) == 0
+        assert shadow.standby.banding.bands == 13
+        assert shadow.standby._session.store.entries("a", ["one", "two"]).count(None) == 0
         shadow.close()
 
 
@@ -228,11 +228,11 @@ def test_what_comes_while_it_is_filled_is_brought_behind_it(tmp_path: Path, monk
         begun.wait(60)
         upsert(shadow, 400, "late")
         index.remove("a", "3")
-        shadow.touched("a", "3")
+        shadow.mark_changed("a", "3")
         go_on.set()
         settled(shadow)
-        assert shadow.waiting.get("a", "late") is not None
-        assert shadow.waiting.get("a", "3") is None
+        assert shadow.standby.get("a", "late") is not None
+        assert shadow.standby.get("a", "3") is None
         shadow.close()
 
 
@@ -252,19 +252,19 @@ def test_two_workers_and_what_each_brings_late(tmp_path: Path, at_once: None, mo
         upsert(workers[0], 0, "erased")
         upsert(workers[0], 80, "changed")
         other.remove("a", "erased")
-        workers[1].touched("a", "erased")
+        workers[1].mark_changed("a", "erased")
         upsert(workers[1], 160, "changed")
         settled(workers[1])
         held.set()
         settled(*workers)
         for worker in workers:
-            assert worker.waiting.get("a", "erased") is None
-            entry = worker.waiting.get("a", "changed")
+            assert worker.standby.get("a", "erased") is None
+            entry = worker.standby.get("a", "changed")
             assert entry is not None
             assert entry.text == text(160)
         # one of them switches, the other follows; nobody writes to the first any more, and pieces come along
         mine.add_part("a", "open", text(240))
-        workers[0].touched(parts_scope("a"), "open")
+        workers[0].mark_changed(parts_scope("a"), "open")
         settled(*workers)
         workers[0].switch(True)
         workers[1].refresh()
@@ -272,7 +272,7 @@ def test_two_workers_and_what_each_brings_late(tmp_path: Path, at_once: None, mo
         settled(*workers)
         for worker in workers:
             assert worker.is_over
-            assert worker.waiting.get("a", "there") is not None
+            assert worker.standby.get("a", "there") is not None
             assert check_index(worker.index).sound
         sealed = other.finish("a", "open")
         assert sealed is not None
@@ -303,6 +303,6 @@ def test_times_to_live_go_on_in_both(tmp_path: Path, at_once: None) -> None:
         now[0] = 120.0
         assert index.expire()["records"] == shadow.expire()["records"] == 1
         assert shadow.is_over
-        for one in (index, shadow.waiting):
+        for one in (index, shadow.standby):
             assert [one.get("a", name) is not None for name in ("again", "once")] == [True, False]
         shadow.close()

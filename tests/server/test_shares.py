@@ -6,8 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from nearkin.server.http.callers import SERVER_CALLER, Caller, client_network
+from nearkin.server.http.fair_executor import FairExecutor
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import SERVER_CALLER, ByteRateLimiter, Caller, FairExecutor, Pool, Reservation, client_network
+from nearkin.server.http.shares import ByteRateLimiter, Pool, Reservation
 from tests.server.exchange import run, until
 
 A, B = Caller("a"), Caller("b")

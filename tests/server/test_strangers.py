@@ -82,7 +82,7 @@ def test_the_sign_in_page_and_the_description_are_written_once(client: TestClien
     for path in ("/console/login", "/openapi.json"):
         assert client.get(path).status_code == 200
     monkeypatch.setattr(mount, "Environment", None)
-    monkeypatch.setattr("nearkin.server.app.describe", None)
+    monkeypatch.setattr("nearkin.server.app.describe_api", None)
     for path in ("/console/login", "/openapi.json"):
         assert client.get(path).status_code == 200
 

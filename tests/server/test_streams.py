@@ -10,8 +10,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.errors import StoreError
-from nearkin.server.http.shares import SERVER_CALLER, Pool, Reservation
-from nearkin.server.streams.documents import IN_MEMORY, LineSplitter, Spool
+from nearkin.server.http.callers import SERVER_CALLER
+from nearkin.server.http.shares import Pool, Reservation
+from nearkin.server.streams.ndjson import LineSplitter
+from nearkin.server.streams.spool import MAX_IN_MEMORY, Spool
 from tests.server.conftest import Serve
 
 URL = "/v1/scopes/a/documents"
@@ -186,4 +188,4 @@ def test_a_spool_gives_back_what_was_written() -> None:
         return bytes(out)
 
     assert asyncio.run(both()) == b"".join(bytes([i]) * 20_000 for i in range(200))
-    assert IN_MEMORY < 200 * 20_000
+    assert MAX_IN_MEMORY < 200 * 20_000

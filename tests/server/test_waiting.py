@@ -9,8 +9,9 @@ import pytest
 
 from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Outcome
+from nearkin.server.http.fair_executor import FairExecutor
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import FairExecutor, Pool
+from nearkin.server.http.shares import Pool
 from nearkin.server.micro_batcher import MicroBatcher
 
 

@@ -50,14 +50,20 @@ class Asset:
 class Assets:
     """The files that the pages may load, and no others.
 
-    A request costs what it takes to send the file: each is read and compressed once, however many ask for it.
+    A request costs what it takes to send the file: each is read and compressed once, however many
+    ask for it.
 
     Args:
         names: Paths of files by package.
     """
 
     def __init__(self, names: Mapping[str, Collection[str]]) -> None:
-        self._known = {(package, name) for package, some in names.items() for name in some if not name.endswith(SOURCE_MAP)}
+        self._known = {
+            (package, name)
+            for package, some in names.items()
+            for name in some
+            if not name.endswith(SOURCE_MAP)
+        }
         self._loaded: dict[tuple[str, str], asyncio.Task[Asset]] = {}
 
     async def answer(self, request: Request, path: str) -> Response | None:
@@ -67,11 +73,17 @@ class Assets:
         if (package, name) not in self._known:
             return None
         asset = await self._load(package, name)
-        headers = {"Cache-Control": LASTING if fingerprinted else CHECKED, "ETag": asset.etag, "Vary": "Accept-Encoding"}
+        headers = {
+            "Cache-Control": LASTING if fingerprinted else CHECKED,
+            "ETag": asset.etag,
+            "Vary": "Accept-Encoding",
+        }
         if request.headers.get("if-none-match") == asset.etag:
             return Response(status_code=304, headers=headers)
         if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(asset.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.kind)
+            return Response(
+                asset.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.kind
+            )
         # reading it again costs a tenth of unpacking it
         content = await asyncio.to_thread(pkgutil.get_data, package, name)
         return Response(content, headers=headers, media_type=asset.kind)
@@ -79,6 +91,8 @@ class Assets:
     async def _load(self, package: str, name: str) -> Asset:
         """Loads a file at the first request; others that come meanwhile wait for the same load."""
         if (package, name) not in self._loaded:
-            self._loaded[package, name] = asyncio.create_task(asyncio.to_thread(Asset.load, package, name))
+            self._loaded[package, name] = asyncio.create_task(
+                asyncio.to_thread(Asset.load, package, name)
+            )
         # a client that goes away must not cancel what others wait for
         return await asyncio.shield(self._loaded[package, name])

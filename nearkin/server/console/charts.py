@@ -1,4 +1,7 @@
-"""Charts, as plotly takes them. Colours stand on light and dark ground alike; those of labels are the style sheet's."""
+"""Charts, as plotly takes them.
+
+Colours stand on light and dark ground alike; those of labels are the style sheet's.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +11,14 @@ from dash.development.base_component import Component
 
 from nearkin.server.console import components as shown
 
-BLUE, PURPLE, GREEN, ORANGE, GREY, RED = "#4d86d9", "#9a6fd6", "#3a9c8c", "#cf7f2a", "#8591a0", "#d4525f"
+BLUE, PURPLE, GREEN, ORANGE, GREY, RED = (
+    "#4d86d9",
+    "#9a6fd6",
+    "#3a9c8c",
+    "#cf7f2a",
+    "#8591a0",
+    "#d4525f",
+)
 FAINT = "rgba(128, 138, 150, 0.25)"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 NONE = "rgba(0, 0, 0, 0)"
@@ -23,9 +33,19 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def line(name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any) -> Trace:
+def line(
+    name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any
+) -> Trace:
     """A curve."""
-    return {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": {"color": colour, "width": 2}, **more}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": {"color": colour, "width": 2},
+        **more,
+    }
 
 
 def area(name: str, x: Sequence[float], y: Sequence[float], colour: str) -> Trace:
@@ -33,7 +53,9 @@ def area(name: str, x: Sequence[float], y: Sequence[float], colour: str) -> Trac
     return line(name, x, y, colour, stackgroup="one", line={"color": colour, "width": 1})
 
 
-def bars(name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any) -> Trace:
+def bars(
+    name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any
+) -> Trace:
     """A histogram."""
     return {"type": "bar", "name": name, "x": x, "y": y, "marker": {"color": colour}, **more}
 
@@ -43,11 +65,21 @@ def upright(x: float, label: str) -> dict[str, Any]:
     stroke = {"color": GREY, "width": 1.5, "dash": "dash"}
     shape = {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": stroke}
     side = "right" if x > 0.5 else "left"
-    told = {"x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "text": label, "showarrow": False, "xanchor": side}
+    told = {
+        "x": x,
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "text": label,
+        "showarrow": False,
+        "xanchor": side,
+    }
     return {"shapes": [shape], "annotations": [told]}
 
 
-def chart(id: str, caption: str, told: str, traces: Sequence[Trace], height: int = 300, **layout: Any) -> Component:
+def chart(
+    id: str, caption: str, told: str, traces: Sequence[Trace], height: int = 300, **layout: Any
+) -> Component:
     """A figure.
 
     Args:
@@ -70,5 +102,7 @@ def chart(id: str, caption: str, told: str, traces: Sequence[Trace], height: int
         style={"height": f"{height}px"},
     )  # fmt: skip
     # the place is kept until plotly is there, lest what lies below jumps
-    frame = html.Div(drawn, role="img", style={"minHeight": f"{height}px"}, **shown.aria(label=told))
+    frame = html.Div(
+        drawn, role="img", style={"minHeight": f"{height}px"}, **shown.aria(label=told)
+    )
     return html.Figure([html.Figcaption(caption), frame])

@@ -34,7 +34,9 @@ def heading(name: str, note: str = "") -> list[Component]:
 
 def section(name: str, *content: Component, id: str) -> Component:
     """With a heading of its own."""
-    return html.Section([html.H2(name, id=f"{id}-heading"), *content], id=id, **aria(labelledby=f"{id}-heading"))
+    return html.Section(
+        [html.H2(name, id=f"{id}-heading"), *content], id=id, **aria(labelledby=f"{id}-heading")
+    )
 
 
 def note(*content: "str | Component") -> Component:
@@ -44,7 +46,9 @@ def note(*content: "str | Component") -> Component:
 
 def alert(title: str, detail: str) -> Component:
     """Something that went wrong."""
-    return html.Div([html.H2(title), html.P(make_visible(detail))], className="warnings", role="alert")
+    return html.Div(
+        [html.H2(title), html.P(make_visible(detail))], className="warnings", role="alert"
+    )
 
 
 def name_of(id: str) -> Component:
@@ -63,16 +67,25 @@ def excerpt(text: str | None) -> str:
 def beginning(text: str) -> str:
     """Returns the first `MAX_CHARACTERS` of a text, and how many more there are."""
     more = len(text) - MAX_CHARACTERS
-    return make_visible(text) if more <= 0 else f"{make_visible(text[:MAX_CHARACTERS])}… ({more:,} characters more)"
+    return (
+        make_visible(text)
+        if more <= 0
+        else f"{make_visible(text[:MAX_CHARACTERS])}… ({more:,} characters more)"
+    )
 
 
 def tiles(*facts: tuple[str, str]) -> Component:
     """Names and values."""
-    return html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in facts], className="tiles")
+    return html.Dl(
+        [html.Div([html.Dt(name), html.Dd(value)]) for name, value in facts], className="tiles"
+    )
 
 
 def table(
-    caption: str, columns: Sequence[str], rows: "Iterable[Sequence[str | Component]]", numbers: Sequence[int] = ()
+    caption: str,
+    columns: Sequence[str],
+    rows: "Iterable[Sequence[str | Component]]",
+    numbers: Sequence[int] = (),
 ) -> Component:
     """The first cell of a row is its heading.
 
@@ -88,7 +101,9 @@ def table(
     def kind(at: int) -> str | None:
         return "n" if at in numbers else None
 
-    head = html.Tr([html.Th(name, scope="col", className=kind(at)) for at, name in enumerate(columns)])
+    head = html.Tr(
+        [html.Th(name, scope="col", className=kind(at)) for at, name in enumerate(columns)]
+    )
     body = []
     for row in rows:
         first, *rest = row
@@ -115,7 +130,9 @@ def sides(left: tuple[str, str], right: tuple[str, str], same: str) -> Component
 
 
 def _side(name: str, content: "list[str | Component]") -> Component:
-    return html.Section([html.H4(name), html.Pre(content, tabIndex="0", dir="auto")], **aria(label=name))
+    return html.Section(
+        [html.H4(name), html.Pre(content, tabIndex="0", dir="auto")], **aria(label=name)
+    )
 
 
 def _marked(side: Sequence[Piece], changed: Callable[[str], Component]) -> "list[str | Component]":
@@ -152,11 +169,21 @@ def scope_field(scopes: Sequence[str], scope: str, id: str = "scope") -> Compone
     """Where a scope is chosen, or typed."""
     known = html.Datalist([html.Option(value=name) for name in scopes], id=f"{id}-known")
     # a name: as part of a form it is sent with it
-    field = dcc.Input(id=id, name="scope", value=scope, list=f"{id}-known", required=True, autoComplete="off", spellCheck=False)
+    field = dcc.Input(
+        id=id,
+        name="scope",
+        value=scope,
+        list=f"{id}-known",
+        required=True,
+        autoComplete="off",
+        spellCheck=False,
+    )
     return html.Div([html.Label("Scope", htmlFor=id), field, known], className="field")
 
 
 def scope_form(page: str, scopes: Sequence[str], scope: str) -> Component:
     """Chooses the scope that a page is about."""
     button = html.Button("Show", type="submit")
-    return html.Form([scope_field(scopes, scope), button], action=address(page), method="get", className="bar")
+    return html.Form(
+        [scope_field(scopes, scope), button], action=address(page), method="get", className="bar"
+    )

@@ -16,7 +16,7 @@ from nearkin.server.console.pages import audit, buckets, clusters, live, shadow,
 from nearkin.server.console.pages import search as trying
 from nearkin.server.console.visitor import ROOT, Page, Visit, address, current
 from nearkin.server.http.middleware import problem_from_error
-from nearkin.server.http.problems import CODES, ProblemError
+from nearkin.server.http.problems import ProblemError
 
 log = logging.getLogger("nearkin.server")
 
@@ -81,8 +81,12 @@ class Frame(Dash):
         page = select_page(current())
         title = f"{page.name} · nearkin" if page is not None else "nearkin"
         css, icon = self._static, self._static["icon.svg"]
-        named = {name: parts[name] for name in ("css", "app_entry", "config", "scripts", "renderer")}
-        return DOCUMENT.format(title=escape(title), icon=icon, page=css["page.css"], own=css["console.css"], **named)
+        named = {
+            name: parts[name] for name in ("css", "app_entry", "config", "scripts", "renderer")
+        }
+        return DOCUMENT.format(
+            title=escape(title), icon=icon, page=css["page.css"], own=css["console.css"], **named
+        )
 
 
 def build_app(static: Mapping[str, str]) -> Frame:
@@ -92,9 +96,17 @@ def build_app(static: Mapping[str, str]) -> Frame:
         static: Addresses of the style sheets and the icon.
     """
     app = Frame(static)
-    app.layout = html.Div([dcc.Location(id="url", refresh=False), html.Header(id="head"), html.Main(id="main", tabIndex="-1")])
+    app.layout = html.Div(
+        [
+            dcc.Location(id="url", refresh=False),
+            html.Header(id="head"),
+            html.Main(id="main", tabIndex="-1"),
+        ]
+    )
     app.callback(Output("head", "children"), Input("url", "pathname"))(_head)
-    app.callback(Output("main", "children"), Input("url", "pathname"), Input("url", "search"))(_main)
+    app.callback(Output("main", "children"), Input("url", "pathname"), Input("url", "search"))(
+        _main
+    )
     for page in CHOSEN:
         page.connect(app)
     return app
@@ -115,7 +127,10 @@ async def _head(pathname: str) -> list[Component]:
             here = shown.aria(current="page") if page is shown_page else {}
             links.append(html.Li(html.A(page.name, href=address(page.path), **here)))
     brand = html.P(["nearkin", html.Span("console")], className="brand")
-    return [html.Div([brand, _account(visit)], className="top"), html.Nav(html.Ul(links), **shown.aria(label="Pages"))]
+    return [
+        html.Div([brand, _account(visit)], className="top"),
+        html.Nav(html.Ul(links), **shown.aria(label="Pages")),
+    ]
 
 
 def _account(visit: Visit) -> Component:
@@ -124,7 +139,9 @@ def _account(visit: Visit) -> Component:
     if visit.authenticator.is_open:
         return html.P("no tokens: everybody on this machine", className="account")
     told = f"{who.name}: {', '.join(who.rights)} in {', '.join(who.scopes)}"
-    leave = html.Form(html.Button("Log out", type="submit"), action=address("logout"), method="post")
+    leave = html.Form(
+        html.Button("Log out", type="submit"), action=address("logout"), method="post"
+    )
     return html.Div([html.Span(told), leave], className="account")
 
 
@@ -132,7 +149,10 @@ async def _main(pathname: str, search: str) -> list[Component]:
     visit = current()
     page = select_page(visit, pathname)
     if page is None:
-        return [*shown.heading("Nothing to look at"), shown.note("This token may write, and not read.")]
+        return [
+            *shown.heading("Nothing to look at"),
+            shown.note("This token may write, and not read."),
+        ]
     visit.require_page(page)
     visit.service.require_ready()
     return await page.build(visit, dict(parse_qsl((search or "").removeprefix("?"))))
@@ -152,4 +172,4 @@ def tell(error: Exception) -> Component:
         log.warning("store failed", extra={"request_id": visit.request_id, "error": str(error)})
     # the answer to the browser is a page, with the status 200: nobody else counts it
     instruments.record_problem(problem.code)
-    return shown.alert(CODES[problem.code][1], problem.detail)
+    return shown.alert(problem.title, problem.detail)

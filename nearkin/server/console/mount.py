@@ -21,7 +21,7 @@ from nearkin.server.console.sessions import LASTS, Sessions, load_signing_secret
 from nearkin.server.console.visitor import CURRENT, ROOT, Visit
 from nearkin.server.http.auth import Authenticator, origin_host, reject_cross_origin, source_address
 from nearkin.server.http.middleware import problem_response, request_id
-from nearkin.server.http.parsing import SMALL, check_json_shape, read_body
+from nearkin.server.http.parsing import SMALL_BODY, check_json_shape, read_body
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.tokens import LOCAL_PRINCIPAL, Principal
 from nearkin.server.service import Service
@@ -32,7 +32,8 @@ COOKIE = "nearkin-session"
 SAFE = ("GET", "HEAD")
 MOST_FORM = 4096
 MAX_PAGE_VALUES = 1000
-"""Values in the JSON of a request of a page: a few inputs with their values, of which only texts may be long."""
+"""Values in the JSON of a request of a page: a few inputs with their values, of which only texts
+may be long."""
 HERE = Path(__file__).parent
 FILES = {
     "page.css": (Path(page.__file__).parent / "page.css", "text/css"),
@@ -58,7 +59,8 @@ class Console:
 
     Args:
         state: Of the server's application: its authenticator, its service.
-        shared: Folder in which the workers of one server leave notes for each other; None for a single one.
+        shared: Folder in which the workers of one server leave notes for each other; None for a
+            single one.
     """
 
     def __init__(self, state: State, shared: Path | None) -> None:
@@ -68,9 +70,11 @@ class Console:
         self._dash = build_app(static_addresses())
         self._assets = Assets(self._dash.files())
         hashes = " ".join(self._dash.csp_hashes())
-        # Plotly and Dash write style attributes and sheets of their own; scripts are files of this server, or known ones.
+        # Plotly and Dash write style attributes and sheets of their own; scripts are files of this
+        # server, or known ones.
         self._policy = (
-            f"default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; img-src 'self'; "
+            f"default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; "
+            f"img-src 'self'; "
             "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         )
 
@@ -88,22 +92,38 @@ class Console:
             return
         who = self._who(request)
         if who is None:
-            answer = RedirectResponse(ROOT + "login", 303) if path in PAGES else self._problem(request, "unauthenticated")
+            answer = (
+                RedirectResponse(ROOT + "login", 303)
+                if path in PAGES
+                else self._problem(request, "unauthenticated")
+            )
             await answer(scope, receive, send)
             return
         scope["state"]["principal"] = who
-        self._service().register_request(who, source_address(request), scope["state"]["reservations"])
+        self._service().register_request(
+            who, source_address(request), scope["state"]["reservations"]
+        )
         body = await read_body(request, self._service())
-        if len(body) > SMALL:
+        if len(body) > SMALL_BODY:
             # Dash parses it on the event loop
             check_json_shape(body, MAX_PAGE_VALUES)
         visit = Visit(
-            self._service(), self._authenticator, self.recent_metrics, who, source_address(request), path, request_id(request)
+            self._service(),
+            self._authenticator,
+            self.recent_metrics,
+            who,
+            source_address(request),
+            path,
+            request_id(request),
         )
         held = CURRENT.set(visit)
         try:
             # every page is the same document; what it shows follows from its address
-            await self._dash.server(inner(scope, "" if path in PAGES else path), replay(body, receive), self._headed(send))
+            await self._dash.server(
+                inner(scope, "" if path in PAGES else path),
+                replay(body, receive),
+                self._headed(send),
+            )
         finally:
             CURRENT.reset(held)
 
@@ -144,21 +164,31 @@ class Console:
         async for chunk in request.stream():
             body += chunk
             if len(body) > MOST_FORM:
-                return self._problem(request, "too-large", f"a token is shorter than {MOST_FORM:,} bytes")
+                return self._problem(
+                    request, "too-large", f"a token is shorter than {MOST_FORM:,} bytes"
+                )
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [])
         try:
-            who = await self._authenticator.authenticate(f"Bearer {''.join(given).strip()}", source_address(request))
+            who = await self._authenticator.authenticate(
+                f"Bearer {''.join(given).strip()}", source_address(request)
+            )
         except ProblemError as problem:
             wrong = (
-                "This is no valid token." if problem.code == "unauthenticated" else "Too many tokens were wrong. Wait a minute."
+                "This is no valid token."
+                if problem.code == "unauthenticated"
+                else "Too many tokens were wrong. Wait a minute."
             )
             request.state.problem = problem
             return door(wrong, problem)
         answer = RedirectResponse(ROOT, 303, {"Cache-Control": "no-store"})
         if not self._authenticator.is_open:
-            cookie = self._sessions.write(who.name, self._authenticator.tokens.mark(who.name))
+            cookie = self._sessions.write(
+                who.name, self._authenticator.tokens.session_mark(who.name)
+            )
             secure = request.scope["scheme"] == "https"
-            answer.set_cookie(COOKIE, cookie, LASTS, path=ROOT, secure=secure, httponly=True, samesite="strict")
+            answer.set_cookie(
+                COOKIE, cookie, LASTS, path=ROOT, secure=secure, httponly=True, samesite="strict"
+            )
         return answer
 
     def _left(self) -> Response:
@@ -206,7 +236,10 @@ class Console:
                 if message["status"] >= 500:
                     # Dash answers what it cannot read so, and says nothing
                     log.warning("the console's library failed", extra={"status": message["status"]})
-                own = [(b"content-security-policy", self._policy.encode()), (b"cache-control", b"no-store")]
+                own = [
+                    (b"content-security-policy", self._policy.encode()),
+                    (b"cache-control", b"no-store"),
+                ]
                 message = {**message, "headers": [*message["headers"], *own]}
             await send(message)
 
@@ -236,7 +269,8 @@ def replay(body: bytes, receive: Receive) -> Receive:
 def is_same_origin(request: Request) -> bool:
     """Whether a page of this server sent it: what browsers say of themselves, which scripts cannot change.
 
-    Where they do not say it (plain HTTP beyond this machine), the origin must be the host that was asked.
+    Where they do not say it (plain HTTP beyond this machine), the origin must be the host that was
+    asked.
     """
     site = request.headers.get("sec-fetch-site")
     if site is not None:
@@ -249,7 +283,10 @@ def is_same_origin(request: Request) -> bool:
 def static_files() -> dict[str, tuple[bytes, str, str]]:
     """Content, type and fingerprint of each file."""
     found = {name: (path.read_bytes(), kind) for name, (path, kind) in FILES.items()}
-    return {name: (content, kind, hashlib.sha256(content).hexdigest()[:12]) for name, (content, kind) in found.items()}
+    return {
+        name: (content, kind, hashlib.sha256(content).hexdigest()[:12])
+        for name, (content, kind) in found.items()
+    }
 
 
 def static_addresses() -> dict[str, str]:
@@ -262,7 +299,10 @@ def static_file(request: Request, name: str) -> Response:
     if name not in FILES or request.method not in SAFE:
         return problem_response(ProblemError("no-such-path", "see /console/"), request)
     content, kind, _ = static_files()[name]
-    kept = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Security-Policy": CLOSED}
+    kept = {
+        "Cache-Control": "public, max-age=31536000, immutable",
+        "Content-Security-Policy": CLOSED,
+    }
     return Response(content, headers=kept, media_type=kind)
 
 
@@ -276,6 +316,13 @@ def door(problem: str | None = None, error: ProblemError | None = None) -> Respo
 @cache
 def _door_page(problem: str | None) -> str:
     """Renders the page for each of the few problems once, because it needs no token."""
-    environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
-    facts: dict[str, Any] = {"root": ROOT, "static": static_addresses(), "problem": problem, "hours": LASTS // 3600}
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined
+    )
+    facts: dict[str, Any] = {
+        "root": ROOT,
+        "static": static_addresses(),
+        "problem": problem,
+        "hours": LASTS // 3600,
+    }
     return environment.get_template("login.html").render(facts)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nearkin.server.service import Service
-from nearkin.server.telemetry import is_alive
+from nearkin.server.telemetry import is_worker_alive
 
-EVERY = 2.0
+SNAPSHOT_SECONDS = 2.0
 SUFFIX = ".recent"
 
 
@@ -35,16 +35,24 @@ class RecentMetrics:
         """Until it is cancelled."""
         while self._folder is not None:
             await asyncio.to_thread(self.leave, service)
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(SNAPSHOT_SECONDS)
 
     def read(self, service: Service) -> tuple[list[dict[str, Any]], int, int]:
         """Seconds as `Recent.series` has them, documents that wait, and how many workers these are of."""
         own = self._own(service)
         if self._folder is None:
             return own["series"], own["waiting"], 1
-        notes = [path for path in sorted(self._folder.glob(f"*{SUFFIX}")) if is_alive(path) and path.stem != str(os.getpid())]
+        notes = [
+            path
+            for path in sorted(self._folder.glob(f"*{SUFFIX}"))
+            if is_worker_alive(path) and path.stem != str(os.getpid())
+        ]
         every = [own, *(json.loads(path.read_bytes()) for path in notes)]
-        return merged([one["series"] for one in every]), sum(one["waiting"] for one in every), len(every)
+        return (
+            merged([one["series"] for one in every]),
+            sum(one["waiting"] for one in every),
+            len(every),
+        )
 
     def _own(self, service: Service) -> dict[str, Any]:
         return {"series": service.instruments.recent.series(), "waiting": service.batcher.depth}
@@ -60,9 +68,13 @@ def merged(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]
     """
     found: dict[int, dict[str, Any]] = {}
     for second in (second for one in series for second in one):
-        into = found.setdefault(second["second"], {"second": second["second"], "counts": {}, "p50": None, "p99": None})
+        into = found.setdefault(
+            second["second"], {"second": second["second"], "counts": {}, "p50": None, "p99": None}
+        )
         for result, count in second["counts"].items():
             into["counts"][result] = into["counts"].get(result, 0) + count
         for name in ("p50", "p99"):
-            into[name] = max((value for value in (into[name], second[name]) if value is not None), default=None)
+            into[name] = max(
+                (value for value in (into[name], second[name]) if value is not None), default=None
+            )
     return [found[second] for second in sorted(found)]

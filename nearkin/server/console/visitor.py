@@ -13,12 +13,13 @@ from nearkin.index.entry import RESERVED
 from nearkin.server.console.recent_metrics import RecentMetrics
 from nearkin.server.http.auth import Authenticator, require_every_scope, require_scope
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.tokens import EVERY, Principal
+from nearkin.server.http.tokens import WILDCARD, Principal
 from nearkin.server.service import Service
 
 ROOT = "/console/"
 MAX_SCOPES = 500
-"""Scopes to choose from on a page; any other one is typed. 36,000 elements of a page take 2 s and 4 MB."""
+"""Scopes to choose from on a page; any other one is typed. 36,000 elements of a page take 2 s and 4
+MB."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,15 @@ class Visit:
 
         They are those that the token names, and those with documents that its patterns match.
         """
-        named = {scope for scope in self.who.scopes if not scope.endswith(EVERY)}
-        if len(named) < len(self.who.scopes):
+        validate_name = {scope for scope in self.who.scopes if not scope.endswith(WILDCARD)}
+        if len(validate_name) < len(self.who.scopes):
             found = await self.service.run_overview(self.service.cluster_listings.scopes)
-            named.update(scope for scope in found if self.who.can_access(scope) and not scope.startswith(RESERVED))
-        return nsmallest(MAX_SCOPES, named)
+            validate_name.update(
+                scope
+                for scope in found
+                if self.who.can_access(scope) and not scope.startswith(RESERVED)
+            )
+        return nsmallest(MAX_SCOPES, validate_name)
 
 
 CURRENT: ContextVar[Visit] = ContextVar("console visit")
@@ -118,7 +123,8 @@ class Page:
         right: That it needs.
         build: Its content, from the visit and the query of its address.
         connect: Registers what happens on it.
-        every_scope: Whether it shows facts of all scopes together, so that a token of some scopes may not open it.
+        every_scope: Whether it shows facts of all scopes together, so that a token of some scopes
+            may not open it.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Who asks, and whether they may."""
+"""Authentication of requests, and the rights and scopes that routes require."""
 
 import re
 from typing import Annotated
@@ -7,202 +7,291 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Path, Request, Security
 from fastapi.security import HTTPBearer
 
+from nearkin.server.http.callers import client_network
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.rates import RateLimiter, parse_rate
-from nearkin.server.http.shares import client_network
 from nearkin.server.http.tokens import LOCAL_PRINCIPAL, Principal, TokenFile
 from nearkin.server.settings import ServerSettings
 
-BEARER = HTTPBearer(auto_error=False, description="A token of nearkin token create.")
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+BEARER = HTTPBearer(auto_error=False, description="A token created with `nearkin token create`.")
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+MAX_NAME_BYTES = 1024
+"""Maximum number of bytes of a scope or an id."""
 
 
 class Authenticator:
-    """Tokens and rates of a server.
+    """The tokens of a server, and the rates of tokens and client addresses.
 
     Args:
         tokens: The known tokens.
-        rates: Counts.
-        source_rate: Documents of one address.
-        failures: Failed authentications of one address.
-        strangers: Requests of one address that need no token, except for health probes.
-        anonymous: Whether a server for which no token was ever made answers everybody.
+        rates: Counts documents and failed authentications.
+        source_rate: Rate of documents of one client address.
+        failures: Rate of failed authentications of one client address.
+        unauthenticated_rate: Rate of requests of one client address that need no token, except
+            health checks.
+        allow_anonymous: Whether requests need no token as long as no token was ever created.
     """
 
     def __init__(
-        self, tokens: TokenFile, rates: RateLimiter, source_rate: str, failures: str, strangers: str, anonymous: bool
+        self,
+        tokens: TokenFile,
+        rates: RateLimiter,
+        source_rate: str,
+        failures: str,
+        unauthenticated_rate: str,
+        *,
+        allow_anonymous: bool,
     ) -> None:
-        self.tokens, self.rates = tokens, rates
-        self.source_rate, self.failures, self.anonymous = source_rate, failures, anonymous
-        self.strangers = strangers
-        # always in this process: a stranger's request must not cost one to another server
-        self._own_rates = RateLimiter("memory://")
+        self.tokens = tokens
+        self.rates = rates
+        self.source_rate = source_rate
+        self.failures = failures
+        self.unauthenticated_rate = unauthenticated_rate
+        self.allow_anonymous = allow_anonymous
+        # counted in this process, because an unauthenticated request must not cause a request to
+        # another server
+        self._local_rates = RateLimiter("memory://")
 
     @property
     def is_open(self) -> bool:
-        """Whether it answers everybody: no token was ever made, and there need not be one."""
-        return self.anonymous and not self.tokens.is_protected
+        """True if requests need no token: none was ever created, and none is required."""
+        return self.allow_anonymous and not self.tokens.is_protected
 
     async def authenticate(self, authorization: str | None, source: str) -> Principal:
-        """Whose token it is.
+        """Returns the principal of a request.
+
+        Args:
+            authorization: Value of the Authorization header.
+            source: Address of the client.
 
         Raises:
-            ProblemError: Nobody's, or too many such were tried from there.
+            ProblemError: If the token is missing or not valid, or if the address sent too many
+                invalid tokens.
         """
         if self.is_open:
             return LOCAL_PRINCIPAL
         kind, _, token = (authorization or "").partition(" ")
-        found = self.tokens.find(token.strip()) if kind.lower() == "bearer" else None
-        if found is None:
-            # 256 random bits are not guessed; this keeps whoever tries from being work, and never who has a valid token
-            if authorization is not None and (wait := await self.rates.take(self.failures, "failures", client_network(source))):
-                raise ProblemError("rate-limited", "too many tokens were wrong", retry_after=wait)
-            raise ProblemError("unauthenticated", "send Authorization: Bearer and a token made with nearkin token create")
-        return found
+        principal = self.tokens.find(token.strip()) if kind.lower() == "bearer" else None
+        if principal is not None:
+            return principal
+        # 256 random bits cannot be guessed. The rate limits the work that guessing causes, and
+        # never affects valid tokens.
+        if authorization is not None:
+            wait = await self.rates.take(self.failures, "failures", client_network(source))
+            if wait:
+                raise ProblemError(
+                    "rate-limited",
+                    "too many invalid tokens were sent from this address",
+                    retry_after=wait,
+                )
+        raise ProblemError(
+            "unauthenticated",
+            "send the header Authorization: Bearer TOKEN; create a token with nearkin token create",
+        )
 
     async def admit_unauthenticated(self, source: str) -> None:
         """Counts a request that needs no token.
 
         Raises:
-            ProblemError: If the address sends more of them than its rate allows.
+            ProblemError: If the address exceeds its rate of such requests.
         """
-        if wait := await self._own_rates.take(self.strangers, "strangers", client_network(source)):
-            raise ProblemError("rate-limited", "more requests without a token than the rate allows", retry_after=wait)
+        if wait := await self._local_rates.take(
+            self.unauthenticated_rate, "strangers", client_network(source)
+        ):
+            raise ProblemError(
+                "rate-limited",
+                "too many requests without a token from this address",
+                retry_after=wait,
+            )
 
-    async def admit_documents(self, principal: Principal, source: str, cost: int) -> None:
-        """Counts documents.
+    async def admit_documents(self, principal: Principal, source: str, count: int) -> None:
+        """Counts documents for a token and an address.
+
+        Args:
+            principal: The token's principal.
+            source: Address of the client.
+            count: Number of documents.
 
         Raises:
-            ProblemError: More than the token's, or the address', rate.
+            ProblemError: If the rate of the token or of the address is exceeded.
         """
-        if wait := await self.reserve_documents(principal, source, cost):
+        if wait := await self.take_documents(principal, source, count):
             raise ProblemError(
-                "rate-limited", f"more documents than the rate allows; in {wait:.1f} s there is room", retry_after=wait
+                "rate-limited",
+                f"the rate of documents is exceeded; retry after {wait:.1f} s",
+                retry_after=wait,
             )
 
     def admission_step(self, principal: Principal) -> int:
-        """How many documents to ask room for at once, where there are many: a tenth of what a rate allows."""
-        rates = [self.source_rate, *([] if principal.rate is None else [principal.rate])]
+        """Returns how many documents of a stream are counted at once: a tenth of the smallest rate, and at least one."""
+        rates = [self.source_rate]
+        if principal.rate is not None:
+            rates.append(principal.rate)
         return max(1, min(parse_rate(rate).amount for rate in rates) // 10)
 
-    async def reserve_documents(self, principal: Principal, source: str, cost: int) -> float:
-        """Counts documents if there is room; else returns the seconds until there is, and nothing is counted.
+    async def take_documents(self, principal: Principal, source: str, count: int) -> float:
+        """Counts documents for a token and an address if both rates have room.
 
-        A token that is over its own rate uses up nothing of its address' rate, which others behind the same proxy share; nor
-        does an address that is over its rate use up anything of a token's.
+        A token that exceeds its own rate uses up nothing of its address's rate, which others behind
+        the same proxy share. An address that exceeds its rate uses up nothing of a token's rate.
+
+        Args:
+            principal: The token's principal.
+            source: Address of the client.
+            count: Number of documents.
+
+        Returns:
+            0 if the documents were counted; otherwise the seconds until there is room.
         """
-        own = ("token", principal.name)
-        if principal.rate is not None and (wait := await self.rates.seconds_until_room(principal.rate, *own, cost=cost)):
+        key = ("token", principal.name)
+        if principal.rate is not None and (
+            wait := await self.rates.seconds_until_room(principal.rate, *key, cost=count)
+        ):
             return wait
-        if wait := await self.rates.take(self.source_rate, "source", source, cost=cost):
+        if wait := await self.rates.take(self.source_rate, "source", source, cost=count):
             return wait
-        return 0.0 if principal.rate is None else await self.rates.take(principal.rate, *own, cost=cost)
+        return (
+            0.0
+            if principal.rate is None
+            else await self.rates.take(principal.rate, *key, cost=count)
+        )
 
 
 def source_address(request: Request) -> str:
-    """The address that a request came from; behind a trusted proxy, the one that it names."""
+    """Returns the address of the client; behind a trusted proxy, the address that the proxy names."""
     return request.client.host if request.client is not None else "local"
 
 
 class RequireRight:
-    """A dependency: the asker must have a right, and, where the path names a scope, see it.
+    """A FastAPI dependency that requires a right and, if the path names a scope, access to that scope.
 
-    A scope that a token does not see answers alike, whether it has documents or not.
+    The response for a scope without access is the same whether the scope has documents or not.
 
     Args:
         right: The right that the token must have.
-        cost: The number of documents that a request counts as.
-        every_scope: Whether the answer is about all scopes together, so that a token of some scopes is refused.
+        cost: Number of documents that a request counts as.
+        every_scope: Whether the response concerns all scopes, so that the token must have access to
+            all of them.
     """
 
     def __init__(self, right: str, cost: int = 1, *, every_scope: bool = False) -> None:
-        self.right, self.cost, self.every_scope = right, cost, every_scope
+        self.right = right
+        self.cost = cost
+        self.every_scope = every_scope
 
-    async def __call__(self, request: Request, _: Annotated[object, Security(BEARER)] = None) -> Principal:
+    async def __call__(
+        self, request: Request, _: Annotated[object, Security(BEARER)] = None
+    ) -> Principal:
         authenticator: Authenticator = request.app.state.authenticator
         source = source_address(request)
-        who = await authenticator.authenticate(request.headers.get("authorization"), source)
-        if who is LOCAL_PRINCIPAL:
+        principal = await authenticator.authenticate(request.headers.get("authorization"), source)
+        if principal is LOCAL_PRINCIPAL:
             reject_cross_origin(request)
-        request.state.principal = who
-        scope = request.path_params.get("scope")
-        if not who.has_right(self.right):
-            raise ProblemError("forbidden", f"this needs the right {self.right}")
+        request.state.principal = principal
+        if not principal.has_right(self.right):
+            raise ProblemError("forbidden", f"the token needs the right {self.right!r}")
         if self.every_scope:
-            require_every_scope(who)
+            require_every_scope(principal)
+        scope = request.path_params.get("scope")
         if scope is not None:
-            require_scope(who, scope)
-        request.app.state.service.register_request(who, source, request.state.reservations)
+            require_scope(principal, scope)
+        request.app.state.service.register_request(principal, source, request.state.reservations)
         if self.cost:
-            await authenticator.admit_documents(who, source, self.cost)
-        return who
+            await authenticator.admit_documents(principal, source, self.cost)
+        return principal
 
 
 def reject_cross_origin(request: Request) -> None:
-    """That no page of another site asks, through a browser of this machine, a server that asks for no token.
+    """Rejects requests that a page of another site sends through a browser to a server without tokens.
 
-    The Host must be one that such a server has (against names that are made to point here, DNS rebinding), and an Origin, which
-    browsers send, the same.
+    The Host header must be a name of such a server, which prevents DNS rebinding. The Origin
+    header, which browsers send, must name the same host.
 
     Raises:
-        ProblemError: One does.
+        ProblemError: If the request is cross-origin.
     """
     host = request.headers.get("host", "")
     settings: ServerSettings = request.app.state.settings
-    if settings.is_local and _name_of(host) not in (*LOOPBACK, settings.host):
+    if settings.is_local and _host_name(host) not in (*LOOPBACK_NAMES, settings.host):
         raise ProblemError(
-            "forbidden", "without tokens this server answers to localhost alone; make one with nearkin token create"
+            "forbidden",
+            (
+                "a server without tokens accepts only requests to localhost; create a token with "
+                "nearkin token create"
+            ),
         )
     origin = request.headers.get("origin")
     if origin is not None and origin_host(origin) != host:
-        raise ProblemError("forbidden", "a page of another site asks; make a token with nearkin token create")
+        raise ProblemError(
+            "forbidden", "cross-origin request rejected; create a token with nearkin token create"
+        )
 
 
 def origin_host(origin: str) -> str:
-    """Host and port of an origin; nothing of one that is none."""
+    """Returns the host and port of an origin, or an empty string if the origin is not valid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
         return ""
 
 
-def _name_of(host: str) -> str | None:
+def _host_name(host: str) -> str | None:
+    """Returns the name in a Host header, without the port."""
     try:
         return urlsplit(f"//{host}").hostname
     except ValueError:
         return None
 
 
-def require_scope(who: Principal, scope: str) -> None:
-    """That a scope is one of the asker's.
+def require_scope(principal: Principal, scope: str) -> None:
+    """Requires that a token has access to a scope.
+
+    Args:
+        principal: The token's principal.
+        scope: Name of the scope.
 
     Raises:
-        ProblemError: It is not, or is no name of a scope.
+        ProblemError: If it has no access, or if the name is not valid.
     """
-    named(scope, "scope")
-    if not who.can_access(scope):
-        raise ProblemError("forbidden", "this token does not see that scope", field="/scope")
+    validate_name(scope, "scope")
+    if not principal.can_access(scope):
+        raise ProblemError("forbidden", "the token has no access to this scope", field="/scope")
 
 
-def require_every_scope(who: Principal) -> None:
-    """Requires a token of all scopes, for answers that count over scopes or change all of them.
+def require_every_scope(principal: Principal) -> None:
+    """Requires that a token has access to all scopes.
 
     Raises:
-        ProblemError: If the token sees some scopes only.
+        ProblemError: If it has access to some scopes only.
     """
-    if not who.has_all_scopes:
-        raise ProblemError("forbidden", "this request concerns all scopes; it needs a token with the scope *")
+    if not principal.has_all_scopes:
+        raise ProblemError(
+            "forbidden", "this request concerns all scopes; it needs a token with the scope *"
+        )
 
 
-def named(name: str, what: str) -> str:
-    """A scope or an id as it came in a path or body.
+def validate_name(name: str, member: str) -> str:
+    """Returns a scope or an id unchanged if it is valid.
+
+    Args:
+        name: The scope or id.
+        member: Name of the parameter or member, for the error message.
 
     Raises:
-        ProblemError: It has control characters, which are the server's own, or is too long.
+        ProblemError: If the name is empty, too long, or has control characters, which the server
+            uses for scopes of its own.
     """
-    if not name or CONTROL.search(name) or len(name.encode("utf-8", "surrogatepass")) > 1024:
-        raise ProblemError("invalid-request", f"{what} must be 1 to 1024 bytes without control characters", field=f"/{what}")
+    if (
+        not name
+        or CONTROL_CHARACTER.search(name)
+        or len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES
+    ):
+        raise ProblemError(
+            "invalid-request",
+            f"{member} must be 1 to {MAX_NAME_BYTES} bytes without control characters",
+            field=f"/{member}",
+        )
     return name
 
 
@@ -211,5 +300,7 @@ Writer = Annotated[Principal, Depends(RequireRight("write"))]
 StreamWriter = Annotated[Principal, Depends(RequireRight("write", cost=0))]
 Scraper = Annotated[Principal, Depends(RequireRight("metrics", cost=0, every_scope=True))]
 Admin = Annotated[Principal, Depends(RequireRight("admin", every_scope=True))]
-ScopeName = Annotated[str, Path(min_length=1, max_length=1024, description="Tenant or group.")]
-DocumentId = Annotated[str, Path(min_length=1, max_length=1024, description="Of a document.")]
+ScopeName = Annotated[
+    str, Path(min_length=1, max_length=1024, description="Scope: the name of a tenant or group.")
+]
+DocumentId = Annotated[str, Path(min_length=1, max_length=1024, description="Id of a document.")]

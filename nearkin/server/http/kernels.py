@@ -1,4 +1,4 @@
-"""Kernels of the server: the structure of JSON before it is parsed."""
+"""A kernel that measures the structure of JSON before it is parsed."""
 
 from typing import NamedTuple
 
@@ -7,16 +7,22 @@ import numpy as np
 from nearkin.runtime.jit import kernel
 
 QUOTE, BACKSLASH, COMMA, COLON = np.uint8(0x22), np.uint8(0x5C), np.uint8(0x2C), np.uint8(0x3A)
-OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE = np.uint8(0x5B), np.uint8(0x5D), np.uint8(0x7B), np.uint8(0x7D)
+OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE = (
+    np.uint8(0x5B),
+    np.uint8(0x5D),
+    np.uint8(0x7B),
+    np.uint8(0x7D),
+)
 
 
 class JsonShape(NamedTuple):
-    """The structure of a JSON text, outside of its strings.
+    """The structure of a JSON text. Characters inside strings are not counted.
 
     Attributes:
-        values: Commas and opening brackets and braces; at least as many as the text has values, less one.
-        members: Colons, one for each member of an object.
-        depth: Brackets and braces that are open at once, at most.
+        values: Number of commas, opening brackets and opening braces. A text has at most one value
+            more than that.
+        members: Number of colons, one for each member of an object.
+        depth: Maximum nesting depth of brackets and braces.
     """
 
     values: int
@@ -26,7 +32,13 @@ class JsonShape(NamedTuple):
 
 @kernel
 def json_shape(text: np.ndarray) -> JsonShape:
-    """Counts values, members and depth of a JSON text (uint8, one dimension) in one pass; says nothing of its validity."""
+    """Counts the values, members and nesting depth of a JSON text in one pass.
+
+    The text need not be valid.
+
+    Args:
+        text: UTF-8 bytes (uint8, shape (size,)).
+    """
     values = 0
     members = 0
     depth = 0

@@ -1,4 +1,4 @@
-"""Around every request: an id, limits of size and time, problems instead of tracebacks, a log line, headers, a span."""
+"""Middleware for every request: request ids, limits of size and time, problems, access log, headers and trace spans."""
 
 import asyncio
 import logging
@@ -19,8 +19,10 @@ from nearkin.server.telemetry import Instruments
 
 log = logging.getLogger("nearkin.access")
 
-STREAMS = ("application/x-ndjson", "application/vnd.apache.arrow.stream")
-HEADERS = (
+NDJSON = "application/x-ndjson"
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+STREAM_TYPES = (NDJSON, ARROW_STREAM)
+SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
@@ -28,60 +30,74 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-API_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+API_CONTENT_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 NO_STORE = (b"cache-control", b"no-store")
-PART = 1 << 16
-"""Bytes of an answer that are sent at once."""
-GONE = 499
-"""Status in logs and counts of a request whose client went before it was whole."""
-API = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
+MAX_CHUNK = 1 << 16
+"""Maximum number of bytes of a response that are sent at once."""
+CLIENT_CLOSED_REQUEST = 499
+"""Status in logs and metrics of a request whose client disconnected before the request was
+complete."""
+API_PATHS = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
 
 
 def is_document_stream(scope: Scope) -> bool:
-    """Whether it is the one kind of request that may be of any length: documents, of one type that says so."""
-    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+    """Returns True for a stream of documents, the only kind of request whose size is limited by `max_stream` instead."""
+    content_types = [value for name, value in scope["headers"] if name == b"content-type"]
     path = scope["path"]
-    if scope["method"] != "POST" or len(kinds) != 1 or not (path.startswith("/v1/scopes/") and path.endswith("/documents")):
+    if scope["method"] != "POST" or len(content_types) != 1:
         return False
-    return kinds[0].split(b";")[0].strip().lower().decode("latin-1") in STREAMS
+    if not (path.startswith("/v1/scopes/") and path.endswith("/documents")):
+        return False
+    return content_types[0].split(b";")[0].strip().lower().decode("latin-1") in STREAM_TYPES
 
 
 def method_label(scope: Scope) -> str:
-    """Returns the method of a request for logs and metrics: one of METHODS, so that clients cannot invent more."""
+    """Returns the method of a request for logs and metrics.
+
+    Unknown methods share one label, so that labels are bounded.
+    """
     method: str = scope["method"]
     return method if method in METHODS else "(other)"
 
 
 def problem_from_error(error: BaseException) -> ProblemError:
-    """The answer to an error that is no fault of the program.
+    """Returns the problem that answers an expected error.
 
     Raises:
-        BaseException: The error, if it is one.
+        BaseException: The error itself, if it is unexpected.
     """
     if isinstance(error, ProblemError):
         return error
     if isinstance(error, OutcomeUnknownError):
-        return ProblemError("outcome-unknown", "the store's answer was lost; send the request again", retry_after=1.0)
+        return ProblemError(
+            "outcome-unknown",
+            "the response of the store was lost; send the request again",
+            retry_after=1.0,
+        )
     if isinstance(error, StoreError):
-        return ProblemError("store-unavailable", "the store failed; try again", retry_after=1.0)
+        return ProblemError(
+            "store-unavailable", "the store failed; send the request again", retry_after=1.0
+        )
     if isinstance(error, UsageError):
         return ProblemError("invalid-request", str(error))
     if isinstance(error, TimeoutError):
-        return ProblemError("timeout", "not answered in time", retry_after=1.0)
+        return ProblemError(
+            "timeout", "the request was not answered in time; send it again", retry_after=1.0
+        )
     raise error
 
 
 class RequestMiddleware:
-    """ASGI middleware.
+    """ASGI middleware that applies limits to every request, converts errors to problems, and logs and counts requests.
 
     Args:
-        app: What is guarded.
-        instruments: What is counted.
-        max_body: Bytes of a request that is no stream.
-        max_stream: Bytes of one that is.
-        requests: At once.
-        timeout: Seconds for a request that is no stream.
-        idle_timeout: Seconds that a stream may pause.
+        app: The application.
+        instruments: Receives counts, durations and spans.
+        max_body: Maximum size of a request that is not a stream, in bytes.
+        max_stream: Maximum size of a stream, in bytes.
+        requests: Maximum number of API requests that are processed at once.
+        timeout: Maximum number of seconds for a request that is not a stream.
+        idle_timeout: Maximum number of seconds that a stream may pause.
     """
 
     def __init__(
@@ -94,151 +110,229 @@ class RequestMiddleware:
         timeout: float,
         idle_timeout: float,
     ) -> None:
-        self.app, self.instruments = app, instruments
-        self.max_body, self.max_stream = max_body, max_stream
-        self.requests, self.timeout, self.idle_timeout = requests, timeout, idle_timeout
-        self._active = 0
+        self.app = app
+        self.instruments = instruments
+        self.max_body = max_body
+        self.max_stream = max_stream
+        self.requests = requests
+        self.timeout = timeout
+        self.idle_timeout = idle_timeout
+        self._active_requests = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began = time.perf_counter()
         headers = dict(scope["headers"])
-        streamed = is_document_stream(scope)
-        request_id = _request_id(headers.get(b"x-request-id", b""))
+        is_stream = is_document_stream(scope)
         is_lost: Callable[[], bool] | None = scope.get("state", {}).get("is_lost")
-        answer = _Answer(send, request_id, scope["path"], self.idle_timeout, is_lost)
-        body = _Body(receive, self.max_stream if streamed else self.max_body, self.idle_timeout)
-        scope.setdefault("state", {})["request_id"] = request_id
-        problem: ProblemError | None = None
-        with self.instruments.tracer.start_as_current_span(method_label(scope), kind=SpanKind.SERVER) as span:
-            counted = scope["path"].startswith("/v1/")
-            self._active += counted
-            try:
-                if counted and self._active > self.requests:
-                    raise ProblemError("busy", f"{self.requests:,} requests are being answered", retry_after=1.0)
-                body.check(headers.get(b"content-length"))
-                async with asyncio.timeout(None if streamed else self.timeout):
-                    await self.app(scope, body, answer)
-            except ClientDisconnect:
-                answer.status = GONE
-            except (ProblemError, NearkinError, TimeoutError) as error:
-                # without the traceback: its frames hold what the request held, in a cycle that the collector finds late
-                problem = problem_from_error(error).with_traceback(None)
-                if isinstance(error, StoreError):
-                    self.instruments.record_store_error(method_label(scope))
-                    log.warning("store failed", extra={"request_id": request_id, "error": str(error)})
-            except Exception:
-                # the boundary of the program: logged whole, answered without a word of it
-                log.exception("internal error", extra={"request_id": request_id})
-                problem = ProblemError("internal", "an error in the server")
-            finally:
-                self._active -= counted
-            if problem is not None and not answer.started:
-                await problem.response(request_id)(scope, body, answer)
+        response = _ResponseSender(
+            send, _request_id(headers), scope["path"], self.idle_timeout, is_lost
+        )
+        body = _RequestBody(
+            receive, self.max_stream if is_stream else self.max_body, self.idle_timeout
+        )
+        scope.setdefault("state", {})["request_id"] = response.request_id
+        with self.instruments.tracer.start_as_current_span(
+            method_label(scope), kind=SpanKind.SERVER
+        ) as span:
+            problem = await self._run_app(
+                scope, body, response, headers.get(b"content-length"), is_stream=is_stream
+            )
+            if problem is not None and not response.started:
+                await problem.response(response.request_id)(scope, body, response)
             route = getattr(scope.get("route"), "path", "(none)")
             span.update_name(f"{method_label(scope)} {route}")
-            span.set_attribute("http.response.status_code", answer.status)
-        told = problem or scope["state"].get("problem")
-        self._note(scope, answer, route, time.perf_counter() - began, streamed, told)
-
-    def _note(
-        self, scope: Scope, answer: "_Answer", route: str, seconds: float, streamed: bool, problem: ProblemError | None
-    ) -> None:
-        if not streamed:
-            self.instruments.record_request(route, method_label(scope), answer.status, seconds)
+            span.set_attribute("http.response.status_code", response.status)
+        seconds = time.perf_counter() - began
+        if not is_stream:
+            self.instruments.record_request(route, method_label(scope), response.status, seconds)
+        problem = problem or scope["state"].get("problem")
         if problem is not None:
             self.instruments.record_problem(problem.code)
+        self._log_request(scope, response, route, seconds, problem)
+
+    async def _run_app(
+        self,
+        scope: Scope,
+        body: "_RequestBody",
+        response: "_ResponseSender",
+        content_length: bytes | None,
+        *,
+        is_stream: bool,
+    ) -> ProblemError | None:
+        """Calls the application, and returns the problem that answers its error, if any."""
+        is_counted = scope["path"].startswith("/v1/")
+        self._active_requests += is_counted
+        try:
+            if is_counted and self._active_requests > self.requests:
+                raise ProblemError(
+                    "busy",
+                    f"{self.requests:,} requests are being processed; retry later",
+                    retry_after=1.0,
+                )
+            body.check_announced_size(content_length)
+            async with asyncio.timeout(None if is_stream else self.timeout):
+                await self.app(scope, body, response)
+        except ClientDisconnect:
+            response.status = CLIENT_CLOSED_REQUEST
+        except (ProblemError, NearkinError, TimeoutError) as error:
+            if isinstance(error, StoreError):
+                self.instruments.record_store_error(method_label(scope))
+                log.warning(
+                    "store failed", extra={"request_id": response.request_id, "error": str(error)}
+                )
+            # Without the traceback: its frames reference the documents of the request in a cycle
+            # that is collected late.
+            return problem_from_error(error).with_traceback(None)
+        except Exception:
+            # The boundary of the program: the log has the whole error, the response has nothing of
+            # it.
+            log.exception("internal error", extra={"request_id": response.request_id})
+            return ProblemError(
+                "internal", "an unexpected error occurred; the server's log has the request id"
+            )
+        finally:
+            self._active_requests -= is_counted
+        return None
+
+    def _log_request(
+        self,
+        scope: Scope,
+        response: "_ResponseSender",
+        route: str,
+        seconds: float,
+        problem: ProblemError | None,
+    ) -> None:
         if not log.isEnabledFor(logging.INFO):
             return
-        who = getattr(scope["state"].get("principal"), "name", None)
-        facts: dict[str, Any] = {
-            "request_id": answer.request_id,
+        fields: dict[str, Any] = {
+            "request_id": response.request_id,
             "method": method_label(scope),
             "route": route,
-            "status": answer.status,
+            "status": response.status,
             "seconds": round(seconds, 6),
-            "token": who,
+            "token": getattr(scope["state"].get("principal"), "name", None),
         }
         if problem is not None:
-            facts["problem"] = problem.code
-        log.info("request", extra=facts)
+            fields["problem"] = problem.code
+        log.info("request", extra=fields)
 
 
-def _request_id(given: bytes) -> str:
-    """The caller's, if it is a UUID; a log takes nothing else from strangers."""
+def _request_id(headers: dict[bytes, bytes]) -> str:
+    """Returns the client's X-Request-Id if it is a UUID, or a new UUID.
+
+    Other values must not appear in logs.
+    """
     try:
-        return str(UUID(given.decode("ascii")))
+        return str(UUID(headers.get(b"x-request-id", b"").decode("ascii")))
     except ValueError:
         return str(uuid4())
 
 
-class _Answer:
-    """Adds headers to what is sent, and remembers the status."""
+class _ResponseSender:
+    """An ASGI send function that adds headers, splits large bodies, and records the status."""
 
-    def __init__(self, send: Send, request_id: str, path: str, idle: float, is_lost: Callable[[], bool] | None = None) -> None:
-        self._send, self.request_id, self._idle = send, request_id, idle
+    def __init__(
+        self,
+        send: Send,
+        request_id: str,
+        path: str,
+        idle_timeout: float,
+        is_lost: Callable[[], bool] | None = None,
+    ) -> None:
+        self._send = send
+        self.request_id = request_id
+        self._idle_timeout = idle_timeout
         self._is_lost = is_lost
-        self.status, self.started = 0, False
-        own = (API_POLICY, NO_STORE) if path.startswith(API) else ()
-        self._headers = [*HEADERS, *own, (b"x-request-id", request_id.encode())]
+        self.status = 0
+        self.started = False
+        api_headers = (API_CONTENT_POLICY, NO_STORE) if path.startswith(API_PATHS) else ()
+        self._headers = [*SECURITY_HEADERS, *api_headers, (b"x-request-id", request_id.encode())]
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status, self.started = message["status"], True
-            there = {name for name, _ in message["headers"]}
-            message = {**message, "headers": [*message["headers"], *(h for h in self._headers if h[0] not in there)]}
+            self.status = message["status"]
+            self.started = True
+            present = {name for name, _ in message["headers"]}
+            added = [header for header in self._headers if header[0] not in present]
+            message = {**message, "headers": [*message["headers"], *added]}
         body: bytes = message.get("body", b"")
-        if len(body) > PART:
-            # in parts, each of which waits until the client has read most of the one before
-            for start in range(0, len(body) - PART, PART):
-                part = {"type": message["type"], "body": body[start : start + PART], "more_body": True}
-                await self._send_in_time(part)
-            message = {**message, "body": body[start + PART :]}
+        if len(body) > MAX_CHUNK:
+            # each chunk is sent after the client has read most of the previous one
+            for start in range(0, len(body) - MAX_CHUNK, MAX_CHUNK):
+                chunk = {
+                    "type": message["type"],
+                    "body": body[start : start + MAX_CHUNK],
+                    "more_body": True,
+                }
+                await self._send_in_time(chunk)
+            message = {**message, "body": body[start + MAX_CHUNK :]}
         await self._send_in_time(message)
 
     async def _send_in_time(self, message: Message) -> None:
         if self._is_lost is not None and self._is_lost():
             return
-        # whoever does not take a stream's answers is not waited for longer than one who does not send; others have a timeout
-        async with asyncio.timeout(self._idle) if message.get("more_body") else nullcontext():
+        # A client that does not read a stream's answers has as much time as one that does not send.
+        # Other requests have `timeout`.
+        async with (
+            asyncio.timeout(self._idle_timeout) if message.get("more_body") else nullcontext()
+        ):
             await self._send(message)
 
 
-class _Body:
-    """What arrives, as long as it is not too much and does not stop for too long."""
+class _RequestBody:
+    """An ASGI receive function that limits the size of a body and the time between its parts."""
 
-    def __init__(self, receive: Receive, most: int, idle: float) -> None:
-        self._receive, self._most, self._idle = receive, most, idle
-        self._came = 0
-        self._whole = False
+    def __init__(self, receive: Receive, max_bytes: int, idle_timeout: float) -> None:
+        self._receive = receive
+        self._max_bytes = max_bytes
+        self._idle_timeout = idle_timeout
+        self._received_bytes = 0
+        self._is_complete = False
 
-    def check(self, announced: bytes | None) -> None:
-        """Refuses at once what says itself that it is too large."""
-        if announced is not None and announced.isdigit() and int(announced) > self._most:
-            raise ProblemError("too-large", f"{int(announced):,} bytes; this server takes {self._most:,}")
+    def check_announced_size(self, content_length: bytes | None) -> None:
+        """Rejects a body whose Content-Length exceeds the limit.
+
+        Raises:
+            ProblemError: If the announced size is too large.
+        """
+        if (
+            content_length is not None
+            and content_length.isdigit()
+            and int(content_length) > self._max_bytes
+        ):
+            raise ProblemError(
+                "too-large",
+                f"the body has {int(content_length):,} bytes; the limit is {self._max_bytes:,}",
+            )
 
     async def __call__(self) -> Message:
-        if self._whole:
+        if self._is_complete:
             return await self._receive()
-        async with asyncio.timeout(self._idle):
+        async with asyncio.timeout(self._idle_timeout):
             message = await self._receive()
-        self._came += len(message.get("body", b""))
-        self._whole = not message.get("more_body", False)
-        if self._came > self._most:
-            raise ProblemError("too-large", f"more than {self._most:,} bytes")
+        self._received_bytes += len(message.get("body", b""))
+        self._is_complete = not message.get("more_body", False)
+        if self._received_bytes > self._max_bytes:
+            raise ProblemError("too-large", f"the body has more than {self._max_bytes:,} bytes")
         return message
 
 
 def problem_response(problem: ProblemError, request: Request) -> Response:
-    """Returns a problem as the answer to a request, and has it counted and logged like one that was raised."""
+    """Returns the response for a problem, and records the problem so that the middleware counts and logs it.
+
+    Args:
+        problem: The problem.
+        request: The request that it answers.
+    """
     request.state.problem = problem
     return problem.response(request_id(request))
 
 
 def request_id(request: Request) -> str:
-    """Of the request that is being answered."""
-    found: str = request.state.request_id
-    return found
+    """Returns the id that the middleware assigned to a request."""
+    value: str = request.state.request_id
+    return value

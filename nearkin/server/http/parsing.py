@@ -1,4 +1,4 @@
-"""Bodies of requests to forms, and what is wrong with them as problems."""
+"""Parsing and validation of request bodies. Invalid bodies are reported as problems."""
 
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -7,120 +7,146 @@ import numpy as np
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
+from nearkin.server.http.callers import CURRENT_CALLER
 from nearkin.server.http.kernels import json_shape
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import CURRENT_CALLER, Reservation
+from nearkin.server.http.shares import Reservation
 from nearkin.server.routes.models import Model
 from nearkin.server.service import Service
 
 JSON = "application/json"
 M = TypeVar("M", bound=Model)
 
-SMALL = 1 << 14
-"""Bytes of JSON that are parsed without counting its values first, and on the event loop: some milliseconds at worst."""
+SMALL_BODY = 1 << 14
+"""Bodies of at most this many bytes are parsed on the event loop without counting their values
+first. That takes milliseconds."""
 MAX_JSON_MEMBERS = 64
-"""Members of the objects of a body. No form has more than five; each unknown one costs an error message."""
+"""Maximum number of object members in a body. No model has more than five, and each unknown member
+costs an error message."""
 MAX_JSON_DEPTH = 8
-"""Brackets of a body that are open at once. No form has more than two."""
+"""Maximum nesting depth of brackets and braces in a body. No model needs more than two levels."""
 
 
-def media_type(request: Request) -> str:
-    """Of the body; JSON where nothing is said."""
-    found: str = request.headers.get("content-type", JSON).split(";")[0].strip().lower()
-    return found
+def request_media_type(request: Request) -> str:
+    """Returns the media type of a request's body in lower case, or JSON if the request has no Content-Type."""
+    header: str = request.headers.get("content-type", JSON)
+    return header.split(";")[0].strip().lower()
 
 
 async def parse_body(request: Request, model: type[M]) -> M:
-    """Reads the body of a request as JSON of a form.
+    """Reads the JSON body of a request and validates it.
 
-    Large bodies are parsed in a thread, and in the caller's turn, so that one of them holds up nobody else.
+    Large bodies are parsed in a thread, when it is the caller's turn, so that they do not delay
+    other requests.
+
+    Args:
+        request: The request. Its caller must be registered already.
+        model: Model that describes the body.
 
     Raises:
-        ProblemError: If the body is something else, in which case the message names the member, or if there is no room for it.
+        ProblemError: If the body is not JSON of this form, or if there is no room for it in memory.
     """
-    if media_type(request) != JSON:
-        raise ProblemError("unsupported-media-type", f"send {JSON}")
+    if request_media_type(request) != JSON:
+        raise ProblemError("unsupported-media-type", f"set Content-Type to {JSON}")
     service: Service = request.app.state.service
     body = await read_body(request, service)
-    if len(body) <= SMALL:
+    if len(body) <= SMALL_BODY:
         return parse_json(body, model)
     return await service.run_in_thread(parse_json, body, model)
 
 
 async def read_body(request: Request, service: Service) -> bytes:
-    """Reads a body, and counts its bytes for as long as the request lasts: before they come, if their number is announced.
+    """Reads a body and counts its bytes until the request ends.
+
+    Announced bytes are counted before they arrive.
 
     Args:
-        request: The request, whose caller was entered before.
-        service: Counts the bytes.
+        request: The request. Its caller must be registered already.
+        service: The service that counts the bytes.
 
     Raises:
-        ProblemError: If the caller, or all callers together, send more at once than fits, or more than the rate of bytes.
+        ProblemError: If the caller or all callers together exceed the memory limit, or the caller
+            exceeds its byte rate.
     """
     reservations: ExitStack = request.state.reservations
     caller = CURRENT_CALLER.get()
-    held = Reservation(service.memory, caller)
-    reservations.callback(held.shrink)
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit():
-        held.add(int(announced))
-        service.admit_bytes(caller, held.size)
+    reservation = Reservation(service.memory, caller)
+    reservations.callback(reservation.shrink)
+    content_length = request.headers.get("content-length", "")
+    if content_length.isdigit():
+        reservation.add(int(content_length))
+        service.admit_bytes(caller, reservation.size)
         return await request.body()
     body = bytearray()
     async for chunk in request.stream():
-        held.add(len(chunk))
+        reservation.add(len(chunk))
         body += chunk
     service.admit_bytes(caller, len(body))
     return bytes(body)
 
 
 def parse_json(body: bytes, model: type[M]) -> M:
-    """Parses JSON of a form; the message of an error never repeats what was sent.
+    """Parses and validates JSON. Error messages never repeat the values that were sent.
+
+    Args:
+        body: JSON text in UTF-8.
+        model: Model that describes the body.
 
     Raises:
-        ProblemError: If the bytes are something else.
+        ProblemError: If the body is not JSON of this form.
     """
-    if len(body) > SMALL:
+    if len(body) > SMALL_BODY:
         check_json_shape(body, model.max_json_values)
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise invalid_request(error.errors(include_url=False, include_input=False, include_context=False)) from None
+        raise invalid_request(
+            error.errors(include_url=False, include_input=False, include_context=False)
+        ) from None
 
 
-def check_json_shape(body: bytes, max_json_values: int) -> None:
-    """Checks that parsing takes time in proportion to the bytes: no other thread runs while the parser does.
+def check_json_shape(body: bytes, max_values: int) -> None:
+    """Rejects JSON that would take long to parse for its size.
+
+    No other thread runs while the parser holds the GIL.
 
     Args:
-        body: JSON that was not parsed yet.
-        most_values: Maximum number of its values.
+        body: JSON text that was not parsed yet.
+        max_values: Maximum number of values.
 
     Raises:
-        ProblemError: If the body has more values, members or levels than any form.
+        ProblemError: If the body has too many values, members or nested brackets.
     """
     shape = json_shape(np.frombuffer(body, np.uint8))
-    for count, most, what in (
-        (shape.values, max_json_values, "values"),
+    for count, limit, unit in (
+        (shape.values, max_values, "values"),
         (shape.members, MAX_JSON_MEMBERS, "members"),
         (shape.depth, MAX_JSON_DEPTH, "nested brackets"),
     ):
-        if count > most:
-            raise ProblemError("invalid-request", f"the body has {count:,} {what}; the limit is {most:,}")
+        if count > limit:
+            raise ProblemError(
+                "invalid-request", f"the body has {count:,} {unit}; the limit is {limit:,}"
+            )
 
 
 def invalid_request(errors: Any) -> ProblemError:
-    """The problem of members that are not as described."""
+    """Converts validation errors into one problem that names the first invalid member.
+
+    Args:
+        errors: Error dictionaries of pydantic or FastAPI; at least one.
+    """
     first = errors[0]
     if first["type"] == "json_invalid":
         return ProblemError("not-json", first["msg"])
-    where = [str(part) for part in first["loc"] if part not in ("body", "path", "query")]
-    field = "/" + "/".join(where) if where else None
+    path = [str(part) for part in first["loc"] if part not in ("body", "path", "query")]
+    field = "/" + "/".join(path) if path else None
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return ProblemError("invalid-request", f"{field or 'the body'}: {first['msg']}{more}", field=field)
+    return ProblemError(
+        "invalid-request", f"{field or 'the body'}: {first['msg']}{more}", field=field
+    )
 
 
 def body_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The body of a route that parses it itself, for the description."""
-    return {
-        "requestBody": {"required": True, "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}}
-    }
+    """Returns the OpenAPI description of the request body for a route that parses its body itself."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}

@@ -1,74 +1,150 @@
-"""Errors as problem details (RFC 9457), each kind with a code that does not change."""
+"""Error responses as problem details (RFC 9457).
+
+The code of each kind of problem does not change between releases.
+"""
 
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from starlette.responses import Response
 
-TYPE = "urn:nearkin:problem:"
+TYPE_PREFIX = "urn:nearkin:problem:"
 MEDIA_TYPE = "application/problem+json"
 
-CODES: dict[str, tuple[int, str]] = {
-    "invalid-request": (422, "The request is not as described"),
-    "not-json": (400, "The body is no JSON"),
-    "unauthenticated": (401, "A valid token is needed"),
-    "forbidden": (403, "The token does not allow this"),
-    "not-found": (404, "There is no such thing here"),
-    "no-such-path": (404, "There is no such path"),
-    "method-not-allowed": (405, "The path does not take this method"),
-    "conflict": (409, "It is in another state"),
-    "too-large": (413, "It is larger than this server takes"),
-    "unsupported-media-type": (415, "The content type is not understood"),
-    "rate-limited": (429, "More was asked for than the rate or the share of one caller allows"),
-    "internal": (500, "An error in the server; its log has the request id"),
-    "busy": (503, "More is waiting than this server can work on"),
-    "store-unavailable": (503, "The store of the index does not answer; what was not acknowledged may be sent again"),
-    "outcome-unknown": (503, "The store's answer was lost; the request may have been carried out, and may be sent again"),
-    "not-ready": (503, "The server is not ready"),
-    "timeout": (503, "The request took too long; an upsert may be repeated without harm"),
+
+class ProblemKind(NamedTuple):
+    """A kind of problem.
+
+    Attributes:
+        status: HTTP status code.
+        title: Short title, the same for each occurrence.
+        meaning: Explanation for the reference documentation.
+    """
+
+    status: int
+    title: str
+    meaning: str
+
+
+PROBLEM_KINDS: dict[str, ProblemKind] = {
+    "invalid-request": ProblemKind(
+        422,
+        "Invalid request",
+        "A member, parameter or document is missing, unknown or out of range.",
+    ),
+    "not-json": ProblemKind(400, "Invalid JSON", "The body is not valid JSON."),
+    "unauthenticated": ProblemKind(
+        401, "Authentication required", "The token is missing, unknown, revoked or expired."
+    ),
+    "forbidden": ProblemKind(
+        403, "Forbidden", "The token does not have the right or the scope that the request needs."
+    ),
+    "not-found": ProblemKind(404, "Not found", "The document, cluster or resource does not exist."),
+    "no-such-path": ProblemKind(404, "Unknown path", "The server has no resource at this path."),
+    "method-not-allowed": ProblemKind(
+        405, "Method not allowed", "The path does not support this method."
+    ),
+    "conflict": ProblemKind(
+        409, "Conflict", "The current state of the resource does not allow the request."
+    ),
+    "too-large": ProblemKind(
+        413, "Payload too large", "The body, a line or a document exceeds a limit of the server."
+    ),
+    "unsupported-media-type": ProblemKind(
+        415, "Unsupported media type", "The server does not accept the content type of the body."
+    ),
+    "rate-limited": ProblemKind(
+        429,
+        "Too many requests",
+        "The caller exceeded its rate, or its share of a resource. Retry after `Retry-After`.",
+    ),
+    "internal": ProblemKind(
+        500, "Internal server error", "An unexpected error. The server's log has the request id."
+    ),
+    "busy": ProblemKind(
+        503, "Server busy", "A limit of the whole server is reached. Retry after `Retry-After`."
+    ),
+    "store-unavailable": ProblemKind(
+        503,
+        "Store unavailable",
+        "The store of the index does not respond. Requests that were not acknowledged can be retried.",
+    ),
+    "outcome-unknown": ProblemKind(
+        503,
+        "Outcome unknown",
+        (
+            "The response of the store was lost, so that the request may or may not have taken "
+            "effect. It can be retried."
+        ),
+    ),
+    "not-ready": ProblemKind(503, "Server not ready", "The server is still starting."),
+    "timeout": ProblemKind(
+        503, "Request timed out", "The request took too long. Repeating an upsert is safe."
+    ),
 }
-"""code: (status, title)"""
+"""The kinds of problems by code."""
 
 
 class ProblemError(Exception):
-    """An answer that is no success.
+    """An error that is answered with a problem document.
 
     Args:
-        code: Of CODES.
-        detail: What was wrong with this request; never a text of a document, a token, or of another scope.
-        retry_after: Seconds after which it may be tried again.
-        field: Path of the member of the request that is wrong, as `/text`.
+        code: One of the codes of PROBLEM_KINDS.
+        detail: Description of this occurrence. It never contains the text of a document, a token,
+            or facts of another scope.
+        retry_after: Seconds after which the request may be retried.
+        field: JSON pointer to the invalid member of the request, for example `/text`.
     """
 
-    def __init__(self, code: str, detail: str, *, retry_after: float | None = None, field: str | None = None) -> None:
+    def __init__(
+        self, code: str, detail: str, *, retry_after: float | None = None, field: str | None = None
+    ) -> None:
         super().__init__(f"{code}: {detail}")
-        self.code, self.detail, self.retry_after, self.field = code, detail, retry_after, field
+        self.code = code
+        self.detail = detail
+        self.retry_after = retry_after
+        self.field = field
 
     @property
     def status(self) -> int:
-        """Of the answer."""
-        return CODES[self.code][0]
+        """The HTTP status code of the response."""
+        return PROBLEM_KINDS[self.code].status
+
+    @property
+    def title(self) -> str:
+        """The title of the kind of problem."""
+        return PROBLEM_KINDS[self.code].title
 
     def to_dict(self, instance: str | None = None) -> dict[str, Any]:
-        """The problem's members."""
-        status, title = CODES[self.code]
-        out: dict[str, Any] = {"type": TYPE + self.code, "title": title, "status": status, "code": self.code}
-        out["detail"] = self.detail
+        """Returns the members of the problem document.
+
+        Args:
+            instance: URI of the occurrence, or None to leave the member out.
+        """
+        members: dict[str, Any] = {
+            "type": TYPE_PREFIX + self.code,
+            "title": self.title,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+        }
         if self.field is not None:
-            out["field"] = self.field
+            members["field"] = self.field
         if instance is not None:
-            out["instance"] = instance
-        return out
+            members["instance"] = instance
+        return members
 
     def response(self, request_id: str | None = None) -> Response:
-        """As an answer."""
-        headers = {} if self.retry_after is None else {"Retry-After": str(max(1, round(self.retry_after)))}
+        """Returns the HTTP response for this problem.
+
+        Args:
+            request_id: UUID of the request, which becomes the member `instance`.
+        """
+        headers = {}
+        if self.retry_after is not None:
+            headers["Retry-After"] = str(max(1, round(self.retry_after)))
         if self.status == HTTPStatus.UNAUTHORIZED:
             headers["WWW-Authenticate"] = 'Bearer realm="nearkin"'
-        return Response(
-            orjson.dumps(self.to_dict(None if request_id is None else f"urn:uuid:{request_id}")),
-            self.status,
-            headers,
-            MEDIA_TYPE,
-        )
+        instance = None if request_id is None else f"urn:uuid:{request_id}"
+        return Response(orjson.dumps(self.to_dict(instance)), self.status, headers, MEDIA_TYPE)

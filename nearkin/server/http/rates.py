@@ -1,4 +1,4 @@
-"""How much one token, and one source address, may ask for."""
+"""Rate limits for tokens and for client addresses."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,72 +12,100 @@ from limits.storage import storage_from_string
 
 from nearkin.errors import StoreError, UsageError
 
+MIN_WAIT = 0.05
+"""Minimum number of seconds that a rejected caller is asked to wait."""
+
 
 @lru_cache(1024)
 def parse_rate(text: str) -> RateLimitItem:
-    """A rate as `100/second` or `5000 per 10 minutes`: one, of at least a document.
+    """Parses a rate such as `100/second` or `5000 per 10 minutes`. The amount must be at least 1.
 
     Examples:
         >>> parse_rate("100/second").amount
         100
 
     Raises:
-        UsageError: It is none.
+        UsageError: If the text is not a single rate.
     """
     try:
-        found = parse_many(text)
+        rates = parse_many(text)
     except ValueError:
-        found = []
-    if len(found) != 1 or found[0].amount < 1:
+        rates = []
+    if len(rates) != 1 or rates[0].amount < 1:
         raise UsageError(f"rate {text!r} is not of the form 100/second or 5000/10 minutes")
-    return found[0]
+    return rates[0]
 
 
 class RateLimiter:
-    """Counts what was asked for in sliding windows.
+    """A counter of documents or requests in sliding windows.
 
     Args:
-        store: memory:// counts for this process; redis://… for all that share it.
+        store: URL of the place where rates are counted: memory:// for this process, redis://… for
+            all processes that share it.
+
+    Raises:
+        UsageError: If the URL is not valid.
     """
 
     def __init__(self, store: str) -> None:
-        where = store if store.startswith("async+") else f"async+{store}"
+        url = store if store.startswith("async+") else f"async+{store}"
         try:
-            storage = storage_from_string(where, implementation="redispy", wrap_exceptions=True)
+            storage = storage_from_string(url, implementation="redispy", wrap_exceptions=True)
         except ConfigurationError as error:
             raise UsageError(
-                f"limits_store={store!r} names no place to count in: {error}; give memory:// or redis://…"
+                f"limits_store={store!r} is not supported: {error}; use memory:// or redis://…"
             ) from error
         except ValueError:
-            # its reason may repeat a part of the password
-            raise UsageError(f"limits_store={store!r} is not a valid URL; percent-encode the password") from None
+            # the original message may repeat a part of the password
+            raise UsageError(
+                f"limits_store={store!r} is not a valid URL; percent-encode the password"
+            ) from None
         assert isinstance(storage, Storage)
         self._limiter = SlidingWindowCounterRateLimiter(storage)
 
-    async def take(self, rate: str, *who: str, cost: int = 1) -> float:
-        """Counts `cost` documents, no more than the rate allows at once; returns 0, or, when nothing was counted, the seconds
-        after which there is room.
+    async def take(self, rate: str, *key: str, cost: int = 1) -> float:
+        """Counts documents if the rate has room for them.
+
+        Args:
+            rate: The rate, for example `100/second`.
+            *key: Identifies who is counted.
+            cost: Number of documents. It must not exceed the amount of the rate.
+
+        Returns:
+            0 if the documents were counted; otherwise the seconds until there is room.
 
         Raises:
-            StoreError: Where they are counted does not answer; then nobody is let in uncounted.
+            StoreError: If the limits store does not respond. Nobody is admitted without being
+                counted.
         """
-        return await self._until_room(self._limiter.hit, parse_rate(rate), who, cost)
+        return await self._seconds_until_room(self._limiter.hit, parse_rate(rate), key, cost)
 
-    async def seconds_until_room(self, rate: str, *who: str, cost: int = 1) -> float:
-        """Returns what `take` would return, and counts nothing.
+    async def seconds_until_room(self, rate: str, *key: str, cost: int = 1) -> float:
+        """Returns what `take` would return, without counting anything.
+
+        Args:
+            rate: The rate, for example `100/second`.
+            *key: Identifies who is counted.
+            cost: Number of documents.
 
         Raises:
-            StoreError: If the place where rates are counted does not answer.
+            StoreError: If the limits store does not respond.
         """
-        return await self._until_room(self._limiter.test, parse_rate(rate), who, cost)
+        return await self._seconds_until_room(self._limiter.test, parse_rate(rate), key, cost)
 
-    async def _until_room(
-        self, ask: Callable[..., Awaitable[bool]], item: RateLimitItem, who: Sequence[str], cost: int
+    async def _seconds_until_room(
+        self,
+        has_room: Callable[..., Awaitable[bool]],
+        item: RateLimitItem,
+        key: Sequence[str],
+        cost: int,
     ) -> float:
         try:
-            if await ask(item, *who, cost=cost):
+            if await has_room(item, *key, cost=cost):
                 return 0.0
-            window = await self._limiter.get_window_stats(item, *who)
+            window = await self._limiter.get_window_stats(item, *key)
         except StorageError as error:
-            raise StoreError(f"rates cannot be counted: {error.storage_error}") from error
-        return max(window.reset_time - time.time(), 0.05)
+            raise StoreError(
+                f"cannot count rates in the limits store: {error.storage_error}"
+            ) from error
+        return max(window.reset_time - time.time(), MIN_WAIT)

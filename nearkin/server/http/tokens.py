@@ -1,7 +1,7 @@
-"""Bearer tokens: who may do what in which scopes, kept hashed in a file.
+"""Bearer tokens with their rights and scopes. A file keeps their hashes.
 
-A token is `nk_<name>_<secret>`, the secret being 256 random bits: one round of SHA-256 over it is as hard to invert as any slow
-hash, for there is nothing to guess from.
+A token is `nk_<name>_<secret>`. The secret consists of 256 random bits, so that one round of
+SHA-256 is as hard to invert as a slow password hash.
 """
 
 import fcntl
@@ -25,21 +25,27 @@ from nearkin.server.http.rates import parse_rate
 RIGHTS = ("read", "write", "metrics", "admin")
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 TOKEN = re.compile(r"nk_(?P<name>[a-z0-9][a-z0-9-]{0,62})_(?P<secret>[A-Za-z0-9_-]{43})")
-EVERY = "*"
-MILLENNIUM = 1000 * 366 * 86400
-NOBODY = hashlib.sha256(b"nobody").hexdigest()
+WILDCARD = "*"
+"""As a scope: all scopes. At the end of a scope: all scopes with that prefix."""
+MAX_LIFETIME = 1000 * 366 * 86400
+"""Maximum number of seconds for which a token is valid."""
+UNKNOWN_TOKEN_HASH = hashlib.sha256(b"nobody").hexdigest()
+"""Hash that the secret of an unknown token is compared with, so that the comparison takes the same
+time."""
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks.
+    """The owner of a token, with its rights and scopes.
 
     Attributes:
-        name: Of the token.
-        scopes: That it may see: names, names with `*` at the end, or `*`.
-        rights: Of RIGHTS; admin has the others too.
-        rate: Documents, as 100/second; None for no limit of its own.
-        expires: Seconds since 1970; None for never.
+        name: Name of the token.
+        scopes: Scopes that it has access to: names, prefixes that end with `*`, or `*` for all
+            scopes.
+        rights: Some of RIGHTS. The right `admin` includes the others.
+        rate: Rate of documents, for example `100/second`; None for no rate of its own.
+        expires: Seconds since 1970 after which the token is not valid; None for a token that does
+            not expire.
     """
 
     name: str
@@ -49,155 +55,216 @@ class Principal:
     expires: float | None = None
 
     def has_right(self, right: str) -> bool:
-        """Whether it has a right."""
+        """Returns True if the token has a right."""
         return right in self.rights or "admin" in self.rights
 
     def can_access(self, scope: str) -> bool:
-        """Whether a scope is its own.
+        """Returns True if the token has access to a scope.
 
         Examples:
             >>> some = Principal("reader", ("shop", "team-*"), ("read",))
             >>> some.can_access("shop"), some.can_access("team-a"), some.can_access("shopping")
             (True, True, False)
         """
-        return any(scope.startswith(name[:-1]) if name.endswith(EVERY) else scope == name for name in self.scopes)
+        return any(
+            scope.startswith(name[:-1]) if name.endswith(WILDCARD) else scope == name
+            for name in self.scopes
+        )
 
     @property
     def has_all_scopes(self) -> bool:
-        """Whether the token has the scope `*`, as everything that counts over all scopes requires.
+        """True if the token has the scope `*`, which requests that concern all scopes require.
 
         Examples:
-            >>> Principal("boss", ("*",), ("admin",)).sees_every_scope
+            >>> Principal("boss", ("*",), ("admin",)).has_all_scopes
             True
-            >>> Principal("team", ("team-*",), ("admin",)).sees_every_scope
+            >>> Principal("team", ("team-*",), ("admin",)).has_all_scopes
             False
         """
-        return EVERY in self.scopes
+        return WILDCARD in self.scopes
 
 
-LOCAL_PRINCIPAL = Principal("local", (EVERY,), RIGHTS)
-"""Whoever asks a server without tokens, which listens on this machine only."""
+LOCAL_PRINCIPAL = Principal("local", (WILDCARD,), RIGHTS)
+"""The principal of all requests to a server without tokens."""
 
 
 class TokenFile:
-    """The tokens of a file; read again when it changes."""
+    """A file of tokens, which is read again when it changes.
+
+    Args:
+        path: Path of the file. It need not exist.
+
+    Raises:
+        UsageError: If the file cannot be read or is damaged.
+    """
 
     def __init__(self, path: Path) -> None:
-        # absolute: messages and logs say which file is meant, wherever the process was started
+        # absolute, so that messages and logs identify the file wherever the process was started
         self.path = path.absolute()
         self._stamp: tuple[int, int] | None = None
-        self._held: dict[str, tuple[str, Principal]] = {}
+        self._tokens: dict[str, tuple[str, Principal]] = {}
         self.refresh()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._tokens)
 
     @property
     def is_protected(self) -> bool:
-        """Whether a token was ever made: then revoking the last one opens no door."""
+        """True if a token was ever created.
+
+        Revoking the last token does not make the server accessible to everybody.
+        """
         return self._stamp is not None
 
     def refresh(self) -> None:
-        """Takes over what another process wrote.
+        """Reads the file again if another process changed it.
 
         Raises:
-            UsageError: The file is damaged.
+            UsageError: If the file cannot be read or is damaged.
         """
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
-            # where tokens were kept, nobody is let in without one because their file went
-            self._stamp, self._held = None if self._stamp is None else (0, 0), {}
+            # a file that disappears must not make the server accessible to everybody
+            if self._stamp is not None:
+                self._stamp = (0, 0)
+            self._tokens = {}
             return
         except OSError as error:
-            raise UsageError(f"{self.path} cannot be read: {error.strerror}") from error
-        stamp = (found.st_mtime_ns, found.st_ino)
+            raise UsageError(
+                f"cannot read the tokens file {self.path}: {error.strerror}"
+            ) from error
+        stamp = (status.st_mtime_ns, status.st_ino)
         if stamp == self._stamp:
             return
         try:
             rows = json.loads(self.path.read_bytes())["tokens"]
-            self._held = {row["name"]: (row["hash"], _principal(row)) for row in rows}
+            self._tokens = {row["name"]: (row["hash"], _principal_from_row(row)) for row in rows}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{self.path} holds no tokens: {error!r}; make one with nearkin token create") from error
+            raise UsageError(
+                f"{self.path} is not a file of tokens: {error!r}; restore it, or create a new one "
+                f"with nearkin token create"
+            ) from error
         self._stamp = stamp
 
     def find(self, token: str) -> Principal | None:
-        """Whose token it is; None if it is nobody's, or its time is over."""
+        """Returns the principal of a token, or None if the token is unknown or expired."""
         match = TOKEN.fullmatch(token)
         name, secret = (match["name"], match["secret"]) if match else ("", "")
-        kept, who = self._held.get(name, (NOBODY, None))
-        return _valid(who) if hmac.compare_digest(_hash(secret), kept) else None
+        token_hash, principal = self._tokens.get(name, (UNKNOWN_TOKEN_HASH, None))
+        return (
+            _unless_expired(principal) if hmac.compare_digest(_hash(secret), token_hash) else None
+        )
 
-    def mark(self, name: str) -> str:
-        """What a session keeps of a token instead of the token: it names it, and stops to when the token is revoked."""
-        return _hash("session of " + self._held[name][0])
+    def session_mark(self, name: str) -> str:
+        """Returns the value that a session stores instead of a token.
+
+        It becomes invalid when the token is revoked.
+        """
+        return _hash("session of " + self._tokens[name][0])
 
     def find_by_mark(self, name: str, mark: str) -> Principal | None:
-        """Whose token it was when the mark was made; None if that token is no longer valid."""
-        _, who = self._held.get(name, (NOBODY, None))
-        return _valid(who) if who is not None and hmac.compare_digest(self.mark(name), mark) else None
+        """Returns the principal of a session's token, or None if the token is not valid any more.
+
+        Args:
+            name: Name of the token.
+            mark: Result of `session_mark` when the session began.
+        """
+        if name not in self._tokens or not hmac.compare_digest(self.session_mark(name), mark):
+            return None
+        return _unless_expired(self._tokens[name][1])
 
     def create(self, principal: Principal) -> str:
-        """A new token, which is nowhere kept.
+        """Creates a token and returns it. Only its hash is stored.
 
         Raises:
-            UsageError: The name is taken, or something of it is malformed.
+            UsageError: If the name exists already, or if a field of the principal is not valid.
         """
         if not NAME.fullmatch(principal.name):
-            raise UsageError(f"token name {principal.name!r} is not made of a-z, 0-9 and -, at most 63")
-        if unknown := [right for right in principal.rights if right not in RIGHTS] or ([] if principal.rights else ["none"]):
-            raise UsageError(f"right {unknown[0]!r} is none of {', '.join(RIGHTS)}")
+            raise UsageError(
+                f"token name {principal.name!r} is not valid; use at most 63 characters of a-z, 0-9 and -"
+            )
+        if unknown := [right for right in principal.rights if right not in RIGHTS] or (
+            [] if principal.rights else ["none"]
+        ):
+            raise UsageError(f"unknown right {unknown[0]!r}; valid rights are {', '.join(RIGHTS)}")
         if not principal.scopes or not all(principal.scopes):
-            raise UsageError(f"scopes {principal.scopes!r} are empty; * stands for every scope")
-        if inner := [scope for scope in principal.scopes if EVERY in scope[:-1]]:
-            raise UsageError(f"scope {inner[0]!r} has a * before its end, where it stands for nothing")
+            raise UsageError(
+                f"scopes {principal.scopes!r} contain an empty name; use * for all scopes"
+            )
+        if inner := [scope for scope in principal.scopes if WILDCARD in scope[:-1]]:
+            raise UsageError(
+                f"scope {inner[0]!r} has a * before its end; * is a wildcard only at the end"
+            )
         for scope in principal.scopes:
-            if scope != EVERY:
-                require_public_name(scope.removesuffix(EVERY), f"scope {scope!r}")
-        if principal.expires is not None and not 0 < principal.expires - time.time() < MILLENNIUM:
-            raise UsageError("a token ends at some time to come, in less than 1,000 years")
+            if scope != WILDCARD:
+                require_public_name(scope.removesuffix(WILDCARD), f"scope {scope!r}")
+        if principal.expires is not None and not 0 < principal.expires - time.time() < MAX_LIFETIME:
+            raise UsageError(
+                "the expiry of a token must be in the future, and less than 1,000 years away"
+            )
         if principal.rate is not None:
             parse_rate(principal.rate)
         secret = secrets.token_urlsafe(32)
         with self._changing():
-            if principal.name in self._held:
-                raise UsageError(f"there is a token {principal.name!r} already; revoke it first, or take another name")
-            self._held[principal.name] = (_hash(secret), principal)
+            if principal.name in self._tokens:
+                raise UsageError(
+                    f"token {principal.name!r} exists already; revoke it first, or use another name"
+                )
+            self._tokens[principal.name] = (_hash(secret), principal)
         return f"nk_{principal.name}_{secret}"
 
     def revoke(self, name: str) -> bool:
-        """Whether there was such a token; servers know within seconds."""
+        """Deletes a token.
+
+        Returns False if it did not exist. Running servers notice within seconds.
+        """
         with self._changing():
-            return self._held.pop(name, None) is not None
+            return self._tokens.pop(name, None) is not None
 
     def principals(self) -> list[Principal]:
-        """All, by name."""
-        return [self._held[name][1] for name in sorted(self._held)]
+        """Returns the principals of all tokens, sorted by name."""
+        return [self._tokens[name][1] for name in sorted(self._tokens)]
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """One writer at a time; the file is replaced whole."""
+        """Locks the file, lets the caller change the tokens, and then replaces the file."""
         try:
             make_folders(self.path.parent)
-            # never through a link: the file is in a folder that others may be able to write in
-            handle = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+            # do not follow a link, because others may be able to write to the folder
+            handle = os.open(
+                f"{self.path}.lock",
+                os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
+                PRIVATE_FILE,
+            )
             with os.fdopen(handle) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 self.refresh()
                 yield
-                rows = [{**asdict(who), "hash": digest} for _, (digest, who) in sorted(self._held.items())]
-                write_durably(self.path, (json.dumps({"tokens": rows}, indent=1) + "\n").encode(), PRIVATE_FILE)
+                rows = [
+                    {**asdict(who), "hash": digest}
+                    for _, (digest, who) in sorted(self._tokens.items())
+                ]
+                write_durably(
+                    self.path,
+                    (json.dumps({"tokens": rows}, indent=1) + "\n").encode(),
+                    PRIVATE_FILE,
+                )
                 self.refresh()
         except OSError as error:
-            raise UsageError(f"{self.path} cannot be written: {error.strerror}") from error
+            raise UsageError(
+                f"cannot write the tokens file {self.path}: {error.strerror}"
+            ) from error
 
 
-def _valid(who: Principal | None) -> Principal | None:
-    """Unless its time is over."""
-    return None if who is None or (who.expires is not None and who.expires <= time.time()) else who
+def _unless_expired(principal: Principal | None) -> Principal | None:
+    if principal is None:
+        return None
+    is_expired = principal.expires is not None and principal.expires <= time.time()
+    return None if is_expired else principal
 
 
-def _principal(row: dict[str, object]) -> Principal:
+def _principal_from_row(row: dict[str, object]) -> Principal:
     fields = {name: row.get(name) for name in Principal.__dataclass_fields__}
     fields |= {"scopes": tuple(row["scopes"]), "rights": tuple(row["rights"])}  # type: ignore[arg-type]
     return Principal(**fields)  # type: ignore[arg-type]

@@ -1,37 +1,56 @@
-"""Routes of a scope: documents, queries, clusters."""
+"""Routes of a scope: documents, queries and clusters."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.routing import APIRoute
 
 from nearkin.index.entry import MemberPosition, Outcome
 from nearkin.index.index import Index
-from nearkin.server.cluster_listings import by_age, by_size
-from nearkin.server.cursors import FIRST, MOST_LENGTH, decode_cursor, encode_cursor
-from nearkin.server.http.auth import DocumentId, Reader, RequireRight, ScopeName, StreamWriter, Writer, named, source_address
-from nearkin.server.http.middleware import STREAMS
-from nearkin.server.http.parsing import JSON, body_schema, media_type, parse_body
+from nearkin.server.cluster_listings import age_order, size_order
+from nearkin.server.cursors import FIRST_PAGE, MAX_CURSOR_LENGTH, decode_cursor, encode_cursor
+from nearkin.server.http.auth import (
+    DocumentId,
+    Reader,
+    RequireRight,
+    ScopeName,
+    StreamWriter,
+    Writer,
+    source_address,
+    validate_name,
+)
+from nearkin.server.http.callers import CURRENT_CALLER
+from nearkin.server.http.middleware import ARROW_STREAM, NDJSON, STREAM_TYPES
+from nearkin.server.http.parsing import JSON, body_schema, parse_body, request_media_type
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import CURRENT_CALLER, Reservation
+from nearkin.server.http.shares import Reservation
 from nearkin.server.routes import models as m
 from nearkin.server.service import Service
-from nearkin.server.streams.documents import answer_stream
+from nearkin.server.streams.response import answer_stream
 
-PAGE = 100
-DESCRIBED: dict[str, Any] = {
+PAGE_SIZE = 100
+UPSERT_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
             JSON: {"schema": {"$ref": "#/components/schemas/NewDocument"}},
-            STREAMS[0]: {
-                "schema": {"type": "string", "description": "A NewDocument a line; answered by a Line or Upserted each."}
+            NDJSON: {
+                "schema": {
+                    "type": "string",
+                    "description": "One NewDocument per line. Each line is answered with a line that has the members of "
+                    "StreamLine and UpsertResult.",
+                }
             },
-            STREAMS[1]: {
-                "schema": {"type": "string", "format": "binary", "description": "Columns id (optional) and text or vector."}
+            ARROW_STREAM: {
+                "schema": {
+                    "type": "string",
+                    "format": "binary",
+                    "description": "Arrow IPC stream with a column text or vector, and optionally a column id.",
+                }
             },
         },
     }
@@ -39,201 +58,298 @@ DESCRIBED: dict[str, Any] = {
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["documents"])
 
 
-class Upserts(APIRoute):
-    """The route that is asked thousands of times a second: described as any other, but called without FastAPI's solving of
-    dependencies, which takes as long as everything else that happens around an upsert (benchmarks/server.py)."""
+class UpsertRoute(APIRoute):
+    """A route that calls its endpoint without FastAPI's dependency injection.
+
+    It is called thousands of times per second. The injection takes as long as everything else
+    around an upsert (benchmarks/server.py). The OpenAPI description is the same as that of other
+    routes.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Who asks, then the endpoint."""
-        allowed = RequireRight("write", cost=0)
+        """Returns a function that authorizes a request and calls the endpoint."""
+        require_right = RequireRight("write", cost=0)
 
         async def handle(request: Request) -> Response:
-            return await upsert(request, request.path_params["scope"], await allowed(request))
+            return await upsert(request, request.path_params["scope"], await require_right(request))
 
         return handle
 
 
-upserts = APIRouter(prefix="/v1/scopes/{scope}", tags=["documents"], route_class=Upserts)
+upserts = APIRouter(prefix="/v1/scopes/{scope}", tags=["documents"], route_class=UpsertRoute)
 
 
-def service_of(request: Request) -> Service:
-    """Of the app, once it is ready.
+def ready_service(request: Request) -> Service:
+    """Returns the service of the application.
 
     Raises:
-        ProblemError: It is not.
+        ProblemError: If it is not ready.
     """
-    found: Service = request.app.state.service
-    found.require_ready()
-    return found
+    service: Service = request.app.state.service
+    service.require_ready()
+    return service
 
 
-@upserts.post("/documents", response_model=m.UpsertResult, openapi_extra=DESCRIBED, summary="Upsert one document, or many")
+@upserts.post(
+    "/documents",
+    response_model=m.UpsertResult,
+    openapi_extra=UPSERT_BODY,
+    summary="Upsert one document, or a stream of them",
+)
 async def upsert(request: Request, scope: ScopeName, who: StreamWriter) -> Response:
-    """One document as JSON, or many as NDJSON or an Arrow IPC stream, answered in the same form as they are worked on.
+    """Upserts one document as JSON, or many as NDJSON or as an Arrow IPC stream.
 
-    Repeating a request does no harm: the same id with the same content is the same document.
+    A stream is answered in its own format, while it is processed. Repeating a request is safe: the
+    same id with the same content is the same document.
     """
-    service = service_of(request)
-    kind = media_type(request)
-    if kind in STREAMS:
-        return await answer_stream(request, service, scope, who, kind)
-    # counted before anything of the body is read
+    service = ready_service(request)
+    media_type = request_media_type(request)
+    if media_type in STREAM_TYPES:
+        return await answer_stream(request, service, scope, who, media_type)
+    # counted before any byte of the body is read
     await request.app.state.authenticator.admit_documents(who, source_address(request), 1)
     new = await parse_body(request, m.NewDocument)
-    outcome = await service.upsert(scope, new.document, None if new.id is None else named(new.id, "id"))
-    return Response(as_json(outcome), media_type=JSON)
+    id = None if new.id is None else validate_name(new.id, "id")
+    outcome = await service.upsert(scope, new.document, id)
+    return Response(outcome_json(outcome), media_type=JSON)
 
 
-def as_json(outcome: Outcome) -> bytes:
-    """In the form of `Upserted`."""
-    import orjson
-
+def outcome_json(outcome: Outcome) -> bytes:
+    """Returns an outcome as JSON in the form of `UpsertResult`."""
     return orjson.dumps(outcome.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-@router.post("/query", openapi_extra=body_schema(m.QueryRequest), summary="What resembles a document")
+@router.post(
+    "/query",
+    openapi_extra=body_schema(m.QueryRequest),
+    summary="Find documents that resemble a document",
+)
 async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
-    """Stored documents at or above the threshold, most similar first; nothing is written."""
-    service = service_of(request)
-    asked = await parse_body(request, m.QueryRequest)
-    top = min(asked.top, service.settings.max_top)
-    return m.Matches(matches=[m.QueryMatch.of(match) for match in await service.query(scope, asked.document, top)])
+    """Returns the stored documents whose similarity reaches the threshold, most similar first.
+
+    Nothing is stored.
+    """
+    service = ready_service(request)
+    body = await parse_body(request, m.QueryRequest)
+    top = min(body.top, service.settings.max_top)
+    matches = await service.query(scope, body.document, top)
+    return m.Matches(matches=[m.QueryMatch.from_match(match) for match in matches])
 
 
-def held_answer(request: Request, service: Service, body: bytes) -> Response:
-    """Returns JSON as an answer whose bytes are counted for the caller until they were sent: a client may read them late.
+def counted_response(request: Request, service: Service, body: bytes) -> Response:
+    """Returns a JSON response whose bytes are counted for the caller until they were sent.
+
+    Slow clients may read them late.
+
+    Args:
+        request: The request that is answered.
+        service: The service that counts the bytes.
+        body: JSON text in UTF-8.
 
     Raises:
-        ProblemError: If the caller, or all callers together, have too many bytes in memory.
+        ProblemError: If the caller or all callers together have too many bytes in memory.
     """
-    held = Reservation(service.memory, CURRENT_CALLER.get())
+    reservation = Reservation(service.memory, CURRENT_CALLER.get())
     reservations: ExitStack = request.state.reservations
-    reservations.callback(held.shrink)
-    held.add(len(body))
+    reservations.callback(reservation.shrink)
+    reservation.add(len(body))
     return Response(body, media_type=JSON)
 
 
-@router.get("/documents/{id:path}", response_model=m.StoredDocument, summary="A document")
+@router.get("/documents/{id:path}", response_model=m.StoredDocument, summary="Get a document")
 async def get(
     request: Request,
     scope: ScopeName,
     id: DocumentId,
     who: Reader,
-    include: Annotated[str | None, Query(pattern="^signature$", description="signature, for admins.")] = None,
+    include: Annotated[
+        str | None,
+        Query(pattern="^signature$", description="`signature` to include it; administrators only."),
+    ] = None,
 ) -> Response:
-    """As it is kept."""
-    service = service_of(request)
-    if include is not None and not who.has_right("admin"):
-        raise ProblemError("forbidden", "signatures are for admins")
-    found = await service.run_in_thread(_stored_document, service.index, scope, named(id, "id"), signature=include is not None)
-    if found is None:
-        raise ProblemError("not-found", "this scope has no such document")
-    return held_answer(request, service, found)
+    """Returns a stored document."""
+    service = ready_service(request)
+    include_signature = include is not None
+    if include_signature and not who.has_right("admin"):
+        raise ProblemError("forbidden", "signatures require the right 'admin'")
+    body = await service.run_in_thread(
+        _stored_document_json,
+        service.index,
+        scope,
+        validate_name(id, "id"),
+        include_signature=include_signature,
+    )
+    if body is None:
+        raise ProblemError("not-found", "this scope has no document of this id")
+    return counted_response(request, service, body)
 
 
-def _stored_document(index: Index, scope: str, id: str, *, signature: bool) -> bytes | None:
-    """Returns a document as JSON, which takes time to write for a long text; None if there is no such document."""
-    import orjson
+def _stored_document_json(
+    index: Index, scope: str, id: str, *, include_signature: bool
+) -> bytes | None:
+    """Returns a document as JSON, or None if it does not exist.
 
+    Serializing a long text takes time.
+    """
     entry = index.get(scope, id)
-    return None if entry is None else orjson.dumps(m.StoredDocument.of(entry, signature).model_dump())
+    if entry is None:
+        return None
+    return orjson.dumps(
+        m.StoredDocument.from_entry(entry, include_signature=include_signature).model_dump()
+    )
 
 
-@router.delete("/documents/{id:path}", status_code=204, summary="Erase a document")
+@router.delete("/documents/{id:path}", status_code=204, summary="Delete a document")
 async def remove(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> Response:
-    """Those that it stood for elect another representative."""
-    service = service_of(request)
-    if not await service.remove(scope, named(id, "id")):
-        raise ProblemError("not-found", "this scope has no such document")
+    """Deletes a document.
+
+    If it was a representative, another document of its cluster becomes the representative.
+    """
+    service = ready_service(request)
+    if not await service.remove(scope, validate_name(id, "id")):
+        raise ProblemError("not-found", "this scope has no document of this id")
     return Response(status_code=204)
 
 
 @router.patch(
     "/documents/{id:path}",
     openapi_extra=body_schema(m.DocumentPart),
-    summary="Add a piece to a document that arrives in pieces",
+    summary="Add a part to an unfinished document",
 )
-async def add_piece(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> m.PartAnswer:
-    """Text or tokens; each piece is shingled by itself, and one that comes twice changes nothing. Then `:close` resolves it."""
-    service = service_of(request)
-    piece = await parse_body(request, m.DocumentPart)
-    content = piece.text if piece.text is not None else piece.tokens or []
-    return m.PartAnswer(id=id, shingles=await service.add_part(scope, named(id, "id"), content))
+async def add_part(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> m.PartAnswer:
+    """Adds text or tokens to a document that arrives in parts. `:close` finishes it.
+
+    Each part is split into shingles on its own. Adding the same part again changes nothing.
+    """
+    service = ready_service(request)
+    part = await parse_body(request, m.DocumentPart)
+    content = part.text if part.text is not None else part.tokens or []
+    return m.PartAnswer(
+        id=id, shingles=await service.add_part(scope, validate_name(id, "id"), content)
+    )
 
 
-@router.post("/documents/{id:path}:close", response_model=m.UpsertResult, summary="Resolve a document that came in pieces")
-async def close(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> Response:
-    """As an upsert of the whole; its pieces are gone afterwards."""
-    outcome = await service_of(request).finish_document(scope, named(id, "id"))
+@router.post(
+    "/documents/{id:path}:close",
+    response_model=m.UpsertResult,
+    summary="Finish a document that arrived in parts",
+)
+async def finish(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> Response:
+    """Upserts the document that the parts form, and deletes the parts."""
+    outcome = await ready_service(request).finish_document(scope, validate_name(id, "id"))
     if outcome is None:
-        raise ProblemError("not-found", "this scope has no document of that id that is open")
-    return Response(as_json(outcome), media_type=JSON)
+        raise ProblemError("not-found", "this scope has no unfinished document of this id")
+    return Response(outcome_json(outcome), media_type=JSON)
 
 
-@router.get("/clusters/{id:path}", summary="The cluster of a document")
+@router.get("/clusters/{id:path}", summary="Get the cluster of a document")
 async def cluster(
     request: Request,
     scope: ScopeName,
     id: DocumentId,
     who: Reader,
-    start: Annotated[int, Query(ge=0, le=10**9, description="First member.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Members.")] = PAGE,
+    start: Annotated[int, Query(ge=0, le=10**9, description="Position of the first member.")] = 0,
+    limit: Annotated[
+        int, Query(ge=1, le=1000, description="Maximum number of members.")
+    ] = PAGE_SIZE,
     after: Annotated[
         str | None,
         Query(
-            min_length=1, max_length=1024, description="Id of the last member known: faster than start, which is then unused."
+            min_length=1,
+            max_length=1024,
+            description="Id of the last member of the previous page. It is faster than `start` "
+            "and overrides it.",
         ),
     ] = None,
     cursor: Annotated[
         str | None,
         Query(
-            max_length=MOST_LENGTH,
-            description="`next` of the previous page; start and after are then unused. Members that stay in the cluster are "
-            "listed once each, whatever comes and goes between the pages.",
+            max_length=MAX_CURSOR_LENGTH,
+            description="`next` of the previous page. It overrides `start` and `after`. Members "
+            "that stay in the cluster are "
+            "listed exactly once, even if others are added or deleted between the pages.",
         ),
     ] = None,
 ) -> m.ClusterAnswer:
-    """By the id of any document in it; every answer names the representative. (A cluster keeps its own id, the one of its first
-    document, when that document is erased.)"""
-    service = service_of(request)
+    """Returns the cluster of any of its documents, with a page of its members.
+
+    The id of a cluster is that of its first document, and remains the same when this document is
+    deleted. Use `representative` to refer to the document that currently represents the cluster.
+    """
+    service = ready_service(request)
     listing = ("members", scope, *service.index.public_urls)
     position = None if cursor is None else decode_cursor(cursor, listing)
+    id = validate_name(id, "id")
     if position is not None:
-        behind = MemberPosition(*position)
-        found = await service.run_in_thread(service.index.cluster_part_after, scope, named(id, "id"), behind, limit)
+        previous = MemberPosition(*position)
+        part = await service.run_in_thread(
+            service.index.cluster_part_after, scope, id, previous, limit
+        )
     else:
-        last = None if after is None else named(after, "after")
-        found = await service.run_in_thread(service.index.cluster_part, scope, named(id, "id"), start, limit, last)
-    if found is None:
-        raise ProblemError("not-found", "this scope has no such cluster")
-    return m.ClusterAnswer.of(found, None if found.end is None else encode_cursor(listing, list(found.end)))
+        last = None if after is None else validate_name(after, "after")
+        part = await service.run_in_thread(
+            service.index.cluster_part, scope, id, start, limit, last
+        )
+    if part is None:
+        raise ProblemError(
+            "not-found", "this scope has no document of this id, and no such cluster"
+        )
+    return m.ClusterAnswer.from_part(
+        part, None if part.end is None else encode_cursor(listing, list(part.end))
+    )
 
 
-@router.get("/clusters", summary="Clusters, largest or newest first")
+@router.get("/clusters", summary="List the clusters of a scope, largest or newest first")
 async def clusters(
     request: Request,
     scope: ScopeName,
     who: Reader,
-    order: Annotated[str, Query(pattern="^(largest|newest)$", description="largest or newest.")] = "largest",
-    limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
+    order: Annotated[
+        str, Query(pattern="^(largest|newest)$", description="largest or newest.")
+    ] = "largest",
+    limit: Annotated[
+        int, Query(ge=1, le=1000, description="Maximum number of clusters.")
+    ] = PAGE_SIZE,
     cursor: Annotated[
         str,
-        Query(min_length=1, max_length=MOST_LENGTH, description="`next` of the previous page of this scope and order."),
-    ] = FIRST,
+        Query(
+            min_length=1,
+            max_length=MAX_CURSOR_LENGTH,
+            description="`next` of the previous page of this scope and order.",
+        ),
+    ] = FIRST_PAGE,
 ) -> m.ClusterPage:
-    """The first 10,000 of either order, counted again from time to time; `nearkin index export` writes all of them. Clusters
-    that stay are listed once each, whatever comes and goes between the pages; in the order `largest`, one whose size has
-    changed between two pages may be missing or come twice."""
-    service = service_of(request)
-    listing = ("clusters", order, scope)
-    position = decode_cursor(cursor, listing)
-    found = await service.run_overview(service.cluster_listings.listing, scope)
-    rows, key = (found.largest, by_size) if order == "largest" else (found.newest, by_age)
-    start = 0 if position is None else bisect_right(rows, (position[0], position[1]), key=key)
-    heads = rows[start : start + limit]
-    more = start + limit < len(rows)
+    """Returns a page of the first 10,000 clusters in either order.
+
+    `nearkin index export` writes all clusters.
+
+    The clusters are counted again from time to time. Clusters that stay are listed exactly once,
+    even if others are added or deleted between the pages. In the order `largest`, a cluster whose
+    size changes between two pages may be missing or repeated.
+    """
+    service = ready_service(request)
+    listing_id = ("clusters", order, scope)
+    position = decode_cursor(cursor, listing_id)
+    listing = await service.run_overview(service.cluster_listings.listing, scope)
+    if order == "largest":
+        rows = listing.largest
+        sort_key = size_order
+    else:
+        rows = listing.newest
+        sort_key = age_order
+    start = 0 if position is None else bisect_right(rows, (position[0], position[1]), key=sort_key)
+    page = rows[start : start + limit]
+    has_more = start + limit < len(rows)
     return m.ClusterPage(
-        clusters=[m.ClusterHead(id=h.cluster, representative=h.representative, size=h.size, created=h.created) for h in heads],
-        next=encode_cursor(listing, list(key(heads[-1]))) if more else None,
-        as_of=found.as_of,
+        clusters=[
+            m.ClusterHead(
+                id=row.cluster,
+                representative=row.representative,
+                size=row.size,
+                created=row.created,
+            )
+            for row in page
+        ],
+        next=encode_cursor(listing_id, list(sort_key(page[-1]))) if has_more else None,
+        as_of=listing.as_of,
     )

@@ -1,4 +1,4 @@
-"""Routes about the index and the server themselves."""
+"""Routes about the index and the server: explanations, tuning, statistics, the shadow index, health and metrics."""
 
 import json
 from dataclasses import replace
@@ -9,12 +9,12 @@ from fastapi import APIRouter, Request, Response
 
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
-from nearkin.plan.tune import tune as find_points
+from nearkin.plan.tune import tune as find_operating_points
 from nearkin.server.http.auth import Admin, Reader, Scraper, require_scope
 from nearkin.server.http.parsing import body_schema, parse_body
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.routes import models as m
-from nearkin.server.routes.documents import held_answer, service_of
+from nearkin.server.routes.documents import counted_response, ready_service
 from nearkin.server.service import Service
 from nearkin.server.shadow import ShadowIndex
 from nearkin.server.telemetry import Exposition
@@ -27,36 +27,46 @@ router = APIRouter(tags=["index"])
     "/v1/explain",
     response_model=dict[str, Any],
     openapi_extra=body_schema(m.ExplainRequest),
-    summary="Why two documents match, or do not",
+    summary="Explain why two documents match or do not match",
 )
 async def explain(request: Request, who: Reader) -> Response:
-    """Similarity, estimate, shared bands and shingles of two stored documents of one scope."""
-    service = service_of(request)
-    asked = await parse_body(request, m.ExplainRequest)
-    require_scope(who, asked.scope)
-    return held_answer(request, service, await service.run_overview(explained, service.index, asked))
+    """Returns the similarity, the estimate, the shared bands and the shared shingles of two stored documents of a scope."""
+    service = ready_service(request)
+    body = await parse_body(request, m.ExplainRequest)
+    require_scope(who, body.scope)
+    explanation = await service.run_overview(_explanation_json, service.index, body)
+    return counted_response(request, service, explanation)
 
 
-def explained(index: Index, asked: m.ExplainRequest) -> bytes:
-    """Explains two documents, as JSON: it holds their texts, which take time to write where they are long."""
-    return orjson.dumps(index.explain(asked.scope, asked.a, asked.b).to_dict())
+def _explanation_json(index: Index, body: m.ExplainRequest) -> bytes:
+    """Returns an explanation as JSON.
+
+    It contains the texts, so that serializing it can take long.
+    """
+    return orjson.dumps(index.explain(body.scope, body.a, body.b).to_dict())
 
 
-@router.post("/v1/tune", openapi_extra=body_schema(m.TuneRequest), summary="Bands and rows for a threshold and a recall")
+@router.post(
+    "/v1/tune",
+    openapi_extra=body_schema(m.TuneRequest),
+    summary="Find bands and rows for a threshold and a recall",
+)
 async def tune(request: Request, who: Reader) -> dict[str, Any]:
-    """Operating points, cheapest first, for signatures of this index."""
-    service = service_of(request)
-    asked = await parse_body(request, m.TuneRequest)
-    spec = service.index.spec if asked.k is None else replace(service.index.spec, k=asked.k)
-    found = await service.run_overview(find_points, asked.threshold, asked.recall, spec=spec, documents=asked.documents)
-    told = found.to_dict()
-    return {**told, "points": told["points"][: asked.points]}
+    """Returns operating points for the signatures of this index, cheapest first."""
+    service = ready_service(request)
+    body = await parse_body(request, m.TuneRequest)
+    spec = service.index.spec if body.k is None else replace(service.index.spec, k=body.k)
+    tuning = await service.run_overview(
+        find_operating_points, body.threshold, body.recall, spec=spec, documents=body.documents
+    )
+    result = tuning.to_dict()
+    return {**result, "points": result["points"][: body.points]}
 
 
-@router.get("/v1/spec", summary="What this index is")
+@router.get("/v1/spec", summary="Get the Spec and the banding of the index")
 async def spec(request: Request, who: Reader) -> m.IndexInfo:
-    """The Spec of its signatures, its threshold and its banding."""
-    index = service_of(request).index
+    """Returns the Spec of the signatures, the threshold and the banding."""
+    index = ready_service(request).index
     return m.IndexInfo(
         spec=json.loads(index.spec.to_json()),
         fingerprint=index.spec.fingerprint,
@@ -70,74 +80,79 @@ async def spec(request: Request, who: Reader) -> m.IndexInfo:
     )
 
 
-@router.get("/v1/stats", summary="Counts of the index")
+@router.get("/v1/stats", summary="Get the counts of the index")
 async def stats(request: Request, who: Admin) -> dict[str, Any]:
-    """Documents, clusters, postings, bytes, what was evicted."""
-    service = service_of(request)
+    """Returns the numbers of documents, clusters, postings, bytes and evicted postings."""
+    service = ready_service(request)
     return await service.run_in_thread(service.index.stats)
 
 
-@router.get("/v1/shadow", tags=["admin"], summary="Two bandings side by side")
+@router.get("/v1/shadow", tags=["admin"], summary="Compare the live index with the shadow index")
 async def shadow(request: Request, who: Admin) -> dict[str, Any]:
-    """What the live one and its shadow make of the same documents: agreement, candidates, seconds, golden recall."""
-    return shadow_of(request).facts()
+    """Returns the agreement, candidates, durations and golden recall of both indexes on the same documents."""
+    return require_shadow(request).status()
 
 
-@router.post("/v1/shadow", tags=["admin"], openapi_extra=body_schema(m.ShadowSwitch), summary="Let the other banding answer")
+@router.post(
+    "/v1/shadow",
+    tags=["admin"],
+    openapi_extra=body_schema(m.ShadowSwitch),
+    summary="Switch to the shadow index, or back",
+)
 async def switch(request: Request, who: Admin) -> dict[str, Any]:
-    """Cut over, or back: the index moves to the other store, every worker with it, and a restart finds it there.
+    """Migrates the index to the other store. All workers follow, and a restart uses the new store.
 
-    Raises:
-        ProblemError: The other one has not all documents.
+    Answers 409 as long as the other index does not have all documents.
     """
-    found, asked = shadow_of(request), await parse_body(request, m.ShadowSwitch)
+    shadow_index = require_shadow(request)
+    body = await parse_body(request, m.ShadowSwitch)
     try:
-        await service_of(request).run_in_thread(found.switch, asked.live == "shadow")
+        await ready_service(request).run_in_thread(shadow_index.switch, body.live)
     except UsageError as error:
         raise ProblemError("conflict", str(error), retry_after=5.0) from error
-    return found.facts()
+    return shadow_index.status()
 
 
-def shadow_of(request: Request) -> ShadowIndex:
-    """Of the server.
+def require_shadow(request: Request) -> ShadowIndex:
+    """Returns the shadow index of the server.
 
     Raises:
-        ProblemError: It has none.
+        ProblemError: If the server has none.
     """
-    found = service_of(request).shadow
-    if found is None:
-        raise ProblemError("not-found", "this server has no shadow: start it with shadow_store, shadow_bands and shadow_rows")
-    return found
+    shadow_index = ready_service(request).shadow
+    if shadow_index is None:
+        raise ProblemError(
+            "not-found",
+            "this server has no shadow index; start it with shadow_store, shadow_bands and shadow_rows",
+        )
+    return shadow_index
 
 
-@router.get("/healthz", tags=["health"], summary="Whether the process lives")
+@router.get("/healthz", tags=["health"], summary="Check that the process is alive")
 async def healthz() -> dict[str, str]:
-    """It does if it answers."""
+    """Returns the version of the server."""
     return {"status": "ok", "version": VERSION}
 
 
-@router.get("/readyz", tags=["health"], summary="Whether requests can be served")
+@router.get("/readyz", tags=["health"], summary="Check that requests can be answered")
 async def readyz(request: Request) -> dict[str, str]:
-    """Kernels are compiled, and the store answered less than a second ago.
-
-    Raises:
-        ProblemError: Not yet, or not now.
-    """
-    service_of(request)
+    """Answers 200 if all kernels are compiled and the store responded less than a second ago, otherwise 503."""
+    ready_service(request)
     await request.app.state.readiness.require()
     return {"status": "ready"}
 
 
-@router.get("/metrics", tags=["health"], summary="For Prometheus", response_class=Response)
+@router.get(
+    "/metrics", tags=["health"], summary="Get metrics for Prometheus", response_class=Response
+)
 async def metrics(request: Request, who: Scraper) -> Response:
-    """Text exposition. Scopes are named in it, so that it needs the right `metrics` where there are tokens.
+    """Returns metrics in the text format of Prometheus.
 
-    Raises:
-        ProblemError: Metrics are turned off.
+    They contain scope names, and therefore need the right `metrics`.
     """
     exposition: Exposition | None = request.app.state.exposition
     if exposition is None:
-        raise ProblemError("not-found", "metrics are turned off")
+        raise ProblemError("not-found", "metrics are turned off; start the server with --metrics")
     service: Service = request.app.state.service
-    text = await service.run_in_thread(exposition.text)
+    text = await service.run_in_thread(exposition.render)
     return Response(text, media_type=exposition.content_type)

@@ -1,4 +1,4 @@
-"""What requests and answers hold."""
+"""The JSON bodies of requests and responses."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -6,24 +6,38 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nearkin.index.entry import ClusterPart, Entry, Match
 
-Id = Annotated[str, Field(min_length=1, max_length=1024, description="Of the document; of its content by default.")]
-Scope = Annotated[str, Field(min_length=1, max_length=1024, description="Tenant or group.")]
+Id = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=1024,
+        description="Id of the document. By default, it is derived from the content.",
+    ),
+]
+Scope = Annotated[
+    str, Field(min_length=1, max_length=1024, description="Scope: the name of a tenant or group.")
+]
 
 
 class Model(BaseModel):
-    """Members that are not named here are an error, so that a misspelt one is no silent default."""
+    """A JSON object.
+
+    Unknown members are an error, so that misspelt ones do not silently have no effect.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_json_values: ClassVar[int] = 70_000
-    """Maximum number of values in the JSON of a form: the numbers of the longest vector, and some more."""
+    """Maximum number of JSON values in a body: enough for the longest vector."""
 
 
 class TextOrVector(Model):
-    """A text or a vector."""
+    """A document: either a text or a vector."""
 
-    text: str | None = Field(None, description="A text.")
-    vector: list[float] | None = Field(None, min_length=1, max_length=65_536, fail_fast=True, description="A vector.")
+    text: str | None = Field(None, description="Text of the document.")
+    vector: list[float] | None = Field(
+        None, min_length=1, max_length=65_536, fail_fast=True, description="Vector of the document."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -33,7 +47,7 @@ class TextOrVector(Model):
 
     @property
     def document(self) -> "str | list[float]":
-        """The one that was given."""
+        """The text or the vector, whichever was given."""
         return self.text if self.text is not None else self.vector or []
 
 
@@ -44,18 +58,22 @@ class NewDocument(TextOrVector):
 
 
 class QueryRequest(TextOrVector):
-    """A document to look for."""
+    """A document to search for."""
 
-    top: int = Field(10, ge=1, le=1000, description="Matches, at most.")
+    top: int = Field(10, ge=1, le=1000, description="Maximum number of matches.")
 
 
 class DocumentPart(Model):
-    """More of a document that arrives in pieces."""
+    """A part of an unfinished document: either text or tokens."""
 
     max_json_values: ClassVar[int] = 1_100_000
 
-    text: str | None = Field(None, description="More text; shingled by itself.")
-    tokens: list[str] | None = Field(None, max_length=1_000_000, fail_fast=True, description="More tokens, in order.")
+    text: str | None = Field(
+        None, description="Text of the part. It is split into shingles on its own."
+    )
+    tokens: list[str] | None = Field(
+        None, max_length=1_000_000, fail_fast=True, description="Tokens of the part, in order."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -65,49 +83,73 @@ class DocumentPart(Model):
 
 
 class PartAnswer(Model):
-    """A document that is open."""
+    """The state of an unfinished document."""
 
     id: str
-    shingles: int = Field(description="Distinct ones so far.")
+    shingles: int = Field(description="Number of distinct shingles so far.")
 
 
 class UpsertResult(Model):
-    """What became of a document."""
+    """The outcome of an upsert."""
 
-    kind: Literal["new", "exact", "resolved", "match", "updated"]
-    layer: Literal["record", "memory", "store", "search"]
-    id: str
-    cluster: str
-    representative: str
-    similarity: float = Field(description="To the representative, exact.")
-    duplicate: bool = Field(description="Whether another document stands for it.")
-    candidates: int = Field(description="Stored documents that it was compared with.")
-    seconds: dict[str, float] = Field(description="Of each phase; of a batch, divided by its documents.")
+    kind: Literal["new", "exact", "resolved", "match", "updated"] = Field(
+        description="Kind of the outcome."
+    )
+    layer: Literal["record", "memory", "store", "search"] = Field(
+        description="Layer that determined the outcome."
+    )
+    id: str = Field(description="Id of the document.")
+    cluster: str = Field(description="Id of the cluster.")
+    representative: str = Field(description="Id of the representative.")
+    similarity: float = Field(description="Exact similarity to the representative.")
+    duplicate: bool = Field(description="True if another document is the representative.")
+    candidates: int = Field(
+        description="Number of stored documents that the document was compared with."
+    )
+    seconds: dict[str, float] = Field(
+        description="Duration of each phase in seconds. Durations of a batch are divided by its "
+        "number of documents."
+    )
 
 
 class StreamLine(Model):
-    """Of a stream's answer: what became of a line, or why nothing did."""
+    """The answer to a line of a stream.
 
-    line: int = Field(description="Counted from 1.")
-    problem: dict[str, Any] | None = None
+    It also has the members of UpsertResult, unless there is a problem.
+    """
+
+    line: int = Field(description="Number of the line, counted from 1.")
+    problem: dict[str, Any] | None = Field(None, description="Problem with the line.")
 
 
 class StoredDocument(Model):
-    """A document as it is kept."""
+    """A stored document."""
 
-    id: str
-    cluster: str
-    representative: str
-    similarity: float
-    shingles: int = Field(description="Distinct ones; 0 for vectors.")
-    created: float = Field(description="Seconds since 1970.")
-    seen: float = Field(description="When it was last matched, where documents have a time to live.")
-    text: str | None = Field(description="If texts are kept.")
-    signature: str | None = Field(None, description="Hexadecimal, for admins who ask with ?include=signature.")
+    id: str = Field(description="Id of the document.")
+    cluster: str = Field(description="Id of the cluster.")
+    representative: str = Field(description="Id of the representative.")
+    similarity: float = Field(description="Exact similarity to the representative.")
+    shingles: int = Field(description="Number of distinct shingles; 0 for vectors.")
+    created: float = Field(
+        description="Time at which the document was stored, in seconds since 1970."
+    )
+    seen: float = Field(
+        description="Time of the last match in seconds since 1970, if documents have a time to live."
+    )
+    text: str | None = Field(description="Text of the document, if texts are stored.")
+    signature: str | None = Field(
+        None,
+        description="Signature in hexadecimal. Only administrators can request it, with ?include=signature.",
+    )
 
     @classmethod
-    def of(cls, entry: Entry, signature: bool = False) -> Self:
-        """From an entry."""
+    def from_entry(cls, entry: Entry, *, include_signature: bool = False) -> Self:
+        """Converts an entry of the index.
+
+        Args:
+            entry: The entry.
+            include_signature: Whether the signature is included.
+        """
         return cls(
             id=entry.id,
             cluster=entry.cluster,
@@ -117,68 +159,92 @@ class StoredDocument(Model):
             created=entry.created,
             seen=entry.seen,
             text=entry.text,
-            signature=entry.signature.hex() if signature else None,
+            signature=entry.signature.hex() if include_signature else None,
         )
 
 
 class QueryMatch(Model):
-    """A stored document that resembles a queried one."""
+    """A stored document that resembles a query."""
 
-    id: str
-    cluster: str
-    similarity: float
-    shared_bands: int
+    id: str = Field(description="Id of the document.")
+    cluster: str = Field(description="Id of the cluster.")
+    similarity: float = Field(description="Exact similarity to the query.")
+    shared_bands: int = Field(
+        description="Number of bands that the document shares with the query."
+    )
 
     @classmethod
-    def of(cls, match: Match) -> Self:
-        """From a match."""
-        return cls(id=match.id, cluster=match.cluster, similarity=match.similarity, shared_bands=match.shared)
+    def from_match(cls, match: Match) -> Self:
+        """Converts a match of the index."""
+        return cls(
+            id=match.id,
+            cluster=match.cluster,
+            similarity=match.similarity,
+            shared_bands=match.shared,
+        )
 
 
 class Matches(Model):
-    """Most similar first."""
+    """The matches of a query."""
 
-    matches: list[QueryMatch]
+    matches: list[QueryMatch] = Field(description="Matches, most similar first.")
 
 
 class Member(Model):
-    """Of a cluster."""
+    """A document of a cluster."""
 
-    id: str
-    similarity: float = Field(description="To the representative.")
+    id: str = Field(description="Id of the document.")
+    similarity: float = Field(description="Exact similarity to the representative.")
 
 
 class ClusterAnswer(Model):
-    """A cluster."""
+    """A cluster and a page of its members."""
 
-    id: str
-    representative: str
-    size: int
-    members: list[Member] = Field(description="The representative first; a page of them.")
-    next: str | None = Field(description="Cursor of the next page; null at the end.")
+    id: str = Field(description="Id of the cluster.")
+    representative: str = Field(description="Id of the representative.")
+    size: int = Field(description="Number of documents.")
+    members: list[Member] = Field(
+        description="A page of the members. The representative is the first member."
+    )
+    next: str | None = Field(description="Cursor of the next page, or null on the last page.")
 
     @classmethod
-    def of(cls, part: ClusterPart, cursor: str | None) -> Self:
-        """Returns the answer for some documents of a cluster, and the cursor of the next page."""
-        members = [Member(id=name, similarity=similarity) for name, similarity in part.members]
-        return cls(id=part.id, representative=part.representative, size=part.size, members=members, next=cursor)
+    def from_part(cls, part: ClusterPart, cursor: str | None) -> Self:
+        """Converts a part of a cluster.
+
+        Args:
+            part: Some members of a cluster.
+            cursor: Cursor of the next page, or None on the last page.
+        """
+        members = [Member(id=id, similarity=similarity) for id, similarity in part.members]
+        return cls(
+            id=part.id,
+            representative=part.representative,
+            size=part.size,
+            members=members,
+            next=cursor,
+        )
 
 
 class ClusterHead(Model):
-    """A cluster in a list."""
+    """A cluster in a listing."""
 
-    id: str
-    representative: str
-    size: int
-    created: float
+    id: str = Field(description="Id of the cluster.")
+    representative: str = Field(description="Id of the representative.")
+    size: int = Field(description="Number of documents.")
+    created: float = Field(
+        description="Time at which the representative was stored, in seconds since 1970."
+    )
 
 
 class ClusterPage(Model):
-    """Some clusters of a scope."""
+    """A page of the clusters of a scope."""
 
-    clusters: list[ClusterHead]
-    next: str | None = Field(description="Cursor of the next page; null at the end.")
-    as_of: float = Field(description="Seconds since 1970: when they were counted.")
+    clusters: list[ClusterHead] = Field(description="Clusters in the requested order.")
+    next: str | None = Field(description="Cursor of the next page, or null on the last page.")
+    as_of: float = Field(
+        description="Time at which the clusters were counted, in seconds since 1970."
+    )
 
 
 class ExplainRequest(Model):
@@ -190,30 +256,42 @@ class ExplainRequest(Model):
 
 
 class TuneRequest(Model):
-    """What is asked of bands and rows."""
+    """Requirements for bands and rows."""
 
-    threshold: float = Field(0.8, gt=0, le=1)
-    recall: float = Field(0.95, gt=0, lt=1)
-    k: int | None = Field(None, ge=8, le=1024, multiple_of=8)
-    documents: int = Field(1_000_000, ge=1, le=10**12)
-    points: int = Field(10, ge=1, le=50)
+    threshold: float = Field(
+        0.8, gt=0, le=1, description="Similarity at which the recall is required."
+    )
+    recall: float = Field(0.95, gt=0, lt=1, description="Required recall at the threshold.")
+    k: int | None = Field(
+        None,
+        ge=8,
+        le=1024,
+        multiple_of=8,
+        description="Length of the signatures. By default, that of the index.",
+    )
+    documents: int = Field(
+        1_000_000, ge=1, le=10**12, description="Number of documents for which costs are computed."
+    )
+    points: int = Field(10, ge=1, le=50, description="Maximum number of operating points.")
 
 
 class IndexInfo(Model):
-    """What signatures of this index are, and how they are banded."""
+    """The Spec and the banding of the index."""
 
-    spec: dict[str, Any]
-    fingerprint: str
-    threshold: float
-    recall: float
-    bands: int
-    rows: int
-    probes: int
-    postings: str
-    version: str
+    spec: dict[str, Any] = Field(description="Spec of the signatures.")
+    fingerprint: str = Field(description="Fingerprint of the Spec.")
+    threshold: float = Field(description="Smallest similarity of near-duplicates.")
+    recall: float = Field(description="Required recall at the threshold.")
+    bands: int = Field(description="Number of bands.")
+    rows: int = Field(description="Number of rows per band.")
+    probes: int = Field(description="Number of probes.")
+    postings: str = Field(description="Documents that searches find: representatives or all.")
+    version: str = Field(description="Version of nearkin.")
 
 
 class ShadowSwitch(Model):
-    """Which of the two bandings answers."""
+    """A choice of the index that answers requests."""
 
-    live: Literal["primary", "shadow"]
+    live: Literal["primary", "shadow"] = Field(
+        description="The index that answers: the primary or the shadow index."
+    )

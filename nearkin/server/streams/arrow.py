@@ -1,170 +1,243 @@
-"""Arrow IPC streams from outside, read without a thread that waits, and in bounded memory.
+"""Streams of documents as Arrow IPC: a column of texts or vectors, and optionally a column of ids."""
 
-pyarrow's reader blocks in a thread until a message is whole, and unfolds what a message says. Here the event loop collects the
-bytes of one message (https://arrow.apache.org/docs/format/Columnar.html#encapsulated-message-format), and what the message says
-about itself is compared with those bytes before pyarrow sees it.
-"""
-
-import struct
-import time
+import io
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
+import numpy as np
+import orjson
 import pyarrow as pa
-import pyarrow.ipc
+import pyarrow.compute as pc
 
-from nearkin.runtime.arrow_metadata import RECORD_BATCH, SCHEMA, read_facts
+from nearkin.index.preparation import Document
+from nearkin.server.http.middleware import ARROW_STREAM
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.shares import Reservation
+from nearkin.server.micro_batcher import BATCH_BYTES
+from nearkin.server.service import Service
+from nearkin.server.streams.arrow_messages import (
+    ArrowMessage,
+    ArrowMessageReader,
+    read_batch,
+    read_schema,
+)
+from nearkin.server.streams.format import ProgressDeadline, StreamAnswer, StreamItem, StreamPart
 
-CONTINUATION = b"\xff\xff\xff\xff"
-METADATA_BYTES = 1 << 20
-"""Bytes of the metadata of a message."""
-MIN_BYTES_PER_SECOND = 1000
-"""Bytes a second below which an unfinished line or message is given up, once it has taken the idle time-out."""
-
-
-class Deadline:
-    """The time by which a line or a message must be whole.
-
-    Args:
-        seconds: Time that each may take. One that is long has a second more for every SLOWEST bytes.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self.restart()
-
-    def restart(self) -> None:
-        """Starts the time of the next line or message."""
-        self._began = time.monotonic()
-
-    def check(self, size: int) -> None:
-        """Checks that the bytes that have come so far did not take too long.
-
-        Raises:
-            ProblemError: If they did.
-        """
-        if time.monotonic() - self._began > self._seconds + size / MIN_BYTES_PER_SECOND:
-            raise ProblemError("timeout", f"{size:,} bytes of an unfinished document came in {self._seconds:g} s or more")
+MAX_QUOTED_NAMES = 200
+"""Maximum number of characters of column names that an error repeats. A schema may have a megabyte
+of names."""
+OUTCOME_COLUMNS = ("kind", "layer", "id", "cluster", "representative", "similarity")
 
 
-class Message(NamedTuple):
-    """A message of an Arrow stream.
-
-    Attributes:
-        kind: SCHEMA, RECORD_BATCH, or another number of MessageHeader.
-        rows: Rows that a record batch says it has.
-        data: The whole message, as `pyarrow.ipc.read_message` takes it.
-    """
-
-    kind: int
-    rows: int
-    data: bytes
-
-
-class ArrowMessageReader:
-    """Messages of an Arrow IPC stream as they come.
+class ArrowFormat:
+    """The Arrow IPC format of requests and answers.
 
     Args:
-        chunks: Bytes of the stream.
-        longest: Maximum bytes of a message.
-        memory: Counts the bytes of the current message.
-        deadline: The time that a message may take.
+        service: Provides the threads in which batches are read.
+        max_rows: Maximum number of documents of a part.
+        max_document: Maximum size of a document, in bytes.
+        max_message: Maximum size of a record batch, in bytes.
+        memory: Counts the bytes that are kept.
+        deadline: The time within which a record batch must be complete.
     """
 
-    def __init__(self, chunks: AsyncIterator[bytes], longest: int, memory: Reservation, deadline: Deadline) -> None:
-        self._chunks, self._longest, self._memory, self._deadline = chunks, longest, memory, deadline
-        self._held = bytearray()
+    media_type = ARROW_STREAM
+    schema = pa.schema(
+        [
+            ("line", pa.int64()),
+            ("kind", pa.string()),
+            ("layer", pa.string()),
+            ("id", pa.string()),
+            ("cluster", pa.string()),
+            ("representative", pa.string()),
+            ("similarity", pa.float64()),
+            ("problem", pa.string()),
+        ]
+    )
 
-    async def next(self) -> Message | None:
-        """Returns the next message; None at the end of the stream.
+    def __init__(
+        self,
+        service: Service,
+        max_rows: int,
+        max_document: int,
+        max_message: int,
+        memory: Reservation,
+        deadline: ProgressDeadline,
+    ) -> None:
+        self._service = service
+        self._max_rows = max_rows
+        self._max_document = max_document
+        self._max_message = max_message
+        self._memory = memory
+        self._deadline = deadline
+        self._buffer = io.BytesIO()
+        self._writer = pa.ipc.new_stream(self._buffer, self.schema)
 
-        Raises:
-            ProblemError: If the bytes are not a message, or one that is too large, compressed or in conflict with its size.
+    async def parts(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[StreamPart]:
+        """Yields parts of the record batches. No thread is used while bytes arrive.
+
+        Args:
+            chunks: Bytes of the request as they arrive.
         """
-        self._memory.shrink(len(self._held))
-        self._deadline.restart()
-        prefix = await self._read(4)
-        if prefix == CONTINUATION:
-            prefix = await self._read(4)
-        elif not prefix:
-            return None
-        if len(prefix) < 4:
-            raise _not_arrow("the stream ends inside a message")
-        size = struct.unpack("<i", prefix)[0]
-        if size == 0:
-            return None
-        if not 0 < size <= METADATA_BYTES:
-            raise _not_arrow(f"{size:,} bytes of metadata; at most {METADATA_BYTES:,} are read")
-        metadata = await self._read(size)
-        if len(metadata) < size:
-            raise _not_arrow("the stream ends inside a message")
-        try:
-            kind, rows, body_size, compressed = read_facts(metadata)
-        except ValueError as error:
-            raise _not_arrow(str(error)) from error
-        if compressed:
-            raise ProblemError("invalid-request", "the stream is compressed; send Arrow IPC without compression")
-        if not 0 <= body_size <= self._longest:
-            raise ProblemError(
-                "invalid-request", f"a batch has {body_size:,} bytes; the limit is {self._longest:,} (max_message)"
+        messages = ArrowMessageReader(chunks, self._max_message, self._memory, self._deadline)
+        first_message = await messages.next()
+        schema = await self._service.run_stream_work(partial(_read_checked_schema, first_message))
+        line = 1
+        while (message := await messages.next()) is not None:
+            batch, starts = await self._service.run_stream_work(
+                partial(self._split_batch, message, schema)
             )
-        if rows > body_size:
-            raise ProblemError("invalid-request", f"a batch says it has {rows:,} rows in {body_size:,} bytes")
-        body = await self._read(body_size)
-        if len(body) < body_size:
-            raise _not_arrow("the stream ends inside a message")
-        return Message(kind, rows, b"".join((CONTINUATION, prefix, metadata, body)))
+            if not len(batch):
+                # counted as a document, because a stream may have any number of batches without
+                # rows
+                yield StreamPart(1, len(message.data), list)
+            for start, end in pairwise(starts):
+                rows = batch.slice(start, end - start)
+                size = len(message.data) * (end - start) // len(batch)
+                yield StreamPart(end - start, size, partial(self._parse, rows, line))
+                line += end - start
 
-    async def _read(self, size: int) -> bytes:
-        """Reads some bytes; fewer at the end of the stream. Room for all of them is found before the first one is read."""
-        await self._memory.grow(size + len(self._held))
-        while len(self._held) < size:
-            chunk = await anext(self._chunks, None)
-            if chunk is None:
-                break
-            if not self._held:
-                # a pause between messages is not part of the next one
-                self._deadline.restart()
-            self._held += chunk
-            self._deadline.check(len(self._held))
-        found = bytes(memoryview(self._held)[:size])
-        del self._held[:size]
-        return found
+    def _split_batch(
+        self, message: ArrowMessage, schema: pa.Schema
+    ) -> tuple[pa.RecordBatch, list[int]]:
+        """Reads a batch, and returns it with the rows at which its parts begin and end."""
+        batch = read_batch(message, schema)
+        ends = np.cumsum(_document_sizes(_document_column(batch)))
+        starts = [0]
+        while starts[-1] < len(batch):
+            before = ends[starts[-1] - 1] if starts[-1] else 0
+            fits = int(np.searchsorted(ends, before + BATCH_BYTES, "right"))
+            starts.append(max(starts[-1] + 1, min(starts[-1] + self._max_rows, fits)))
+        return batch, starts
+
+    def _parse(self, batch: pa.RecordBatch, first_line: int) -> list[StreamItem]:
+        ids = batch["id"].to_pylist() if "id" in batch.schema.names else [None] * len(batch)
+        column = _document_column(batch)
+        sizes = _document_sizes(column)
+        items = []
+        for row, id in enumerate(ids):
+            document: Document | None = None
+            problem: ProblemError | None = None
+            if not column[row].is_valid:
+                problem = ProblemError("invalid-request", "the document is null")
+            elif sizes[row] > self._max_document:
+                problem = ProblemError(
+                    "too-large", f"the document has more than {self._max_document:,} bytes"
+                )
+            else:
+                value = column[row].as_py()
+                document = value if isinstance(value, str) else np.asarray(value, np.float32)
+            items.append(StreamItem(first_line + row, id, document, problem))
+        return items
+
+    def prologue(self) -> bytes:
+        """Returns the schema of the answers."""
+        return self._take_buffer()
+
+    def encode(self, answers: list[StreamAnswer]) -> bytes:
+        """Returns a record batch with a row for each answer."""
+        outcomes = [answer.outcome for answer in answers]
+        columns: dict[str, list[Any]] = {"line": [answer.line for answer in answers]}
+        for name in OUTCOME_COLUMNS:
+            columns[name] = [
+                None if outcome is None else getattr(outcome, name) for outcome in outcomes
+            ]
+        columns["problem"] = [
+            None if answer.problem is None else orjson.dumps(answer.problem.to_dict()).decode()
+            for answer in answers
+        ]
+        self._writer.write_batch(pa.RecordBatch.from_pydict(columns, self.schema))
+        return self._take_buffer()
+
+    def epilogue(self) -> bytes:
+        """Returns the end-of-stream marker."""
+        self._writer.close()
+        return self._take_buffer()
+
+    def _take_buffer(self) -> bytes:
+        data = self._buffer.getvalue()
+        self._buffer.seek(0)
+        self._buffer.truncate()
+        return data
 
 
-def _not_arrow(why: str) -> ProblemError:
-    return ProblemError("invalid-request", f"the stream is not an Arrow IPC stream: {why}")
-
-
-def read_schema(message: Message | None) -> pa.Schema:
-    """Returns the schema of a stream, from its first message.
-
-    Raises:
-        ProblemError: If the message is not a schema.
-    """
-    if message is None:
-        raise _not_arrow("it ends before its schema")
-    if message.kind != SCHEMA:
-        raise _not_arrow("it does not begin with a schema")
+def _read_checked_schema(message: ArrowMessage | None) -> pa.Schema:
+    """Reads the schema of a stream, and checks that its columns are documents."""
+    schema = read_schema(message)
     try:
-        return pa.ipc.read_schema(pa.ipc.read_message(message.data))
-    except (pa.ArrowException, OSError) as error:
-        raise _not_arrow(str(error)[:200]) from error
+        _check_columns(schema)
+    except UnicodeDecodeError as error:
+        # pyarrow decodes names only when they are accessed
+        raise ProblemError("invalid-request", "the name of a column is not valid UTF-8") from error
+    return schema
 
 
-def read_batch(message: Message, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the batch of a message, verified whole: a stream from outside may lie about offsets and lengths.
+def _check_columns(schema: pa.Schema) -> None:
+    types = {field.name: field.type for field in schema}
+    if len(types) < len(schema):
+        names = ", ".join(schema.names)[:MAX_QUOTED_NAMES]
+        raise ProblemError(
+            "invalid-request", f"column names must be unique; the columns are {names}"
+        )
+    if encoded := [field.name for field in schema if pa.types.is_dictionary(field.type)]:
+        raise ProblemError(
+            "invalid-request",
+            f"column {encoded[0]} is dictionary-encoded; send plain values, or leave the column out",
+        )
+    content_columns = [name for name in ("text", "vector") if name in types]
+    if len(content_columns) != 1:
+        names = ", ".join(types)[:MAX_QUOTED_NAMES]
+        raise ProblemError(
+            "invalid-request",
+            f"the stream needs either a column text or a column vector; its columns are {names}",
+            field="/text",
+        )
+    for name in ("id", "text"):
+        column_type = types.get(name, pa.string())
+        if not (pa.types.is_string(column_type) or pa.types.is_large_string(column_type)):
+            raise ProblemError(
+                "invalid-request",
+                f"column {name} has type {column_type}; send string",
+                field=f"/{name}",
+            )
+    if "vector" in types:
+        _check_vector_type(types["vector"])
 
-    Raises:
-        ProblemError: If the message is not a record batch, or not a valid one.
-    """
-    if message.kind != RECORD_BATCH:
-        raise ProblemError("invalid-request", f"the stream has a message of type {message.kind} where a record batch should be")
-    try:
-        batch = pa.ipc.read_record_batch(pa.ipc.read_message(message.data), schema)
-        batch.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
-        raise _not_arrow(str(error)[:200]) from error
-    return batch
+
+def _check_vector_type(vector: pa.DataType) -> None:
+    if pa.types.is_fixed_size_list(vector) and vector.list_size < 1:
+        raise ProblemError(
+            "invalid-request", "column vector has vectors without numbers", field="/vector"
+        )
+    is_list = (
+        pa.types.is_fixed_size_list(vector)
+        or pa.types.is_list(vector)
+        or pa.types.is_large_list(vector)
+    )
+    if not is_list or not (
+        pa.types.is_floating(vector.value_type) or pa.types.is_integer(vector.value_type)
+    ):
+        raise ProblemError(
+            "invalid-request",
+            f"column vector has type {vector}; send a list of numbers",
+            field="/vector",
+        )
+
+
+def _document_column(batch: pa.RecordBatch) -> pa.Array:
+    """Returns the column of documents."""
+    return batch["text" if "text" in batch.schema.names else "vector"]
+
+
+def _document_sizes(documents: pa.Array) -> np.ndarray:
+    """Returns the size of each document in bytes (int64, shape (rows,)) without decoding the documents."""
+    if pa.types.is_string(documents.type) or pa.types.is_large_string(documents.type):
+        lengths = pc.binary_length(documents)
+        width = 1
+    else:
+        lengths = pc.list_value_length(documents)
+        width = documents.type.value_type.bit_width // 8
+    sizes: np.ndarray = lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) * width
+    return sizes

@@ -18,7 +18,8 @@ from nearkin.server.console.visitor import Page, Visit
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     """The page."""
     page = shown.heading(
-        "Audit", "Precision of what was removed, recall of what should have been found, measured on a whole run."
+        "Audit",
+        "Precision of what was removed, recall of what should have been found, measured on a whole run.",
     )
     path = visit.service.settings.audit
     if path is None:
@@ -33,7 +34,9 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
             ("Asked recall", format_percent(found.asked)),
             ("Documents sampled", f"{found.sampled:,}"),
         ),
-        shown.note(f"{interval('Recall', found.recall)} {interval('Precision', found.precision)} {found.advice.capitalize()}."),
+        shown.note(
+            f"{interval('Recall', found.recall)} {interval('Precision', found.precision)} {found.advice.capitalize()}."
+        ),
         _chart(found),
         shown.table(
             "Recall of pairs at or above the threshold, by similarity",
@@ -43,7 +46,9 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
                     f"{one.low:.2f} to {one.high:.2f}",
                     f"{one.recall.total:,}",
                     format_percent(one.recall.value) if one.recall.total else "–",
-                    f"{format_percent(one.recall.low)} to {format_percent(one.recall.high)}" if one.recall.total else "–",
+                    f"{format_percent(one.recall.low)} to {format_percent(one.recall.high)}"
+                    if one.recall.total
+                    else "–",
                     format_percent(one.predicted),
                 )
                 for one in found.bins
@@ -61,7 +66,9 @@ def read(path: Path) -> Audit:
     """
     try:
         record = json.loads(path.read_bytes())
-        found: Audit = restore_dataclass(Audit, {name: value for name, value in record.items() if name != "metrics"})
+        found: Audit = restore_dataclass(
+            Audit, {name: value for name, value in record.items() if name != "metrics"}
+        )
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is no result of nearkin audit --json: {error}") from error
     return found
@@ -88,12 +95,25 @@ def _chart(found: Audit) -> Component:
         "arrayminus": [one.recall.value - one.recall.low for one in measured],
     }  # fmt: skip
     y = [one.recall.value for one in measured]
-    points = figures.line("Measured, with its interval", x, y, figures.BLUE, mode="markers", error_y=spread, marker={"size": 8})
+    points = figures.line(
+        "Measured, with its interval",
+        x,
+        y,
+        figures.BLUE,
+        mode="markers",
+        error_y=spread,
+        marker={"size": 8},
+    )
     middles = [(one.low + one.high) / 2 for one in found.bins]
     curve = figures.line(
-        "Predicted by the S-curve and the margin", middles, [one.predicted for one in found.bins], figures.ORANGE
+        "Predicted by the S-curve and the margin",
+        middles,
+        [one.predicted for one in found.bins],
+        figures.ORANGE,
     )
-    lowest = min([one.predicted for one in found.bins] + [one.recall.low for one in measured], default=0.9)
+    lowest = min(
+        [one.predicted for one in found.bins] + [one.recall.low for one in measured], default=0.9
+    )
     return figures.chart(
         "audit-recall",
         "Recall by similarity",

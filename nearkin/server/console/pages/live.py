@@ -11,8 +11,8 @@ from nearkin.report.formatting import format_bytes, format_percent
 from nearkin.server.console import charts as figures
 from nearkin.server.console import components as shown
 from nearkin.server.console.visitor import Page, Visit, current
-from nearkin.server.service import FLEET_METRICS
-from nearkin.server.telemetry import LAYERS, RECENT
+from nearkin.server.index_gauges import FLEET_METRICS
+from nearkin.server.telemetry import LAYER_RESULTS, RECENT_SECONDS
 
 EVERY = 2000
 """Milliseconds."""
@@ -20,12 +20,12 @@ WINDOW = 10
 """Seconds that the present is averaged over."""
 STEP = 5
 """Seconds that are drawn as one: counts as their mean, percentiles as those of the worst second."""
-STARTS = tuple(range(-RECENT, 0, STEP))
+STARTS = tuple(range(-RECENT_SECONDS, 0, STEP))
 KINDS = (
     ("New", ("new",), figures.BLUE),
     ("Matched", ("match",), figures.PURPLE),
     ("Updated", ("updated",), figures.ORANGE),
-    ("Known", tuple(LAYERS.values()), figures.GREY),
+    ("Known", tuple(LAYER_RESULTS.values()), figures.GREY),
 )
 SHARES = ("verify_drop_rate", "empty_bin_rate", "recall_on_labeled_set")
 
@@ -48,7 +48,9 @@ async def _drawn(visit: Visit) -> list[Component]:
     series, waiting, workers = await service.run_in_thread(visit.recent_metrics.read, service)
     counts = await service.run_overview(service.cluster_listings.counts)
     recall = None if service.golden_result is None else service.golden_result.recall
-    fleet = await service.run_in_thread(service.index.search_stats.metrics, recall, counts.get("bytes"))
+    fleet = await service.run_in_thread(
+        service.index.search_stats.metrics, recall, counts.get("bytes")
+    )
     now = int(time.time())
     seconds = {one["second"]: one for one in series}
     recent = [seconds[at] for at in range(now - WINDOW, now) if at in seconds]
@@ -75,7 +77,10 @@ async def _drawn(visit: Visit) -> list[Component]:
             shown.table(
                 "Of this process, since it was started",
                 ("Figure", "Value", "What it is"),
-                [(name, told(name, fleet.to_dict()[name]), meaning) for name, meaning in FLEET_METRICS.items()],
+                [
+                    (name, told(name, fleet.to_dict()[name]), meaning)
+                    for name, meaning in FLEET_METRICS.items()
+                ],
                 numbers=(1,),
             ),
             id="fleet",
@@ -91,7 +96,13 @@ def told(name: str, value: float | None) -> str:
         return format_percent(value)
     if name.endswith("_bytes"):
         return format_bytes(int(value))
-    return milliseconds(value) if "latency" in name else f"{value:,.3g}" if isinstance(value, float) else f"{value:,}"
+    return (
+        milliseconds(value)
+        if "latency" in name
+        else f"{value:,.3g}"
+        if isinstance(value, float)
+        else f"{value:,}"
+    )
 
 
 def milliseconds(seconds: float | None) -> str:
@@ -108,7 +119,10 @@ def _rates(seconds: Mapping[int, Mapping[str, Any]], now: int) -> Component:
     steps = [[one["counts"] for one in some] for some in _steps(seconds, now)]
     traces = []
     for name, results, colour in KINDS:
-        y = [sum(counts.get(result, 0) for counts in some for result in results) / STEP for some in steps]
+        y = [
+            sum(counts.get(result, 0) for counts in some for result in results) / STEP
+            for some in steps
+        ]
         traces.append(figures.area(name, STARTS, y, colour))
     total = sum(sum(counts.values()) for some in steps for counts in some)
     return figures.chart(
@@ -129,8 +143,17 @@ def _latencies(seconds: Mapping[int, Mapping[str, Any]], now: int) -> Component:
         return [max(some, default=None) for some in every]
 
     traces = [
-        figures.line("Median", STARTS, of("p50"), figures.BLUE, mode="lines+markers", marker={"size": 4}),
-        figures.line("99th percentile", STARTS, of("p99"), figures.ORANGE, mode="lines+markers", marker={"size": 4}),
+        figures.line(
+            "Median", STARTS, of("p50"), figures.BLUE, mode="lines+markers", marker={"size": 4}
+        ),
+        figures.line(
+            "99th percentile",
+            STARTS,
+            of("p99"),
+            figures.ORANGE,
+            mode="lines+markers",
+            marker={"size": 4},
+        ),
     ]
     return figures.chart(
         "live-latencies",
@@ -144,18 +167,22 @@ def _latencies(seconds: Mapping[int, Mapping[str, Any]], now: int) -> Component:
 
 def _steps(seconds: Mapping[int, Mapping[str, Any]], now: int) -> list[list[Mapping[str, Any]]]:
     """What there is of each STEP seconds; those of the present second are still to come."""
-    return [[seconds[now + at + i] for i in range(STEP) if now + at + i in seconds] for at in STARTS]
+    return [
+        [seconds[now + at + i] for i in range(STEP) if now + at + i in seconds] for at in STARTS
+    ]
 
 
 def _ago() -> dict[str, Any]:
     ticks = [-240, -180, -120, -60, 0]
     texts = [f"{-at // 60} min" if at else "now" for at in ticks]
-    return figures.axis("", range=[-RECENT, 2], tickvals=ticks, ticktext=texts)
+    return figures.axis("", range=[-RECENT_SECONDS, 2], tickvals=ticks, ticktext=texts)
 
 
 def connect(app: Dash) -> None:
     """The page renews itself."""
-    app.callback(Output("live", "children"), Input("live-clock", "n_intervals"), prevent_initial_call=True)(_refresh)
+    app.callback(
+        Output("live", "children"), Input("live-clock", "n_intervals"), prevent_initial_call=True
+    )(_refresh)
 
 
 PAGE = Page("live", "Live", "metrics", build, connect, every_scope=True)

@@ -26,10 +26,15 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     text = dcc.Textarea(id="try-text", rows=9, spellCheck=False, required=True)
     button = html.Button("Look for it", id="try-button", type="button")
     return [
-        *shown.heading("Try a document" if vectors else "Try a text", "Have we seen this before? Nothing is stored."),
+        *shown.heading(
+            "Try a document" if vectors else "Try a text",
+            "Have we seen this before? Nothing is stored.",
+        ),
         html.Div(
             [
-                shown.scope_field(scopes, query.get("scope", scopes[0] if scopes else ""), "try-scope"),
+                shown.scope_field(
+                    scopes, query.get("scope", scopes[0] if scopes else ""), "try-scope"
+                ),
                 html.Div([html.Label(name, htmlFor="try-text"), text], className="field"),
                 html.Div(button),
             ],
@@ -48,18 +53,24 @@ async def _look(_: int | None, text: str | None, scope: str | None) -> list[Comp
     await visit.admit()
     service, asked = visit.service, document(text or "", visit)
     matches = await service.query(scope or "", asked, min(TOP, service.settings.max_top))
-    entries = await service.run_in_thread(service.index.get_many, scope or "", [match.id for match in matches])
+    entries = await service.run_in_thread(
+        service.index.get_many, scope or "", [match.id for match in matches]
+    )
     threshold = format_similarity(service.index.threshold)
     if not matches:
         return [
             html.H2("No match"),
-            shown.note(f"Nothing in this scope is {threshold} similar to it or more: it would be new."),
+            shown.note(
+                f"Nothing in this scope is {threshold} similar to it or more: it would be new."
+            ),
         ]
     what = "representatives are" if len(matches) > 1 else "representative is"
     if service.index.settings.postings == "all":
         what = "documents are" if len(matches) > 1 else "document is"
     most = " (more are not shown)" if len(matches) == TOP else ""
-    articles = await service.run_overview(_matches, scope or "", matches, entries, asked, service.index.banding.bands)
+    articles = await service.run_overview(
+        _matches, scope or "", matches, entries, asked, service.index.banding.bands
+    )
     return [html.H2(f"{len(matches)} {what} {threshold} similar or more{most}"), *articles]
 
 
@@ -81,10 +92,17 @@ def document(text: str, visit: Visit) -> Document:
 
 
 def _matches(
-    scope: str, matches: Sequence[Match], entries: Sequence[Entry | None], asked: Document, bands: int
+    scope: str,
+    matches: Sequence[Match],
+    entries: Sequence[Entry | None],
+    asked: Document,
+    bands: int,
 ) -> list[Component]:
     """Every match beside the text that was asked for."""
-    return [_match(scope, match, entry, asked, bands) for match, entry in zip(matches, entries, strict=True)]
+    return [
+        _match(scope, match, entry, asked, bands)
+        for match, entry in zip(matches, entries, strict=True)
+    ]
 
 
 def _match(scope: str, match: Match, entry: Entry | None, asked: Document, bands: int) -> Component:
@@ -92,7 +110,11 @@ def _match(scope: str, match: Match, entry: Entry | None, asked: Document, bands
     title = html.H3([shown.cluster_link(scope, match.id), shown.similar(match.similarity), shared])
     if entry is None or entry.text is None or not isinstance(asked, str):
         return html.Article([title])
-    same = "Yours has the same words." if match.similarity == 1 else "Yours reads the same as far as the excerpt goes."
+    same = (
+        "Yours has the same words."
+        if match.similarity == 1
+        else "Yours reads the same as far as the excerpt goes."
+    )
     return html.Article([title, shown.sides(("Stored", entry.text), ("Yours", asked), same)])
 
 

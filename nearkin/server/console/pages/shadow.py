@@ -23,21 +23,31 @@ NAMES = {
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     """The page."""
-    page = shown.heading("Shadow", "A second banding, fed and asked beside the live one over the same signatures.")
+    page = shown.heading(
+        "Shadow", "A second banding, fed and asked beside the live one over the same signatures."
+    )
     running = visit.service.shadow
     if running is None:
         how = (
-            "Nothing runs in the shadow. Start the server with --shadow-store, --shadow-bands and --shadow-rows to compare one."
+            "Nothing runs in the shadow. Start the server with --shadow-store, --shadow-bands and "
+            "--shadow-rows to compare one."
         )
         return [*page, shown.note(how)]
-    facts = await visit.service.run_in_thread(running.facts)
+    facts = await visit.service.run_in_thread(running.status)
     whole = [(name, told(value)) for name, value in flat(facts) if not isinstance(value, tuple)]
-    beside = [(name, told(value[0]), told(value[1])) for name, value in flat(facts) if isinstance(value, tuple)]
+    beside = [
+        (name, told(value[0]), told(value[1]))
+        for name, value in flat(facts)
+        if isinstance(value, tuple)
+    ]
     return [
         *page,
         shown.tiles(*whole),
         shown.table(
-            "The same documents, of this process, since it was started or switched", ("", "Live", "Shadow"), beside, (1, 2)
+            "The same documents, of this process, since it was started or switched",
+            ("", "Live", "Shadow"),
+            beside,
+            (1, 2),
         ),
         shown.note("Switched by an admin's call: POST /v1/shadow."),
     ]

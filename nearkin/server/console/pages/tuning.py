@@ -9,9 +9,16 @@ from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from nearkin.index.index import Index
-from nearkin.plan.tune import Distribution, OperatingPoint, Tuning, candidate_probabilities, evaluate_point, tune
+from nearkin.plan.tune import (
+    Distribution,
+    OperatingPoint,
+    Tuning,
+    candidate_probabilities,
+    evaluate_point,
+    tune,
+)
 from nearkin.report.curves import format_banding
-from nearkin.server.cluster_listings import BINS
+from nearkin.server.cluster_listings import SIMILARITY_BINS
 from nearkin.server.console import charts as figures
 from nearkin.server.console import components as shown
 from nearkin.server.console.visitor import Page, Visit, current
@@ -29,7 +36,10 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     scopes = await visit.scopes()
     scope = query.get("scope") or (scopes[0] if scopes else "")
     page = [
-        *shown.heading("Tuning", "Which bands and rows find what you ask for, and what they cost. Nothing is changed here."),
+        *shown.heading(
+            "Tuning",
+            "Which bands and rows find what you ask for, and what they cost. Nothing is changed here.",
+        ),
         shown.scope_form("tuning", scopes, scope),
     ]
     if not scope:
@@ -43,13 +53,18 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
         html.Div(
             [
                 _slider("threshold", "Threshold", 0.3, 0.99, 0.01, round(index.threshold, 2)),
-                _slider("recall", "Recall", 0.5, 0.99, 0.01, min(round(index.settings.recall, 2), 0.99)),
+                _slider(
+                    "recall", "Recall", 0.5, 0.99, 0.01, min(round(index.settings.recall, 2), 0.99)
+                ),
                 _slider("k", "k, slots of a signature", step, most, step, min(index.spec.k, most)),
             ],
             className="sliders",
         ),
         dcc.Store(id="tune-scope", data=scope),
-        html.Div(await _drawn(visit, scope, index.threshold, index.settings.recall, index.spec.k), id="tune-result"),
+        html.Div(
+            await _drawn(visit, scope, index.threshold, index.settings.recall, index.spec.k),
+            id="tune-result",
+        ),
     ]
 
 
@@ -68,16 +83,24 @@ async def _move(threshold: float, recall: float, k: int, scope: str | None) -> l
     visit.require_scope(scope or "")
     await visit.admit()
     # the same bounds as the API's: what takes long is asked for by whoever may read
-    asked = parse_json(json.dumps({"threshold": threshold, "recall": recall, "k": k}).encode(), TuneRequest)
-    return await _drawn(visit, scope or "", asked.threshold, asked.recall, asked.k or visit.service.index.spec.k)
+    asked = parse_json(
+        json.dumps({"threshold": threshold, "recall": recall, "k": k}).encode(), TuneRequest
+    )
+    return await _drawn(
+        visit, scope or "", asked.threshold, asked.recall, asked.k or visit.service.index.spec.k
+    )
 
 
-async def _drawn(visit: Visit, scope: str, threshold: float, recall: float, k: int) -> list[Component]:
+async def _drawn(
+    visit: Visit, scope: str, threshold: float, recall: float, k: int
+) -> list[Component]:
     service = visit.service
     listing = await service.run_overview(service.cluster_listings.listing, scope)
     sampled = await service.run_overview(service.cluster_listings.pairs, scope)
     pairs = sampled or Distribution.assumed(max(listing.documents, 2))
-    tuning = await service.run_overview(_tuned, replace(service.index.spec, k=k), threshold, recall, pairs)
+    tuning = await service.run_overview(
+        _tuned, replace(service.index.spec, k=k), threshold, recall, pairs
+    )
     live = await service.run_overview(point_of_index, service.index, pairs, threshold)
     chart = _chart(tuning, service.index, sampled, listing.resolved)
     return [_numbers(tuning), chart, _choices(tuning, live, k == service.index.spec.k)]
@@ -90,7 +113,14 @@ def _tuned(spec: Spec, threshold: float, recall: float, pairs: Distribution) -> 
 def point_of_index(index: Index, pairs: Distribution, threshold: float) -> OperatingPoint:
     """What the index does now, at a threshold that may be another."""
     banding = index.banding
-    return evaluate_point(index.measure, threshold, banding.bands, banding.rows, probes=banding.probes, distribution=pairs)
+    return evaluate_point(
+        index.measure,
+        threshold,
+        banding.bands,
+        banding.rows,
+        probes=banding.probes,
+        distribution=pairs,
+    )
 
 
 def _numbers(tuning: Tuning) -> Component:
@@ -108,27 +138,49 @@ def _numbers(tuning: Tuning) -> Component:
     )
 
 
-def _chart(tuning: Tuning, index: Index, sampled: Distribution | None, resolved: Sequence[int]) -> Component:
+def _chart(
+    tuning: Tuning, index: Index, sampled: Distribution | None, resolved: Sequence[int]
+) -> Component:
     x = np.linspace(0, 1, POINTS)
     best = tuning.best
     live = candidate_probabilities(index.measure, index.banding, x)
-    centres = ((np.arange(BINS) + 0.5) / BINS).tolist()
+    centres = ((np.arange(SIMILARITY_BINS) + 0.5) / SIMILARITY_BINS).tolist()
     traces = []
     if sampled is not None:
         every = pairs_by_similarity(sampled)
-        traces.append(figures.bars("Pairs, from a sample", centres, _positive(every), figures.GREY, width=1 / BINS))
+        traces.append(
+            figures.bars(
+                "Pairs, from a sample",
+                centres,
+                _positive(every),
+                figures.GREY,
+                width=1 / SIMILARITY_BINS,
+            )
+        )
     traces.append(
-        figures.bars("Documents, to their representative", centres, _positive(resolved), figures.BLUE, width=1 / BINS)
+        figures.bars(
+            "Documents, to their representative",
+            centres,
+            _positive(resolved),
+            figures.BLUE,
+            width=1 / SIMILARITY_BINS,
+        )
     )
     percents = {"yaxis": "y2", "hovertemplate": "%{y:.1%}"}
     traces.append(
         figures.line(
-            f"P(candidate), {format_banding(best)}", x.tolist(), tuning.curve(best, x).tolist(), figures.ORANGE, **percents
+            f"P(candidate), {format_banding(best)}",
+            x.tolist(),
+            tuning.curve(best, x).tolist(),
+            figures.ORANGE,
+            **percents,
         )
     )
     dotted = {"color": figures.PURPLE, "width": 1.5, "dash": "dot"}
     now = f"P(candidate), this index: {index.banding.bands} × {index.banding.rows}"
-    traces.append(figures.line(now, x.tolist(), live.tolist(), figures.PURPLE, **percents) | {"line": dotted})
+    traces.append(
+        figures.line(now, x.tolist(), live.tolist(), figures.PURPLE, **percents) | {"line": dotted}
+    )
     told = f"{format_banding(best)}: {best.recall:.1%} of the pairs at {tuning.threshold:.2f} become candidates"
     figure = figures.chart(
         "tune-curve",
@@ -155,9 +207,13 @@ def _chart(tuning: Tuning, index: Index, sampled: Distribution | None, resolved:
 
 
 def pairs_by_similarity(pairs: Distribution) -> list[float]:
-    """How many pairs a corpus has in each of BINS bins."""
-    places = np.minimum((pairs.similarities * BINS).astype(np.int64), BINS - 1)
-    each: list[float] = (np.bincount(places, pairs.pairs, BINS) * pairs.documents / 2).tolist()
+    """How many pairs a corpus has in each of SIMILARITY_BINS bins."""
+    places = np.minimum(
+        (pairs.similarities * SIMILARITY_BINS).astype(np.int64), SIMILARITY_BINS - 1
+    )
+    each: list[float] = (
+        np.bincount(places, pairs.pairs, SIMILARITY_BINS) * pairs.documents / 2
+    ).tolist()
     return each
 
 
@@ -168,7 +224,9 @@ def _positive(values: Sequence[float]) -> list[float | None]:
 
 def _shows(sampled: Distribution | None, resolved: Sequence[int]) -> Component:
     if sampled is None:
-        return shown.note("The scope has fewer than two documents: candidates are those of unrelated documents.")
+        return shown.note(
+            "The scope has fewer than two documents: candidates are those of unrelated documents."
+        )
     return shown.note(
         f"Grey: all pairs of the scope by similarity, estimated from {sampled.source}; a rare similarity may have no pair "
         f"in the sample. Blue: the {sum(resolved):,} documents that were resolved, by their exact similarity to their "
@@ -181,17 +239,42 @@ def _choices(tuning: Tuning, live: OperatingPoint, comparable: bool) -> Componen
     points = [*tuning.points[:CHOICES], *([live] if comparable else [])]
     rows = []
     for at, point in enumerate(points):
-        name = "This index now: " + format_banding(point) if at == min(CHOICES, len(tuning.points)) else format_banding(point)
-        low, _, high = (f"{value:.3f}" if not np.isnan(value) else "–" for value in point.similarities)
-        rows.append((name, f"{point.recall:.1%}", low, high, f"{point.candidates:,.3g}", f"{point.keys:,}"))
-    columns = ("Bands × rows", f"Found at {tuning.threshold:.2f}", "0.1% from", "99% from", "Candidates", "Keys")
-    return shown.table("Cheapest first; candidates and keys of one document", columns, rows, numbers=(1, 2, 3, 4, 5))
+        name = (
+            "This index now: " + format_banding(point)
+            if at == min(CHOICES, len(tuning.points))
+            else format_banding(point)
+        )
+        low, _, high = (
+            f"{value:.3f}" if not np.isnan(value) else "–" for value in point.similarities
+        )
+        rows.append(
+            (name, f"{point.recall:.1%}", low, high, f"{point.candidates:,.3g}", f"{point.keys:,}")
+        )
+    columns = (
+        "Bands × rows",
+        f"Found at {tuning.threshold:.2f}",
+        "0.1% from",
+        "99% from",
+        "Candidates",
+        "Keys",
+    )
+    return shown.table(
+        "Cheapest first; candidates and keys of one document",
+        columns,
+        rows,
+        numbers=(1, 2, 3, 4, 5),
+    )
 
 
 def connect(app: Dash) -> None:
     """The sliders."""
     moved = [Input(f"tune-{id}", "value") for id in ("threshold", "recall", "k")]
-    app.callback(Output("tune-result", "children"), *moved, State("tune-scope", "data"), prevent_initial_call=True)(_move)
+    app.callback(
+        Output("tune-result", "children"),
+        *moved,
+        State("tune-scope", "data"),
+        prevent_initial_call=True,
+    )(_move)
     for slider in moved:
         told = Output(f"{slider.component_id}-value", "children")
         app.callback(told, slider, prevent_initial_call=True)(_tell)

@@ -1,0 +1,65 @@
+"""The OpenAPI description of the HTTP API."""
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from nearkin.server.http.problems import MEDIA_TYPE
+from nearkin.server.routes import models as m
+
+REQUEST_MODELS = (
+    m.NewDocument,
+    m.QueryRequest,
+    m.ExplainRequest,
+    m.TuneRequest,
+    m.ShadowSwitch,
+    m.DocumentPart,
+)
+"""Models of bodies that routes parse themselves, so that FastAPI does not describe them."""
+
+PROBLEM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "An error in the form of RFC 9457.",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string", "description": "URN of the kind of problem."},
+        "title": {"type": "string", "description": "Title of the kind of problem."},
+        "status": {"type": "integer", "description": "HTTP status code."},
+        "code": {
+            "type": "string",
+            "description": "Kind of problem. It does not change between releases.",
+        },
+        "detail": {"type": "string", "description": "Description of this occurrence."},
+        "field": {
+            "type": "string",
+            "description": "JSON pointer to the invalid member of the request.",
+        },
+        "instance": {"type": "string", "description": "URN with the id of the request."},
+    },
+}
+
+
+def describe_api(app: FastAPI) -> dict[str, Any]:
+    """Returns the OpenAPI 3.1 document of an application, including request bodies and problems."""
+    if app.openapi_schema is None:
+        from fastapi.openapi.utils import get_openapi
+        from pydantic.json_schema import models_json_schema
+
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        models = [(model, "validation") for model in (*REQUEST_MODELS, m.StreamLine)]
+        _, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas.update(definitions["$defs"])
+        schemas["Problem"] = PROBLEM_SCHEMA
+        problem_response = {
+            "description": "A problem.",
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for path in document["paths"].values():
+            for operation in path.values():
+                operation["responses"].pop("422", None)
+                operation["responses"].update({"4XX": problem_response, "5XX": problem_response})
+        app.openapi_schema = document
+    return app.openapi_schema
