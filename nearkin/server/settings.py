@@ -85,7 +85,8 @@ class ServerSettings(BaseSettings):
     )
     spec_resources: Path | None = Field(
         None,
-        description="Folder of a run that contains the frequency cut and document frequencies of the index's Spec.",
+        description="Folder of a run that contains the frequency cut and document frequencies of "
+        "the index's Spec.",
     )
     tokens: Path = Field(
         Path("nearkin-tokens.json"),
@@ -102,7 +103,8 @@ class ServerSettings(BaseSettings):
     )
     trusted_proxies: str = Field(
         "127.0.0.1",
-        description="Addresses of proxies whose X-Forwarded-For header is trusted, separated by commas.",
+        description="Addresses of proxies whose X-Forwarded-For header is trusted, separated by "
+        "commas.",
     )
     source_rate: str = Field(
         "2000/second",
@@ -139,19 +141,22 @@ class ServerSettings(BaseSettings):
     queue: int = Field(
         2000,
         ge=1,
-        description="Maximum number of waiting documents. Further requests are answered with status 503.",
+        description="Maximum number of waiting documents. Further requests are answered with "
+        "status 503.",
     )
     requests: int = Field(
         1000,
         ge=1,
-        description="Maximum number of concurrent requests. Further requests are answered with status 503.",
+        description="Maximum number of concurrent requests. Further requests are answered with "
+        "status 503.",
     )
     token_share: float = Field(
         0.25,
         gt=0,
         le=1,
         description="Share of queue, requests, streams, max-inflight and spill that one token, or "
-        "one address without a token, can use, in (0, 1]. On a server without tokens that only this "
+        "one address without a token, can use, in (0, 1]. On a server without tokens that only "
+        "this "
         "machine can reach, local programs can use all of it.",
     )
     max_inflight: int = Field(
@@ -168,7 +173,8 @@ class ServerSettings(BaseSettings):
     streams: int = Field(
         256,
         ge=1,
-        description="Maximum number of concurrent streams. Further streams are answered with status 503.",
+        description="Maximum number of concurrent streams. Further streams are answered with "
+        "status 503.",
     )
     max_message: int = Field(
         64_000_000,
@@ -185,7 +191,8 @@ class ServerSettings(BaseSettings):
     head_timeout: float = Field(
         10.0,
         gt=0,
-        description="Maximum number of seconds for a TLS handshake, and for the request line and headers.",
+        description="Maximum number of seconds for a TLS handshake, and for the request line and "
+        "headers.",
     )
     max_head: int = Field(
         65_536,
@@ -215,7 +222,8 @@ class ServerSettings(BaseSettings):
     )
     golden: Path | None = Field(
         None,
-        description="File of golden pairs (JSON lines with a, b and similar), which are queried at regular intervals.",
+        description="File of golden pairs (JSON lines with a, b and similar), which are queried "
+        "at regular intervals.",
     )
     golden_every: float = Field(
         60.0, gt=0, description="Seconds between two queries of the golden pairs."
@@ -231,7 +239,8 @@ class ServerSettings(BaseSettings):
     memory_budget: int | None = Field(
         None,
         ge=1,
-        description="Expected maximum size of the index, in bytes. Only alerts use it; nothing enforces it.",
+        description="Expected maximum size of the index, in bytes. Only alerts use it; nothing "
+        "enforces it.",
     )
     audit: Path | None = Field(
         None, description="Output of `nearkin audit --json` that the console shows."
@@ -316,7 +325,8 @@ class ServerSettings(BaseSettings):
                 raise UsageError(f"the TLS file {path} does not exist")
         if self.workers > 1 and any(url.startswith("memory:") for url in self.urls):
             raise UsageError(
-                f"workers={self.workers} cannot share memory://; use sqlite:///…, redis://… or postgresql://…"
+                f"workers={self.workers} cannot share memory://; use sqlite:///…, redis://… or "
+                f"postgresql://…"
             )
         if self.shadow_store is not None and (
             self.shadow_bands is None or self.shadow_rows is None

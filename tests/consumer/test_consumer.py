@@ -465,7 +465,7 @@ def test_a_token_of_one_scope_does_not_stop_the_consumer(stream: Stream, tmp_pat
     with nearkin_server(tmp_path, "--store", "memory://") as address, nk.Client(address, token) as client:
         done = consume(stream, ServerSink(client))
     assert (done.kinds.total(), done.dead, stream.pending) == (10, 1, 0)
-    assert "does not see that scope" in stream.letters[0]["nearkin:reason"]
+    assert "no access to this scope" in stream.letters[0]["nearkin:reason"]
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])

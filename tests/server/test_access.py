@@ -138,7 +138,7 @@ def test_the_tokens_file_and_its_lock_are_not_written_through_links(tmp_path: Pa
     precious = tmp_path / "precious"
     precious.write_text("kept")
     (tmp_path / "t.json.lock").symlink_to(precious)
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(UsageError, match="cannot write"):
         TokenFile(tmp_path / "t.json").create(Principal("one", ("*",), ("read",)))
     (tmp_path / "t.json.lock").unlink()
     TokenFile(tmp_path / "t.json").create(Principal("one", ("*",), ("read",)))
@@ -281,7 +281,7 @@ def test_nobody_is_let_in_because_the_tokens_went(serve: Serve, tmp_path: Path) 
     assert client.get("/v1/spec").status_code == 401
     assert client.get("/v1/spec", headers=bearer(made)).status_code == 401
     path.symlink_to(path)
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot read"):
         authenticator.tokens.refresh()
 
 
@@ -312,7 +312,12 @@ def test_guesses_from_one_ipv6_network_are_counted_together(tmp_path: Path) -> N
 
     async def codes() -> list[str]:
         authenticator = Authenticator(
-            TokenFile(tmp_path / "tokens.json"), RateLimiter("memory://"), "9/second", "3/hour", "9/second", anonymous=False
+            TokenFile(tmp_path / "tokens.json"),
+            RateLimiter("memory://"),
+            "9/second",
+            "3/hour",
+            "9/second",
+            allow_anonymous=False,
         )
         found = []
         for number in range(5):

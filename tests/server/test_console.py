@@ -182,7 +182,7 @@ def test_an_unknown_text_would_be_new(visit: Open) -> None:
     page = visit(path="try")
     page.get_by_label("Scope").fill("news")
     page.get_by_label("Text", exact=True).fill("nothing of the kind was ever heard of here before")
-    page.get_by_role("button", name="Look for it").click()
+    page.get_by_role("button", name="Search").click()
     page.get_by_role("heading", name="No match").wait_for()
 
 
@@ -200,7 +200,7 @@ def test_clusters_are_listed_and_searched(visit: Open) -> None:
         page.get_by_role("button", name="Search").click()
         found = page.locator("#search-found")
         if asked == "no such words":
-            found.get_by_text("Nothing was found").wait_for()
+            found.get_by_text("No documents found").wait_for()
         else:
             found.locator("tbody th", has_text=expected).first.wait_for()
             assert found.locator("tbody th").first.text_content() == expected
@@ -224,12 +224,12 @@ def test_sliders_move_the_curve_and_the_numbers(visit: Open) -> None:
     )
     lower = numbers.text_content()
     assert lower != before[1]
-    page.get_by_label("k, slots of a signature").fill("256")
+    page.get_by_label("k, length of the signatures").fill("256")
     numbers.get_by_text("1,024").wait_for()
     assert numbers.text_content() != lower
     page.get_by_label("Threshold").fill("0.3")
     page.get_by_label("Recall").fill("0.99")
-    page.get_by_label("k, slots of a signature").fill("8")
+    page.get_by_label("k, length of the signatures").fill("8")
     alarm = page.get_by_role("alert")
     alarm.wait_for()
     assert "out of reach with k=8" in (alarm.text_content() or "")
@@ -237,7 +237,7 @@ def test_sliders_move_the_curve_and_the_numbers(visit: Open) -> None:
 
 def test_figures_move_by_themselves(visit: Open, running: Running) -> None:
     page = visit(path="live")
-    tile = page.locator("#live dl div", has_text="Upserts a second").locator("dd")
+    tile = page.locator("#live dl div", has_text="Upserts per second").locator("dd")
     with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {running.admin}"}) as client:
         for _ in range(20):
             client.post("/v1/scopes/news/documents", json={"id": "first", "text": variant()}).raise_for_status()
@@ -310,19 +310,19 @@ def test_a_token_sees_its_scopes_and_rights_only(visit: Open, running: Running) 
     assert [option.get_attribute("value") for option in page.locator("datalist option").all()] == ["shop"]
     page.get_by_label("Scope").fill("news")
     page.get_by_label("Text", exact=True).fill(variant())
-    page.get_by_role("button", name="Look for it").click()
+    page.get_by_role("button", name="Search").click()
     page.get_by_role("alert").wait_for()
     refused = ["clusters?scope=news", "clusters?scope=news&id=first", "tuning?scope=news", "live", "buckets", "shadow", "audit"]
     for path in refused:
         page.goto(f"{running.url}/console/{path}")
         page.get_by_role("alert").wait_for()
         assert "word" not in (page.locator("body").text_content() or "")
-        assert "The token does not allow this" in (page.get_by_role("alert").text_content() or "")
+        assert "Forbidden" in (page.get_by_role("alert").text_content() or "")
     page.goto(f"{running.url}/console/clusters?scope=shop&id=first")
-    page.get_by_text("There is no such thing here").wait_for()
+    page.get_by_text("Not found").wait_for()
     page.goto(f"{running.url}/console/clusters")
     page.get_by_role("link", name="only").click()
-    page.get_by_role("heading", name="Nothing else resembles it").wait_for()
+    page.get_by_role("heading", name="No similar documents").wait_for()
 
 
 def test_a_token_that_may_only_write_has_nothing_to_look_at(visit: Open, running: Running) -> None:
@@ -342,7 +342,7 @@ def test_hostile_documents_are_text(visit: Open, running: Running) -> None:
     page.locator("main table").first.wait_for()
     page.goto(f"{running.url}/console/try?scope=news")
     page.get_by_label("Text", exact=True).fill(f"{HOSTILE} {' '.join(WORDS[:40])} again")
-    page.get_by_role("button", name="Look for it").click()
+    page.get_by_role("button", name="Search").click()
     page.locator("#try-found article").wait_for()
     page.goto(f"{running.url}/console/clusters?scope=news&id=%3Cimg%20src%3Dx%20onerror%3D%22window.pwned%3D3%22%3E")
     page.get_by_role("alert").wait_for()
@@ -450,9 +450,9 @@ def test_a_scraper_sees_live_figures_only(serve: Serve, tmp_path: Path) -> None:
     token = TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("metrics",)))
     client = serve()
     client.post("/console/login", data={"token": token}, headers=SAME)
-    assert "Upserts a second" in shown(client, "live")
+    assert "Upserts per second" in shown(client, "live")
     for page in ("try", "clusters", "tuning", "buckets", "shadow", "audit"):
-        assert "needs a token with the right" in shown(client, page)
+        assert "needs the right" in shown(client, page)
 
 
 def asked(client: TestClient, output: str, *inputs: object, **state: object) -> str:
@@ -496,8 +496,8 @@ def test_vectors_are_tried_as_json(serve: Serve) -> None:
     assert "1 representative is 0.800 similar or more" in asked(client, *clicked, try_text="[1, 2, 3]", try_scope="a")
     for wrong in ("words", "[1, 2]", "[1, null, 2]", "5"):
         assert "warnings" in asked(client, *clicked, try_text=wrong, try_scope="a")
-    assert "Its text is not kept" in shown(client, "clusters?scope=a&id=one")
-    assert "Chance to become a candidate" in shown(client, "tuning?scope=a")
+    assert "The text is not stored" in shown(client, "clusters?scope=a&id=one")
+    assert "Candidate probability" in shown(client, "tuning?scope=a")
 
 
 def test_what_is_asked_wrongly_is_told(serve: Serve, capfd: pytest.CaptureFixture[str]) -> None:
@@ -517,9 +517,11 @@ def test_what_is_asked_wrongly_is_told(serve: Serve, capfd: pytest.CaptureFixtur
             "state": [body],
             "changedPropIds": ["tune-k.value"],
         }
-        assert (
-            "The request is not as described" in client.post("/console/_dash-update-component", json=request, headers=SAME).text
-        ), (threshold, recall, k)
+        assert "Invalid request" in client.post("/console/_dash-update-component", json=request, headers=SAME).text, (
+            threshold,
+            recall,
+            k,
+        )
     assert "internal error" not in capfd.readouterr().err
 
 
@@ -545,7 +547,7 @@ def test_hostile_vectors_are_refused_before_they_are_parsed(serve: Serve, capfd:
     client = serve(kind="vector", index={"dimensions": "3"})
     for text in ("[" * 100_000, "[0" + ",0" * 1_000_000 + "]"):
         found = asked(client, "try-found.children", ("try-button.n_clicks", 1), try_text=text, try_scope="a")
-        assert "The request is not as described" in found
+        assert "Invalid request" in found
     assert "internal error" not in capfd.readouterr().err
 
 

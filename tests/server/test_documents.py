@@ -96,7 +96,7 @@ def test_pages_of_clusters_neither_skip_nor_repeat_what_stays(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
     """The list is counted again before each page, as another worker would; clusters come and go between the pages."""
-    monkeypatch.setattr("nearkin.server.cluster_listings._until", lambda began, ended: began)
+    monkeypatch.setattr("nearkin.server.cluster_listings._valid_until", lambda began, ended: began)
     texts = texts_apart(40)
     for number, text in enumerate(texts[:20]):
         client.post(URL, json={"id": f"d{number:02d}", "text": text})
@@ -151,7 +151,7 @@ def test_cursors_of_another_listing_and_changed_ones_are_refused(client: TestCli
     ):
         answer = client.get(path, params=params)
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid-request")
-        assert "begin again" in answer.json()["detail"]
+        assert "start again" in answer.json()["detail"]
 
 
 def test_explain_tune_and_spec(client: TestClient) -> None:

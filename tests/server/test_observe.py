@@ -15,7 +15,14 @@ from nearkin.index.entry import Outcome
 from nearkin.server.app import create_app
 from nearkin.server.logs import JsonFormatter
 from nearkin.server.settings import ServerSettings
-from nearkin.server.telemetry import MAX_SCOPES, OTHER_SCOPES, Exposition, Instruments, create_meter_provider, result_label
+from nearkin.server.telemetry import (
+    MAX_SCOPE_LABELS,
+    OTHER_SCOPES,
+    Exposition,
+    Instruments,
+    create_meter_provider,
+    result_label,
+)
 from tests.server.conftest import Serve
 
 NAMES = (
@@ -78,8 +85,8 @@ def test_layers_have_their_labels() -> None:
 
 def test_tenants_cannot_swell_the_metrics() -> None:
     instruments = Instruments()
-    labels = {instruments.scope_label(f"scope{i}") for i in range(3 * MAX_SCOPES)}
-    assert len(labels) == MAX_SCOPES + 1
+    labels = {instruments.scope_label(f"scope{i}") for i in range(3 * MAX_SCOPE_LABELS)}
+    assert len(labels) == MAX_SCOPE_LABELS + 1
     assert OTHER_SCOPES in labels
 
 

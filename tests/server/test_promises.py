@@ -68,7 +68,7 @@ def test_every_refusal_is_counted(serve: Serve, tmp_path: Path) -> None:
 
 def test_refusals_within_the_console_are_counted(serve: Serve) -> None:
     client = serve()
-    assert "There is no such thing here" in shown(client, "clusters?scope=a&id=nobody")
+    assert "Not found" in shown(client, "clusters?scope=a&id=nobody")
     assert counted(client, "nearkin_refused", "code").get("not-found") == 1
 
 

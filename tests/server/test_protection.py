@@ -43,7 +43,7 @@ def test_another_folder_opens_no_door(
     assert run(["serve", *store]) == 2
     written = capfd.readouterr().err
     assert f"{elsewhere}/nearkin-tokens.json does not exist" in written
-    assert "every right" not in written, "a server that does not start gives nobody rights"
+    assert "all rights" not in written, "a server that does not start gives nobody rights"
 
 
 def test_a_token_made_while_the_door_is_open_marks_the_index(

@@ -16,7 +16,7 @@ from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.index.parts import parts_scope
-from nearkin.server.golden_probe import read_golden_pairs
+from nearkin.server.golden_probe import query_golden_pairs, read_golden_pairs
 from nearkin.server.shadow import ShadowIndex
 from tests.server.conftest import Serve
 from tests.services import wait_until
@@ -29,14 +29,14 @@ def text(i: int) -> str:
 
 
 def facts(client: TestClient, documents: int = 0) -> dict[str, object]:
-    """Once the shadow has seen so many."""
+    """Once the shadow index has seen so many."""
     found: dict[str, Any] = {}
 
     def has_caught_up() -> bool:
         found.update(client.get("/v1/shadow").json())
         return bool(found["filled"] and not found["behind"] and found["sides"]["shadow"]["documents"] >= documents)
 
-    wait_until(has_caught_up, f"the shadow has {documents} documents")
+    wait_until(has_caught_up, f"the shadow index has {documents} documents")
     return found
 
 
@@ -87,7 +87,7 @@ def test_a_shadow_that_missed_something_does_not_answer(serve: Serve, tmp_path: 
 
     monkeypatch.setattr(shadow.standby._session.store, "apply", failing)
     assert client.post(URL, json={"id": "one", "text": text(0)}).status_code == 200
-    wait_until(lambda: client.get("/v1/shadow").json()["failed"], "the shadow has failed")
+    wait_until(lambda: client.get("/v1/shadow").json()["failed"], "the shadow index has failed")
     told = client.post("/v1/shadow", json={"live": "shadow"})
     assert (told.status_code, told.json()["code"]) == (409, "conflict")
 
@@ -248,7 +248,7 @@ def test_two_workers_and_what_each_brings_late(tmp_path: Path, at_once: None, mo
             held.wait(60)
             really(scope, names)
 
-        monkeypatch.setattr(workers[0], "_follow", late)
+        monkeypatch.setattr(workers[0], "_copy_changes", late)
         upsert(workers[0], 0, "erased")
         upsert(workers[0], 80, "changed")
         other.remove("a", "erased")

@@ -18,7 +18,7 @@ A, B = Caller("a"), Caller("b")
 def test_a_caller_has_no_more_than_its_share_of_a_pool() -> None:
     pool = Pool("bytes", 100, 0.25)
     pool.take(A, 25)
-    with pytest.raises(ProblemError, match="share of one caller") as refused:
+    with pytest.raises(ProblemError, match="one caller may hold") as refused:
         pool.take(A, 1)
     assert (refused.value.code, refused.value.status, refused.value.retry_after) == ("rate-limited", 429, 1.0)
     pool.take(B, 25)

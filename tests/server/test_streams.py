@@ -95,7 +95,7 @@ def test_arrow_columns_must_be_documents(client: TestClient) -> None:
     ("table", "said"),
     [
         (pa.table({"vector": [["a"]]}), "not a list of numbers"),
-        (pa.table([["a"], ["b"]], names=["text", "text"]), "the same name"),
+        (pa.table([["a"], ["b"]], names=["text", "text"]), "must be unique"),
         (pa.table({"text": pa.array(["a"]).dictionary_encode()}), "dictionary"),
     ],
 )

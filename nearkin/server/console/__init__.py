@@ -1,1 +1,1 @@
-"""The service for people who would rather look: pages under /console."""
+"""A read-only web console, which is served at /console."""

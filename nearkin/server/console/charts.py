@@ -1,6 +1,6 @@
-"""Charts, as plotly takes them.
+"""Charts for plotly, in colours that are readable on light and dark backgrounds.
 
-Colours stand on light and dark ground alike; those of labels are the style sheet's.
+The style sheet sets the colours of labels.
 """
 
 from collections.abc import Sequence
@@ -9,34 +9,43 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from nearkin.server.console import components as shown
+from nearkin.server.console import components as ui
 
-BLUE, PURPLE, GREEN, ORANGE, GREY, RED = (
-    "#4d86d9",
-    "#9a6fd6",
-    "#3a9c8c",
-    "#cf7f2a",
-    "#8591a0",
-    "#d4525f",
-)
-FAINT = "rgba(128, 138, 150, 0.25)"
+BLUE = "#4d86d9"
+PURPLE = "#9a6fd6"
+ORANGE = "#cf7f2a"
+GREY = "#8591a0"
+GRID_COLOUR = "rgba(128, 138, 150, 0.25)"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-NONE = "rgba(0, 0, 0, 0)"
+TRANSPARENT = "rgba(0, 0, 0, 0)"
 Trace = dict[str, Any]
 
 
-def axis(title: str, **more: Any) -> dict[str, Any]:
-    """One axis."""
+def make_axis(title: str, **more: Any) -> dict[str, Any]:
+    """Returns an axis.
+
+    Args:
+        title: Title of the axis.
+        **more: Further properties of the axis.
+    """
     return {
-        "title": {"text": title, "standoff": 8}, "gridcolor": FAINT, "linecolor": FAINT, "zeroline": False, "fixedrange": True,
+        "title": {"text": title, "standoff": 8}, "gridcolor": GRID_COLOUR, "linecolor": GRID_COLOUR, "zeroline": False, "fixedrange": True,
         "automargin": True, **more,
     }  # fmt: skip
 
 
-def line(
+def line_trace(
     name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any
 ) -> Trace:
-    """A curve."""
+    """Returns a curve.
+
+    Args:
+        name: Name in the legend.
+        x: Horizontal positions.
+        y: Values; None leaves a gap.
+        colour: Colour of the curve.
+        **more: Further properties of the trace.
+    """
     return {
         "type": "scatter",
         "mode": "lines",
@@ -48,24 +57,44 @@ def line(
     }
 
 
-def area(name: str, x: Sequence[float], y: Sequence[float], colour: str) -> Trace:
-    """One of several areas, the later on top of the earlier."""
-    return line(name, x, y, colour, stackgroup="one", line={"color": colour, "width": 1})
+def area_trace(name: str, x: Sequence[float], y: Sequence[float], colour: str) -> Trace:
+    """Returns an area that is stacked on the previous ones.
+
+    Args:
+        name: Name in the legend.
+        x: Horizontal positions.
+        y: Heights.
+        colour: Colour of the area.
+    """
+    return line_trace(name, x, y, colour, stackgroup="one", line={"color": colour, "width": 1})
 
 
-def bars(
+def bar_trace(
     name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any
 ) -> Trace:
-    """A histogram."""
+    """Returns bars.
+
+    Args:
+        name: Name in the legend.
+        x: Horizontal positions.
+        y: Heights; None leaves a gap.
+        colour: Colour of the bars.
+        **more: Further properties of the trace.
+    """
     return {"type": "bar", "name": name, "x": x, "y": y, "marker": {"color": colour}, **more}
 
 
-def upright(x: float, label: str) -> dict[str, Any]:
-    """A dashed line at an x, and its label."""
+def vertical_line(x: float, label: str) -> dict[str, Any]:
+    """Returns layout properties for a dashed vertical line with a label.
+
+    Args:
+        x: Horizontal position.
+        label: Text of the label.
+    """
     stroke = {"color": GREY, "width": 1.5, "dash": "dash"}
     shape = {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": stroke}
     side = "right" if x > 0.5 else "left"
-    told = {
+    annotation = {
         "x": x,
         "y": 1,
         "yref": "paper",
@@ -74,35 +103,43 @@ def upright(x: float, label: str) -> dict[str, Any]:
         "showarrow": False,
         "xanchor": side,
     }
-    return {"shapes": [shape], "annotations": [told]}
+    return {"shapes": [shape], "annotations": [annotation]}
 
 
 def chart(
-    id: str, caption: str, told: str, traces: Sequence[Trace], height: int = 300, **layout: Any
+    id: str,
+    caption: str,
+    annotation: str,
+    traces: Sequence[Trace],
+    height: int = 300,
+    **layout: Any,
 ) -> Component:
-    """A figure.
+    """Returns a chart with a caption.
 
     Args:
-        id: Of the element.
-        caption: Above it.
-        told: What it shows, for those who do not see it.
-        traces: From the functions above.
-        height: In pixels.
-        **layout: Axes and more.
+        id: Id of the element.
+        caption: Text above the chart.
+        description: Text for assistive technology.
+        traces: Results of the functions above.
+        height: Height in pixels.
+        **layout: Axes and further layout properties.
     """
     whole = {
-        "height": height, "margin": {"l": 8, "r": 20, "t": 28, "b": 8}, "paper_bgcolor": NONE, "plot_bgcolor": NONE,
+        "height": height, "margin": {"l": 8, "r": 20, "t": 28, "b": 8}, "paper_bgcolor": TRANSPARENT, "plot_bgcolor": TRANSPARENT,
         "font": {"family": FONT, "size": 12, "color": GREY}, "hovermode": "x", "dragmode": False, "bargap": 0.08,
         "legend": {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "traceorder": "normal"},
-        # so that a chart that is drawn anew with other data stays the same chart
+        # keeps the state of a chart that is redrawn with other data
         "uirevision": id, **layout,
     }  # fmt: skip
     drawn = dcc.Graph(
         id=id, figure={"data": list(traces), "layout": whole}, config={"displayModeBar": False, "responsive": True},
         style={"height": f"{height}px"},
     )  # fmt: skip
-    # the place is kept until plotly is there, lest what lies below jumps
+    # reserves the space until plotly is loaded, so that the content below does not move
     frame = html.Div(
-        drawn, role="img", style={"minHeight": f"{height}px"}, **shown.aria(label=told)
+        drawn,
+        role="img",
+        style={"minHeight": f"{height}px"},
+        **ui.aria_attributes(label=description),
     )
     return html.Figure([html.Figcaption(caption), frame])

@@ -1,4 +1,4 @@
-"""The pages' application: a head with the navigation, and the content of the page that the address names."""
+"""The Dash application of the console: a header with the navigation, and the content of the current page."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -11,18 +11,26 @@ from dash.development.base_component import Component
 from fastapi import FastAPI
 
 from nearkin.errors import NearkinError, StoreError
-from nearkin.server.console import components as shown
+from nearkin.server.console import components as ui
 from nearkin.server.console.pages import audit, buckets, clusters, live, shadow, tuning
 from nearkin.server.console.pages import search as trying
-from nearkin.server.console.visitor import ROOT, Page, Visit, address, current
+from nearkin.server.console.visitor import ROOT, Page, Visit, current_visit, page_url
 from nearkin.server.http.middleware import problem_from_error
 from nearkin.server.http.problems import ProblemError
 
 log = logging.getLogger("nearkin.server")
 
-CHOSEN = (live.PAGE, trying.PAGE, clusters.PAGE, tuning.PAGE, buckets.PAGE, shadow.PAGE, audit.PAGE)
-PAGES: Mapping[str, Page | None] = {"": None, **{page.path: page for page in CHOSEN}}
-"""By path; the first is whichever comes first of those that one may see."""
+NAVIGATION = (
+    live.PAGE,
+    trying.PAGE,
+    clusters.PAGE,
+    tuning.PAGE,
+    buckets.PAGE,
+    shadow.PAGE,
+    audit.PAGE,
+)
+PAGES: Mapping[str, Page | None] = {"": None, **{page.path: page for page in NAVIGATION}}
+"""The pages by path. The empty path stands for the first page that a token may open."""
 DOCUMENT = """<!doctype html>
 <html lang="en">
 <head>
@@ -38,7 +46,7 @@ DOCUMENT = """<!doctype html>
 <body>
 <a class="skip" href="#main">Skip to the content</a>
 {app_entry}
-<noscript>The console needs JavaScript, of this server only; the same is to be had from its API.</noscript>
+<noscript>The console needs JavaScript from this server. The HTTP API provides the same data.</noscript>
 {config}
 {scripts}
 {renderer}
@@ -46,11 +54,15 @@ DOCUMENT = """<!doctype html>
 </html>"""
 
 
-class Frame(Dash):
-    """Dash with a document of our own around it."""
+class ConsoleApp(Dash):
+    """A Dash application with an HTML document of its own.
+
+    Args:
+        static: URLs of the style sheets and the icon, by name.
+    """
 
     def __init__(self, static: Mapping[str, str]) -> None:
-        # Dash says that servers can be called, and takes nothing else than an application
+        # Dash declares a general type, but accepts only an application
         server: Any = FastAPI(openapi_url=None)
         super().__init__(
             "nearkin.server.console",
@@ -63,22 +75,25 @@ class Frame(Dash):
             update_title="",
             add_log_handler=False,
             use_pages=False,
-            on_error=tell,
+            on_error=show_error,
         )
         self._static = static
-        # nothing here is pushed, and a worker of the browser would keep asking for it
+        # nothing is pushed to browsers, which would otherwise poll for it
         self.backend.websocket_capability = False
 
     def files(self) -> Mapping[str, Collection[str]]:
-        """Returns the files of all libraries that a page may load, by package; Dash lists them when it writes a page."""
+        """Returns the files of libraries that pages may load, by package.
+
+        Dash lists them when it renders a page.
+        """
         self._generate_css_dist_html()  # type: ignore[no-untyped-call]
         self._generate_scripts_html()
         found: Mapping[str, Collection[str]] = self.registered_paths
         return found
 
     def interpolate_index(self, *_: Any, **parts: Any) -> str:
-        """The document of every page; it is the head that differs."""
-        page = select_page(current())
+        """Returns the HTML document of the current page."""
+        page = select_page(current_visit())
         title = f"{page.name} · nearkin" if page is not None else "nearkin"
         css, icon = self._static, self._static["icon.svg"]
         named = {
@@ -89,13 +104,13 @@ class Frame(Dash):
         )
 
 
-def build_app(static: Mapping[str, str]) -> Frame:
-    """The application.
+def build_app(static: Mapping[str, str]) -> ConsoleApp:
+    """Builds the application with all pages.
 
     Args:
-        static: Addresses of the style sheets and the icon.
+        static: URLs of the style sheets and the icon, by name.
     """
-    app = Frame(static)
+    app = ConsoleApp(static)
     app.layout = html.Div(
         [
             dcc.Location(id="url", refresh=False),
@@ -107,60 +122,65 @@ def build_app(static: Mapping[str, str]) -> Frame:
     app.callback(Output("main", "children"), Input("url", "pathname"), Input("url", "search"))(
         _main
     )
-    for page in CHOSEN:
+    for page in NAVIGATION:
         page.connect(app)
     return app
 
 
 def select_page(visit: Visit, path: str | None = None) -> Page | None:
-    """What a path shows; None if there is nothing that this token may see."""
+    """Returns the page of a path, or None if the token may open no page.
+
+    Args:
+        visit: The current visit.
+        path: URL path; that of the visit by default.
+    """
     named = PAGES.get(visit.path if path is None else path.removeprefix(ROOT))
-    return named or next((page for page in CHOSEN if visit.may_open(page)), None)
+    return named or next((page for page in NAVIGATION if visit.may_open(page)), None)
 
 
 async def _head(pathname: str) -> list[Component]:
-    visit = current()
-    shown_page = select_page(visit, pathname)
+    visit = current_visit()
+    current_page = select_page(visit, pathname)
     links = []
-    for page in CHOSEN:
+    for page in NAVIGATION:
         if visit.may_open(page):
-            here = shown.aria(current="page") if page is shown_page else {}
-            links.append(html.Li(html.A(page.name, href=address(page.path), **here)))
+            here = ui.aria_attributes(current="page") if page is current_page else {}
+            links.append(html.Li(html.A(page.name, href=page_url(page.path), **here)))
     brand = html.P(["nearkin", html.Span("console")], className="brand")
     return [
         html.Div([brand, _account(visit)], className="top"),
-        html.Nav(html.Ul(links), **shown.aria(label="Pages")),
+        html.Nav(html.Ul(links), **ui.aria_attributes(label="Pages")),
     ]
 
 
 def _account(visit: Visit) -> Component:
-    """Who looks, and the way out."""
+    """Returns the name and the rights of the token, and a button to log out."""
     who = visit.who
     if visit.authenticator.is_open:
-        return html.P("no tokens: everybody on this machine", className="account")
-    told = f"{who.name}: {', '.join(who.rights)} in {', '.join(who.scopes)}"
+        return html.P("no tokens: every local user has access", className="account")
+    account = f"{who.name}: {', '.join(who.rights)} in {', '.join(who.scopes)}"
     leave = html.Form(
-        html.Button("Log out", type="submit"), action=address("logout"), method="post"
+        html.Button("Log out", type="submit"), action=page_url("logout"), method="post"
     )
-    return html.Div([html.Span(told), leave], className="account")
+    return html.Div([html.Span(account), leave], className="account")
 
 
 async def _main(pathname: str, search: str) -> list[Component]:
-    visit = current()
+    visit = current_visit()
     page = select_page(visit, pathname)
     if page is None:
         return [
-            *shown.heading("Nothing to look at"),
-            shown.note("This token may write, and not read."),
+            *ui.page_heading("No pages available"),
+            ui.note("The token has no right to read."),
         ]
     visit.require_page(page)
     visit.service.require_ready()
     return await page.build(visit, dict(parse_qsl((search or "").removeprefix("?"))))
 
 
-def tell(error: Exception) -> Component:
-    """What is shown in place of what failed."""
-    visit = current()
+def show_error(error: Exception) -> Component:
+    """Returns the message that replaces content that failed."""
+    visit = current_visit()
     instruments = visit.service.instruments
     if isinstance(error, (ProblemError, NearkinError, TimeoutError)):
         problem = problem_from_error(error)
@@ -170,6 +190,6 @@ def tell(error: Exception) -> Component:
     if isinstance(error, StoreError):
         instruments.record_store_error("console")
         log.warning("store failed", extra={"request_id": visit.request_id, "error": str(error)})
-    # the answer to the browser is a page, with the status 200: nobody else counts it
+    # the response is a page with the status 200, so that the middleware does not count the problem
     instruments.record_problem(problem.code)
-    return shown.alert(problem.title, problem.detail)
+    return ui.alert(problem.title, problem.detail)

@@ -1,4 +1,4 @@
-"""The console within the server: who may come in, what may be asked for, and what browsers are told to refuse."""
+"""The console as a part of the server: sessions, allowed requests, and content security policies."""
 
 import hashlib
 import logging
@@ -17,7 +17,7 @@ from nearkin.report import page
 from nearkin.server.console.assets import Assets
 from nearkin.server.console.layout import PAGES, build_app
 from nearkin.server.console.recent_metrics import RecentMetrics
-from nearkin.server.console.sessions import LASTS, Sessions, load_signing_secret
+from nearkin.server.console.sessions import SESSION_SECONDS, Sessions, load_signing_secret
 from nearkin.server.console.visitor import CURRENT, ROOT, Visit
 from nearkin.server.http.auth import Authenticator, origin_host, reject_cross_origin, source_address
 from nearkin.server.http.middleware import problem_response, request_id
@@ -30,37 +30,39 @@ log = logging.getLogger("nearkin.server")
 
 COOKIE = "nearkin-session"
 SAFE = ("GET", "HEAD")
-MOST_FORM = 4096
+MAX_FORM_BYTES = 4096
+"""Maximum size of the sign-in form, in bytes."""
 MAX_PAGE_VALUES = 1000
-"""Values in the JSON of a request of a page: a few inputs with their values, of which only texts
-may be long."""
+"""Maximum number of JSON values in a request of a page. Pages have a few inputs only."""
 HERE = Path(__file__).parent
 FILES = {
     "page.css": (Path(page.__file__).parent / "page.css", "text/css"),
     "console.css": (HERE / "static" / "console.css", "text/css"),
     "icon.svg": (HERE / "static" / "icon.svg", "image/svg+xml"),
 }
-ASKED = ("_dash-layout", "_dash-dependencies", "_dash-update-component")
-"""What the pages ask for themselves; Dash answers more, which nobody here needs."""
-SUITES = "_dash-component-suites/"
-NAMED = {*PAGES, *ASKED, "login", "logout"}
-CLOSED = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-"""Of pages without scripts."""
+DASH_PATHS = ("_dash-layout", "_dash-dependencies", "_dash-update-component")
+"""Paths of Dash that the pages need. Other paths of Dash are not served."""
+LIBRARY_FILES = "_dash-component-suites/"
+KNOWN_PATHS = {*PAGES, *DASH_PATHS, "login", "logout"}
+NO_SCRIPTS_POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+"""The content security policy of responses without scripts."""
 
 
 class _Route(NamedTuple):
-    """What logs and metrics call a request; never what strangers make up."""
+    """The route of a request in logs and metrics.
+
+    Unknown paths share one route, so that labels are bounded.
+    """
 
     path: str
 
 
 class Console:
-    """ASGI application, for `app.mount("/console", …)`.
+    """The console as an ASGI application, which is mounted at /console.
 
     Args:
-        state: Of the server's application: its authenticator, its service.
-        shared: Folder in which the workers of one server leave notes for each other; None for a
-            single one.
+        state: State of the server's application, with its authenticator and its service.
+        shared: Folder through which workers exchange snapshots; None for a single process.
     """
 
     def __init__(self, state: State, shared: Path | None) -> None:
@@ -70,8 +72,8 @@ class Console:
         self._dash = build_app(static_addresses())
         self._assets = Assets(self._dash.files())
         hashes = " ".join(self._dash.csp_hashes())
-        # Plotly and Dash write style attributes and sheets of their own; scripts are files of this
-        # server, or known ones.
+        # Plotly and Dash create styles at run time. Scripts are files of this server, or have
+        # known hashes.
         self._policy = (
             f"default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; "
             f"img-src 'self'; "
@@ -79,14 +81,14 @@ class Console:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
         request = Request(scope, receive)
         path = str(scope["path"]).removeprefix(ROOT)
-        scope["route"] = _Route(ROOT + path if path in NAMED else ROOT)
-        answer = await self._own(request, path)
+        scope["route"] = _Route(ROOT + path if path in KNOWN_PATHS else ROOT)
+        answer = await self._answer_directly(request, path)
         if answer is not None:
             await answer(scope, receive, send)
             return
@@ -105,7 +107,7 @@ class Console:
         )
         body = await read_body(request, self._service())
         if len(body) > SMALL_BODY:
-            # Dash parses it on the event loop
+            # Dash parses the body on the event loop
             check_json_shape(body, MAX_PAGE_VALUES)
         visit = Visit(
             self._service(),
@@ -118,32 +120,37 @@ class Console:
         )
         held = CURRENT.set(visit)
         try:
-            # every page is the same document; what it shows follows from its address
+            # all pages are the same document, which shows the content for its URL
             await self._dash.server(
-                inner(scope, "" if path in PAGES else path),
-                replay(body, receive),
+                dash_scope(scope, "" if path in PAGES else path),
+                replay_body(body, receive),
                 self._headed(send),
             )
         finally:
             CURRENT.reset(held)
 
-    async def _own(self, request: Request, path: str) -> Response | None:
-        """What the pages are not asked for: files, logging in and out, refusals; None if it is for the pages."""
+    async def _answer_directly(self, request: Request, path: str) -> Response | None:
+        """Answers requests for files, for logging in and out, and invalid ones.
+
+        Returns None for requests to pages.
+        """
         if request.method not in SAFE and not is_same_origin(request):
-            return self._problem(request, "forbidden", "another site sent this")
-        if path.startswith(("static/", SUITES)) or (path == "login" and request.method in SAFE):
+            return self._problem(request, "forbidden", "cross-origin request rejected")
+        if path.startswith(("static/", LIBRARY_FILES)) or (
+            path == "login" and request.method in SAFE
+        ):
             await self._authenticator.admit_unauthenticated(source_address(request))
         if path.startswith("static/"):
             return static_file(request, path.removeprefix("static/"))
-        if path.startswith(SUITES) and request.method in SAFE:
-            return await self._asset(request, path.removeprefix(SUITES))
+        if path.startswith(LIBRARY_FILES) and request.method in SAFE:
+            return await self._asset(request, path.removeprefix(LIBRARY_FILES))
         if path == "login":
             return await self._log_in(request)
         if path == "logout" and request.method == "POST":
-            return self._left()
+            return self._log_out()
         if path in PAGES and request.method not in SAFE:
             return self._problem(request, "method-not-allowed")
-        if path not in PAGES and path not in ASKED:
+        if path not in PAGES and path not in DASH_PATHS:
             return self._problem(request, "no-such-path")
         return None
 
@@ -151,7 +158,7 @@ class Console:
         found = await self._assets.answer(request, path)
         if found is None:
             return self._problem(request, "no-such-path")
-        found.headers["Content-Security-Policy"] = CLOSED
+        found.headers["Content-Security-Policy"] = NO_SCRIPTS_POLICY
         return found
 
     # -- logging in
@@ -159,13 +166,13 @@ class Console:
     async def _log_in(self, request: Request) -> Response:
         if request.method in SAFE:
             known = self._who(request) is not None
-            return RedirectResponse(ROOT, 303) if known else door()
+            return RedirectResponse(ROOT, 303) if known else login_page()
         body = b""
         async for chunk in request.stream():
             body += chunk
-            if len(body) > MOST_FORM:
+            if len(body) > MAX_FORM_BYTES:
                 return self._problem(
-                    request, "too-large", f"a token is shorter than {MOST_FORM:,} bytes"
+                    request, "too-large", f"the form has more than {MAX_FORM_BYTES:,} bytes"
                 )
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [])
         try:
@@ -174,12 +181,12 @@ class Console:
             )
         except ProblemError as problem:
             wrong = (
-                "This is no valid token."
+                "This token is not valid."
                 if problem.code == "unauthenticated"
-                else "Too many tokens were wrong. Wait a minute."
+                else "Too many invalid tokens. Try again in a minute."
             )
             request.state.problem = problem
-            return door(wrong, problem)
+            return login_page(wrong, problem)
         answer = RedirectResponse(ROOT, 303, {"Cache-Control": "no-store"})
         if not self._authenticator.is_open:
             cookie = self._sessions.write(
@@ -187,20 +194,26 @@ class Console:
             )
             secure = request.scope["scheme"] == "https"
             answer.set_cookie(
-                COOKIE, cookie, LASTS, path=ROOT, secure=secure, httponly=True, samesite="strict"
+                COOKIE,
+                cookie,
+                SESSION_SECONDS,
+                path=ROOT,
+                secure=secure,
+                httponly=True,
+                samesite="strict",
             )
         return answer
 
-    def _left(self) -> Response:
+    def _log_out(self) -> Response:
         answer = RedirectResponse(ROOT + "login", 303, {"Cache-Control": "no-store"})
         answer.delete_cookie(COOKIE, path=ROOT, httponly=True, samesite="strict")
         return answer
 
     def _who(self, request: Request) -> Principal | None:
-        """Whose session it is.
+        """Returns the principal of the session, or None without a valid session.
 
         Raises:
-            ProblemError: Everybody on this machine may look, and a page of another site asks.
+            ProblemError: If the server needs no tokens and the request is cross-origin.
         """
         if self._authenticator.is_open:
             reject_cross_origin(request)
@@ -218,24 +231,31 @@ class Console:
         return found
 
     async def keep_writing_snapshots(self) -> None:
-        """What the live page shows, for the other workers, until it is cancelled."""
+        """Writes snapshots of recent activity for the other workers until it is cancelled."""
         await self.recent_metrics.keep_writing_snapshots(self._service())
 
     # -- answers
 
-    def _problem(self, request: Request, code: str, detail: str = "see /console/") -> Response:
+    def _problem(
+        self,
+        request: Request,
+        code: str,
+        detail: str = "the console has no such page; see /console/",
+    ) -> Response:
         answer = problem_response(ProblemError(code, detail), request)
-        answer.headers["Content-Security-Policy"] = CLOSED
+        answer.headers["Content-Security-Policy"] = NO_SCRIPTS_POLICY
         return answer
 
     def _headed(self, send: Send) -> Send:
-        """Adds the content policy, and forbids caching."""
+        """Wraps a send function so that it adds the content security policy and forbids caching."""
 
         async def headed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 if message["status"] >= 500:
-                    # Dash answers what it cannot read so, and says nothing
-                    log.warning("the console's library failed", extra={"status": message["status"]})
+                    # Dash answers requests that it cannot parse like this, without a log line
+                    log.warning(
+                        "Dash failed to answer a request", extra={"status": message["status"]}
+                    )
                 own = [
                     (b"content-security-policy", self._policy.encode()),
                     (b"cache-control", b"no-store"),
@@ -246,13 +266,23 @@ class Console:
         return headed
 
 
-def inner(scope: Scope, path: str) -> Scope:
-    """The request as the pages' application takes it: with its whole path, and a state of its own."""
+def dash_scope(scope: Scope, path: str) -> Scope:
+    """Returns the ASGI scope for the Dash application, with the full path and a copy of the state.
+
+    Args:
+        scope: Scope of the request.
+        path: Path below the console.
+    """
     return {**scope, "path": ROOT + path, "root_path": "", "state": dict(scope["state"])}
 
 
-def replay(body: bytes, receive: Receive) -> Receive:
-    """Returns a function that receives a body that was read before, and then whatever comes."""
+def replay_body(body: bytes, receive: Receive) -> Receive:
+    """Returns an ASGI receive function that first returns a body that was read already.
+
+    Args:
+        body: The body.
+        receive: Receives later messages.
+    """
     message: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
     async def received() -> Message:
@@ -281,7 +311,7 @@ def is_same_origin(request: Request) -> bool:
 
 @cache
 def static_files() -> dict[str, tuple[bytes, str, str]]:
-    """Content, type and fingerprint of each file."""
+    """Returns the content, media type and fingerprint of each file of the console, by name."""
     found = {name: (path.read_bytes(), kind) for name, (path, kind) in FILES.items()}
     return {
         name: (content, kind, hashlib.sha256(content).hexdigest()[:12])
@@ -290,32 +320,44 @@ def static_files() -> dict[str, tuple[bytes, str, str]]:
 
 
 def static_addresses() -> dict[str, str]:
-    """Where each file is; another content is another address, so that browsers may keep them."""
+    """Returns the URL of each file, which contains a fingerprint, so that browsers may cache the file."""
     return {name: f"{ROOT}static/{name}?v={mark}" for name, (_, _, mark) in static_files().items()}
 
 
 def static_file(request: Request, name: str) -> Response:
-    """A file of the console's own."""
+    """Returns the response for a file of the console.
+
+    Args:
+        request: The request.
+        name: Name of the file.
+    """
     if name not in FILES or request.method not in SAFE:
-        return problem_response(ProblemError("no-such-path", "see /console/"), request)
+        return problem_response(
+            ProblemError("no-such-path", "the console has no such page; see /console/"), request
+        )
     content, kind, _ = static_files()[name]
     kept = {
         "Cache-Control": "public, max-age=31536000, immutable",
-        "Content-Security-Policy": CLOSED,
+        "Content-Security-Policy": NO_SCRIPTS_POLICY,
     }
     return Response(content, headers=kept, media_type=kind)
 
 
-def door(problem: str | None = None, error: ProblemError | None = None) -> Response:
-    """The page where one logs in; it has no scripts."""
-    headers = {"Content-Security-Policy": CLOSED, "Cache-Control": "no-store"}
+def login_page(problem: str | None = None, error: ProblemError | None = None) -> Response:
+    """Returns the sign-in page, which has no scripts.
+
+    Args:
+        problem: Message about a failed attempt.
+        error: Problem of a failed attempt, which determines the status.
+    """
+    headers = {"Content-Security-Policy": NO_SCRIPTS_POLICY, "Cache-Control": "no-store"}
     status = 200 if error is None else error.status
-    return Response(_door_page(problem), status, headers, "text/html")
+    return Response(_render_login_page(problem), status, headers, "text/html")
 
 
 @cache
-def _door_page(problem: str | None) -> str:
-    """Renders the page for each of the few problems once, because it needs no token."""
+def _render_login_page(problem: str | None) -> str:
+    """Renders the page. The result is cached, because requests for it need no token."""
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined
     )
@@ -323,6 +365,6 @@ def _door_page(problem: str | None) -> str:
         "root": ROOT,
         "static": static_addresses(),
         "problem": problem,
-        "hours": LASTS // 3600,
+        "hours": SESSION_SECONDS // 3600,
     }
     return environment.get_template("login.html").render(facts)

@@ -1,4 +1,4 @@
-"""The last minutes of all workers: each leaves its own for the others, so that any of them can show them all."""
+"""The recent activity of all workers, which exchange snapshots through a shared folder."""
 
 import asyncio
 import json
@@ -15,41 +15,44 @@ SUFFIX = ".recent"
 
 
 class RecentMetrics:
-    """What the live page draws.
+    """A reader and writer of snapshots of recent activity.
 
     Args:
-        folder: Where workers leave notes for each other; None for a single one.
+        folder: Folder through which workers exchange snapshots; None for a single process.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
-    def leave(self, service: Service) -> None:
-        """Notes this worker's for the others."""
+    def write_snapshot(self, service: Service) -> None:
+        """Writes a snapshot of this worker for the others."""
         if self._folder is not None:
             staging = self._folder / f"{os.getpid()}{SUFFIX}.part"
             staging.write_text(json.dumps(self._own(service)))
             staging.replace(self._folder / f"{os.getpid()}{SUFFIX}")
 
     async def keep_writing_snapshots(self, service: Service) -> None:
-        """Until it is cancelled."""
+        """Writes a snapshot at regular intervals until it is cancelled."""
         while self._folder is not None:
-            await asyncio.to_thread(self.leave, service)
+            await asyncio.to_thread(self.write_snapshot, service)
             await asyncio.sleep(SNAPSHOT_SECONDS)
 
     def read(self, service: Service) -> tuple[list[dict[str, Any]], int, int]:
-        """Seconds as `Recent.series` has them, documents that wait, and how many workers these are of."""
+        """Returns the recent activity of all workers, the number of waiting documents, and the number of workers.
+
+        The activity has the form of `RecentActivity.series`.
+        """
         own = self._own(service)
         if self._folder is None:
             return own["series"], own["waiting"], 1
-        notes = [
+        snapshots = [
             path
             for path in sorted(self._folder.glob(f"*{SUFFIX}"))
             if is_worker_alive(path) and path.stem != str(os.getpid())
         ]
-        every = [own, *(json.loads(path.read_bytes()) for path in notes)]
+        every = [own, *(json.loads(path.read_bytes()) for path in snapshots)]
         return (
-            merged([one["series"] for one in every]),
+            merge_series([one["series"] for one in every]),
             sum(one["waiting"] for one in every),
             len(every),
         )
@@ -58,12 +61,14 @@ class RecentMetrics:
         return {"series": service.instruments.recent.series(), "waiting": service.batcher.depth}
 
 
-def merged(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Seconds of several workers as one: counts are sums, percentiles those of the slowest, which no worker exceeds.
+def merge_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Merges the seconds of several workers.
+
+    Counts are added; percentiles are those of the slowest worker.
 
     Examples:
         >>> one = {"second": 5, "counts": {"new": 2}, "p50": 0.1, "p99": 0.4}
-        >>> merged([[one], [{**one, "p99": None}, {**one, "second": 6}]])[0]
+        >>> merge_series([[one], [{**one, "p99": None}, {**one, "second": 6}]])[0]
         {'second': 5, 'counts': {'new': 4}, 'p50': 0.1, 'p99': 0.4}
     """
     found: dict[int, dict[str, Any]] = {}

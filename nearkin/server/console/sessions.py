@@ -1,4 +1,7 @@
-"""Who is logged in: a signed cookie that names a token without holding it, so that any worker can read it."""
+"""Sessions of the console: signed cookies that identify a token without containing it.
+
+Any worker can read them.
+"""
 
 import os
 import secrets
@@ -6,16 +9,16 @@ from pathlib import Path
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 
-LASTS = 12 * 3600
-"""Seconds after which one logs in again."""
-SECRET = "console.secret"
+SESSION_SECONDS = 12 * 3600
+"""Seconds after which a session expires."""
+SECRET_FILE = "console.secret"
 
 
 class Sessions:
-    """Writes and reads the cookie.
+    """A writer and reader of session cookies.
 
     Args:
-        secret: What it is signed with, 32 bytes.
+        secret: Secret of 32 bytes with which cookies are signed.
 
     Examples:
         >>> own, other = Sessions(bytes(32)), Sessions(b"other")
@@ -27,35 +30,43 @@ class Sessions:
         self._signer = URLSafeTimedSerializer(secret, salt="nearkin console")
 
     def write(self, name: str, mark: str) -> str:
-        """The cookie of a token, by its name and its mark."""
+        """Returns the cookie of a token.
+
+        Args:
+            name: Name of the token.
+            mark: Session mark of the token.
+        """
         text: str = self._signer.dumps([name, mark])
         return text
 
     def read(self, cookie: str) -> tuple[str, str] | None:
-        """Name and mark; None where it is too old, or not written by this server."""
+        """Returns the name and the session mark of a token, or None if the cookie is expired or not valid."""
         try:
-            name, mark = self._signer.loads(cookie, max_age=LASTS)
+            name, mark = self._signer.loads(cookie, max_age=SESSION_SECONDS)
         except BadData:
             return None
         return name, mark
 
 
 def load_signing_secret(shared: Path | None) -> bytes:
-    """What cookies are signed with: this process' own, or one for all workers of a server, from the folder that they share.
+    """Returns the secret with which cookies are signed: one for all workers, which share a folder.
 
-    It is not kept: whoever is logged in when a server is started anew logs in again.
+    It is not stored permanently. Users log in again after a restart of the server.
+
+    Args:
+        shared: Folder of the workers, or None for a single process.
     """
-    made = secrets.token_bytes(32)
+    secret = secrets.token_bytes(32)
     if shared is None:
-        return made
-    path, staging = shared / SECRET, shared / f"{SECRET}.{os.getpid()}"
+        return secret
+    path, staging = shared / SECRET_FILE, shared / f"{SECRET_FILE}.{os.getpid()}"
     with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        out.write(made)
+        out.write(secret)
     try:
-        # whole or not at all, and the first worker's for all of them
+        # the link is atomic, and the secret of the first worker is used by all
         os.link(staging, path)
     except FileExistsError:
-        made = path.read_bytes()
+        secret = path.read_bytes()
     finally:
         staging.unlink()
-    return made
+    return secret

@@ -1,4 +1,4 @@
-"""Who looks at what: what a page is made for."""
+"""Visits of the console: the pages, and the requests for which they are built."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
@@ -18,22 +18,24 @@ from nearkin.server.service import Service
 
 ROOT = "/console/"
 MAX_SCOPES = 500
-"""Scopes to choose from on a page; any other one is typed. 36,000 elements of a page take 2 s and 4
-MB."""
+"""Maximum number of scopes that a page offers. Others can be typed.
+
+A page of 36,000 elements takes 2 s and 4 MB.
+"""
 
 
 @dataclass(frozen=True)
 class Visit:
-    """A request to the console, by somebody who may look.
+    """An authorized request to the console.
 
     Attributes:
-        service: What is looked at.
-        authenticator: Counts what is asked for.
+        service: The service of the server.
+        authenticator: Counts searches.
         recents: The last minutes, of all workers.
-        who: Whose token it is.
-        source: The address that it came from.
-        path: Of the page, beneath the console.
-        request_id: Of the request.
+        who: The token's principal.
+        source: Address of the client.
+        path: Path of the page below the console.
+        request_id: Id of the request.
     """
 
     service: Service
@@ -45,16 +47,16 @@ class Visit:
     request_id: str
 
     def require(self, right: str) -> None:
-        """That the token has a right.
+        """Requires that the token has a right.
 
         Raises:
-            ProblemError: It has not.
+            ProblemError: If it does not.
         """
         if not self.who.has_right(right):
-            raise ProblemError("forbidden", f"this needs a token with the right {right}")
+            raise ProblemError("forbidden", f"the token needs the right {right!r}")
 
     def may_open(self, page: "Page") -> bool:
-        """Returns whether the token has the right that a page needs, and all scopes where the page is about all of them."""
+        """Returns True if the token has the right of a page, and access to all scopes if the page needs it."""
         return self.who.has_right(page.right) and (self.who.has_all_scopes or not page.every_scope)
 
     def require_page(self, page: "Page") -> None:
@@ -68,20 +70,20 @@ class Visit:
             require_every_scope(self.who)
 
     def require_scope(self, scope: str) -> None:
-        """That documents of a scope may be shown.
+        """Requires that the server is ready and that the token may read a scope.
 
         Raises:
-            ProblemError: They may not, or the server is not ready.
+            ProblemError: If the server is not ready, or the token may not read the scope.
         """
         self.service.require_ready()
         self.require("read")
         require_scope(self.who, scope)
 
     async def admit(self) -> None:
-        """Counts a search as the API does.
+        """Counts a search like a query of the API.
 
         Raises:
-            ProblemError: There were too many.
+            ProblemError: If the rate is exceeded.
         """
         await self.authenticator.admit_documents(self.who, self.source, 1)
 
@@ -102,11 +104,11 @@ class Visit:
 
 
 CURRENT: ContextVar[Visit] = ContextVar("console visit")
-"""Set around every request that reaches the pages."""
+"""The visit of the current request."""
 
 
-def current() -> Visit:
-    """The visit that is being answered."""
+def current_visit() -> Visit:
+    """Returns the visit of the current request."""
     return CURRENT.get()
 
 
@@ -115,16 +117,15 @@ Build = Callable[[Visit, Mapping[str, str]], Awaitable[list[Component]]]
 
 @dataclass(frozen=True)
 class Page:
-    """One page.
+    """A page of the console.
 
     Attributes:
-        path: Beneath the console.
-        name: In the navigation, and its heading.
-        right: That it needs.
-        build: Its content, from the visit and the query of its address.
-        connect: Registers what happens on it.
-        every_scope: Whether it shows facts of all scopes together, so that a token of some scopes
-            may not open it.
+        path: Path of the page below the console.
+        name: Name in the navigation and in the title.
+        right: Right that the page needs.
+        build: Returns the content for a visit and the query of the URL.
+        connect: Registers the callbacks of the page.
+        every_scope: Whether the page concerns all scopes, so that it needs access to all of them.
     """
 
     path: str
@@ -135,11 +136,15 @@ class Page:
     every_scope: bool = False
 
 
-def address(page: str, **query: str) -> str:
-    """Of a page.
+def page_url(page: str, **query: str) -> str:
+    """Returns the URL path of a page.
+
+    Args:
+        page: Path of the page below the console.
+        **query: Query parameters.
 
     Examples:
-        >>> address("clusters", scope="a b", id="x&y")
+        >>> page_url("clusters", scope="a b", id="x&y")
         '/console/clusters?scope=a+b&id=x%26y'
     """
     return ROOT + page + (f"?{urlencode(query)}" if query else "")

@@ -68,7 +68,10 @@ PROBLEM_KINDS: dict[str, ProblemKind] = {
     "store-unavailable": ProblemKind(
         503,
         "Store unavailable",
-        "The store of the index does not respond. Requests that were not acknowledged can be retried.",
+        (
+            "The store of the index does not respond. Requests that were not acknowledged can be "
+            "retried."
+        ),
     ),
     "outcome-unknown": ProblemKind(
         503,

@@ -63,7 +63,8 @@ class Pool:
                 raise ProblemError(
                     "rate-limited",
                     (
-                        f"one caller may hold {self.caller_limit(caller):,} {self.unit}; wait until "
+                        f"one caller may hold {self.caller_limit(caller):,} {self.unit}; wait "
+                        f"until "
                         f"earlier requests are answered"
                     ),
                     retry_after=RETRY_AFTER,

@@ -182,7 +182,8 @@ class TokenFile:
         """
         if not NAME.fullmatch(principal.name):
             raise UsageError(
-                f"token name {principal.name!r} is not valid; use at most 63 characters of a-z, 0-9 and -"
+                f"token name {principal.name!r} is not valid; use at most 63 characters of a-z, "
+                f"0-9 and -"
             )
         if unknown := [right for right in principal.rights if right not in RIGHTS] or (
             [] if principal.rights else ["none"]

@@ -123,7 +123,10 @@ def require_shadow(request: Request) -> ShadowIndex:
     if shadow_index is None:
         raise ProblemError(
             "not-found",
-            "this server has no shadow index; start it with shadow_store, shadow_bands and shadow_rows",
+            (
+                "this server has no shadow index; start it with shadow_store, shadow_bands and "
+                "shadow_rows"
+            ),
         )
     return shadow_index
 

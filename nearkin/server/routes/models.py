@@ -134,12 +134,14 @@ class StoredDocument(Model):
         description="Time at which the document was stored, in seconds since 1970."
     )
     seen: float = Field(
-        description="Time of the last match in seconds since 1970, if documents have a time to live."
+        description="Time of the last match in seconds since 1970, if documents have a time to "
+        "live."
     )
     text: str | None = Field(description="Text of the document, if texts are stored.")
     signature: str | None = Field(
         None,
-        description="Signature in hexadecimal. Only administrators can request it, with ?include=signature.",
+        description="Signature in hexadecimal. Only administrators can request it, with "
+        "?include=signature.",
     )
 
     @classmethod

@@ -184,7 +184,10 @@ def _check_columns(schema: pa.Schema) -> None:
     if encoded := [field.name for field in schema if pa.types.is_dictionary(field.type)]:
         raise ProblemError(
             "invalid-request",
-            f"column {encoded[0]} is dictionary-encoded; send plain values, or leave the column out",
+            (
+                f"column {encoded[0]} is dictionary-encoded; send plain values, or leave the column "
+                f"out"
+            ),
         )
     content_columns = [name for name in ("text", "vector") if name in types]
     if len(content_columns) != 1:

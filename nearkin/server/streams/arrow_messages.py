@@ -96,7 +96,10 @@ class ArrowMessageReader:
         if not 0 <= body_size <= self._max_message:
             raise ProblemError(
                 "invalid-request",
-                f"a record batch has {body_size:,} bytes; the limit is {self._max_message:,} (max_message)",
+                (
+                    f"a record batch has {body_size:,} bytes; the limit is {self._max_message:,} "
+                    f"(max_message)"
+                ),
             )
         if rows > body_size:
             raise ProblemError(

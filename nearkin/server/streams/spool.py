@@ -123,7 +123,10 @@ class Spool:
         except ProblemError as problem:
             raise ProblemError(
                 "too-large",
-                f"{self._unread:,} bytes of answers are unread; read answers while you send documents",
+                (
+                    f"{self._unread:,} bytes of answers are unread; read answers while you send "
+                    f"documents"
+                ),
             ) from problem
         if not self._segments or self._segments[-1].written >= SEGMENT_BYTES:
             self._segments.append(Segment())

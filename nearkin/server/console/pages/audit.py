@@ -1,4 +1,4 @@
-"""What an audit measured: the result of `nearkin audit --json`."""
+"""The page of an audit: the output of `nearkin audit --json`."""
 
 import json
 from collections.abc import Mapping
@@ -10,35 +10,41 @@ from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, Proportion
 from nearkin.report.formatting import format_percent
 from nearkin.report.model import restore_dataclass
-from nearkin.server.console import charts as figures
-from nearkin.server.console import components as shown
+from nearkin.server.console import charts
+from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """The page."""
-    page = shown.heading(
+    """Builds the page.
+
+    Args:
+        visit: The current visit.
+        query: Query parameters.
+    """
+    page = ui.page_heading(
         "Audit",
-        "Precision of what was removed, recall of what should have been found, measured on a whole run.",
+        "Precision and recall of a whole run, measured on a sample of its documents.",
     )
     path = visit.service.settings.audit
     if path is None:
-        how = "No result is shown. Write one with nearkin audit RUN --json > audit.json, and serve with --audit audit.json."
-        return [*page, shown.note(how)]
-    found = await visit.service.run_in_thread(read, path)
+        how = "There is no audit yet. Run nearkin audit RUN --json > audit.json, and start the server with --audit audit.json."
+        return [*page, ui.note(how)]
+    found = await visit.service.run_in_thread(read_audit, path)
     return [
         *page,
-        shown.tiles(
+        ui.fact_tiles(
             ("Recall", format_percent(found.recall.value) if found.recall.total else "–"),
             ("Precision", format_percent(found.precision.value) if found.precision.total else "–"),
-            ("Asked recall", format_percent(found.asked)),
+            ("Required recall", format_percent(found.asked)),
             ("Documents sampled", f"{found.sampled:,}"),
         ),
-        shown.note(
-            f"{interval('Recall', found.recall)} {interval('Precision', found.precision)} {found.advice.capitalize()}."
+        ui.note(
+            f"{describe_interval('Recall', found.recall)} {describe_interval('Precision', found.precision)} "
+            f"{found.advice.capitalize()}."
         ),
         _chart(found),
-        shown.table(
+        ui.table(
             "Recall of pairs at or above the threshold, by similarity",
             ("Similarity", "Pairs", "Recall", "Interval", "Predicted"),
             [
@@ -58,11 +64,11 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     ]
 
 
-def read(path: Path) -> Audit:
-    """A result.
+def read_audit(path: Path) -> Audit:
+    """Reads the result of an audit.
 
     Raises:
-        UsageError: The file holds none.
+        UsageError: If the file is not the output of `nearkin audit --json`.
     """
     try:
         record = json.loads(path.read_bytes())
@@ -70,19 +76,23 @@ def read(path: Path) -> Audit:
             Audit, {name: value for name, value in record.items() if name != "metrics"}
         )
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path} is no result of nearkin audit --json: {error}") from error
+        raise UsageError(f"{path} is not the output of nearkin audit --json: {error}") from error
     return found
 
 
-def interval(name: str, share: Proportion) -> str:
-    """A sentence.
+def describe_interval(name: str, share: Proportion) -> str:
+    """Returns a sentence with a confidence interval.
+
+    Args:
+        name: Name of the measure.
+        share: The measured proportion.
 
     Examples:
-        >>> interval("Recall", Proportion.of(95, 100))
+        >>> describe_interval("Recall", Proportion.of(95, 100))
         'Recall is 88.8% to 97.8% of 100, at 95% confidence.'
     """
     if not share.total:
-        return f"{name}: there was nothing to measure it on."
+        return f"{name} was not measured: the sample has no such pairs."
     return f"{name} is {format_percent(share.low)} to {format_percent(share.high)} of {share.total:,}, at 95% confidence."
 
 
@@ -90,37 +100,37 @@ def _chart(found: Audit) -> Component:
     measured = [one for one in found.bins if one.recall.total]
     x = [(one.low + one.high) / 2 for one in measured]
     spread = {
-        "type": "data", "symmetric": False, "color": figures.BLUE,
+        "type": "data", "symmetric": False, "color": charts.BLUE,
         "array": [one.recall.high - one.recall.value for one in measured],
         "arrayminus": [one.recall.value - one.recall.low for one in measured],
     }  # fmt: skip
     y = [one.recall.value for one in measured]
-    points = figures.line(
+    points = charts.line_trace(
         "Measured, with its interval",
         x,
         y,
-        figures.BLUE,
+        charts.BLUE,
         mode="markers",
         error_y=spread,
         marker={"size": 8},
     )
     middles = [(one.low + one.high) / 2 for one in found.bins]
-    curve = figures.line(
+    curve = charts.line_trace(
         "Predicted by the S-curve and the margin",
         middles,
         [one.predicted for one in found.bins],
-        figures.ORANGE,
+        charts.ORANGE,
     )
     lowest = min(
         [one.predicted for one in found.bins] + [one.recall.low for one in measured], default=0.9
     )
-    return figures.chart(
+    return charts.make_chart(
         "audit-recall",
         "Recall by similarity",
         f"Recall of {found.recall.total:,} pairs by similarity, measured and predicted",
         [curve, points],
-        xaxis=figures.axis("similarity"),
-        yaxis=figures.axis("", tickformat=".0%", range=[min(0.9, lowest) - 0.01, 1.01]),
+        xaxis=charts.make_axis("similarity"),
+        yaxis=charts.make_axis("", tickformat=".0%", range=[min(0.9, lowest) - 0.01, 1.01]),
     )
 
 

@@ -1,4 +1,4 @@
-"""The buckets that cost most: what many documents share."""
+"""The page of hot buckets: the buckets that cost searches most."""
 
 from collections.abc import Mapping
 
@@ -7,51 +7,53 @@ from dash.development.base_component import Component
 from nearkin.index.entry import RESERVED, Entry
 from nearkin.index.stats import MAX_HOT_BUCKETS
 from nearkin.report.escaping import make_visible
-from nearkin.server.console import components as shown
+from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit
 
-MOST = 20
-"""Buckets that are shown."""
+MAX_BUCKETS = 20
+"""Maximum number of buckets that are shown."""
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """The page."""
+    """Builds the page.
+
+    Args:
+        visit: The current visit.
+        query: Query parameters.
+    """
     index = visit.service.index
     hottest = await visit.service.run_overview(index.hot_buckets, MAX_HOT_BUCKETS)
-    found = [(size, entry) for size, entry in hottest if is_shown(visit, entry)][:MOST]
-    page = shown.heading(
+    found = [(size, entry) for size, entry in hottest if is_shown(visit, entry)][:MAX_BUCKETS]
+    page = ui.page_heading(
         "Hot buckets",
-        "Buckets of many documents: every search that looks into one goes through all of them.",
+        "Buckets of many documents. A search that reads a bucket reads all of its postings.",
     )
     most, compared = index.settings.bucket_capacity, index.settings.max_candidates
-    cap = f"A bucket holds {most:,} at most, and a search compares {compared:,} candidates at most."
+    cap = f"A bucket keeps at most {most:,} postings, and a search compares at most {compared:,} candidates."
     if not found:
         return [
             *page,
-            shown.note(
-                "No search of this process has looked into a large bucket of your scopes yet. "
-                + cap
-            ),
+            ui.note("No search of this process has read a large bucket of your scopes yet. " + cap),
         ]
     rows = [
         (
             f"{size:,}",
             make_visible(entry.scope),
-            shown.cluster_link(entry.scope, entry.id),
-            shown.excerpt(entry.text),
+            ui.cluster_link(entry.scope, entry.id),
+            ui.excerpt(entry.text),
         )
         for size, entry in found
     ]
-    caption = "Largest first, as searches of this process saw them"
+    caption = "Largest first, as read by searches of this process"
     return [
         *page,
-        shown.note(cap),
-        shown.table(caption, ("Documents", "Scope", "Oldest one", shown.EXCERPTS), rows),
+        ui.note(cap),
+        ui.table(caption, ("Documents", "Scope", "Oldest document", ui.EXCERPT_COLUMN), rows),
     ]
 
 
 def is_shown(visit: Visit, entry: Entry) -> bool:
-    """Returns whether an entry is of a scope that the token sees, and not of the server's own scopes."""
+    """Returns True if the token has access to the scope of an entry, and the scope is not internal."""
     return visit.who.can_access(entry.scope) and not entry.scope.startswith(RESERVED)
 
 

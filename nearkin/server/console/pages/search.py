@@ -1,4 +1,4 @@
-"""A text is looked for, and what resembles it is shown beside it."""
+"""The page that searches for a text or a vector, and shows its matches beside it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,29 +10,35 @@ from nearkin.errors import UsageError
 from nearkin.index.entry import Entry, Match
 from nearkin.index.preparation import Document
 from nearkin.report.formatting import format_similarity
-from nearkin.server.console import components as shown
-from nearkin.server.console.visitor import Page, Visit, current
+from nearkin.server.console import components as ui
+from nearkin.server.console.visitor import Page, Visit, current_visit
 from nearkin.server.http.parsing import check_json_shape
 from nearkin.server.routes.models import QueryRequest
 
-TOP = 10
+MAX_MATCHES = 10
+"""Maximum number of matches that are shown."""
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """The page."""
+    """Builds the page.
+
+    Args:
+        visit: The current visit.
+        query: Query parameters.
+    """
     scopes = await visit.scopes()
     vectors = visit.service.index.holds_vectors
     name = "A vector, as JSON" if vectors else "Text"
     text = dcc.Textarea(id="try-text", rows=9, spellCheck=False, required=True)
-    button = html.Button("Look for it", id="try-button", type="button")
+    button = html.Button("Search", id="try-button", type="button")
     return [
-        *shown.heading(
-            "Try a document" if vectors else "Try a text",
-            "Have we seen this before? Nothing is stored.",
+        *ui.page_heading(
+            "Search for a vector" if vectors else "Search for a text",
+            "Finds stored near-duplicates. Nothing is stored.",
         ),
         html.Div(
             [
-                shown.scope_field(
+                ui.scope_field(
                     scopes, query.get("scope", scopes[0] if scopes else ""), "try-scope"
                 ),
                 html.Div([html.Label(name, htmlFor="try-text"), text], className="field"),
@@ -40,19 +46,21 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
             ],
             className="form",
         ),
-        # a spinner would be the only thing that moves; the region says when there is an answer
-        html.Div(id="try-found", role="region", **shown.aria(live="polite", label="Matches")),
+        # the live region announces the matches, so that no spinner is needed
+        html.Div(
+            id="try-found", role="region", **ui.aria_attributes(live="polite", label="Matches")
+        ),
     ]
 
 
 async def _look(_: int | None, text: str | None, scope: str | None) -> list[Component]:
-    visit = current()
+    visit = current_visit()
     visit.require_scope(scope or "")
     if not (text or "").strip():
-        return [shown.note("There is nothing to look for: give a text.")]
+        return [ui.note("Enter a text to search for.")]
     await visit.admit()
-    service, asked = visit.service, document(text or "", visit)
-    matches = await service.query(scope or "", asked, min(TOP, service.settings.max_top))
+    service, document = visit.service, parse_document(text or "", visit)
+    matches = await service.query(scope or "", document, min(MAX_MATCHES, service.settings.max_top))
     entries = await service.run_in_thread(
         service.index.get_many, scope or "", [match.id for match in matches]
     )
@@ -60,25 +68,30 @@ async def _look(_: int | None, text: str | None, scope: str | None) -> list[Comp
     if not matches:
         return [
             html.H2("No match"),
-            shown.note(
-                f"Nothing in this scope is {threshold} similar to it or more: it would be new."
+            ui.note(
+                f"No document of this scope has a similarity of {threshold} or more. The document "
+                f"would be new."
             ),
         ]
     what = "representatives are" if len(matches) > 1 else "representative is"
     if service.index.settings.postings == "all":
         what = "documents are" if len(matches) > 1 else "document is"
-    most = " (more are not shown)" if len(matches) == TOP else ""
+    most = " (more are not shown)" if len(matches) == MAX_MATCHES else ""
     articles = await service.run_overview(
-        _matches, scope or "", matches, entries, asked, service.index.banding.bands
+        _matches, scope or "", matches, entries, document, service.index.banding.bands
     )
     return [html.H2(f"{len(matches)} {what} {threshold} similar or more{most}"), *articles]
 
 
-def document(text: str, visit: Visit) -> Document:
-    """What was typed, as the index takes it.
+def parse_document(text: str, visit: Visit) -> Document:
+    """Returns the input as a document of the index.
+
+    Args:
+        text: The input.
+        visit: The current visit.
 
     Raises:
-        UsageError: It is to be a vector, and is none.
+        UsageError: If the index contains vectors, and the input is not a list of numbers.
         ProblemError: If it has more numbers than any vector.
     """
     if not visit.service.index.holds_vectors:
@@ -88,40 +101,50 @@ def document(text: str, visit: Visit) -> Document:
         numbers = json.loads(text)
         return [float(number) for number in numbers]
     except (ValueError, TypeError) as error:
-        raise UsageError("a vector is a list of numbers, as [0.5, 1, -2.25]") from error
+        raise UsageError(
+            "the input is not a list of numbers; enter a vector such as [0.5, 1, -2.25]"
+        ) from error
 
 
 def _matches(
     scope: str,
     matches: Sequence[Match],
     entries: Sequence[Entry | None],
-    asked: Document,
+    document: Document,
     bands: int,
 ) -> list[Component]:
-    """Every match beside the text that was asked for."""
+    """Returns each match beside the input."""
     return [
-        _match(scope, match, entry, asked, bands)
+        _match(scope, match, entry, document, bands)
         for match, entry in zip(matches, entries, strict=True)
     ]
 
 
-def _match(scope: str, match: Match, entry: Entry | None, asked: Document, bands: int) -> Component:
+def _match(
+    scope: str, match: Match, entry: Entry | None, document: Document, bands: int
+) -> Component:
     shared = html.Span(f"{match.shared} of {bands} bands shared", className="size")
-    title = html.H3([shown.cluster_link(scope, match.id), shown.similar(match.similarity), shared])
-    if entry is None or entry.text is None or not isinstance(asked, str):
+    title = html.H3(
+        [ui.cluster_link(scope, match.id), ui.similarity_label(match.similarity), shared]
+    )
+    if entry is None or entry.text is None or not isinstance(document, str):
         return html.Article([title])
     same = (
-        "Yours has the same words."
+        "Both texts have the same words."
         if match.similarity == 1
-        else "Yours reads the same as far as the excerpt goes."
+        else "The excerpts do not differ."
     )
-    return html.Article([title, shown.sides(("Stored", entry.text), ("Yours", asked), same)])
+    return html.Article([title, ui.side_by_side(("Stored", entry.text), ("Input", document), same)])
 
 
 def connect(app: Dash) -> None:
-    """The button looks."""
-    asked = Input("try-button", "n_clicks"), State("try-text", "value"), State("try-scope", "value")
-    app.callback(Output("try-found", "children"), *asked, prevent_initial_call=True)(_look)
+    """Registers the callback of the button."""
+    inputs = (
+        Input("try-button", "n_clicks"),
+        State("try-text", "value"),
+        State("try-scope", "value"),
+    )
+    app.callback(Output("try-found", "children"), *inputs, prevent_initial_call=True)(_look)
 
 
-PAGE = Page("try", "Try", "read", build, connect)
+PAGE = Page("try", "Search", "read", build, connect)

@@ -1,4 +1,4 @@
-"""A second banding beside the live one, on the same traffic."""
+"""The page of the shadow index, which compares it with the live index."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,55 +6,63 @@ from typing import Any
 from dash.development.base_component import Component
 
 from nearkin.report.escaping import make_visible
-from nearkin.server.console import components as shown
+from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit
 
 SIDES = ("live", "shadow")
 NAMES = {
-    "live": "Answers",
+    "live": "Live index",
     "filled": "Has all documents",
-    "behind": "Batches behind",
+    "behind": "Documents behind",
     "both_duplicates": "Duplicates in both",
-    "only_live_duplicates": "In the live one only",
-    "only_shadow_duplicates": "In the shadow only",
+    "only_live_duplicates": "Duplicates in the live index only",
+    "only_shadow_duplicates": "Duplicates in the shadow index only",
 }
-"""Of facts whose own names say too little by themselves."""
+"""Labels of members whose names are not clear by themselves."""
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """The page."""
-    page = shown.heading(
-        "Shadow", "A second banding, fed and asked beside the live one over the same signatures."
+    """Builds the page.
+
+    Args:
+        visit: The current visit.
+        query: Query parameters.
+    """
+    page = ui.page_heading(
+        "Shadow",
+        "A second index with another banding, which receives the same documents as the live index.",
     )
     running = visit.service.shadow
     if running is None:
         how = (
-            "Nothing runs in the shadow. Start the server with --shadow-store, --shadow-bands and "
+            "There is no shadow index. Start the server with --shadow-store, --shadow-bands and "
             "--shadow-rows to compare one."
         )
-        return [*page, shown.note(how)]
+        return [*page, ui.note(how)]
     facts = await visit.service.run_in_thread(running.status)
-    whole = [(name, told(value)) for name, value in flat(facts) if not isinstance(value, tuple)]
+    whole = [
+        (name, format_value(value)) for name, value in flat(facts) if not isinstance(value, tuple)
+    ]
     beside = [
-        (name, told(value[0]), told(value[1]))
+        (name, format_value(value[0]), format_value(value[1]))
         for name, value in flat(facts)
         if isinstance(value, tuple)
     ]
     return [
         *page,
-        shown.tiles(*whole),
-        shown.table(
-            "The same documents, of this process, since it was started or switched",
+        ui.fact_tiles(*whole),
+        ui.table(
+            "Documents of this process since its start or the last switch",
             ("", "Live", "Shadow"),
             beside,
             (1, 2),
         ),
-        shown.note("Switched by an admin's call: POST /v1/shadow."),
+        ui.note("To switch, send POST /v1/shadow with a token that has the right admin."),
     ]
 
 
 def flat(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Names and values, both of them where there is one of each side.
+    """Yields labels and values. A value is a pair if both indexes have one.
 
     Examples:
         >>> list(flat({"failed": 0, "banding": {"live": {"bands": 13}, "shadow": {"bands": 20}}}))
@@ -64,21 +72,21 @@ def flat(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(value, Mapping) and set(value) == set(SIDES):
             live, shadow = (value[side] for side in SIDES)
             for part in live:
-                yield words(part), (live[part], shadow.get(part))
+                yield label_of(part), (live[part], shadow.get(part))
         else:
-            yield words(name), value
+            yield label_of(name), value
 
 
-def words(name: str) -> str:
-    """A name as it is read."""
+def label_of(name: str) -> str:
+    """Returns the label of a member."""
     return NAMES.get(name, name.replace("_", " ").capitalize())
 
 
-def told(value: Any) -> str:
-    """A value as it is read.
+def format_value(value: Any) -> str:
+    """Returns a value as text.
 
     Examples:
-        >>> told(0.98765), told(True), told(12345), told(None)
+        >>> format_value(0.98765), format_value(True), format_value(12345), format_value(None)
         ('0.988', 'yes', '12,345', '–')
     """
     if value is None:

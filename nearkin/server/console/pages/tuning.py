@@ -1,4 +1,4 @@
-"""What threshold, recall and k do: the S-curve over the similarities that a scope's documents have."""
+"""The tuning page: the S-curve for a threshold, a recall and k, over the similarities of a scope."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ from nearkin.plan.tune import (
 )
 from nearkin.report.curves import format_banding
 from nearkin.server.cluster_listings import SIMILARITY_BINS
-from nearkin.server.console import charts as figures
-from nearkin.server.console import components as shown
-from nearkin.server.console.visitor import Page, Visit, current
+from nearkin.server.console import charts
+from nearkin.server.console import components as ui
+from nearkin.server.console.visitor import Page, Visit, current_visit
 from nearkin.server.http.parsing import parse_json
 from nearkin.server.routes.models import TuneRequest
 from nearkin.spec import Spec
@@ -32,18 +32,26 @@ MOST_K = 512
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """The page."""
+    """Builds the page.
+
+    Args:
+        visit: The current visit.
+        query: Query parameters.
+    """
     scopes = await visit.scopes()
     scope = query.get("scope") or (scopes[0] if scopes else "")
     page = [
-        *shown.heading(
+        *ui.page_heading(
             "Tuning",
-            "Which bands and rows find what you ask for, and what they cost. Nothing is changed here.",
+            (
+                "Bands and rows for a threshold and a recall, and their cost. The index is not "
+                "changed."
+            ),
         ),
-        shown.scope_form("tuning", scopes, scope),
+        ui.scope_form("tuning", scopes, scope),
     ]
     if not scope:
-        return [*page, shown.note("No scope has documents yet. Name one, if you know better.")]
+        return [*page, ui.note("No scope with documents was found. Enter the name of a scope.")]
     visit.require_scope(scope)
     index = visit.service.index
     step = index.spec.signature_limits.k_step
@@ -56,7 +64,9 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
                 _slider(
                     "recall", "Recall", 0.5, 0.99, 0.01, min(round(index.settings.recall, 2), 0.99)
                 ),
-                _slider("k", "k, slots of a signature", step, most, step, min(index.spec.k, most)),
+                _slider(
+                    "k", "k, length of the signatures", step, most, step, min(index.spec.k, most)
+                ),
             ],
             className="sliders",
         ),
@@ -70,8 +80,8 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
 
 def _slider(id: str, name: str, low: float, high: float, step: float, value: float) -> Component:
     field = dcc.Input(id=f"tune-{id}", type="range", min=low, max=high, step=step, value=value)
-    told = html.Output(f"{value:g}", id=f"tune-{id}-value")
-    return html.Div([html.Label(name, htmlFor=f"tune-{id}"), told, field], className="slider")
+    label = html.Output(f"{value:g}", id=f"tune-{id}-value")
+    return html.Div([html.Label(name, htmlFor=f"tune-{id}"), label, field], className="slider")
 
 
 async def _tell(value: object) -> str:
@@ -79,10 +89,10 @@ async def _tell(value: object) -> str:
 
 
 async def _move(threshold: float, recall: float, k: int, scope: str | None) -> list[Component]:
-    visit = current()
+    visit = current_visit()
     visit.require_scope(scope or "")
     await visit.admit()
-    # the same bounds as the API's: what takes long is asked for by whoever may read
+    # the same limits as in the API, because every token with the right to read can use the page
     asked = parse_json(
         json.dumps({"threshold": threshold, "recall": recall, "k": k}).encode(), TuneRequest
     )
@@ -111,7 +121,13 @@ def _tuned(spec: Spec, threshold: float, recall: float, pairs: Distribution) -> 
 
 
 def point_of_index(index: Index, pairs: Distribution, threshold: float) -> OperatingPoint:
-    """What the index does now, at a threshold that may be another."""
+    """Returns the operating point of the index at a threshold.
+
+    Args:
+        index: The index.
+        pairs: Similarities of the pairs of a scope.
+        threshold: Threshold, which may differ from that of the index.
+    """
     banding = index.banding
     return evaluate_point(
         index.measure,
@@ -127,12 +143,12 @@ def _numbers(tuning: Tuning) -> Component:
     best = tuning.best
     middle = best.similarities[1]
     return html.Div(
-        shown.tiles(
+        ui.fact_tiles(
             ("Bands × rows", format_banding(best)),
             (f"Found at {tuning.threshold:.2f}", f"{best.recall:.1%}"),
             ("Half are found at", "–" if np.isnan(middle) else f"{middle:.3f}"),
-            ("Candidates a document", f"{best.candidates:,.3g}"),
-            ("Bytes of a signature", f"{tuning.spec.k * tuning.spec.slot_bits // 8:,}"),
+            ("Candidates per document", f"{best.candidates:,.3g}"),
+            ("Bytes per signature", f"{tuning.spec.k * tuning.spec.slot_bits // 8:,}"),
         ),
         role="status",
     )
@@ -149,49 +165,50 @@ def _chart(
     if sampled is not None:
         every = pairs_by_similarity(sampled)
         traces.append(
-            figures.bars(
+            charts.bar_trace(
                 "Pairs, from a sample",
                 centres,
                 _positive(every),
-                figures.GREY,
+                charts.GREY,
                 width=1 / SIMILARITY_BINS,
             )
         )
     traces.append(
-        figures.bars(
+        charts.bar_trace(
             "Documents, to their representative",
             centres,
             _positive(resolved),
-            figures.BLUE,
+            charts.BLUE,
             width=1 / SIMILARITY_BINS,
         )
     )
     percents = {"yaxis": "y2", "hovertemplate": "%{y:.1%}"}
     traces.append(
-        figures.line(
+        charts.line_trace(
             f"P(candidate), {format_banding(best)}",
             x.tolist(),
             tuning.curve(best, x).tolist(),
-            figures.ORANGE,
+            charts.ORANGE,
             **percents,
         )
     )
-    dotted = {"color": figures.PURPLE, "width": 1.5, "dash": "dot"}
+    dotted = {"color": charts.PURPLE, "width": 1.5, "dash": "dot"}
     now = f"P(candidate), this index: {index.banding.bands} × {index.banding.rows}"
     traces.append(
-        figures.line(now, x.tolist(), live.tolist(), figures.PURPLE, **percents) | {"line": dotted}
+        charts.line_trace(now, x.tolist(), live.tolist(), charts.PURPLE, **percents)
+        | {"line": dotted}
     )
-    told = f"{format_banding(best)}: {best.recall:.1%} of the pairs at {tuning.threshold:.2f} become candidates"
-    figure = figures.chart(
+    label = f"{format_banding(best)}: {best.recall:.1%} of the pairs at {tuning.threshold:.2f} become candidates"
+    figure = charts.make_chart(
         "tune-curve",
-        "Chance to become a candidate, over the similarities of this scope",
-        told,
+        "Candidate probability and similarities of this scope",
+        label,
         traces,
         height=400,
         barmode="overlay",
-        xaxis=figures.axis("similarity", range=[0, 1]),
-        yaxis=figures.axis("how many, logarithmic", type="log", exponentformat="power", dtick=1),
-        yaxis2=figures.axis(
+        xaxis=charts.make_axis("similarity", range=[0, 1]),
+        yaxis=charts.make_axis("count (logarithmic)", type="log", exponentformat="power", dtick=1),
+        yaxis2=charts.make_axis(
             "",
             overlaying="y",
             side="right",
@@ -201,13 +218,13 @@ def _chart(
             tickmode="array",
             tickvals=[0, 0.25, 0.5, 0.75, 1],
         ),
-        **figures.upright(tuning.threshold, f"threshold {tuning.threshold:.2f}"),
+        **charts.vertical_line(tuning.threshold, f"threshold {tuning.threshold:.2f}"),
     )
     return html.Div([figure, _shows(sampled, resolved)])
 
 
 def pairs_by_similarity(pairs: Distribution) -> list[float]:
-    """How many pairs a corpus has in each of SIMILARITY_BINS bins."""
+    """Returns the number of pairs in each of SIMILARITY_BINS bins of similarity."""
     places = np.minimum(
         (pairs.similarities * SIMILARITY_BINS).astype(np.int64), SIMILARITY_BINS - 1
     )
@@ -218,20 +235,25 @@ def pairs_by_similarity(pairs: Distribution) -> list[float]:
 
 
 def _positive(values: Sequence[float]) -> list[float | None]:
-    """A logarithm has no place for none."""
+    """Replaces zeros by None, because a logarithmic axis cannot show them."""
     return [value if value > 0 else None for value in values]
 
 
 def _shows(sampled: Distribution | None, resolved: Sequence[int]) -> Component:
     if sampled is None:
-        return shown.note(
-            "The scope has fewer than two documents: candidates are those of unrelated documents."
+        return ui.note(
+            "The scope has fewer than two documents. The number of candidates assumes unrelated "
+            "documents."
         )
-    return shown.note(
-        f"Grey: all pairs of the scope by similarity, estimated from {sampled.source}; a rare similarity may have no pair "
-        f"in the sample. Blue: the {sum(resolved):,} documents that were resolved, by their exact similarity to their "
-        "representative; below the index' threshold there are none, whatever the corpus holds. Candidates per document follow "
-        "from the grey ones, as if all documents were in buckets; where only representatives are, there are fewer."
+    return ui.note(
+        f"Grey: pairs of the scope by similarity, estimated from {sampled.source}; a rare "
+        f"similarity may have no pair "
+        f"in the sample. Blue: the {sum(resolved):,} documents that were resolved, by their exact "
+        f"similarity to their "
+        "representative; below the index's threshold there are none. Candidates per document "
+        "follow "
+        "from the grey ones, as if all documents were in buckets; where only representatives are, "
+        "there are fewer."
     )
 
 
@@ -240,7 +262,7 @@ def _choices(tuning: Tuning, live: OperatingPoint, comparable: bool) -> Componen
     rows = []
     for at, point in enumerate(points):
         name = (
-            "This index now: " + format_banding(point)
+            "Current: " + format_banding(point)
             if at == min(CHOICES, len(tuning.points))
             else format_banding(point)
         )
@@ -253,13 +275,13 @@ def _choices(tuning: Tuning, live: OperatingPoint, comparable: bool) -> Componen
     columns = (
         "Bands × rows",
         f"Found at {tuning.threshold:.2f}",
-        "0.1% from",
-        "99% from",
+        "0.1% found at",
+        "99% found at",
         "Candidates",
         "Keys",
     )
-    return shown.table(
-        "Cheapest first; candidates and keys of one document",
+    return ui.table(
+        "Cheapest first. Candidates and keys are those of one document.",
         columns,
         rows,
         numbers=(1, 2, 3, 4, 5),
@@ -267,7 +289,7 @@ def _choices(tuning: Tuning, live: OperatingPoint, comparable: bool) -> Componen
 
 
 def connect(app: Dash) -> None:
-    """The sliders."""
+    """Registers the callbacks of the sliders."""
     moved = [Input(f"tune-{id}", "value") for id in ("threshold", "recall", "k")]
     app.callback(
         Output("tune-result", "children"),
@@ -276,8 +298,8 @@ def connect(app: Dash) -> None:
         prevent_initial_call=True,
     )(_move)
     for slider in moved:
-        told = Output(f"{slider.component_id}-value", "children")
-        app.callback(told, slider, prevent_initial_call=True)(_tell)
+        label = Output(f"{slider.component_id}-value", "children")
+        app.callback(label, slider, prevent_initial_call=True)(_tell)
 
 
 PAGE = Page("tuning", "Tuning", "read", build, connect)
