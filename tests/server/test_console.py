@@ -151,7 +151,7 @@ def test_a_wrong_token_is_told(browser: Browser, running: Running) -> None:
     page.goto(f"{running.url}/console/clusters")
     page.get_by_label("Token").fill("nk_boss_wrong")
     page.get_by_role("button", name="Log in").click()
-    assert page.get_by_role("alert").text_content() == "This is no valid token."
+    assert page.get_by_role("alert").text_content() == "This token is not valid."
     page.close()
 
 
@@ -327,7 +327,7 @@ def test_a_token_sees_its_scopes_and_rights_only(visit: Open, running: Running) 
 
 def test_a_token_that_may_only_write_has_nothing_to_look_at(visit: Open, running: Running) -> None:
     page = visit(running.writer)
-    assert page.locator("main h1").text_content() == "Nothing to look at"
+    assert page.locator("main h1").text_content() == "No pages available"
     assert page.locator("nav[aria-label=Pages] a").count() == 0
 
 
@@ -573,7 +573,7 @@ def test_any_worker_shows_what_all_did(serve: Serve, tmp_path: Path) -> None:
     client.post("/v1/scopes/a/documents", json={"text": variant()})
     service = client.app.state.service  # type: ignore[attr-defined]
     recent_metrics = RecentMetrics(tmp_path)
-    recent_metrics.leave(service)
+    recent_metrics.write_snapshot(service)
     own = tmp_path / f"{os.getpid()}{SUFFIX}"
     # another living process, and one that is gone
     own.rename(tmp_path / f"{os.getppid()}{SUFFIX}")

@@ -49,7 +49,7 @@ def test_another_folder_opens_no_door(
 def test_a_token_made_while_the_door_is_open_marks_the_index(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearkin.server.app.TOKENS_EVERY", 0.01)
+    monkeypatch.setattr("nearkin.server.app.TOKEN_REFRESH_SECONDS", 0.01)
     client = serve(store=f"sqlite:///{tmp_path}/kin.db", keyed=False)
     store = client.app.state.service.index._session.store  # type: ignore[attr-defined]
     assert not store.is_protected()

@@ -17,7 +17,7 @@ from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.index.parts import parts_scope
 from nearkin.server.golden_probe import query_golden_pairs, read_golden_pairs
-from nearkin.server.shadow import ShadowIndex
+from nearkin.server.shadow import LiveSide, ShadowIndex
 from tests.server.conftest import Serve
 from tests.services import wait_until
 
@@ -139,19 +139,19 @@ def test_golden_pairs_that_are_none(tmp_path: Path, content: str) -> None:
 
 
 def opener(tmp_path: Path) -> Any:
-    def opened(second: bool) -> Index:
-        banding = {"bands": 32, "rows": 4} if second else {"bands": 13, "rows": 7}
-        return Index.open(f"sqlite:///{tmp_path}/{second}.db", follow=False, **banding)  # type: ignore[arg-type]
+    def opened(side: LiveSide) -> Index:
+        banding = {"bands": 32, "rows": 4} if side == LiveSide.SHADOW else {"bands": 13, "rows": 7}
+        return Index.open(f"sqlite:///{tmp_path}/{side}.db", follow=False, **banding)  # type: ignore[arg-type]
 
     return opened
 
 
 def first(tmp_path: Path) -> Index:
-    return Index.open(f"sqlite:///{tmp_path}/False.db", bands=13, rows=7)
+    return Index.open(f"sqlite:///{tmp_path}/primary.db", bands=13, rows=7)
 
 
 def beside(index: Index, tmp_path: Path) -> ShadowIndex:
-    return ShadowIndex(index, (f"sqlite:///{tmp_path}/True.db",), opener(tmp_path))
+    return ShadowIndex(index, (f"sqlite:///{tmp_path}/shadow.db",), opener(tmp_path))
 
 
 def settled(*shadows: ShadowIndex) -> None:
@@ -162,7 +162,7 @@ def settled(*shadows: ShadowIndex) -> None:
 
 
 def upsert(shadow: ShadowIndex, i: int, id: str) -> None:
-    shadow.fed("a", [shadow.index.upsert("a", text(i), id)], 0.0)
+    shadow.record_upserts("a", [shadow.index.upsert("a", text(i), id)], 0.0)
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def switched(tmp_path: Path) -> Iterator[Index]:
         shadow = beside(index, tmp_path)
         upsert(shadow, 0, "one")
         settled(shadow)
-        shadow.switch(True)
+        shadow.switch(LiveSide.SHADOW)
         shadow.close()
         yield index
 
@@ -191,7 +191,7 @@ def test_what_the_one_that_answers_took_last_survives_a_kill(tmp_path: Path, at_
         assert index.banding.bands == 32, "it is where it moved to"
         shadow = beside(index, tmp_path)
         settled(shadow)
-        assert shadow.is_over
+        assert shadow.live_side == LiveSide.SHADOW
         assert shadow.standby.banding.bands == 13
         assert shadow.standby._session.store.entries("a", ["one", "two"]).count(None) == 0
         shadow.close()
@@ -207,7 +207,7 @@ def test_another_second_store_takes_nothing_from_the_first(tmp_path: Path, at_on
         settled(other)
         other.close()
         assert index.get("a", "one") is not None
-    with Index.open(f"sqlite:///{tmp_path}/False.db", follow=False) as left:
+    with Index.open(f"sqlite:///{tmp_path}/primary.db", follow=False) as left:
         assert left.get("a", "one") is not None
 
 
@@ -242,7 +242,7 @@ def test_two_workers_and_what_each_brings_late(tmp_path: Path, at_once: None, mo
         workers = [beside(index, tmp_path) for index in (mine, other)]
         settled(*workers)
         held = threading.Event()
-        really = workers[0]._follow
+        really = workers[0]._copy_changes
 
         def late(scope: str, names: list[str]) -> None:
             held.wait(60)
@@ -266,12 +266,12 @@ def test_two_workers_and_what_each_brings_late(tmp_path: Path, at_once: None, mo
         mine.add_part("a", "open", text(240))
         workers[0].mark_changed(parts_scope("a"), "open")
         settled(*workers)
-        workers[0].switch(True)
+        workers[0].switch(LiveSide.SHADOW)
         workers[1].refresh()
         upsert(workers[1], 320, "there")
         settled(*workers)
         for worker in workers:
-            assert worker.is_over
+            assert worker.live_side == LiveSide.SHADOW
             assert worker.standby.get("a", "there") is not None
             assert check_index(worker.index).sound
         sealed = other.finish("a", "open")
@@ -284,25 +284,25 @@ def test_two_workers_and_what_each_brings_late(tmp_path: Path, at_once: None, mo
 def test_times_to_live_go_on_in_both(tmp_path: Path, at_once: None) -> None:
     """A document that comes again lives on in the other one, too; and which one answers does not depend on time."""
     now = [0.0]
-    with Index.open(f"sqlite:///{tmp_path}/False.db", bands=13, rows=7, record_ttl=100.0, clock=lambda: now[0]) as index:
+    with Index.open(f"sqlite:///{tmp_path}/primary.db", bands=13, rows=7, record_ttl=100.0, clock=lambda: now[0]) as index:
 
-        def opened(second: bool) -> Index:
-            url = f"sqlite:///{tmp_path}/{second}.db"
-            banding = {"bands": 32, "rows": 4} if second else {"bands": 13, "rows": 7}
+        def opened(side: LiveSide) -> Index:
+            url = f"sqlite:///{tmp_path}/{side}.db"
+            banding = {"bands": 32, "rows": 4} if side == LiveSide.SHADOW else {"bands": 13, "rows": 7}
             return Index.open(url, follow=False, record_ttl=100.0, clock=lambda: now[0], **banding)  # type: ignore[arg-type]
 
-        shadow = ShadowIndex(index, (f"sqlite:///{tmp_path}/True.db",), opened)
+        shadow = ShadowIndex(index, (f"sqlite:///{tmp_path}/shadow.db",), opened)
         upsert(shadow, 0, "again")
         upsert(shadow, 80, "once")
         settled(shadow)
-        shadow.switch(True)
+        shadow.switch(LiveSide.SHADOW)
         settled(shadow)
         now[0] = 60.0
         upsert(shadow, 0, "again")
         settled(shadow)
         now[0] = 120.0
         assert index.expire()["records"] == shadow.expire()["records"] == 1
-        assert shadow.is_over
+        assert shadow.live_side == LiveSide.SHADOW
         for one in (index, shadow.standby):
             assert [one.get("a", name) is not None for name in ("again", "once")] == [True, False]
         shadow.close()

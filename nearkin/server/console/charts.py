@@ -29,9 +29,14 @@ def make_axis(title: str, **more: Any) -> dict[str, Any]:
         **more: Further properties of the axis.
     """
     return {
-        "title": {"text": title, "standoff": 8}, "gridcolor": GRID_COLOUR, "linecolor": GRID_COLOUR, "zeroline": False, "fixedrange": True,
-        "automargin": True, **more,
-    }  # fmt: skip
+        "title": {"text": title, "standoff": 8},
+        "gridcolor": GRID_COLOUR,
+        "linecolor": GRID_COLOUR,
+        "zeroline": False,
+        "fixedrange": True,
+        "automargin": True,
+        **more,
+    }
 
 
 def line_trace(
@@ -106,10 +111,10 @@ def vertical_line(x: float, label: str) -> dict[str, Any]:
     return {"shapes": [shape], "annotations": [annotation]}
 
 
-def chart(
+def make_chart(
     id: str,
     caption: str,
-    annotation: str,
+    description: str,
     traces: Sequence[Trace],
     height: int = 300,
     **layout: Any,
@@ -125,7 +130,8 @@ def chart(
         **layout: Axes and further layout properties.
     """
     whole = {
-        "height": height, "margin": {"l": 8, "r": 20, "t": 28, "b": 8}, "paper_bgcolor": TRANSPARENT, "plot_bgcolor": TRANSPARENT,
+        "height": height, "margin": {"l": 8, "r": 20, "t": 28, "b": 8}, "paper_bgcolor": TRANSPARENT,
+        "plot_bgcolor": TRANSPARENT,
         "font": {"family": FONT, "size": 12, "color": GREY}, "hovermode": "x", "dragmode": False, "bargap": 0.08,
         "legend": {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "traceorder": "normal"},
         # keeps the state of a chart that is redrawn with other data

@@ -44,7 +44,10 @@ DASH_PATHS = ("_dash-layout", "_dash-dependencies", "_dash-update-component")
 """Paths of Dash that the pages need. Other paths of Dash are not served."""
 LIBRARY_FILES = "_dash-component-suites/"
 KNOWN_PATHS = {*PAGES, *DASH_PATHS, "login", "logout"}
-NO_SCRIPTS_POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+NO_SCRIPTS_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
 """The content security policy of responses without scripts."""
 
 
