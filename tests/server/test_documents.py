@@ -274,7 +274,7 @@ def test_too_many_requests_at_once_are_refused(serve: Serve) -> None:
     layer: Any = client.app.middleware_stack  # type: ignore[attr-defined]
     while not isinstance(layer, RequestMiddleware):
         layer = layer.app
-    layer._active = 1
+    layer._active_requests = 1
     told = client.get("/v1/spec")
     assert (told.status_code, told.json()["code"]) == (503, "busy")
     assert client.get("/healthz").status_code == 200

@@ -94,7 +94,7 @@ def test_arrow_columns_must_be_documents(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        (pa.table({"vector": [["a"]]}), "not a list of numbers"),
+        (pa.table({"vector": [["a"]]}), "send a list of numbers"),
         (pa.table([["a"], ["b"]], names=["text", "text"]), "must be unique"),
         (pa.table({"text": pa.array(["a"]).dictionary_encode()}), "dictionary"),
     ],
@@ -167,7 +167,7 @@ def test_long_lines_are_passed_over_without_being_kept() -> None:
     for part in (b"ab", b"c\nx", b"y" * 20, b"z" * 20, b"\nok\n", b"w" * 50):
         found += splitter.add(part)
         assert splitter.size <= 10
-    assert [*found, *splitter.rest()] == [b"abc", None, b"ok", None]
+    assert [*found, *splitter.finish()] == [b"abc", None, b"ok", None]
 
 
 def test_a_spool_gives_back_what_was_written() -> None:

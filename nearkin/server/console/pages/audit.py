@@ -88,7 +88,7 @@ def describe_interval(name: str, share: Proportion) -> str:
         share: The measured proportion.
 
     Examples:
-        >>> describe_interval("Recall", Proportion.of(95, 100))
+        >>> describe_interval("Recall", Proportion.from_counts(95, 100))
         'Recall is 88.8% to 97.8% of 100, at 95% confidence.'
     """
     if not share.total:
