@@ -133,7 +133,7 @@ def create_app(
 
 
 def read_tokens(settings: ServerSettings) -> tuple[TokenFile, bool]:
-    """Returns the tokens of a server, and whether requests need no token as long as none was created.
+    """Returns the tokens, and whether requests need no token as long as none was created.
 
     Raises:
         UsageError: If other machines could reach the server without a token.
@@ -185,7 +185,7 @@ def _shared_folder() -> Path | None:
 
 
 async def _keep_tokens_fresh(tokens: TokenFile, index: Index) -> None:
-    """Reads the tokens file again when it changes, and marks the index as protected once a token exists."""
+    """Reloads the tokens file when it changes, and marks the index as protected if needed."""
     last_error = ""
     marked_place = index.public_urls if tokens.is_protected else ()
     while True:
@@ -232,7 +232,7 @@ async def _openapi_json(request: Request) -> Response:
 
 
 def create_worker_app() -> FastAPI:
-    """Creates the application of a worker process, whose settings the first process put into the environment."""
+    """Creates the application of a worker process from the settings in the environment."""
     settings = ServerSettings.read()
     prepare_process(settings)
     return create_app(settings)

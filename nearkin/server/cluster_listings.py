@@ -160,7 +160,7 @@ class ClusterListings:
             return listing
 
     def pairs(self, scope: str) -> Distribution | None:
-        """Returns the similarities of all pairs of a sample of a scope, or None for fewer than two documents."""
+        """Returns the similarities of all pairs of a sample, or None for fewer than two documents."""
         listing = self.listing(scope)
         with self._locked(scope):
             with self._lock:
@@ -172,7 +172,7 @@ class ClusterListings:
             return distribution
 
     def scopes(self) -> tuple[str, ...]:
-        """Returns scopes in alphabetical order: those that the store finds within SCOPE_SEARCH_SECONDS."""
+        """Returns the scopes that were found within SCOPE_SEARCH_SECONDS, sorted by name."""
         return self._scopes.get()
 
     def counts(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Golden pairs that a server queries at regular intervals, to measure its recall where requests are answered."""
+"""Golden pairs that a server queries at regular intervals to measure its recall."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -64,7 +64,7 @@ class GoldenResult:
 
 
 def read_golden_pairs(path: Path) -> list[GoldenPair]:
-    """Reads golden pairs from a file of JSON lines with the members a, b and similar (true by default).
+    """Reads golden pairs from JSON lines with a, b and similar (true by default).
 
     Raises:
         UsageError: If the file cannot be read, has an invalid line, or has no pairs or too many.

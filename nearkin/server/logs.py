@@ -22,7 +22,7 @@ STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {
 
 
 class JsonFormatter(logging.Formatter):
-    """A formatter that writes time, level, logger, message and all fields of `extra` as a JSON object.
+    """A formatter that writes the fields of a record, including `extra`, as JSON.
 
     Examples:
         >>> fields = {"name": "nearkin", "levelname": "INFO", "msg": "request", "created": 0.0, "status": 200}
@@ -51,7 +51,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _redact_texts(value: Any) -> Any:
-    """Removes passwords from all texts in a value, because messages of other libraries may contain URLs."""
+    """Removes passwords from all texts in a value."""
     if isinstance(value, dict):
         return {name: _redact_texts(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -60,7 +60,7 @@ def _redact_texts(value: Any) -> Any:
 
 
 def configure_logging(level: str) -> None:
-    """Sends all logs of this process to standard error, including those of uvicorn except its access log.
+    """Sends all logs of this process to standard error, without uvicorn's access log.
 
     Args:
         level: Lowest level that is logged: debug, info, warning or error.

@@ -159,7 +159,7 @@ def _open_index(settings: ServerSettings) -> Index:
 
 
 def require_protection(index: Index, tokens: TokenFile, settings: ServerSettings) -> None:
-    """Marks an index that is served with tokens as protected, and does not serve a protected index without tokens.
+    """Protects an index that is served with tokens, and requires tokens for a protected one.
 
     An index must not become accessible to everybody because the tokens file was deleted or is in
     another folder.
@@ -225,7 +225,7 @@ def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
 
 
 def _read_or_create_key(settings: ServerSettings) -> tuple[HashKey, bool] | None:
-    """Returns the key for new indexes, and whether it was created just now; None if new indexes have no key."""
+    """Returns the key for new indexes, and whether it is new; None without keys."""
     if not settings.keyed:
         return None
     if _key_exists(settings.key_file):

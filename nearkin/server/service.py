@@ -1,4 +1,4 @@
-"""The index as a server uses it: threads, limits of callers, micro-batches, metrics and background tasks."""
+"""The index as a server uses it, with threads, limits and background tasks."""
 
 import asyncio
 import logging
@@ -145,7 +145,7 @@ class Service:
         reservations.callback(self.requests.release, caller, 1)
 
     def caller_for(self, principal: Principal, source: str) -> Caller:
-        """Returns the caller that a request is counted for: its token, or its address if no token is needed.
+        """Returns the caller of a request: its token, or its address without tokens.
 
         Args:
             principal: The token's principal.
@@ -186,7 +186,7 @@ class Service:
         return await self._run_in(self.threads, partial(work, *arguments, **fields))
 
     async def run_overview(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
-        """Calls a function like `run_in_thread`, but in threads for calls that read much or take long.
+        """Calls a function like `run_in_thread`, but in threads for long calls.
 
         Args:
             work: The function.
@@ -288,7 +288,7 @@ class Service:
         return existed
 
     async def add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
-        """Adds a part to an unfinished document, and returns its current number of distinct shingles.
+        """Adds a part to an unfinished document, and returns its number of shingles.
 
         Args:
             scope: Scope of the document.

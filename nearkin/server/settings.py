@@ -266,7 +266,7 @@ class ServerSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Returns the sources of settings in the order of their priority: flags, environment, file."""
+        """Returns the sources in order of priority: flags, environment, file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, cls.file)
 
     @classmethod
@@ -308,7 +308,7 @@ class ServerSettings(BaseSettings):
     @field_validator("index", mode="before")
     @classmethod
     def _parse_index(cls, value: Any) -> Any:
-        """Parses the variable NEARKIN_INDEX: a JSON object, or `name=value` pairs that are separated by commas."""
+        """Parses the variable NEARKIN_INDEX: a JSON object, or `name=value` pairs."""
         if not isinstance(value, str):
             return value
         if value.lstrip().startswith("{"):

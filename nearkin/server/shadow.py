@@ -1,4 +1,4 @@
-"""A shadow index: a second index with another banding that receives the same documents as the live index, for comparison.
+"""A shadow index: a second index with another banding and the same documents.
 
 After the live index has answered, the ids of the changed documents are queued, and a thread copies
 the documents as they are in the live index by then. Whatever happens in between, such as a change
@@ -119,7 +119,7 @@ class SideStats:
 
 
 class ShadowIndex:
-    """The live index together with a standby index, which has the same documents and does not answer requests.
+    """The live index and a standby index, which has the same documents.
 
     Args:
         index: The live index. It follows migrations.
@@ -248,7 +248,7 @@ class ShadowIndex:
         self.index.refresh()
 
     def status(self) -> dict[str, Any]:
-        """Returns statistics of both indexes, and where they disagree, since the server started or the last switch."""
+        """Returns statistics of both indexes since the start or the last switch."""
         with self._condition:
             compared = self._sides["shadow"].documents
             agreeing = compared - self._only_live_duplicates - self._only_shadow_duplicates
@@ -342,7 +342,7 @@ class ShadowIndex:
             job.result.set_exception(UsageError(reason))
 
     def _run_step(self) -> None:
-        """Fills the standby index, calls a queued function, or copies a batch of documents; waits if there is nothing to do."""
+        """Fills the standby index, calls a queued function, or copies a batch of documents."""
         if self.standby.public_urls == self.index.public_urls:
             self._swap_sides()
         if not self._filled:
@@ -359,7 +359,7 @@ class ShadowIndex:
             self._copy_changes(scope, [id for key_scope, id in keys if key_scope == scope])
 
     def _swap_sides(self) -> None:
-        """Opens the other store as the standby index, after the live index has moved to the store of the standby index."""
+        """Opens the previous live store as the standby index after a switch."""
         standby = self._open_standby()
         with self._condition:
             previous = self.standby
@@ -415,7 +415,7 @@ class ShadowIndex:
         self._only_shadow_duplicates += outcome.duplicate and not change.duplicate
 
     def _upsert_in_standby(self, scope: str, entries: list[tuple[str, Entry]]) -> list[Outcome]:
-        """Upserts documents, including unchanged ones, so that their times to live are extended as in the live index."""
+        """Upserts documents; unchanged ones too, so that they live as long as in the live index."""
         standby = self.standby
         batch_size = standby.settings.max_batch
         outcomes = list[Outcome]()
@@ -429,7 +429,7 @@ class ShadowIndex:
         return outcomes
 
     def _remove_changes(self, scope: str, copied: dict[str, _Change]) -> None:
-        """Removes copied changes from the queue, except documents that were changed again meanwhile."""
+        """Removes copied changes from the queue, unless a document changed again."""
         with self._condition:
             for id, change in copied.items():
                 if self._changes[scope, id] is change:

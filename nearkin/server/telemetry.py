@@ -36,7 +36,7 @@ MAX_LATENCIES = 5000
 
 
 def result_label(outcome: Outcome) -> str:
-    """Returns the metric label of an upsert: the layer that knew the document, or the outcome of the search.
+    """Returns the metric label of an upsert: the layer that knew it, or its outcome.
 
     l1_hit stands for the resolution cache in memory, l2_hit for a stored resolution, and l3_hit for
     the stored representative.
@@ -109,7 +109,7 @@ class Instruments:
         self.recent = RecentActivity()
 
     def scope_label(self, scope: str) -> str:
-        """Returns the metric label of a scope: its name for the first hundred scopes, otherwise OTHER_SCOPES."""
+        """Returns the metric label of a scope: its name, or OTHER_SCOPES after the first hundred."""
         if scope in self._scopes:
             return scope
         with self._lock:
@@ -231,7 +231,7 @@ class RecentActivity:
         return self._seconds[-1]
 
     def series(self) -> list[dict[str, Any]]:
-        """Returns `second`, `counts` by result, `p50` and `p99` of the latencies for each second with upserts."""
+        """Returns `second`, `counts`, `p50` and `p99` for each second with upserts."""
         with self._lock:
             seconds = [
                 (second, dict(counts), sorted(latencies))
@@ -254,7 +254,7 @@ def _quantile(ordered: list[float], share: float) -> float | None:
 
 
 def create_meter_provider() -> tuple[metrics.MeterProvider, "CollectorRegistry"]:
-    """Creates a meter provider, and the registry with its metrics and those of the process for Prometheus."""
+    """Creates a meter provider, and the registry that Prometheus reads."""
     from opentelemetry.exporter.prometheus import PrometheusMetricReader
     from opentelemetry.sdk.metrics import MeterProvider
     from prometheus_client import CollectorRegistry, ProcessCollector
@@ -313,7 +313,7 @@ class Exposition:
         return CONTENT_TYPE_PLAIN_0_0_4
 
     def render(self) -> bytes:
-        """Returns the current metrics of this worker, and the last snapshots of the other workers."""
+        """Returns the metrics of this worker and the last snapshots of the others."""
         from prometheus_client import generate_latest
 
         own = generate_latest(self.registry)
@@ -356,7 +356,7 @@ class Exposition:
 
 
 def is_worker_alive(path: Path) -> bool:
-    """Returns True if the process whose number is the name of a snapshot still runs; otherwise deletes the snapshot."""
+    """Returns True if the process of a snapshot still runs; otherwise deletes the snapshot."""
     try:
         os.kill(int(path.stem), 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Preparation of a process before it answers requests: compiled kernels and a garbage collector that seldom runs."""
+"""Preparation of a process before it answers requests."""
 
 import contextlib
 import gc
@@ -18,7 +18,7 @@ THREAD_SWITCH_SECONDS = 0.001
 
 
 def compile_kernels(index: Index) -> None:
-    """Compiles every kernel that requests use, by calling them on a temporary index with the same settings.
+    """Compiles the kernels that requests use, by calling them on a temporary index.
 
     Args:
         index: The index of the server. It is not changed.

@@ -1,4 +1,4 @@
-"""Scripts and styles of the console's libraries, which are compressed once and served from memory."""
+"""Scripts and styles of the console's libraries, which are compressed once."""
 
 import asyncio
 import gzip

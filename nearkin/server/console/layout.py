@@ -1,4 +1,4 @@
-"""The Dash application of the console: a header with the navigation, and the content of the current page."""
+"""The Dash application of the console: a header and the content of the current page."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -82,10 +82,7 @@ class ConsoleApp(Dash):
         self.backend.websocket_capability = False
 
     def files(self) -> Mapping[str, Collection[str]]:
-        """Returns the files of libraries that pages may load, by package.
-
-        Dash lists them when it renders a page.
-        """
+        """Returns the files of libraries that pages may load, by package."""
         self._generate_css_dist_html()  # type: ignore[no-untyped-call]
         self._generate_scripts_html()
         found: Mapping[str, Collection[str]] = self.registered_paths

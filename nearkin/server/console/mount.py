@@ -1,4 +1,4 @@
-"""The console as a part of the server: sessions, allowed requests, and content security policies."""
+"""The console as a part of the server: sessions, requests and security policies."""
 
 import hashlib
 import logging
@@ -133,10 +133,7 @@ class Console:
             CURRENT.reset(held)
 
     async def _answer_directly(self, request: Request, path: str) -> Response | None:
-        """Answers requests for files, for logging in and out, and invalid ones.
-
-        Returns None for requests to pages.
-        """
+        """Answers requests that are not for pages, or returns None."""
         if request.method not in SAFE and not is_same_origin(request):
             return self._problem(request, "forbidden", "cross-origin request rejected")
         if path.startswith(("static/", LIBRARY_FILES)) or (

@@ -38,7 +38,7 @@ class RecentMetrics:
             await asyncio.sleep(SNAPSHOT_SECONDS)
 
     def read(self, service: Service) -> tuple[list[dict[str, Any]], int, int]:
-        """Returns the recent activity of all workers, the number of waiting documents, and the number of workers.
+        """Returns the recent activity, the waiting documents and the number of workers.
 
         The activity has the form of `RecentActivity.series`.
         """
@@ -62,9 +62,7 @@ class RecentMetrics:
 
 
 def merge_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Merges the seconds of several workers.
-
-    Counts are added; percentiles are those of the slowest worker.
+    """Merges the seconds of several workers: the sum of counts, the maximum of percentiles.
 
     Examples:
         >>> one = {"second": 5, "counts": {"new": 2}, "p50": 0.1, "p99": 0.4}

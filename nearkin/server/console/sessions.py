@@ -1,7 +1,4 @@
-"""Sessions of the console: signed cookies that identify a token without containing it.
-
-Any worker can read them.
-"""
+"""Sessions of the console: signed cookies that identify a token."""
 
 import os
 import secrets
@@ -49,7 +46,7 @@ class Sessions:
 
 
 def load_signing_secret(shared: Path | None) -> bytes:
-    """Returns the secret with which cookies are signed: one for all workers, which share a folder.
+    """Returns the secret for signing cookies, which all workers share.
 
     It is not stored permanently. Users log in again after a restart of the server.
 

@@ -56,7 +56,7 @@ class Visit:
             raise ProblemError("forbidden", f"the token needs the right {right!r}")
 
     def may_open(self, page: "Page") -> bool:
-        """Returns True if the token has the right of a page, and access to all scopes if the page needs it."""
+        """Returns True if the token has the right and the scopes that a page needs."""
         return self.who.has_right(page.right) and (self.who.has_all_scopes or not page.every_scope)
 
     def require_page(self, page: "Page") -> None:

@@ -124,7 +124,7 @@ class Authenticator:
             )
 
     def admission_step(self, principal: Principal) -> int:
-        """Returns how many documents of a stream are counted at once: a tenth of the smallest rate, and at least one."""
+        """Returns how many documents of a stream are counted at once: a tenth of the rate."""
         rates = [self.source_rate]
         if principal.rate is not None:
             rates.append(principal.rate)
@@ -159,12 +159,12 @@ class Authenticator:
 
 
 def source_address(request: Request) -> str:
-    """Returns the address of the client; behind a trusted proxy, the address that the proxy names."""
+    """Returns the address of the client, as a trusted proxy or the connection says."""
     return request.client.host if request.client is not None else "local"
 
 
 class RequireRight:
-    """A FastAPI dependency that requires a right and, if the path names a scope, access to that scope.
+    """A FastAPI dependency that requires a right, and access to the scope in the path.
 
     The response for a scope without access is the same whether the scope has documents or not.
 
@@ -203,7 +203,7 @@ class RequireRight:
 
 
 def reject_cross_origin(request: Request) -> None:
-    """Rejects requests that a page of another site sends through a browser to a server without tokens.
+    """Rejects requests of other sites to a server without tokens.
 
     The Host header must be a name of such a server, which prevents DNS rebinding. The Origin
     header, which browsers send, must name the same host.

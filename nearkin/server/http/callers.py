@@ -33,7 +33,7 @@ CURRENT_CALLER: ContextVar[Caller] = ContextVar("caller", default=UNKNOWN_CALLER
 
 @lru_cache(4096)
 def client_network(address: str) -> str:
-    """Returns the network by which an address is counted: an IPv4 address itself, or the /64 network of an IPv6 address.
+    """Returns an IPv4 address itself, or the /64 network of an IPv6 address.
 
     Examples:
         >>> client_network("192.0.2.7"), client_network("2001:db8:1:2:3::4")

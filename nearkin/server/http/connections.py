@@ -1,4 +1,4 @@
-"""Limits on connections: their number, the size and duration of request heads, and the time that responses stay unread.
+"""Limits on connections: their number, request heads, and unread responses.
 
 The head of a request consists of its request line and headers. These limits concern what a client
 can send before a request is complete. `middleware` has the limits on requests, and `tls` applies
@@ -69,7 +69,7 @@ class ConnectionLimits:
         )
 
     def is_trusted_proxy(self, address: str) -> bool:
-        """Returns True if an address belongs to a trusted proxy, behind which there are many clients."""
+        """Returns True if an address belongs to a trusted proxy."""
         for known in self.trusted.split(","):
             if known.strip() in ("*", address):
                 return True
@@ -83,7 +83,7 @@ class ConnectionLimits:
         return False
 
     def counted_origin(self, client: tuple[Any, ...] | None) -> str | None:
-        """Returns the address or network for which a connection is counted, or None for proxies and Unix sockets.
+        """Returns the network for which a connection is counted, or None for proxies.
 
         Args:
             client: Peer address of the socket, whose first item is the host.
@@ -201,7 +201,7 @@ class LimitedConnection(HttpToolsProtocol):
         self.cycle.scope["state"]["is_lost"] = partial(self._is_lost, self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        """Counts the bytes of a body whose request was answered already, and closes the connection if they are too many."""
+        """Limits the bytes of a body whose request was answered already."""
         if self.cycle.response_complete:
             self._rejected_size += len(body)
             if self._rejected_size > self.limits.max_rejected:
@@ -209,7 +209,7 @@ class LimitedConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_response_complete(self) -> None:
-        """Starts a timer for the rest of a body if the response did not wait for it, for example because it is an error."""
+        """Starts a timer for the rest of a body if the response did not wait for it."""
         super().on_response_complete()
         if self.cycle.response_complete and not self._awaits_head and self._rejected_timer is None:
             self._rejected_size = 0

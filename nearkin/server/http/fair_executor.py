@@ -1,4 +1,4 @@
-"""Threads that callers use in turn, so that the calls of one caller do not delay those of others."""
+"""Threads that callers use in turn, so that no caller delays the others."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -65,7 +65,7 @@ class FairExecutor:
         return sum(self._running.values())
 
     def submit(self, caller: Caller, work: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Calls a function in a thread when it is the caller's turn, and returns a future of the result."""
+        """Calls a function in a thread in the caller's turn, and returns a future."""
         result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         call = _Call(caller, work, partial(_copy_result, target=result))
         result.add_done_callback(call.drop)
@@ -73,7 +73,7 @@ class FairExecutor:
         return result
 
     def start(self, caller: Caller, work: Callable[[], Any], on_result: ResultCallback) -> None:
-        """Calls a function like `submit`, but passes the result to a callback without another turn of the event loop.
+        """Calls a function like `submit`, but passes the completed future to a callback.
 
         Args:
             caller: The caller whose turn is used.

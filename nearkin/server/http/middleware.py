@@ -1,4 +1,4 @@
-"""Middleware for every request: request ids, limits of size and time, problems, access log, headers and trace spans."""
+"""Middleware for every request: ids, limits, problems, access log, headers and spans."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ API_PATHS = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
 
 
 def is_document_stream(scope: Scope) -> bool:
-    """Returns True for a stream of documents, the only kind of request whose size is limited by `max_stream` instead."""
+    """Returns True for a stream of documents, whose size is limited by `max_stream`."""
     content_types = [value for name, value in scope["headers"] if name == b"content-type"]
     path = scope["path"]
     if scope["method"] != "POST" or len(content_types) != 1:
@@ -88,7 +88,7 @@ def problem_from_error(error: BaseException) -> ProblemError:
 
 
 class RequestMiddleware:
-    """ASGI middleware that applies limits to every request, converts errors to problems, and logs and counts requests.
+    """An ASGI middleware that limits, logs and counts requests, and answers errors.
 
     Args:
         app: The application.
@@ -322,7 +322,7 @@ class _RequestBody:
 
 
 def problem_response(problem: ProblemError, request: Request) -> Response:
-    """Returns the response for a problem, and records the problem so that the middleware counts and logs it.
+    """Returns the response for a problem, which the middleware then counts and logs.
 
     Args:
         problem: The problem.

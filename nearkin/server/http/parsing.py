@@ -28,7 +28,7 @@ MAX_JSON_DEPTH = 8
 
 
 def request_media_type(request: Request) -> str:
-    """Returns the media type of a request's body in lower case, or JSON if the request has no Content-Type."""
+    """Returns the media type of a request's body in lower case; JSON by default."""
     header: str = request.headers.get("content-type", JSON)
     return header.split(";")[0].strip().lower()
 
@@ -147,6 +147,6 @@ def invalid_request(errors: Any) -> ProblemError:
 
 
 def body_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Returns the OpenAPI description of the request body for a route that parses its body itself."""
+    """Returns the OpenAPI description of a body that a route parses itself."""
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
     return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}

@@ -1,4 +1,4 @@
-"""Limits on resources that all callers share, and the share of each resource that one caller may hold.
+"""Limits on shared resources, and the share of each that one caller may hold.
 
 Memory, disk, open streams and places in a queue are pools. One caller holds at most a share of a
 pool, so that the rest is always left to others. A rejected caller receives a response at once and
@@ -153,7 +153,7 @@ class Reservation:
 
 
 class ByteRateLimiter:
-    """A limit on the bytes of documents that each caller may send in a period, counted by this process as token buckets.
+    """A limit on the bytes that each caller may send, counted as token buckets.
 
     Args:
         rate: The rate, for example `100000000/second`.

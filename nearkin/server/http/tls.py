@@ -13,7 +13,7 @@ from nearkin.server.http.connections import LimitedConnection
 
 
 class TlsConfig(uvicorn.Config):
-    """A uvicorn configuration whose connections start TLS themselves (`TlsHandshake`), so that handshakes are limited.
+    """A uvicorn configuration whose connections start TLS themselves (`TlsHandshake`).
 
     The event loop would allow a minute for each handshake, and would not count it.
 

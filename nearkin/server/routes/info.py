@@ -1,4 +1,4 @@
-"""Routes about the index and the server: explanations, tuning, statistics, the shadow index, health and metrics."""
+"""Routes about the index and the server, including the shadow index and health."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ router = APIRouter(tags=["index"])
     summary="Explain why two documents match or do not match",
 )
 async def explain(request: Request, who: Reader) -> Response:
-    """Returns the similarity, the estimate, the shared bands and the shared shingles of two stored documents of a scope."""
+    """Returns similarity, estimate, shared bands and shingles of two stored documents."""
     service = ready_service(request)
     body = await parse_body(request, m.ExplainRequest)
     require_scope(who, body.scope)
@@ -89,7 +89,7 @@ async def stats(request: Request, who: Admin) -> dict[str, Any]:
 
 @router.get("/v1/shadow", tags=["admin"], summary="Compare the live index with the shadow index")
 async def shadow(request: Request, who: Admin) -> dict[str, Any]:
-    """Returns the agreement, candidates, durations and golden recall of both indexes on the same documents."""
+    """Returns agreement, candidates, durations and golden recall of both indexes."""
     return require_shadow(request).status()
 
 
@@ -139,7 +139,7 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", tags=["health"], summary="Check that requests can be answered")
 async def readyz(request: Request) -> dict[str, str]:
-    """Answers 200 if all kernels are compiled and the store responded less than a second ago, otherwise 503."""
+    """Answers 200 if the server and its store are ready, otherwise 503."""
     ready_service(request)
     await request.app.state.readiness.require()
     return {"status": "ready"}

@@ -1,4 +1,4 @@
-"""Streams of documents as Arrow IPC: a column of texts or vectors, and optionally a column of ids."""
+"""Streams of documents as Arrow IPC, with a column of texts or vectors."""
 
 import io
 from collections.abc import AsyncIterator
@@ -185,7 +185,8 @@ def _check_columns(schema: pa.Schema) -> None:
         raise ProblemError(
             "invalid-request",
             (
-                f"column {encoded[0]} is dictionary-encoded; send plain values, or leave the column "
+                f"column {encoded[0]} is dictionary-encoded; send plain values, or leave the "
+                f"column "
                 f"out"
             ),
         )
@@ -235,7 +236,7 @@ def _document_column(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _document_sizes(documents: pa.Array) -> np.ndarray:
-    """Returns the size of each document in bytes (int64, shape (rows,)) without decoding the documents."""
+    """Returns the size of each document in bytes (int64, shape (rows,))."""
     if pa.types.is_string(documents.type) or pa.types.is_large_string(documents.type):
         lengths = pc.binary_length(documents)
         width = 1

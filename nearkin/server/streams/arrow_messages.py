@@ -1,4 +1,4 @@
-"""Messages of Arrow IPC streams from clients, read without blocking a thread, and in bounded memory.
+"""Messages of Arrow IPC streams, read without blocking a thread.
 
 pyarrow's reader blocks a thread until a message is complete, and allocates what a message claims to
 contain. Here the event loop collects the bytes of one message, and compares the message's claims
@@ -151,7 +151,7 @@ def read_schema(message: ArrowMessage | None) -> pa.Schema:
 
 
 def read_batch(message: ArrowMessage, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the record batch of a message after full validation, because offsets and lengths may be wrong.
+    """Returns the record batch of a message after full validation.
 
     Args:
         message: The message.

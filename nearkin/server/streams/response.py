@@ -1,4 +1,4 @@
-"""Requests with many documents, which are read as they arrive and answered as they are processed, in bounded memory.
+"""Streams of documents, which are answered while they arrive, in bounded memory.
 
 Clients may send everything before they read anything; most HTTP libraries do. Unread answers
 therefore wait in unnamed files, not in memory. When too many answers wait, the server reads nothing

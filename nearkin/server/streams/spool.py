@@ -24,7 +24,7 @@ CHUNK_BYTES = 1 << 16
 
 
 class Segment:
-    """A sequence of bytes that is written at its end and read from its start, in memory or in one file.
+    """A byte sequence that is written at its end and read from its start.
 
     The file is not buffered, so that `write` reports a full disk, and has then changed nothing.
     """
@@ -84,7 +84,7 @@ class Segment:
 
 
 def _write_all(file: IO[bytes], data: bytes, offset: int) -> None:
-    """Writes bytes at an offset of a file, also if the system writes only some of them at a time."""
+    """Writes all bytes at an offset of a file, in several calls if needed."""
     rest = memoryview(data)
     while rest:
         count = os.pwrite(file.fileno(), rest, offset)

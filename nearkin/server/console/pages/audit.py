@@ -41,6 +41,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
         ),
         ui.note(
             f"{describe_interval('Recall', found.recall)} {describe_interval('Precision', found.precision)} "
+            f""
             f"{found.advice.capitalize()}."
         ),
         _chart(found),

@@ -53,7 +53,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
 
 
 def is_shown(visit: Visit, entry: Entry) -> bool:
-    """Returns True if the token has access to the scope of an entry, and the scope is not internal."""
+    """Returns True if the token has access to an entry, and its scope is not internal."""
     return visit.who.can_access(entry.scope) and not entry.scope.startswith(RESERVED)
 
 

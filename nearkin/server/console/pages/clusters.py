@@ -177,7 +177,7 @@ async def _find(
 
 
 def find(index: Index, scope: str, text: str) -> tuple[list[Entry], bool]:
-    """Returns documents that have an id, resemble a text, or contain it, and whether all documents were searched.
+    """Returns documents that match a text, and whether all documents were searched.
 
     Args:
         index: The index.
@@ -247,7 +247,7 @@ async def _one(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Compo
 
 
 def _chosen(index: Index, scope: str, cluster: ClusterPart, asked: str) -> tuple[str, float] | None:
-    """Returns the member that is shown beside the representative: the requested one, or the first that differs."""
+    """Returns the member that is shown: the requested one, or the first that differs."""
     entry = index.get(scope, asked)
     if entry is not None and entry.leader == cluster.representative and not entry.is_leader:
         return entry.id, entry.similarity

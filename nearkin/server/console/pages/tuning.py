@@ -1,4 +1,4 @@
-"""The tuning page: the S-curve for a threshold, a recall and k, over the similarities of a scope."""
+"""The tuning page: the S-curve of a banding over the similarities of a scope."""
 
 import json
 from collections.abc import Mapping, Sequence
