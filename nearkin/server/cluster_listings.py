@@ -160,7 +160,7 @@ class ClusterListings:
             return listing
 
     def pairs(self, scope: str) -> Distribution | None:
-        """Returns the similarities of all pairs of a sample, or None for fewer than two documents."""
+        """Returns the similarities of all pairs of a sample; None for fewer than two documents."""
         listing = self.listing(scope)
         with self._locked(scope):
             with self._lock:

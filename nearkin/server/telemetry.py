@@ -109,7 +109,7 @@ class Instruments:
         self.recent = RecentActivity()
 
     def scope_label(self, scope: str) -> str:
-        """Returns the metric label of a scope: its name, or OTHER_SCOPES after the first hundred."""
+        """Returns the metric label of a scope: its name, or OTHER_SCOPES if there are many."""
         if scope in self._scopes:
             return scope
         with self._lock:

@@ -297,10 +297,10 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 def is_same_origin(request: Request) -> bool:
-    """Whether a page of this server sent it: what browsers say of themselves, which scripts cannot change.
+    """Returns True if a page of this server sent the request.
 
-    Where they do not say it (plain HTTP beyond this machine), the origin must be the host that was
-    asked.
+    Browsers say so in headers that scripts cannot change. Over plain HTTP to other machines they
+    send no Sec-Fetch-Site header; the origin must then be the requested host.
     """
     site = request.headers.get("sec-fetch-site")
     if site is not None:
@@ -320,7 +320,7 @@ def static_files() -> dict[str, tuple[bytes, str, str]]:
 
 
 def static_addresses() -> dict[str, str]:
-    """Returns the URL of each file, which contains a fingerprint, so that browsers may cache the file."""
+    """Returns the URL of each file, with a fingerprint so that browsers may cache it."""
     return {name: f"{ROOT}static/{name}?v={mark}" for name, (_, _, mark) in static_files().items()}
 
 

@@ -37,7 +37,7 @@ class Sessions:
         return text
 
     def read(self, cookie: str) -> tuple[str, str] | None:
-        """Returns the name and the session mark of a token, or None if the cookie is expired or not valid."""
+        """Returns the name and the session mark of a token; None if the cookie is not valid."""
         try:
             name, mark = self._signer.loads(cookie, max_age=SESSION_SECONDS)
         except BadData:
