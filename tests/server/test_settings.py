@@ -60,10 +60,10 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         ServerSettings.read(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("port = = 1")
-    with pytest.raises(UsageError, match=r"bad\.toml is no TOML"):
+    with pytest.raises(UsageError, match=r"bad\.toml is not valid TOML"):
         ServerSettings.read(tmp_path / "bad.toml")
     (tmp_path / "latin.toml").write_bytes(b'host = "\xe9"')
-    with pytest.raises(UsageError, match=r"latin\.toml is no TOML"):
+    with pytest.raises(UsageError, match=r"latin\.toml is not valid TOML"):
         ServerSettings.read(tmp_path / "latin.toml")
     (tmp_path / "other.toml").write_text("prot = 1")
     with pytest.raises(UsageError, match="prot"):
