@@ -172,7 +172,7 @@ def test_a_text_is_tried_and_followed_to_its_cluster(visit: Open) -> None:
     assert page.locator("main h1").text_content() == "first"
     assert page.locator("#beside ins").all_text_contents() == ["other30"]
     page.get_by_text("Why they match").click()
-    assert page.get_by_text("P(candidate)").is_visible()
+    assert page.get_by_text("candidate probability").is_visible()
     page.locator("#members").get_by_role("link", name="third").click()
     page.locator("#beside h3", has_text="third").wait_for()
     assert page.locator("#beside ins").all_text_contents() == ["other5"]

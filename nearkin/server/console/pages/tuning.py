@@ -185,7 +185,7 @@ def _chart(
     percents = {"yaxis": "y2", "hovertemplate": "%{y:.1%}"}
     traces.append(
         charts.line_trace(
-            f"P(candidate), {format_banding(best)}",
+            f"Candidate probability, {format_banding(best)}",
             x.tolist(),
             tuning.curve(best, x).tolist(),
             charts.ORANGE,
@@ -193,7 +193,7 @@ def _chart(
         )
     )
     dotted = {"color": charts.PURPLE, "width": 1.5, "dash": "dot"}
-    now = f"P(candidate), this index: {index.banding.bands} × {index.banding.rows}"
+    now = f"Candidate probability, this index: {index.banding.bands} × {index.banding.rows}"
     traces.append(
         charts.line_trace(now, x.tolist(), live.tolist(), charts.PURPLE, **percents)
         | {"line": dotted}
