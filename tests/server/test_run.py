@@ -140,7 +140,7 @@ def test_the_key_is_private_and_needed(tmp_path: Path) -> None:
         (["--store", "mysql://x"], 2, "mysql"),
         (["--index", "threshold"], 2, "threshold=0.7"),
         (["--index", "thresold=1"], 2, "THRESOLD"),
-        (["--config", "none.toml"], 2, "no such file"),
+        (["--config", "none.toml"], 2, "does not exist"),
         (["--golden", "none.jsonl"], 2, "none.jsonl"),
         (["--store", "redis://127.0.0.1:1"], 1, "redis"),
         (["--no-such-flag"], 2, "no-such-flag"),
@@ -176,7 +176,7 @@ def test_tokens_from_the_command_line(
 
     made = ask("create", "crawler", "--scopes", "web,team-*", "--rights", "write", "--rate", "10/second")[1]
     assert made.startswith("nk_crawler_")
-    assert ask("list")[1] == "crawler  web,team-*  write  10/second  does not end\n"
+    assert ask("list")[1] == "crawler  web,team-*  write  10/second  does not expire\n"
     assert json.loads(ask("list", "--json")[1])["tokens"][0]["rights"] == ["write"]
     code, _, told = ask("create", "crawler")
     assert (code, "revoke" in told) == (2, True)
