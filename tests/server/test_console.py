@@ -299,14 +299,14 @@ def test_everything_is_reached_by_keyboard_in_sight(visit: Open) -> None:
         reached.append(seen)
     names = [name for name, _ in reached]
     assert names[0] == "skip"
-    assert {"Log out", "Live", "Try", "scope", "Show", "tune-threshold", "tune-recall", "tune-k"} <= set(names)
+    assert {"Log out", "Live", "Search", "scope", "Show", "tune-threshold", "tune-recall", "tune-k"} <= set(names)
     assert all(style != "none" for _, style in reached)
 
 
 def test_a_token_sees_its_scopes_and_rights_only(visit: Open, running: Running) -> None:
     page = visit(running.shopper)
-    assert page.title() == "Try · nearkin"
-    assert page.locator("nav[aria-label=Pages] a").all_text_contents() == ["Try", "Clusters", "Tuning"]
+    assert page.title() == "Search · nearkin"
+    assert page.locator("nav[aria-label=Pages] a").all_text_contents() == ["Search", "Clusters", "Tuning"]
     assert [option.get_attribute("value") for option in page.locator("datalist option").all()] == ["shop"]
     page.get_by_label("Scope").fill("news")
     page.get_by_label("Text", exact=True).fill(variant())
