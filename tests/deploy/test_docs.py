@@ -119,7 +119,7 @@ def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return url
 
 
-def test_a_new_key(keyed: str, tmp_path: Path) -> None:
+def test_new_key_is_created(keyed: str, tmp_path: Path) -> None:
     """The steps of docs/how-to/rotate-keys.md: an index of the same documents, for the new key."""
     (block,) = examples("how-to/rotate-keys.md")
     following = f"sqlite:///{tmp_path / 'next.db'}"

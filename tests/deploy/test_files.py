@@ -45,7 +45,7 @@ def seconds(text: str) -> int:
     return int(text.rstrip("sm")) * UNITS.get(text[-1], 1)
 
 
-def test_the_image_runs_as_nobody_in_particular_and_holds_no_secret() -> None:
+def test_image_runs_without_root_and_has_no_secrets() -> None:
     every = steps()
     stages = [rest for step, rest in every if step == "FROM"]
     assert len(stages) == 2
@@ -130,7 +130,7 @@ def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
     assert "sha256" in (tmp_path / "deploy" / ".env").read_text(), "what was pinned before stays"
 
 
-def test_the_image_is_looked_after() -> None:
+def test_image_has_health_check() -> None:
     (check,) = [rest for step, rest in steps() if step == "HEALTHCHECK"]
     command = json.loads(check[check.index("CMD") + 3 :])
     assert command[:2] == ["python", "-c"]

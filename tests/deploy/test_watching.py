@@ -53,7 +53,7 @@ def selectors(query: str) -> list[tuple[str, set[str]]]:
 
 
 @pytest.mark.parametrize("query", list(queries()))
-def test_every_query_reads_what_a_server_tells(query: str, exposed: Mapping[str, set[str]]) -> None:
+def test_dashboard_queries_use_declared_metrics(query: str, exposed: Mapping[str, set[str]]) -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule} | {"up", "ALERTS"}
     read = selectors(query)
     assert read
@@ -94,7 +94,7 @@ def test_every_alert_says_what_to_do() -> None:
             assert rule["labels"]["severity"] in ("warning", "critical")
 
 
-def test_every_alert_is_fed() -> None:
+def test_alerts_use_declared_metrics() -> None:
     fed = {
         one["alertname"]
         for test in yaml.safe_load((Path(__file__).parent / "alerts.yml").read_text())["tests"]

@@ -317,7 +317,7 @@ def test_a_cluster_has_one_heir_although_its_removal_was_killed(opened: Opener, 
 
 
 @pytest.mark.parametrize("copies", [pytest.param(40_000, marks=pytest.mark.full), 600])
-def test_a_million_copies_are_bounded(tmp_path: Path, meter: Meter, few_at_once: int, copies: int) -> None:
+def test_many_copies_use_bounded_memory(tmp_path: Path, meter: Meter, few_at_once: int, copies: int) -> None:
     """Without ids they are one record; with ids one cluster, of which only the representative stands in buckets."""
     text = " ".join(words(np.random.default_rng(3), 80))
     with nk.Index.open(f"sqlite:///{tmp_path}/kin.db", threshold=0.7) as index:

@@ -55,7 +55,7 @@ def client(serve: Serve, tokens: dict[str, str]) -> TestClient:
     return client
 
 
-def test_a_token_is_needed_and_must_be_right(client: TestClient, tokens: dict[str, str]) -> None:
+def test_valid_token_is_required(client: TestClient, tokens: dict[str, str]) -> None:
     name, secret = tokens["mine"].removeprefix("nk_").split("_", 1)
     for header in (None, "Bearer", "Bearer x", "Basic eDp5", f"Bearer nk_{name}_{'A' * 43}", f"Bearer nk_other_{secret}"):
         answer = client.get("/v1/spec", headers={} if header is None else {"authorization": header})
@@ -65,7 +65,7 @@ def test_a_token_is_needed_and_must_be_right(client: TestClient, tokens: dict[st
     assert client.get("/healthz").status_code == 200
 
 
-def test_another_scope_is_invisible_through_every_endpoint(client: TestClient, tokens: dict[str, str]) -> None:
+def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, str]) -> None:
     """Everything that names a scope, for one that has documents and one that has none: the answers are the same."""
     mine = bearer(tokens["mine"])
 
@@ -149,7 +149,7 @@ def test_the_tokens_file_and_its_lock_are_not_written_through_links(tmp_path: Pa
     assert (tmp_path / "t.json.lock").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_revoked_or_old_token_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_revoked_and_expired_tokens_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = TokenFile(tmp_path / "t.json")
     made = held.create(Principal("one", ("*",), ("read",)))
     old = held.create(Principal("old", ("*",), ("read",), expires=time.time() + 0.2))
@@ -183,13 +183,13 @@ def test_malformed_tokens_are_refused(tmp_path: Path, principal: Principal) -> N
         TokenFile(tmp_path / "t.json").create(principal)
 
 
-def test_a_damaged_file_says_so(tmp_path: Path) -> None:
+def test_damaged_tokens_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text("{")
     with pytest.raises(UsageError, match="nearkin token create"):
         TokenFile(tmp_path / "t.json")
 
 
-def test_beyond_this_machine_only_with_tokens(tmp_path: Path) -> None:
+def test_remote_access_requires_tokens(tmp_path: Path) -> None:
     fields = {"store": "memory://", "tokens": tmp_path / "t.json", "host": "0.0.0.0"}
     with pytest.raises(UsageError, match="--allow-anonymous"):
         create_app(ServerSettings.read(**fields))
@@ -198,7 +198,7 @@ def test_beyond_this_machine_only_with_tokens(tmp_path: Path) -> None:
     create_app(ServerSettings.read(**fields))
 
 
-def test_a_token_added_later_ends_the_open_door(serve: Serve, tmp_path: Path) -> None:
+def test_first_token_ends_anonymous_access(serve: Serve, tmp_path: Path) -> None:
     client = serve()
     assert client.get("/v1/spec").status_code == 200
     TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
@@ -221,7 +221,7 @@ def test_a_token_added_later_ends_the_open_door(serve: Serve, tmp_path: Path) ->
         ({"origin": "null"}, 403),
     ],
 )
-def test_pages_of_other_sites_cannot_ask_a_server_without_tokens(serve: Serve, headers: dict[str, str], status: int) -> None:
+def test_cross_origin_requests_without_tokens_are_rejected(serve: Serve, headers: dict[str, str], status: int) -> None:
     client = serve()
     assert client.post("/v1/scopes/a/documents", content=b'{"text": "x y z"}', headers=headers).status_code == status
 
@@ -235,7 +235,7 @@ def test_rates_of_a_token_and_of_a_source(serve: Serve, tmp_path: Path) -> None:
     assert 1 <= int(told[-1].headers["retry-after"]) <= 60
 
 
-def test_what_a_token_is_refused_takes_nothing_from_its_address(serve: Serve, tmp_path: Path) -> None:
+def test_rejected_token_uses_no_rate_of_its_address(serve: Serve, tmp_path: Path) -> None:
     """Others behind the same proxy are not locked out by one that asks on and on."""
     held = TokenFile(tmp_path / "tokens.json")
     slow = held.create(Principal("slow", ("*",), ("read",), rate="2/hour"))
@@ -245,7 +245,7 @@ def test_what_a_token_is_refused_takes_nothing_from_its_address(serve: Serve, tm
     assert [client.get("/v1/spec", headers=bearer(other)).status_code for _ in range(5)] == [200] * 4 + [429]
 
 
-def test_what_an_address_is_refused_takes_nothing_from_a_token(serve: Serve, tmp_path: Path) -> None:
+def test_rejected_address_uses_no_rate_of_a_token(serve: Serve, tmp_path: Path) -> None:
     held = TokenFile(tmp_path / "tokens.json")
     slow = held.create(Principal("slow", ("*",), ("read",), rate="2/hour"))
     other = held.create(Principal("other", ("*",), ("read",)))
@@ -257,7 +257,7 @@ def test_what_an_address_is_refused_takes_nothing_from_a_token(serve: Serve, tmp
     assert client.portal.call(rates.seconds_until_room, "2/hour", "token", "slow") == 0.0
 
 
-def test_a_stream_is_held_to_the_rate(serve: Serve, tmp_path: Path) -> None:
+def test_stream_is_slowed_to_the_rate(serve: Serve, tmp_path: Path) -> None:
     """However many documents a batch has: after a minute's worth it waits, and is told so when it waits for too long."""
     made = TokenFile(tmp_path / "tokens.json").create(Principal("slow", ("*",), ("read", "write"), rate="20/minute"))
     client = serve(idle_timeout=1.0, batch=5)
@@ -270,7 +270,7 @@ def test_a_stream_is_held_to_the_rate(serve: Serve, tmp_path: Path) -> None:
     assert told[-1]["problem"]["code"] == "rate-limited"
 
 
-def test_nobody_is_let_in_because_the_tokens_went(serve: Serve, tmp_path: Path) -> None:
+def test_missing_tokens_file_denies_access(serve: Serve, tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     made = TokenFile(path).create(Principal("one", ("*",), ("read",)))
     client = serve()
@@ -285,7 +285,7 @@ def test_nobody_is_let_in_because_the_tokens_went(serve: Serve, tmp_path: Path) 
         authenticator.tokens.refresh()
 
 
-def test_hosts_and_origins_that_are_none_are_refused(serve: Serve) -> None:
+def test_invalid_hosts_and_origins_are_rejected(serve: Serve) -> None:
     client = serve()
     for headers in ({"Host": "["}, {"Origin": "http://["}):
         assert client.get("/v1/spec", headers=headers).status_code == 403
@@ -299,7 +299,7 @@ def test_the_source_rate_counts_without_tokens(serve: Serve) -> None:
     assert told == [200, 200, 429]
 
 
-def test_guessing_is_slowed_down(serve: Serve, tmp_path: Path) -> None:
+def test_sign_in_attempts_are_limited(serve: Serve, tmp_path: Path) -> None:
     made = TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
     client = serve(failures="3/minute")
     told = [client.get("/v1/spec", headers=bearer("nk_one_" + "A" * 43)).status_code for _ in range(5)]
@@ -307,7 +307,7 @@ def test_guessing_is_slowed_down(serve: Serve, tmp_path: Path) -> None:
     assert client.get("/v1/spec", headers=bearer(made)).status_code == 200, "nobody locks others of the same address out"
 
 
-def test_guesses_from_one_ipv6_network_are_counted_together(tmp_path: Path) -> None:
+def test_failed_authentications_count_per_ipv6_network(tmp_path: Path) -> None:
     """Whoever has one address of a /64 network has all 2^64 of them."""
 
     async def codes() -> list[str]:
@@ -350,7 +350,7 @@ def test_one_source_cannot_make_others_slow(serve: Serve) -> None:
     assert other.json()["candidates"] == 0, "another scope does not see the flood"
 
 
-def test_a_keyed_index_is_not_opened_without_its_key(serve: Serve, tmp_path: Path) -> None:
+def test_keyed_index_requires_its_key(serve: Serve, tmp_path: Path) -> None:
     store, key = f"sqlite:///{tmp_path}/kin.db", tmp_path / "key"
     serve(store=store).post("/v1/scopes/a/documents", json={"text": CAT})
     kept = key.read_text()
@@ -392,7 +392,7 @@ def test_servers_that_start_at_once_in_one_folder_make_one_key(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("name", ["a-file/key", "a-file/folder/key", "a-folder/" + "x" * 300])
-def test_a_key_that_cannot_be_written_is_one_sentence(tmp_path: Path, name: str) -> None:
+def test_unwritable_key_file_is_reported_without_traceback(tmp_path: Path, name: str) -> None:
     (tmp_path / "a-file").touch()
     with pytest.raises(
         UsageError, match=r"cannot use the key file .*: .*; fix the folder or name another file with --key-file"
@@ -400,7 +400,7 @@ def test_a_key_that_cannot_be_written_is_one_sentence(tmp_path: Path, name: str)
         opening.open_index(ServerSettings.read(store="memory://", key_file=str(tmp_path / name)))
 
 
-def test_a_key_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_read_from_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ServerSettings.read(store="memory://", key_file="env:MY_KEY")
     with pytest.raises(UsageError, match="MY_KEY"):
         ServerResources.open(settings)
@@ -410,7 +410,7 @@ def test_a_key_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     parts.close()
 
 
-def test_rates_counted_elsewhere_let_nobody_in_uncounted(serve: Serve, tmp_path: Path) -> None:
+def test_unavailable_limits_store_rejects_requests(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "redis").mkdir()
     with redis_server(tmp_path / "redis") as port:
         client = serve(limits_store=f"redis://127.0.0.1:{port}", source_rate="2/minute")
@@ -420,7 +420,7 @@ def test_rates_counted_elsewhere_let_nobody_in_uncounted(serve: Serve, tmp_path:
 
 
 @pytest.mark.parametrize("scope", ["\x1fparts", "a\nb", "x" * 2_000, "team\x00*"])
-def test_a_token_cannot_name_scopes_that_no_request_may_name(tmp_path: Path, scope: str) -> None:
+def test_token_cannot_have_reserved_scopes(tmp_path: Path, scope: str) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     with pytest.raises(UsageError, match="control characters"):
         tokens.create(Principal("one", (scope,), ("read",)))

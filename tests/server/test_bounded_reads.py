@@ -48,7 +48,7 @@ def test_one_member_of_a_large_cluster_is_one_member_read(client: TestClient, me
     assert meter.entries <= 6
 
 
-def test_a_page_of_the_console_reads_its_page(client: TestClient, meter: Meter) -> None:
+def test_console_page_reads_only_its_rows(client: TestClient, meter: Meter) -> None:
     meter.reset()
     text = shown(client, "clusters?scope=a&id=base&start=50")
     size = int(re.findall(r"([0-9]+) resolved to", text)[0])

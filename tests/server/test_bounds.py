@@ -122,7 +122,7 @@ def test_idle_streams_use_no_thread(tmp_path: Path, kind: str) -> None:
     run(test())
 
 
-def test_many_streams_of_one_token_turn_nobody_else_away(tmp_path: Path) -> None:
+def test_many_streams_of_one_token_do_not_affect_others(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, "greedy", "other") as app:
             some = [app.stream("greedy") for _ in range(300)]
@@ -155,7 +155,7 @@ def test_streams_that_are_worked_on_leave_threads_to_others(tmp_path: Path, barr
     run(test())
 
 
-def test_a_stream_ends_with_its_token(tmp_path: Path) -> None:
+def test_revoked_token_ends_stream(tmp_path: Path) -> None:
     """A token that is revoked while its stream is open writes nothing more."""
 
     async def test() -> None:
@@ -174,7 +174,7 @@ def test_a_stream_ends_with_its_token(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_client_that_does_not_read_is_not_read_from(tmp_path: Path) -> None:
+def test_server_stops_reading_from_client_that_does_not_read(tmp_path: Path) -> None:
     """What waits for it is bounded, and complete once it reads."""
 
     async def test() -> None:
@@ -201,7 +201,7 @@ def test_a_client_that_does_not_read_is_not_read_from(tmp_path: Path) -> None:
     run(test())
 
 
-def test_answers_that_are_not_read_are_counted(tmp_path: Path) -> None:
+def test_unread_answers_are_counted(tmp_path: Path) -> None:
     """Documents and explanations hold texts: one token must not fill the memory with answers that it does not read."""
 
     async def test() -> None:
@@ -235,7 +235,7 @@ def test_answers_that_are_not_read_are_counted(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_client_that_never_reads_is_given_up(tmp_path: Path) -> None:
+def test_stream_ends_if_client_never_reads(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, "greedy", spill=1 << 20, idle_timeout=0.5) as app:
             stream = app.stream("greedy")
@@ -248,7 +248,7 @@ def test_a_client_that_never_reads_is_given_up(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_line_that_comes_byte_by_byte_is_kept_once(tmp_path: Path) -> None:
+def test_line_arriving_in_bytes_is_not_copied(tmp_path: Path) -> None:
     """What is held grows by a byte for each byte, and the line is answered."""
 
     async def test() -> None:
@@ -266,7 +266,7 @@ def test_a_line_that_comes_byte_by_byte_is_kept_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [NDJSON, ARROW])
-def test_a_line_that_takes_for_ever_ends_the_stream(tmp_path: Path, kind: str) -> None:
+def test_slow_line_ends_the_stream(tmp_path: Path, kind: str) -> None:
     """Bytes that come now and then do not keep a stream open: the line or the batch must get on."""
 
     async def test() -> None:
@@ -343,7 +343,7 @@ def lying_batches() -> Iterator[tuple[str, bytes]]:
     yield "empty vectors", out.getvalue()
 
 
-def test_an_arrow_stream_whose_lengths_lie_is_refused(tmp_path: Path) -> None:
+def test_arrow_stream_with_wrong_lengths_is_rejected(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, "liar") as app:
             for name, body in lying_batches():
@@ -375,7 +375,7 @@ def test_batches_without_rows_count_as_documents(tmp_path: Path) -> None:
 # -- bodies
 
 
-def test_large_bodies_of_one_token_are_refused_before_they_are_read(tmp_path: Path) -> None:
+def test_large_bodies_are_rejected_before_reading(tmp_path: Path) -> None:
     """Forty documents of 9.8 MB at once: a few may come, the others are told to wait, and another token's are taken."""
 
     async def test() -> None:
@@ -398,7 +398,7 @@ def test_large_bodies_of_one_token_are_refused_before_they_are_read(tmp_path: Pa
     run(test())
 
 
-def test_bodies_of_unknown_length_are_counted_as_they_come(tmp_path: Path) -> None:
+def test_chunked_bodies_are_counted_while_they_arrive(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, "greedy", "other") as app:
             some = [app.request("greedy", "/v1/scopes/greedy/query") for _ in range(10)]
@@ -466,7 +466,7 @@ def test_one_token_cannot_have_all_requests(tmp_path: Path) -> None:
     run(test())
 
 
-def test_addresses_without_a_token_are_callers_of_their_own(tmp_path: Path) -> None:
+def test_addresses_without_token_are_separate_callers(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, host="192.0.2.1", allow_anonymous=True, requests=40) as app:
             some = [app.request("", "/v1/scopes/a/query", length=100, source="192.0.2.2") for _ in range(15)]
@@ -479,7 +479,7 @@ def test_addresses_without_a_token_are_callers_of_their_own(tmp_path: Path) -> N
     run(test())
 
 
-def test_a_body_that_comes_slowly_has_a_time_limit(tmp_path: Path) -> None:
+def test_slow_body_times_out(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, "slow", timeout=0.5) as app:
             exchange = app.request("slow", "/v1/scopes/slow/documents", length=100)
@@ -577,7 +577,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_json_is_refused_before_it_is_parsed(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_json_is_rejected_before_parsing(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parser, during which no other thread runs, is given a bounded number of values whatever the body is."""
     parsed = list[int]()
     really = models.NewDocument.model_validate_json

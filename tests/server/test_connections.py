@@ -76,14 +76,14 @@ HALVES = {
 
 
 @pytest.mark.parametrize("name", HALVES)
-def test_a_head_that_does_not_end_is_closed(port: int, name: str) -> None:
+def test_incomplete_head_is_closed(port: int, name: str) -> None:
     with connect(port) as connection:
         connection.sendall(HALVES[name])
         assert rest_of(connection) == b""
 
 
 @pytest.mark.parametrize("second", [b"\r\n", b"GET /"])
-def test_a_second_head_that_does_not_end_is_closed(port: int, second: bytes) -> None:
+def test_incomplete_second_head_is_closed(port: int, second: bytes) -> None:
     with connect(port) as connection:
         connection.sendall(GET)
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
@@ -91,7 +91,7 @@ def test_a_second_head_that_does_not_end_is_closed(port: int, second: bytes) -> 
         assert b"HTTP/1.1" not in rest_of(connection)
 
 
-def test_a_head_that_comes_byte_by_byte_is_closed(port: int) -> None:
+def test_slow_head_is_closed(port: int) -> None:
     with connect(port) as connection:
         connection.settimeout(0.2)
         connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
@@ -119,7 +119,7 @@ def test_a_head_that_comes_byte_by_byte_is_closed(port: int) -> None:
     ],
     ids=["long path", "long header", "many headers", "many parameters"],
 )
-def test_a_head_that_is_too_large_is_refused(port: int, sent: bytes) -> None:
+def test_large_head_is_rejected(port: int, sent: bytes) -> None:
     with connect(port) as connection:
         with suppress(ConnectionResetError, BrokenPipeError):
             connection.sendall(sent)
@@ -127,7 +127,7 @@ def test_a_head_that_is_too_large_is_refused(port: int, sent: bytes) -> None:
     assert is_served(port)
 
 
-def test_a_body_that_comes_with_its_head_is_not_part_of_it(port: int) -> None:
+def test_body_in_the_chunk_of_the_head_does_not_count_as_head(port: int) -> None:
     """Requests of 30,000 bytes, each sent at once, where the head may have 4,096."""
     body = b'{"text": "' + b"word " * 6000 + b'"}'
     with connect(port) as connection:
@@ -166,7 +166,7 @@ def test_many_requests_on_one_connection_are_not_kept_waiting(port: int) -> None
     assert is_served(port)
 
 
-def test_an_address_has_so_many_connections(port: int) -> None:
+def test_connections_of_one_address_are_limited(port: int) -> None:
     with ExitStack() as stack:
         for _ in range(CONNECTIONS):
             connection = stack.enter_context(connect(port))
@@ -176,7 +176,7 @@ def test_an_address_has_so_many_connections(port: int) -> None:
     wait_until(lambda: is_served(port), "closed connections are not counted any more")
 
 
-def test_a_server_has_so_many_connections(tmp_path: Path) -> None:
+def test_number_of_connections_is_limited(tmp_path: Path) -> None:
     """From all addresses together, those of proxies included."""
     own = free_port()
     process = start_serving(tmp_path, own, "--connections", str(CONNECTIONS))
@@ -193,7 +193,7 @@ def test_a_server_has_so_many_connections(tmp_path: Path) -> None:
         process.wait(60)
 
 
-def test_a_client_that_does_not_read_is_closed(port: int) -> None:
+def test_connection_is_closed_if_client_does_not_read(port: int) -> None:
     """Also one whose requests are so short that none of them takes long."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -209,13 +209,13 @@ def test_a_client_that_does_not_read_is_closed(port: int) -> None:
     assert is_served(port)
 
 
-def test_an_upgrade_is_answered_as_a_request(port: int) -> None:
+def test_upgrade_request_is_answered(port: int) -> None:
     with connect(port) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + b"\r\n\r\n")
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
 
 
-def test_a_request_body_that_stops_is_given_up(port: int) -> None:
+def test_stalled_body_times_out(port: int) -> None:
     with connect(port) as connection:
         connection.sendall(POST + b"Content-Length: 100\r\n\r\n{")
         came = b""
@@ -241,7 +241,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("head", [b"Content-Length: 90000", b"Transfer-Encoding: chunked"])
-def test_a_refused_body_that_comes_byte_by_byte_is_closed(short: int, head: bytes) -> None:
+def test_slow_rest_of_rejected_body_is_closed(short: int, head: bytes) -> None:
     """The answer does not wait for the body, and the rest of the body does not hold the connection for ever."""
     with connect(short) as connection:
         connection.settimeout(0.2)
@@ -264,7 +264,7 @@ def test_a_refused_body_that_comes_byte_by_byte_is_closed(short: int, head: byte
         assert came.count(b"HTTP/1.1") == 1
 
 
-def test_a_refused_body_without_end_is_closed(short: int) -> None:
+def test_endless_rest_of_rejected_body_is_closed(short: int) -> None:
     with connect(short) as connection:
         connection.sendall(UNREAD + b"Transfer-Encoding: chunked\r\n\r\n")
         sent = 0
@@ -276,7 +276,7 @@ def test_a_refused_body_without_end_is_closed(short: int) -> None:
     assert is_served(short)
 
 
-def test_a_refused_body_that_ends_leaves_the_connection_open(short: int) -> None:
+def test_rejected_complete_body_keeps_connection_open(short: int) -> None:
     with connect(short) as connection:
         for _ in range(3):
             connection.sendall(UNREAD + b"Content-Length: 50000\r\n\r\n" + b"x" * 50_000)
@@ -290,7 +290,7 @@ def test_a_refused_body_that_ends_leaves_the_connection_open(short: int) -> None
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
 
 
-def test_a_client_that_resets_its_connection_is_no_error_of_the_server(tmp_path: Path) -> None:
+def test_connection_reset_is_not_logged_as_error(tmp_path: Path) -> None:
     """At any moment: the event loop may know that a connection is closed before the request does."""
     own = free_port()
     process = start_serving(tmp_path, own)
@@ -312,7 +312,7 @@ def test_a_client_that_resets_its_connection_is_no_error_of_the_server(tmp_path:
     assert "without completing response" not in log
 
 
-def test_a_lost_connection_is_not_written_to() -> None:
+def test_no_write_to_lost_connection() -> None:
     """Without an error, also if nobody said so yet."""
     sent: list[str] = []
 
@@ -333,7 +333,7 @@ def test_a_lost_connection_is_not_written_to() -> None:
         assert sent == ([] if is_lost else ["http.response.start"])
 
 
-def test_a_refusal_keeps_nothing_of_its_request() -> None:
+def test_rejected_request_is_not_kept_in_memory() -> None:
     """Not even until the garbage collector comes by, which a server lets run rarely."""
 
     class Body(bytearray):

@@ -129,7 +129,7 @@ def visit(browser: Browser, running: Running) -> Iterator[Open]:
 # -- in the browser
 
 
-def test_logging_in_and_out_leaves_the_token_nowhere(visit: Open, running: Running) -> None:
+def test_session_cookie_does_not_contain_the_token(visit: Open, running: Running) -> None:
     page = visit()
     assert page.title() == "Live · nearkin"
     (cookie,) = page.context.cookies()
@@ -145,7 +145,7 @@ def test_logging_in_and_out_leaves_the_token_nowhere(visit: Open, running: Runni
     assert page.get_by_role("heading", name="Log in").is_visible()
 
 
-def test_a_wrong_token_is_told(browser: Browser, running: Running) -> None:
+def test_invalid_token_is_reported_on_sign_in(browser: Browser, running: Running) -> None:
     page = browser.new_page()
     page.set_default_timeout(PATIENCE)
     page.goto(f"{running.url}/console/clusters")
@@ -155,7 +155,7 @@ def test_a_wrong_token_is_told(browser: Browser, running: Running) -> None:
     page.close()
 
 
-def test_a_text_is_tried_and_followed_to_its_cluster(visit: Open) -> None:
+def test_search_page_links_to_the_cluster(visit: Open) -> None:
     page = visit(path="try")
     page.get_by_label("Scope").fill("news")
     page.get_by_label("Text", exact=True).fill(variant(50))
@@ -178,7 +178,7 @@ def test_a_text_is_tried_and_followed_to_its_cluster(visit: Open) -> None:
     assert page.locator("#beside ins").all_text_contents() == ["other5"]
 
 
-def test_an_unknown_text_would_be_new(visit: Open) -> None:
+def test_search_page_reports_no_match(visit: Open) -> None:
     page = visit(path="try")
     page.get_by_label("Scope").fill("news")
     page.get_by_label("Text", exact=True).fill("nothing of the kind was ever heard of here before")
@@ -235,7 +235,7 @@ def test_sliders_move_the_curve_and_the_numbers(visit: Open) -> None:
     assert "out of reach with k=8" in (alarm.text_content() or "")
 
 
-def test_figures_move_by_themselves(visit: Open, running: Running) -> None:
+def test_live_page_updates_itself(visit: Open, running: Running) -> None:
     page = visit(path="live")
     tile = page.locator("#live dl div", has_text="Upserts per second").locator("dd")
     with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {running.admin}"}) as client:
@@ -246,7 +246,7 @@ def test_figures_move_by_themselves(visit: Open, running: Running) -> None:
     page.locator("#live-rates .main-svg").first.wait_for()
 
 
-def test_an_audit_is_shown(visit: Open) -> None:
+def test_audit_page_shows_result(visit: Open) -> None:
     page = visit(path="audit")
     text = page.locator("main").text_content() or ""
     assert "96.0%" in text
@@ -272,7 +272,7 @@ def test_light_and_dark(visit: Open, scheme: str) -> None:
     )
 
 
-def test_nothing_sticks_out_of_a_phone_and_every_field_has_a_name(visit: Open, running: Running) -> None:
+def test_console_fits_narrow_screens(visit: Open, running: Running) -> None:
     page = visit(viewport=PHONE)
     fields = "[...document.querySelectorAll('input, textarea, button')]"
     for path in PAGES:
@@ -285,7 +285,7 @@ def test_nothing_sticks_out_of_a_phone_and_every_field_has_a_name(visit: Open, r
         assert page.evaluate("document.querySelectorAll('[aria-current=page]').length") == 1
 
 
-def test_everything_is_reached_by_keyboard_in_sight(visit: Open) -> None:
+def test_console_is_usable_by_keyboard(visit: Open) -> None:
     page = visit(path="tuning?scope=news")
     page.locator("#tune-curve .main-svg").first.wait_for()
     page.evaluate("document.activeElement.blur()")
@@ -303,7 +303,7 @@ def test_everything_is_reached_by_keyboard_in_sight(visit: Open) -> None:
     assert all(style != "none" for _, style in reached)
 
 
-def test_a_token_sees_its_scopes_and_rights_only(visit: Open, running: Running) -> None:
+def test_token_is_limited_to_its_scopes_and_rights(visit: Open, running: Running) -> None:
     page = visit(running.shopper)
     assert page.title() == "Search · nearkin"
     assert page.locator("nav[aria-label=Pages] a").all_text_contents() == ["Search", "Clusters", "Tuning"]
@@ -325,7 +325,7 @@ def test_a_token_sees_its_scopes_and_rights_only(visit: Open, running: Running) 
     page.get_by_role("heading", name="No similar documents").wait_for()
 
 
-def test_a_token_that_may_only_write_has_nothing_to_look_at(visit: Open, running: Running) -> None:
+def test_write_only_token_has_no_pages(visit: Open, running: Running) -> None:
     page = visit(running.writer)
     assert page.locator("main h1").text_content() == "No pages available"
     assert page.locator("nav[aria-label=Pages] a").count() == 0
@@ -353,7 +353,7 @@ def test_hostile_documents_are_text(visit: Open, running: Running) -> None:
 # -- what is let in
 
 
-def test_nobody_comes_in_without_a_session(running: Running) -> None:
+def test_console_requires_session(running: Running) -> None:
     with httpx.Client(base_url=f"{running.url}/console/", timeout=300) as client:
         for path in ("", "live", "clusters?scope=news&id=first"):
             answer = client.get(path)
@@ -377,7 +377,7 @@ def test_nobody_comes_in_without_a_session(running: Running) -> None:
         assert client.get("live").status_code == 303
 
 
-def test_other_sites_cannot_act_through_a_browser(running: Running) -> None:
+def test_cross_origin_requests_to_the_console_are_rejected(running: Running) -> None:
     host = running.url.removeprefix("http://")
     with httpx.Client(base_url=f"{running.url}/console/", timeout=300) as client:
         form = {"token": running.admin}
@@ -394,7 +394,7 @@ def test_other_sites_cannot_act_through_a_browser(running: Running) -> None:
         assert client.get("").status_code == 200
 
 
-def test_what_browsers_are_told(running: Running) -> None:
+def test_console_sends_security_headers(running: Running) -> None:
     with httpx.Client(base_url=f"{running.url}/console/", timeout=300) as client:
         door = client.get("login")
         assert "script" not in door.headers["content-security-policy"]
@@ -414,7 +414,7 @@ def test_what_browsers_are_told(running: Running) -> None:
         assert "immutable" in style.headers["cache-control"]
 
 
-def test_guesses_are_rationed(serve: Serve, tmp_path: Path) -> None:
+def test_failed_authentications_are_limited(serve: Serve, tmp_path: Path) -> None:
     TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
     client = serve(failures="2/minute")
     tries = [client.post("/console/login", data={"token": "nk_one_x"}, headers=SAME) for _ in range(4)]
@@ -422,7 +422,7 @@ def test_guesses_are_rationed(serve: Serve, tmp_path: Path) -> None:
     assert "Wait" in tries[-1].text
 
 
-def test_a_session_ends_with_its_token(serve: Serve, tmp_path: Path) -> None:
+def test_revoked_token_ends_session(serve: Serve, tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     token = tokens.create(Principal("one", ("*",), ("read",)))
     client = serve()
@@ -434,7 +434,7 @@ def test_a_session_ends_with_its_token(serve: Serve, tmp_path: Path) -> None:
     assert client.get("/console/try", follow_redirects=False).status_code == 303
 
 
-def test_without_tokens_nobody_logs_in(serve: Serve) -> None:
+def test_console_without_tokens_needs_no_sign_in(serve: Serve) -> None:
     client = serve()
     assert client.get("/console/", follow_redirects=False).status_code == 200
     assert client.get("/console/login", follow_redirects=False).headers["location"] == "/console/"
@@ -446,7 +446,7 @@ def test_without_tokens_nobody_logs_in(serve: Serve) -> None:
     assert client.get("/console/", headers={"Host": "rebound.example"}).status_code == 403
 
 
-def test_a_scraper_sees_live_figures_only(serve: Serve, tmp_path: Path) -> None:
+def test_metrics_right_opens_only_the_live_page(serve: Serve, tmp_path: Path) -> None:
     token = TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("metrics",)))
     client = serve()
     client.post("/console/login", data={"token": token}, headers=SAME)
@@ -488,7 +488,7 @@ def test_hot_buckets_are_shown_with_their_oldest_document(serve: Serve) -> None:
     assert "Largest first" in text
 
 
-def test_vectors_are_tried_as_json(serve: Serve) -> None:
+def test_search_page_accepts_vectors_as_json(serve: Serve) -> None:
     client = serve(kind="vector", index={"dimensions": "3"})
     client.post("/v1/scopes/a/documents", json={"id": "one", "vector": [1, 2, 3]}).raise_for_status()
     assert "A vector, as JSON" in shown(client, "try")
@@ -500,7 +500,7 @@ def test_vectors_are_tried_as_json(serve: Serve) -> None:
     assert "Candidate probability" in shown(client, "tuning?scope=a")
 
 
-def test_what_is_asked_wrongly_is_told(serve: Serve, capfd: pytest.CaptureFixture[str]) -> None:
+def test_invalid_requests_are_reported(serve: Serve, capfd: pytest.CaptureFixture[str]) -> None:
     client = serve()
     client.post("/v1/scopes/a/documents", json={"id": "one", "text": variant()}).raise_for_status()
     for page in ("clusters?scope=a&id=%00", "clusters?scope=%1fserver", "clusters?scope=a&id=none", "tuning?scope=%00"):
@@ -551,7 +551,7 @@ def test_hostile_vectors_are_refused_before_they_are_parsed(serve: Serve, capfd:
     assert "internal error" not in capfd.readouterr().err
 
 
-def test_a_server_without_console_has_none_and_imports_nothing_of_it(serve: Serve) -> None:
+def test_server_without_console_does_not_import_it(serve: Serve) -> None:
     client = serve(console=False)
     assert client.get("/console/").status_code == 404
     code = "import sys, nearkin.server.processes; sys.exit(any(name in sys.modules for name in ('dash', 'plotly', 'flask')))"
@@ -561,14 +561,14 @@ def test_a_server_without_console_has_none_and_imports_nothing_of_it(serve: Serv
 # -- several workers
 
 
-def test_workers_sign_alike(tmp_path: Path) -> None:
+def test_workers_share_the_signing_secret(tmp_path: Path) -> None:
     assert load_signing_secret(tmp_path) == load_signing_secret(tmp_path)
     assert load_signing_secret(None) != load_signing_secret(None)
     (kept,) = tmp_path.iterdir()
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
-def test_any_worker_shows_what_all_did(serve: Serve, tmp_path: Path) -> None:
+def test_live_page_shows_all_workers(serve: Serve, tmp_path: Path) -> None:
     client = serve()
     client.post("/v1/scopes/a/documents", json={"text": variant()})
     service = client.app.state.service  # type: ignore[attr-defined]
@@ -582,7 +582,7 @@ def test_any_worker_shows_what_all_did(serve: Serve, tmp_path: Path) -> None:
     assert (sum(one["counts"].get("new", 0) for one in series), waiting, workers) == (2, 0, 2)
 
 
-def test_a_page_offers_a_bounded_number_of_scopes() -> None:
+def test_page_offers_limited_number_of_scopes() -> None:
     async def run_overview(scopes: Callable[[], object]) -> object:
         return scopes()
 
@@ -596,7 +596,7 @@ def test_a_page_offers_a_bounded_number_of_scopes() -> None:
     assert len(found) == MAX_SCOPES
 
 
-def test_catalogues_know_scopes_and_similarities(serve: Serve) -> None:
+def test_cluster_listings_have_scopes_and_similarities(serve: Serve) -> None:
     client = serve()
     for scope, text in (("b", variant()), ("b", variant(30)), ("a", "other words")):
         client.post(f"/v1/scopes/{scope}/documents", json={"text": text}).raise_for_status()
@@ -613,7 +613,7 @@ def test_catalogues_know_scopes_and_similarities(serve: Serve) -> None:
 @pytest.mark.parametrize(
     "work", ["clusters.find", "clusters._beside", "clusters.explained", "search._matches", "tuning._tuned"]
 )
-def test_what_takes_long_has_threads_of_its_own(serve: Serve, monkeypatch: pytest.MonkeyPatch, work: str) -> None:
+def test_slow_pages_use_overview_threads(serve: Serve, monkeypatch: pytest.MonkeyPatch, work: str) -> None:
     """Searches and differences never take the threads that answer everybody."""
     client = serve()
     for at in range(2):

@@ -21,7 +21,7 @@ def client(serve: Serve) -> TestClient:
     return serve()
 
 
-def test_an_upsert_says_what_became_of_a_document(client: TestClient) -> None:
+def test_upsert_returns_outcome(client: TestClient) -> None:
     first = client.post(URL, json={"id": "one", "text": CAT}).json()
     assert (first["kind"], first["representative"], first["duplicate"]) == ("new", "one", False)
     second = client.post(URL, json={"id": "two", "text": f"{CAT} today"}).json()
@@ -32,13 +32,13 @@ def test_an_upsert_says_what_became_of_a_document(client: TestClient) -> None:
     assert client.post(URL, json={"id": "two", "text": "something else entirely, with other words"}).json()["kind"] == "updated"
 
 
-def test_a_document_without_an_id_has_one_of_its_content(client: TestClient) -> None:
+def test_id_is_derived_from_content_by_default(client: TestClient) -> None:
     made = client.post(URL, json={"text": CAT}).json()["id"]
     assert client.post(URL, json={"text": CAT}).json()["id"] == made
     assert client.get(f"{URL}/{made}").json()["text"] == CAT
 
 
-def test_documents_are_read_and_erased(client: TestClient) -> None:
+def test_documents_are_read_and_deleted(client: TestClient) -> None:
     client.post(URL, json={"id": "one", "text": CAT})
     found = client.get(f"{URL}/one").json()
     assert found["cluster"] == "one"
@@ -92,7 +92,7 @@ def texts_apart(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("order", ["newest", "largest"])
-def test_pages_of_clusters_neither_skip_nor_repeat_what_stays(
+def test_cluster_pages_neither_skip_nor_repeat_clusters(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
     """The list is counted again before each page, as another worker would; clusters come and go between the pages."""
@@ -113,7 +113,7 @@ def test_pages_of_clusters_neither_skip_nor_repeat_what_stays(
     assert stayed <= set(shown)
 
 
-def test_members_are_listed_once_each_while_others_go(client: TestClient) -> None:
+def test_member_pages_list_each_member_once(client: TestClient) -> None:
     names = [f"cat{number:02d}" for number in range(20)]
     for name in names:
         client.post(URL, json={"id": name, "text": CAT})
@@ -180,7 +180,7 @@ def test_vectors(serve: Serve) -> None:
     assert spec["key_id"] == HashKey(bytes.fromhex(KEY)).id
 
 
-def test_vectors_without_a_key_if_it_is_not_wanted(serve: Serve) -> None:
+def test_vector_index_can_be_unkeyed(serve: Serve) -> None:
     client = serve(kind="vector", index={"dimensions": "8", "threshold": "0.9"}, keyed=False)
     assert client.get("/v1/spec").json()["spec"]["scheme"] == "hyperplanes"
 
@@ -198,7 +198,7 @@ def test_vectors_without_a_key_if_it_is_not_wanted(serve: Serve) -> None:
         (b'{"text": "x", "id": "a\\u001fb"}', 422, "invalid-request", "/id"),
     ],
 )
-def test_what_is_wrong_is_named(client: TestClient, body: bytes, status: int, code: str, field: str | None) -> None:
+def test_invalid_member_is_named(client: TestClient, body: bytes, status: int, code: str, field: str | None) -> None:
     answer = client.post(URL, content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
     told = answer.json()
@@ -242,7 +242,7 @@ def test_headers_protect_and_ids_are_passed_on(client: TestClient) -> None:
     assert other != "forged line"
 
 
-def test_a_document_in_pieces(client: TestClient) -> None:
+def test_document_arrives_in_parts(client: TestClient) -> None:
     whole = "the cat sat on the mat and looked at the dog on the rug"
     client.post(URL, json={"id": "whole", "text": whole})
     first = client.patch(f"{URL}/parts", json={"text": "the cat sat on the mat and looked at"}).json()

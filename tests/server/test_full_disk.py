@@ -28,7 +28,7 @@ def text(number: int) -> str:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_full_disk_loses_nothing_that_was_acknowledged(disk: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+def test_full_disk_keeps_acknowledged_documents(disk: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     monkeypatch.setenv("TMPDIR", str(disk))
     port = free_port()
     process = start_serving(disk, port, "--source-rate", "1000000/second", "--workers", str(workers))
@@ -100,7 +100,7 @@ def test_answers_before_a_full_disk_can_be_read(disk: Path, monkeypatch: pytest.
     segment.close()
 
 
-def test_answers_in_memory_stay_when_no_file_can_be_written(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segment_keeps_memory_if_disk_is_full(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(disk))
     fill(disk)
     segment = Segment()

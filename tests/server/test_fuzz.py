@@ -47,7 +47,7 @@ def test_no_made_up_request_breaks_the_server(client: TestClient, full: bool) ->
 KNOWN = ("method", "url", "params", "headers", "cookies", "json", "data", "content")
 
 
-def test_the_description_is_whole(client: TestClient) -> None:
+def test_openapi_description_is_complete(client: TestClient) -> None:
     description = client.get("/openapi.json").json()
     paths = set(description["paths"])
     for path in (

@@ -84,7 +84,7 @@ BEGINNINGS = {"nothing": 0.0, "half a hello": 0.5, "a whole hello": 1.0}
 
 
 @pytest.mark.parametrize("name", BEGINNINGS)
-def test_a_handshake_that_never_completes_is_closed(port: int, name: str) -> None:
+def test_incomplete_handshake_is_closed(port: int, name: str) -> None:
     hello = client_hello()
     with connect(port) as connection:
         connection.sendall(hello[: int(len(hello) * BEGINNINGS[name])])
@@ -94,7 +94,7 @@ def test_a_handshake_that_never_completes_is_closed(port: int, name: str) -> Non
     wait_until(lambda: is_served(port), "another client is served")
 
 
-def test_what_is_no_handshake_is_closed(port: int) -> None:
+def test_invalid_handshake_is_closed(port: int) -> None:
     with connect(port) as connection:
         connection.sendall(GET)
         assert b"HTTP/1.1" not in rest_of(connection)
@@ -125,7 +125,7 @@ def test_handshakes_are_counted_by_address(folder: Path, name: str) -> None:
         process.wait(60)
 
 
-def test_a_certificate_that_cannot_be_read_is_one_sentence(folder: Path, tmp_path: Path) -> None:
+def test_unreadable_certificate_is_reported_without_traceback(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("no certificate")
     (tmp_path / "key.pem").write_bytes((folder / "key.pem").read_bytes())
     line = [sys.executable, "-m", "nearkin", "serve", "--port", "0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"]

@@ -40,7 +40,7 @@ def depth(client: TestClient) -> float:
     return float(next(line.rsplit(" ", 1)[1] for line in lines if line.startswith("nearkin_queue_depth")))
 
 
-def test_a_request_that_takes_too_long_is_answered_and_its_document_still_taken(serve: Serve, barrier: threading.Event) -> None:
+def test_timed_out_upsert_is_still_stored(serve: Serve, barrier: threading.Event) -> None:
     client = serve(timeout=0.3)
     barrier.clear()
     answer = client.post(URL, json={"id": "late", "text": TEXT})
@@ -50,7 +50,7 @@ def test_a_request_that_takes_too_long_is_answered_and_its_document_still_taken(
     assert client.post(URL, json={"id": "late", "text": TEXT}).json()["kind"] == "exact"
 
 
-def test_what_would_wait_too_long_is_put_off(serve: Serve, barrier: threading.Event) -> None:
+def test_full_queue_rejects_documents(serve: Serve, barrier: threading.Event) -> None:
     client = serve(queue=4)
     barrier.clear()
     with ThreadPoolExecutor(4) as pool:
@@ -74,7 +74,7 @@ def until(connection: socket.socket, wanted: bytes) -> bytes:
     return came
 
 
-def test_a_stream_is_answered_while_it_pauses_and_ended_when_it_pauses_for_too_long(tmp_path: Path) -> None:
+def test_pausing_stream_is_answered_until_idle_timeout(tmp_path: Path) -> None:
     port = free_port()
     process = start_serving(tmp_path, port, "--idle-timeout", "2")
     kind = "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked"
@@ -115,7 +115,7 @@ def test_only_documents_may_be_of_any_length(serve: Serve) -> None:
     assert answer.status_code == 413
 
 
-def test_a_client_that_goes_is_no_error_of_the_server(tmp_path: Path) -> None:
+def test_client_disconnect_is_not_logged_as_error(tmp_path: Path) -> None:
     port = free_port()
     process = start_serving(tmp_path, port, "--log-level", "info")
     try:

@@ -77,7 +77,7 @@ def test_no_log_line_names_a_document_a_scope_or_a_token(client: TestClient, tok
         ProblemError("busy", "much is waiting"),
     ],
 )
-def test_failures_are_logged_without_what_was_asked(
+def test_failure_logs_contain_no_request_content(
     client: TestClient, tokens: dict[str, str], lines: Lines, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     index = client.app.state.service.index  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ UNITS = 10
 """Units of work that a step of the event loop may take: what 10,000,000 additions in Python take."""
 
 
-def test_a_step_that_takes_long_is_seen() -> None:
+def test_loop_watch_measures_long_steps() -> None:
     async def test() -> None:
         with LoopWatch() as watch:
             await asyncio.sleep(0)
@@ -107,7 +107,7 @@ SENT = {f"JSON of {name}": json_of(name) for name in HOSTILE} | {
 
 
 @pytest.mark.parametrize("name", SENT)
-def test_the_event_loop_goes_on(tmp_path: Path, name: str) -> None:
+def test_large_requests_do_not_block_the_event_loop(tmp_path: Path, name: str) -> None:
     async def test() -> None:
         async with running(tmp_path, "sender", byte_rate="100000000000/second") as app:
             with LoopWatch() as watch:
@@ -117,7 +117,7 @@ def test_the_event_loop_goes_on(tmp_path: Path, name: str) -> None:
     run(test())
 
 
-def test_a_line_that_comes_byte_by_byte_costs_its_bytes() -> None:
+def test_line_arriving_in_bytes_takes_linear_time() -> None:
     """Four times as many bytes cost four times as much, not sixteen times."""
 
     def seconds(count: int) -> float:

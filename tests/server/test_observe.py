@@ -50,7 +50,7 @@ NAMES = (
 )
 
 
-def test_every_figure_is_there(serve: Serve, tmp_path: Path) -> None:
+def test_all_metrics_are_exposed(serve: Serve, tmp_path: Path) -> None:
     golden = tmp_path / "pairs.jsonl"
     golden.write_text(json.dumps({"a": "one two three four five", "b": "one two three four five"}) + "\n")
     client = serve(golden=golden, golden_every=0.05, memory_budget=10**9)
@@ -83,14 +83,14 @@ def test_layers_have_their_labels() -> None:
     assert found == ["l1_hit", "l2_hit", "l3_hit", "match", "new"]
 
 
-def test_tenants_cannot_swell_the_metrics() -> None:
+def test_number_of_scope_labels_is_limited() -> None:
     instruments = Instruments()
     labels = {instruments.scope_label(f"scope{i}") for i in range(3 * MAX_SCOPE_LABELS)}
     assert len(labels) == MAX_SCOPE_LABELS + 1
     assert OTHER_SCOPES in labels
 
 
-def test_workers_are_told_together(tmp_path: Path) -> None:
+def test_metrics_of_workers_are_merged(tmp_path: Path) -> None:
     provider, registry = create_meter_provider()
     instruments = Instruments(provider)
     instruments.record_problem("busy")
@@ -131,7 +131,7 @@ def test_logs_are_json_and_hold_no_text_and_no_token(serve: Serve, tmp_path: Pat
         assert word not in out.getvalue()
 
 
-def test_an_error_of_the_program_is_logged_and_not_told(
+def test_internal_error_is_logged_but_not_returned(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = serve()
@@ -146,7 +146,7 @@ def test_an_error_of_the_program_is_logged_and_not_told(
     assert "inner words" in caplog.text
 
 
-def test_a_request_is_a_span_and_so_is_a_batch(tmp_path: Path) -> None:
+def test_requests_and_batches_have_spans(tmp_path: Path) -> None:
     exporter = InMemorySpanExporter()
     tracing = TracerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(exporter))

@@ -27,7 +27,7 @@ def counted(client: TestClient, name: str, label: str, header: dict[str, str] | 
     return {value: float(count) for value, count in found}
 
 
-def test_every_refusal_is_counted(serve: Serve, tmp_path: Path) -> None:
+def test_problems_are_counted(serve: Serve, tmp_path: Path) -> None:
     """Also those of the console, of paths that are not there, and of bodies that are not as described."""
     held = TokenFile(tmp_path / "tokens.json")
     boss = {"authorization": f"Bearer {held.create(Principal('boss', ('*',), ('admin',)))}"}
@@ -66,13 +66,13 @@ def test_every_refusal_is_counted(serve: Serve, tmp_path: Path) -> None:
     assert found == expected
 
 
-def test_refusals_within_the_console_are_counted(serve: Serve) -> None:
+def test_problems_of_the_console_are_counted(serve: Serve) -> None:
     client = serve()
     assert "Not found" in shown(client, "clusters?scope=a&id=nobody")
     assert counted(client, "nearkin_refused", "code").get("not-found") == 1
 
 
-def test_every_failure_of_the_store_is_counted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_failures_are_counted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of requests, of the console, and of what the server does from time to time."""
     client = serve()
     service = client.app.state.service  # type: ignore[attr-defined]
@@ -101,7 +101,7 @@ def test_evictions_are_counted(serve: Serve) -> None:
     assert f"nearkin_evicted {float(evicted)}" in client.get("/metrics").text
 
 
-def test_a_million_copies_stand_in_no_more_buckets_than_one(serve: Serve) -> None:
+def test_copies_add_no_postings(serve: Serve) -> None:
     """Copies under other ids are one cluster; copies without an id are one record."""
     client = serve()
     client.post("/v1/scopes/a/documents", json={"id": "first", "text": TEXT}).raise_for_status()

@@ -155,7 +155,7 @@ def test_other_scopes_are_not_slowed_down(tmp_path: Path, monkeypatch: pytest.Mo
     run(test())
 
 
-def test_a_body_without_a_token_is_not_read(tmp_path: Path) -> None:
+def test_body_of_unauthenticated_request_is_not_read(tmp_path: Path) -> None:
     """A stranger costs no more than a refusal, however much is announced or comes."""
 
     async def test() -> None:
@@ -173,7 +173,7 @@ def test_a_body_without_a_token_is_not_read(tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_million_copies_are_bounded(tmp_path: Path, full: bool) -> None:
+def test_many_copies_use_bounded_memory(tmp_path: Path, full: bool) -> None:
     """The same text again and again is one record without ids; with ids, one of its documents stands in buckets."""
     count = 1_000_000 if full else 4000
 

@@ -15,7 +15,7 @@ from tests.server.test_run import server
 READER = Principal("one", ("*",), ("read",))
 
 
-def test_a_lost_tokens_file_opens_no_door(serve: Serve, tmp_path: Path) -> None:
+def test_server_refuses_to_start_if_tokens_file_is_lost(serve: Serve, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/kin.db"
     TokenFile(tmp_path / "tokens.json").create(READER)
     assert serve(store=store, keyed=False).get("/v1/spec").status_code == 401
@@ -27,7 +27,7 @@ def test_a_lost_tokens_file_opens_no_door(serve: Serve, tmp_path: Path) -> None:
     assert serve(store=store, keyed=False).get("/v1/spec").status_code == 401
 
 
-def test_another_folder_opens_no_door(
+def test_server_in_another_folder_requires_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The default path of the tokens is relative: a server started elsewhere over the same store finds none."""
@@ -46,9 +46,7 @@ def test_another_folder_opens_no_door(
     assert "all rights" not in written, "a server that does not start gives nobody rights"
 
 
-def test_a_token_made_while_the_door_is_open_marks_the_index(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_token_marks_the_index_as_protected(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nearkin.server.app.TOKEN_REFRESH_SECONDS", 0.01)
     client = serve(store=f"sqlite:///{tmp_path}/kin.db", keyed=False)
     store = client.app.state.service.index._session.store  # type: ignore[attr-defined]

@@ -42,7 +42,7 @@ def text(i: int) -> str:
     return f"document {i} has a text of its own with the number {i * 7919} in it and some words more"
 
 
-def test_what_was_accepted_is_finished(tmp_path: Path) -> None:
+def test_drain_waits_for_accepted_documents(tmp_path: Path) -> None:
     """Told to end under load: every answered document is there, and nothing is half there."""
     done: list[str] = []
     with server(tmp_path) as (url, process):
@@ -146,7 +146,7 @@ def test_the_key_is_private_and_needed(tmp_path: Path) -> None:
         (["--no-such-flag"], 2, "no-such-flag"),
     ],
 )
-def test_wrong_usage_is_one_sentence(
+def test_usage_errors_have_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str], code: int, words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

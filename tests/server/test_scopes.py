@@ -133,7 +133,7 @@ def every_callback(client: TestClient, token: str) -> Iterator[tuple[str, str]]:
             yield json.dumps(body), f"{answer.status_code} {answer.headers} {answer.text}"
 
 
-def test_a_token_of_one_scope_learns_nothing_about_another(client: TestClient, tokens: dict[str, str]) -> None:
+def test_token_cannot_access_other_scopes(client: TestClient, tokens: dict[str, str]) -> None:
     answers = [*every_callback(client, tokens["own"]), *every_route(client, tokens["own"])]
     leaks = [(request, answer) for request, answer in answers if any(needle in answer for needle in foreign(request))]
     assert not leaks, f"{len(leaks)} answers, first: {leaks[0]}"
@@ -169,9 +169,7 @@ def test_pages_about_all_scopes_need_a_token_of_all_scopes(client: TestClient, t
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/v1/stats"), ("GET", "/metrics"), ("GET", "/v1/shadow"), ("POST", "/v1/shadow")]
 )
-def test_answers_about_all_scopes_need_a_token_of_all_scopes(
-    client: TestClient, tokens: dict[str, str], method: str, path: str
-) -> None:
+def test_global_endpoints_require_all_scopes(client: TestClient, tokens: dict[str, str], method: str, path: str) -> None:
     body = {"live": "primary"} if method == "POST" else None
     assert client.request(method, path, json=body, headers=bearer(tokens["own"])).status_code == 403
     assert client.request(method, path, json=body, headers=bearer(tokens["boss"])).status_code == 200

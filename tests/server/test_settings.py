@@ -9,7 +9,7 @@ from nearkin.index.settings import SERVER_TIMES
 from nearkin.server.settings import ServerSettings
 
 
-def test_who_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_override_variables_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "nearkin.toml"
     config.write_text('port = 1001\nhost = "::1"\nbatch = 7\n[index]\nthreshold = "0.7"\n')
     monkeypatch.setenv("NEARKIN_PORT", "1002")
@@ -51,12 +51,12 @@ def test_variables_of_the_index_come_before_the_file(tmp_path: Path, monkeypatch
         ({"shadow_store": "memory://"}, "shadow_bands"),
     ],
 )
-def test_what_cannot_be_is_named(fields: dict[str, object], named: str) -> None:
+def test_invalid_settings_are_named(fields: dict[str, object], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         ServerSettings.read(**fields)
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_invalid_settings_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         ServerSettings.read(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("port = = 1")
@@ -70,7 +70,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         ServerSettings.read(tmp_path / "other.toml")
 
 
-def test_a_server_forgets_unless_told_otherwise() -> None:
+def test_documents_of_a_server_expire_by_default() -> None:
     plain = ServerSettings.read().index_settings({})
     assert {name: getattr(plain, name) for name in SERVER_TIMES} == SERVER_TIMES
     given = {"NEARKIN_TEXT_RECORD_TTL": "0", "NEARKIN_TEXT_BANDS": "20", "NEARKIN_TEXT_ROWS": "6", "NEARKIN_VECTOR_BANDS": "9"}
@@ -78,7 +78,7 @@ def test_a_server_forgets_unless_told_otherwise() -> None:
     assert (found.record_ttl, found.bands, found.rows) == (None, 13, 7)
 
 
-def test_another_process_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_round_trip_through_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     found = ServerSettings.read(port=1234, index={"threshold": "0.9"}, keyed=False, golden=Path("pairs.jsonl"))
     for name, value in found.as_environment().items():
         monkeypatch.setenv(name, value)

@@ -45,7 +45,7 @@ def both(tmp_path: Path, **more: object) -> dict[str, object]:
     return {"store": f"sqlite:///{tmp_path}/live.db", "index": {"bands": "13", "rows": "7"}, **shadow, **more}
 
 
-def test_a_shadow_is_filled_fed_and_compared(serve: Serve, tmp_path: Path) -> None:
+def test_shadow_index_is_filled_updated_and_compared(serve: Serve, tmp_path: Path) -> None:
     with Index.open(f"sqlite:///{tmp_path}/live.db", bands=13, rows=7) as before:
         before.upsert_many("a", [text(i) for i in range(40)], [str(i) for i in range(40)])
     client = serve(**both(tmp_path, keyed=False))
@@ -59,7 +59,7 @@ def test_a_shadow_is_filled_fed_and_compared(serve: Serve, tmp_path: Path) -> No
     assert client.app.state.service.shadow.standby._session.store.counts()["records"] == 59  # type: ignore[attr-defined]
 
 
-def test_over_and_back_and_over_a_restart(serve: Serve, tmp_path: Path) -> None:
+def test_switch_survives_restart(serve: Serve, tmp_path: Path) -> None:
     client = serve(**both(tmp_path))
     facts(client)
     client.post(URL, json={"id": "one", "text": text(0)})
@@ -75,7 +75,7 @@ def test_over_and_back_and_over_a_restart(serve: Serve, tmp_path: Path) -> None:
     assert client.get(f"{URL}/two").status_code == 200, "the other one was fed meanwhile"
 
 
-def test_a_shadow_that_missed_something_does_not_answer(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_shadow_index_cannot_become_live(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from nearkin.errors import StoreError
 
     client = serve(**both(tmp_path))
@@ -92,7 +92,7 @@ def test_a_shadow_that_missed_something_does_not_answer(serve: Serve, tmp_path: 
     assert (told.status_code, told.json()["code"]) == (409, "conflict")
 
 
-def test_a_shadow_differs_in_its_banding_alone(tmp_path: Path) -> None:
+def test_shadow_index_must_differ_only_in_banding(tmp_path: Path) -> None:
     with Index.open(f"sqlite:///{tmp_path}/a.db", threshold=0.8, bands=13, rows=7) as live:
         live.upsert("a", text(0), "one")
         for fields, said in (
@@ -104,7 +104,7 @@ def test_a_shadow_differs_in_its_banding_alone(tmp_path: Path) -> None:
                 ShadowIndex(live, ("other",), lambda _, url=url, fields=fields: Index.open(url, follow=False, **fields))  # type: ignore[misc]
 
 
-def test_a_store_with_an_index_of_its_own_is_left_alone(serve: Serve, tmp_path: Path) -> None:
+def test_shadow_store_with_another_index_is_rejected(serve: Serve, tmp_path: Path) -> None:
     settings = both(tmp_path, keyed=False)
     with Index.open(str(settings["shadow_store"]), bands=32, rows=4) as theirs:
         theirs.upsert("a", text(0), "theirs")
@@ -114,7 +114,7 @@ def test_a_store_with_an_index_of_its_own_is_left_alone(serve: Serve, tmp_path: 
         assert theirs.get("a", "theirs") is not None
 
 
-def test_golden_pairs_are_asked_for(tmp_path: Path) -> None:
+def test_golden_pairs_are_queried(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     rows = [
         {"a": text(0), "b": text(1)},
@@ -132,7 +132,7 @@ def test_golden_pairs_are_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"a": "x"}', '{"a": 1, "b": 2}'])
-def test_golden_pairs_that_are_none(tmp_path: Path, content: str) -> None:
+def test_invalid_golden_pairs_are_reported(tmp_path: Path, content: str) -> None:
     (tmp_path / "p.jsonl").write_text(content)
     with pytest.raises(UsageError, match=r"p\.jsonl"):
         read_golden_pairs(tmp_path / "p.jsonl")
@@ -183,7 +183,7 @@ def switched(tmp_path: Path) -> Iterator[Index]:
         yield index
 
 
-def test_what_the_one_that_answers_took_last_survives_a_kill(tmp_path: Path, at_once: None) -> None:
+def test_last_documents_survive_a_kill_during_switch(tmp_path: Path, at_once: None) -> None:
     """The other one answers, and has a document that did not reach the first before the server ended."""
     with switched(tmp_path) as index:
         index.upsert("a", text(8), "two")
@@ -197,7 +197,7 @@ def test_what_the_one_that_answers_took_last_survives_a_kill(tmp_path: Path, at_
         shadow.close()
 
 
-def test_another_second_store_takes_nothing_from_the_first(tmp_path: Path, at_once: None) -> None:
+def test_wrong_shadow_store_does_not_lose_documents(tmp_path: Path, at_once: None) -> None:
     """The second one answers; the server is started with a third, by mistake say."""
     with switched(tmp_path):
         pass
@@ -211,7 +211,7 @@ def test_another_second_store_takes_nothing_from_the_first(tmp_path: Path, at_on
         assert left.get("a", "one") is not None
 
 
-def test_what_comes_while_it_is_filled_is_brought_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_during_fill_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with first(tmp_path) as index:
         index.upsert_many("a", [text(8 * i) for i in range(20)], [str(i) for i in range(20)])
         begun, go_on = threading.Event(), threading.Event()
@@ -236,7 +236,7 @@ def test_what_comes_while_it_is_filled_is_brought_behind_it(tmp_path: Path, monk
         shadow.close()
 
 
-def test_two_workers_and_what_each_brings_late(tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_copies_use_the_current_document(tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one brings late is what the document is by then: changed, or erased, by the other worker."""
     with first(tmp_path) as mine, first(tmp_path) as other:
         workers = [beside(index, tmp_path) for index in (mine, other)]
@@ -281,7 +281,7 @@ def test_two_workers_and_what_each_brings_late(tmp_path: Path, at_once: None, mo
             worker.close()
 
 
-def test_times_to_live_go_on_in_both(tmp_path: Path, at_once: None) -> None:
+def test_hits_extend_time_to_live_in_both_indexes(tmp_path: Path, at_once: None) -> None:
     """A document that comes again lives on in the other one, too; and which one answers does not depend on time."""
     now = [0.0]
     with Index.open(f"sqlite:///{tmp_path}/primary.db", bands=13, rows=7, record_ttl=100.0, clock=lambda: now[0]) as index:

@@ -15,7 +15,7 @@ from tests.server.exchange import run, until
 A, B = Caller("a"), Caller("b")
 
 
-def test_a_caller_has_no_more_than_its_share_of_a_pool() -> None:
+def test_pool_limits_each_caller_to_its_share() -> None:
     pool = Pool("bytes", 100, 0.25)
     pool.take(A, 25)
     with pytest.raises(ProblemError, match="one caller may hold") as refused:
@@ -33,7 +33,7 @@ def test_a_caller_has_no_more_than_its_share_of_a_pool() -> None:
     assert pool.used == 0
 
 
-def test_a_holding_waits_for_room_and_gives_up() -> None:
+def test_reservation_waits_for_room_until_timeout() -> None:
     async def test() -> None:
         pool = Pool("bytes", 100, 1.0)
         patient, hasty = Reservation(pool, A, 200.0), Reservation(pool, B, 0.0)
@@ -74,7 +74,7 @@ def test_callers_take_turns_in_threads() -> None:
     run(test())
 
 
-def test_a_caller_leaves_threads_to_others() -> None:
+def test_fair_executor_limits_threads_of_one_caller() -> None:
     async def test() -> None:
         gates = {"a": threading.Event(), "b": threading.Event()}
         gates["b"].set()
@@ -94,7 +94,7 @@ def test_a_caller_leaves_threads_to_others() -> None:
     run(test())
 
 
-def test_documents_of_a_cancelled_call_are_let_go_at_once() -> None:
+def test_cancelled_call_releases_its_documents() -> None:
     async def test() -> None:
         barrier, called = threading.Event(), list[int]()
         with ThreadPoolExecutor(1) as executor:
@@ -127,7 +127,7 @@ def test_bytes_are_counted_by_caller() -> None:
     assert rates.take(B, 1) == 0
 
 
-def test_an_address_is_one_caller_with_its_network() -> None:
+def test_addresses_of_one_network_are_one_caller() -> None:
     assert client_network("2001:db8:1:2:3::4") == client_network("2001:db8:1:2:ffff::1") != client_network("2001:db8:1:3::1")
     assert client_network("::ffff:192.0.2.7") == client_network("192.0.2.7") != client_network("192.0.2.8")
     assert client_network("testclient") == "testclient"

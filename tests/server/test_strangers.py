@@ -87,7 +87,7 @@ def test_the_sign_in_page_and_the_description_are_written_once(client: TestClien
         assert client.get(path).status_code == 200
 
 
-def test_strangers_have_a_rate(serve: Serve, tmp_path: Path) -> None:
+def test_unauthenticated_requests_have_a_rate(serve: Serve, tmp_path: Path) -> None:
     token = TokenFile(tmp_path / "tokens.json").create(READER)
     client = serve(anonymous_rate="3/hour")
     paths = ("/console/login", "/console/static/console.css", "/openapi.json", scripts(client)[0], "/console/login")
@@ -97,7 +97,7 @@ def test_strangers_have_a_rate(serve: Serve, tmp_path: Path) -> None:
     assert client.get("/v1/spec", headers=header).status_code == 200, "nor are requests with a token"
 
 
-def test_probes_ask_the_store_once_a_second(client: TestClient) -> None:
+def test_readiness_checks_the_store_once_a_second(client: TestClient) -> None:
     service = client.app.state.service  # type: ignore[attr-defined]
     asked: list[int] = []
     now = [100.0]
@@ -115,7 +115,7 @@ def test_probes_ask_the_store_once_a_second(client: TestClient) -> None:
     assert service.ready
 
 
-def test_a_store_that_does_not_answer_is_told_and_asked_again(client: TestClient) -> None:
+def test_store_failure_is_reported_and_retried(client: TestClient) -> None:
     now = [100.0]
     answers = [StoreError("down"), None]
     asked: list[StoreError | None] = []
@@ -132,7 +132,7 @@ def test_a_store_that_does_not_answer_is_told_and_asked_again(client: TestClient
     assert len(asked) == 2
 
 
-def test_made_up_methods_are_one_label(client: TestClient) -> None:
+def test_unknown_methods_share_one_label(client: TestClient) -> None:
     for at in range(5):
         client.request(f"MADEUP{at}", "/v1/spec")
     registry = client.app.state.exposition.registry  # type: ignore[attr-defined]

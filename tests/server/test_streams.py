@@ -41,7 +41,7 @@ def test_each_line_has_its_answer(client: TestClient) -> None:
     assert [line["problem"]["code"] for line in told if "problem" in line] == ["not-json", "invalid-request", "too-large"]
 
 
-def test_a_stream_is_as_one_by_one(client: TestClient, serve: Serve) -> None:
+def test_stream_equals_single_upserts(client: TestClient, serve: Serve) -> None:
     words = [f"w{i}" for i in range(40)]
     rows = [{"id": str(i), "text": " ".join(words[i % 7 : i % 7 + 30])} for i in range(100)]
     told = post(client, *rows)
@@ -51,7 +51,7 @@ def test_a_stream_is_as_one_by_one(client: TestClient, serve: Serve) -> None:
     assert [[line[name] for name in names] for line in told] == [[line[name] for name in names] for line in expected]
 
 
-def test_answers_come_while_the_request_still_goes_on(client: TestClient) -> None:
+def test_stream_is_answered_before_the_request_ends(client: TestClient) -> None:
     def rows() -> Iterator[bytes]:
         for i in range(2000):
             yield json.dumps({"id": str(i), "text": f"document {i} of many " * 20}).encode() + b"\n"
@@ -78,7 +78,7 @@ def test_arrow_in_and_out(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("body", [b"no arrow", b"\xff\xff\xff\xff\x10\x00\x00\x00abc", b""])
-def test_what_is_no_arrow_says_so(client: TestClient, body: bytes) -> None:
+def test_invalid_arrow_is_reported(client: TestClient, body: bytes) -> None:
     answer = client.post(URL, content=body, headers={"content-type": ARROW})
     told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
     assert json.loads(told[-1]["problem"])["code"] == "invalid-request"
@@ -99,7 +99,7 @@ def test_arrow_columns_must_be_documents(client: TestClient) -> None:
         (pa.table({"text": pa.array(["a"]).dictionary_encode()}), "dictionary"),
     ],
 )
-def test_arrow_columns_that_are_odd(client: TestClient, table: pa.Table, said: str) -> None:
+def test_invalid_arrow_columns_are_rejected(client: TestClient, table: pa.Table, said: str) -> None:
     answer = client.post(URL, content=arrow(table), headers={"content-type": ARROW})
     told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
     assert said in json.loads(told[0]["problem"])["detail"]
@@ -127,7 +127,7 @@ def test_compressed_arrow_is_refused_before_it_unfolds(client: TestClient, how: 
     assert "compressed" in json.loads(told[0]["problem"])["detail"]
 
 
-def test_a_batch_of_arrow_is_bounded(serve: Serve) -> None:
+def test_arrow_batch_size_is_limited(serve: Serve) -> None:
     client = serve(max_message=100_000)
     for count, code in ((1, None), (200, "invalid-request")):
         big = io.BytesIO()
@@ -139,7 +139,7 @@ def test_a_batch_of_arrow_is_bounded(serve: Serve) -> None:
         assert (None if problem is None or code is None else json.loads(problem)["code"]) == code
 
 
-def test_a_cut_arrow_stream_keeps_what_came(client: TestClient) -> None:
+def test_truncated_arrow_stream_keeps_received_documents(client: TestClient) -> None:
     body = arrow(pa.table({"id": [str(i) for i in range(20)], "text": [f"text number {i} here" for i in range(20)]}))
     answer = client.post(URL, content=body[: len(body) * 2 // 3], headers={"content-type": ARROW})
     told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
@@ -148,7 +148,7 @@ def test_a_cut_arrow_stream_keeps_what_came(client: TestClient) -> None:
     assert client.get(f"{URL}/{done[-1]['id']}").status_code == 200
 
 
-def test_a_store_that_fails_fails_its_lines(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_failure_is_reported_per_line(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> None:
         raise StoreError("connection to redis://secret lost")
 
@@ -170,7 +170,7 @@ def test_long_lines_are_passed_over_without_being_kept() -> None:
     assert [*found, *splitter.finish()] == [b"abc", None, b"ok", None]
 
 
-def test_a_spool_gives_back_what_was_written() -> None:
+def test_spool_returns_written_bytes() -> None:
     async def both() -> bytes:
         spool, out = Spool(Reservation(Pool("bytes", 1 << 30, 1.0), SERVER_CALLER)), bytearray()
 

@@ -52,7 +52,7 @@ def run(recorder: Recorder, names: list[tuple[str, str]], most: int = 8, room: i
     return asyncio.run(main())
 
 
-def test_what_arrives_meanwhile_is_the_next_batch_in_order() -> None:
+def test_documents_that_arrive_during_a_batch_form_the_next() -> None:
     recorder = Recorder()
     done = run(recorder, [("a", str(i)) for i in range(20)])
     assert [outcome.id for outcome in done if isinstance(outcome, Outcome)] == [str(i) for i in range(20)]
@@ -68,14 +68,14 @@ def test_scopes_do_not_share_batches() -> None:
         assert mine == [str(i) for i in range(10) if "ab"[i % 2] == scope]
 
 
-def test_one_bad_document_fails_alone() -> None:
+def test_invalid_document_does_not_fail_its_batch() -> None:
     recorder = Recorder(bad="5")
     done = run(recorder, [("a", str(i)) for i in range(9)])
     assert isinstance(done[5], UsageError)
     assert [i for i, one in enumerate(done) if isinstance(one, Outcome)] == [0, 1, 2, 3, 4, 6, 7, 8]
 
 
-def test_a_store_that_fails_fails_the_batch() -> None:
+def test_store_failure_fails_the_batch() -> None:
     done = run(Recorder(broken=True), [("a", str(i)) for i in range(3)])
     assert all(isinstance(one, StoreError) for one in done)
 
@@ -87,7 +87,7 @@ def test_too_much_is_refused_at_once() -> None:
     assert all(one.retry_after for one in refused)
 
 
-def test_nobody_waits_for_one_who_left() -> None:
+def test_cancelled_request_does_not_delay_others() -> None:
     async def main() -> None:
         with ThreadPoolExecutor(1) as executor:
             waiting = room_of(Recorder(0.05), executor, 8, 100)
