@@ -478,7 +478,7 @@ def test_passwords_are_not_written_down(request: pytest.FixtureRequest, tmp_path
     assert with_passwords(["redis://other/0"], ["redis://:secret@db/0"]) == ("redis://other/0",)
 
 
-def test_new_key_is_created(tmp_path: Path) -> None:
+def test_rebuild_changes_the_key(tmp_path: Path) -> None:
     source, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
     old, new = nk.HashKey(bytes(16)), nk.HashKey(bytes(range(16)))
     spec = nk.Spec(base_hash="siphash", key_id=old.id)
