@@ -137,7 +137,7 @@ def test_partitions_do_not_change_the_result(
     """As a small --memory would: keys in partitions, pairs spilled, groups and pairs in portions."""
     monkeypatch.setattr(candidates, "BYTES_PER_KEY", (512 << 20) // 4 // 1000)
     monkeypatch.setattr(run, "BYTES_PER_PAIR", (512 << 20) // 8 // 50)
-    monkeypatch.setattr(collapse, "GROUPS_AT_ONCE", 1000)
+    monkeypatch.setattr(collapse, "DOCUMENTS_AT_ONCE", 1000)
     monkeypatch.setattr(verifying, "PAIRS_PER_TASK", 100)
     monkeypatch.setattr("nearkin.cluster.election.PAIRS_PER_ELECTION", 100)
     monkeypatch.setattr(candidates, "PAIRS_PER_BATCH", 100)
