@@ -119,7 +119,7 @@ FAULTS = [
     (["info", "nowhere"], "no such file"),
     (["synth", "--out", "DOCS"], "exists; choose another folder"),
     (["synth", "--out", "x", "--length", "gamma:3"], "length 'gamma:3' is not of the form"),
-    (["synth", "--out", "x", "--edits", "paint=3"], "operation 'paint' is not one of"),
+    (["synth", "--out", "x", "--edits", "paint=3"], "unknown operation 'paint'"),
     (["synth", "--out", "x", "--similarity", "a:b"], "similarity 'a:b' is not of the form"),
 ]
 
