@@ -76,8 +76,8 @@ def test_sketch_does_not_depend_on_workers(workers: int) -> None:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (["a", None], "row 1: null text"),
-        (pa.array([b"a", b"\xff"]), "row 1: invalid UTF-8"),
+        (["a", None], "row 1: text is null"),
+        (pa.array([b"a", b"\xff"]), "row 1: text is not valid UTF-8"),
         ([1, 2], "int64, not text"),
         ("one text", "str is not a column of texts"),
         (["a", 1], "not of one Arrow type"),

@@ -1,4 +1,8 @@
-"""What callers hold (lists, Arrow, pandas, polars, datasets) as Arrow, without Python strings where it is Arrow already."""
+"""Conversion of tables and columns of other libraries to Arrow.
+
+Lists, Arrow, pandas, polars, datasets and numpy are supported. Values that are in Arrow already
+do not become Python strings.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,8 +16,14 @@ from nearkin.errors import UsageError
 
 
 def to_table(data: Any) -> pa.Table:
-    """A table of a table, record batch, data frame (pandas, polars), `datasets.Dataset`, mapping of columns, list of texts,
-    or matrix (n, d) of vectors.
+    """Returns an Arrow table.
+
+    Args:
+        data: A table, a record batch, a data frame (pandas, polars), a `datasets.Dataset`, a
+            mapping of columns, a list of texts, or a matrix (n, d) of vectors.
+
+    Raises:
+        UsageError: If a column has a type that Arrow does not have, or is not a column.
 
     Examples:
         >>> to_table(["one", "two"]).column_names
@@ -23,7 +33,10 @@ def to_table(data: Any) -> pa.Table:
 
 
 def replace_views(table: pa.Table) -> pa.Table:
-    """Returns a table in which views of text are plain text, nested ones too: polars has them, and Arrow cannot filter them."""
+    """Returns a table with plain text in place of views of text, also inside lists and structs.
+
+    polars produces views, and Arrow cannot filter them.
+    """
     fields = [field.with_type(replace_views_in_type(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields, table.schema.metadata))
 
@@ -41,7 +54,10 @@ def _to_table(data: Any) -> pa.Table:
         try:
             return pa.table(data)
         except pa.ArrowException as error:
-            raise UsageError(f"the table has a column of a type that Arrow does not have ({error}); cast or drop it") from error
+            raise UsageError(
+                "the table has a column of a type that Arrow does not have "
+                f"({error}); cast or drop it"
+            ) from error
     if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
         return pa.Table.from_pandas(data, preserve_index=False)
     return pa.table({"vector" if _is_matrix(data) else "text": to_chunked(data)})
@@ -52,26 +68,41 @@ def _is_matrix(data: Any) -> bool:
 
 
 def _is_array(data: Any) -> bool:
-    """Whether it is one column: both columns and tables may have the stream interface."""
-    return isinstance(data, pa.Array | pa.ChunkedArray) or not (hasattr(data, "columns") or hasattr(data, "column_names"))
+    """Returns True for a single column. Columns and tables may both have the stream interface."""
+    return isinstance(data, pa.Array | pa.ChunkedArray) or not (
+        hasattr(data, "columns") or hasattr(data, "column_names")
+    )
 
 
 def to_chunked(values: Any) -> pa.ChunkedArray:
-    """A column of an Arrow array, a pandas or polars series, a `datasets` column, a numpy array or a sequence."""
+    """Returns a column as an Arrow array in chunks.
+
+    Args:
+        values: An Arrow array, a pandas or polars series, a `datasets` column, a numpy array or
+            a sequence.
+
+    Raises:
+        UsageError: If the value is not a column, or its values have no common Arrow type.
+    """
     if isinstance(values, pa.ChunkedArray):
         return values
     if isinstance(values, pa.Array):
         return pa.chunked_array([values])
     if hasattr(values, "source") and hasattr(values, "column_name"):
         return to_table(values.source)[values.column_name]
-    if isinstance(values, str | bytes) or (not isinstance(values, Sequence | np.ndarray) and not hasattr(values, "__len__")):
+    if isinstance(values, str | bytes) or (
+        not isinstance(values, Sequence | np.ndarray) and not hasattr(values, "__len__")
+    ):
         raise UsageError(
-            f"{type(values).__name__} is not a column of texts; give a list, an Arrow array, a series or a dataset's column"
+            f"{type(values).__name__} is not a column of texts; give a list, an "
+            "Arrow array, a series or a dataset's column"
         )
     if hasattr(values, "__arrow_c_stream__"):
         return pa.chunked_array(values)
     if _is_matrix(values):
-        return pa.chunked_array([pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])])
+        return pa.chunked_array(
+            [pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])]
+        )
     try:
         found = pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError) as error:
@@ -80,19 +111,25 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
 
 
 def to_vectors(values: Any, dimensions: int) -> list[pa.Array]:
-    """fixed_size_list<float> arrays of a column or a matrix (n, d).
+    """Returns the vectors of a column, in chunks of type fixed_size_list<float>.
+
+    Args:
+        values: A column of lists of numbers, or a matrix (n, d).
+        dimensions: The number of dimensions of each vector.
 
     Raises:
-        UsageError: At what is no finite, non-zero vector of that many numbers.
+        UsageError: If a value is not a finite vector of that length, or is zero. The message
+            names the row.
     """
     return _checked(values, lambda chunk: check_vectors(chunk, "vector", dimensions))
 
 
 def to_texts(values: Any) -> list[pa.Array]:
-    """large_string arrays of a column; a null or invalid text is an error, for its signature would mean nothing.
+    """Returns the texts of a column, in chunks of type large_string.
 
     Raises:
-        UsageError: At a null, invalid UTF-8 or a column that is no text.
+        UsageError: If a text is null or not valid UTF-8, or the column is not text. The message
+            names the row.
     """
     return _checked(values, lambda chunk: check_texts(chunk, "text"))
 
@@ -105,7 +142,7 @@ def _checked(values: Any, check: Callable[[pa.Array], CheckedColumn]) -> list[pa
             continue
         checked = check(chunk)
         for at, reason in sorted(checked.reasons.items()):
-            raise UsageError(f"row {first + at}: {reason}; filter such rows out first")
+            raise UsageError(f"row {first + at}: {reason}; remove such rows first")
         out.append(checked.values)
         first += len(chunk)
     return out

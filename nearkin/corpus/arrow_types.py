@@ -3,20 +3,25 @@
 import pyarrow as pa
 
 TEXT = pa.large_string()
+"""The type of text inside nearkin."""
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values of a type are text."""
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    """Returns True if the values of a type are text."""
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Whether values of a type are bytes of any length."""
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    """Returns True if the values of a type are bytes of any length."""
+    return (
+        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    )
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether values of a type are lists, of whatever layout."""
+    """Returns True if the values of a type are lists, in any layout."""
     return (
         pa.types.is_list(kind)
         or pa.types.is_large_list(kind)
@@ -27,17 +32,28 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def is_nested(kind: pa.DataType) -> bool:
-    """Whether values of a type have parts."""
-    return is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_union(kind)
+    """Returns True if the values of a type have parts."""
+    return (
+        is_list(kind)
+        or pa.types.is_struct(kind)
+        or pa.types.is_map(kind)
+        or pa.types.is_union(kind)
+    )
 
 
 def is_encoded(kind: pa.DataType) -> bool:
-    """Whether an array of a type stores each distinct value, or each run of equal ones, once."""
+    """Returns True if arrays of a type are encoded.
+
+    Encoded arrays store each distinct value, or each run of equal values, once.
+    """
     return bool(pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind))
 
 
 def replace_views_in_type(kind: pa.DataType) -> pa.DataType:
-    """Returns a type with large text or bytes in place of views, inside of lists and structs too."""
+    """Returns a type without views.
+
+    Large text or bytes take their place, also inside lists and structs.
+    """
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):
@@ -48,14 +64,19 @@ def replace_views_in_type(kind: pa.DataType) -> pa.DataType:
         make = pa.large_list if pa.types.is_large_list(kind) else pa.list_
         return make(kind.value_field.with_type(replace_views_in_type(kind.value_type)))
     if pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(replace_views_in_type(kind.value_type)), kind.list_size)
+        return pa.list_(
+            kind.value_field.with_type(replace_views_in_type(kind.value_type)), kind.list_size
+        )
     if pa.types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, replace_views_in_type(kind.value_type), kind.ordered)
     return kind
 
 
 def view_as_binary(values: pa.Array) -> pa.Array:
-    """Returns text or bytes as large_binary without looking at the bytes (a cast from text would refuse the whole array)."""
+    """Returns text or bytes as large_binary without validating them.
+
+    A cast from text would refuse the whole array if one value is not valid UTF-8.
+    """
     if pa.types.is_large_string(values.type):
         return values.view(pa.large_binary())
     if pa.types.is_string(values.type):

@@ -9,48 +9,64 @@ import pyarrow as pa
 from nearkin.corpus.columns import Columns
 
 RAW_PREFIX = 200
+"""The maximum number of characters of a rejected row that the quarantine quotes."""
 WHOLE_FILE = -1
-"""Row of a rejection that concerns what could not be read of a file."""
+"""The row number of a rejection that concerns a part of a file instead of one row."""
 
 
 class Rejection(NamedTuple):
-    """A row that is no document."""
+    """A row that cannot be a document, or a part of a file that cannot be read."""
 
     file: int
+    """The number of the file in the corpus."""
     row: int
-    """Its position in the file from 0, or WHOLE_FILE."""
+    """The position of the row in the file, counted from 0, or `WHOLE_FILE`."""
     reason: str
+    """The reason, in words."""
     raw: str = ""
-    """What stood there, its first characters."""
+    """The first characters of the row."""
 
 
 class Batch(NamedTuple):
-    """Some documents in corpus order."""
+    """Consecutive documents of a corpus."""
 
     first: int
-    """Ordinal of the first one."""
+    """The ordinal of the first document."""
     files: np.ndarray
-    """int32 (n,): number of each document's file."""
+    """The number of the file of each document, int32 (n,)."""
     rows: np.ndarray
-    """int64 (n,): row in that file."""
+    """The row of each document in its file, int64 (n,)."""
     documents: pa.RecordBatch
-    """The documents: `text` (large_string), `tokens` (large_list of large_string) or `vector` (fixed_size_list of float).
-    Further columns are `id` (large_string) if the inputs have ids, and the carried columns (large_string) under the names
-    that `carried_column_name` returns."""
+    """The documents: `text` (large_string), `tokens` (large_list of large_string) or `vector`
+    (fixed_size_list of float). Further columns are `id` (large_string) if the inputs have ids,
+    and the carried columns (large_string) under the names that `carried_column_name` returns."""
     rejected: tuple[Rejection, ...]
+    """The rejected rows between these documents."""
     next: tuple[int, int]
-    """(file, row) where reading goes on after this batch."""
+    """The file and the row at which reading continues after this batch."""
 
 
 class Corpus(Protocol):
-    """Documents that can be read again and again, always the same."""
+    """A source of documents that yields the same documents in the same order each time."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the files, relative to the inputs' common folder."""
+        """The names of the files, relative to the common folder of the inputs."""
 
     def check(self, columns: Columns) -> None:
-        """Raises UsageError where a column is missing."""
+        """Checks that the columns exist.
 
-    def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
-        """Documents from a position (file, row) on, the first one having the ordinal `first`."""
+        Raises:
+            UsageError: If a column is missing.
+        """
+
+    def batches(
+        self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
+    ) -> Iterator[Batch]:
+        """Yields the documents in batches.
+
+        Args:
+            columns: The columns to read.
+            start: The file and the row at which reading starts.
+            first: The ordinal of the first document that is read.
+        """

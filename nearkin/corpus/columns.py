@@ -5,22 +5,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 BATCH_ROWS = 8192
+"""The maximum number of rows of a batch."""
 BATCH_BYTES = 8 << 20
+"""The number of bytes that a batch has approximately, if its rows are not larger."""
 MAX_DOCUMENT = 1 << 30
-"""Maximum size of a document in bytes, however large the memory bound is."""
+"""The maximum size of a document in bytes, whatever the memory bound is."""
 DOCUMENT_SHARE = 32
-"""A document may have one part in so many of the memory bound: sketching takes a multiple of it, in several threads at once."""
+"""The memory bound divided by this is the document limit. Sketching needs a multiple of a
+document, in several threads at once."""
 UNFOLDED_SHARE = 8
-"""What one row is unfolded into to be read, beside the document itself, may have so many times the bytes of a document."""
+"""Parsing one row may take this many times the document limit."""
 ID = "id"
-"""The name of the ids' column in a batch."""
+"""The name of the column of ids in a batch."""
 CARRIED_PREFIX = "column "
-"""Begins the name, in a batch, of each column that rides along. The names of the documents' and the ids' column do not begin
-so: whatever the columns of the inputs are called, they collide with nothing."""
+"""The prefix of the names of carried columns in a batch. The columns of documents and ids have no
+such prefix, so a carried column of any name cannot collide with them."""
 
 
 def document_limit(memory: int) -> int:
-    """Returns the bytes of the largest document of a run with a bound of memory.
+    """Returns the size of the largest document of a run, in bytes.
+
+    Args:
+        memory: The memory bound of the run, in bytes.
 
     Examples:
         >>> document_limit(1_000_000_000), document_limit(10**12) == MAX_DOCUMENT
@@ -30,7 +36,10 @@ def document_limit(memory: int) -> int:
 
 
 def carried_column_name(name: str) -> str:
-    """Returns the name, in a batch, of an input's column that rides along.
+    """Returns the name that a carried column has in a batch.
+
+    Args:
+        name: The name of the column in the inputs.
 
     Examples:
         >>> carried_column_name("text")
@@ -41,18 +50,19 @@ def carried_column_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Columns:
-    """The parts of the inputs that are read.
+    """The columns that a run reads from its inputs.
 
     Attributes:
-        text: Column with the text, or None where `tokens` or `vector` is given.
-        tokens: Column with lists of tokens, or None.
-        vector: Column with vectors, or None.
-        dimensions: Numbers of a vector; None until they are known.
-        id: Column with ids; without one an id is made of path and row.
-        extra: Columns that ride along: of keep policy, block and source.
-        document_limit: Bytes of the largest document. A larger one is rejected, and so is a row that would take a multiple of
-            this to read. It is unchanged when a run is resumed or its signatures are used again, because it decides
-            which rows are documents.
+        text: The column of texts, or None if `tokens` or `vector` is given.
+        tokens: The column of lists of tokens, or None.
+        vector: The column of vectors, or None.
+        dimensions: The number of dimensions of a vector, or None if it is not known yet.
+        id: The column of ids, or None to make ids from path and row.
+        carried_columns: The columns that are not compared but are needed later: by the keep policy,
+            for blocks, for sources and for splits.
+        document_limit: The maximum size of a document in bytes. Larger documents are rejected, and
+            so are rows that need a multiple of this to be read. A resumed run and a run over saved
+            signatures keep the limit, because it decides which rows are documents.
     """
 
     text: str | None = "text"
@@ -93,20 +103,24 @@ class Columns:
 
     @property
     def content(self) -> str:
-        """The name of the documents' column in a batch: `text`, `tokens` or `vector`."""
+        """The name of the column of documents in a batch: `text`, `tokens` or `vector`."""
         return "vector" if self.vector else "tokens" if self.tokens else "text"
 
     @property
     def source(self) -> str:
-        """What it is called in the inputs."""
+        """The name of the column of documents in the inputs."""
         return str(self.vector or self.tokens or self.text)
 
     @property
     def option(self) -> str:
-        """The option that names it."""
+        """The command-line option that names the column of documents."""
         return f"--{self.content}"
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every column that is read, each once."""
-        return tuple(dict.fromkeys(name for name in (self.source, self.id, *self.carried_columns) if name is not None))
+        """All columns that are read, without repetitions."""
+        return tuple(
+            dict.fromkeys(
+                name for name in (self.source, self.id, *self.carried_columns) if name is not None
+            )
+        )

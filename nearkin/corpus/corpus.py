@@ -14,7 +14,12 @@ from nearkin.corpus.formats.base import UNREADABLE, FileSlice, Format, describe_
 from nearkin.corpus.formats.delimited import Delimited
 from nearkin.corpus.formats.foreign_content import READABLE, find_foreign_content
 from nearkin.corpus.formats.json_array import JsonArray, holds_array
-from nearkin.corpus.formats.json_fields import FieldSample, contains_string, format_names, sample_fields
+from nearkin.corpus.formats.json_fields import (
+    FieldSample,
+    contains_string,
+    format_names,
+    sample_fields,
+)
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.parquet import Parquet
 from nearkin.corpus.formats.plain_text import PlainText
@@ -38,21 +43,27 @@ FORMATS: dict[str, Format] = {
     ".feather": ArrowIpc(),
     ".ipc": ArrowIpc(),
 }
-"""By suffix; and parquet."""
+"""The formats by suffix, without parquet, whose reader has settings of its own. Files with other
+suffixes are one text each."""
 ON_ERROR = ("quarantine", "fail")
 
 
 class FileCorpus:
-    """Files, in the order of their relative paths (bytes).
+    """Files in the order of their relative paths, compared as bytes.
 
     Args:
-        files: In order.
-        on_error: `quarantine` or `fail`.
-        ahead: Bytes up to which parts of a file are decoded ahead.
-        skipped: What was found among the inputs and is not read.
+        files: The files, in order.
+        on_error: What happens to rows that cannot be read: `quarantine` rejects them, `fail`
+            raises an error.
+        ahead: The number of bytes up to which parts of a file are decoded ahead.
+        skipped: The files and folders among the inputs that are not read.
 
     Attributes:
-        statuses: The status of each file that was read, by its path. A file whose status differs later has changed.
+        statuses: The status of each file that was read, by its path. A file has changed if its
+            status differs later.
+
+    Raises:
+        UsageError: If `on_error` is unknown.
     """
 
     def __init__(
@@ -80,16 +91,32 @@ class FileCorpus:
         ahead: int = AHEAD,
         selection: Selection | None = None,
     ) -> "FileCorpus":
-        """From paths, globs, folders and URLs."""
+        """Returns the corpus of all files that the inputs name.
+
+        Args:
+            inputs: Paths, patterns, folders and URLs.
+            on_error: What happens to rows that cannot be read: `quarantine` or `fail`.
+            ahead: The number of bytes up to which parts of a file are decoded ahead.
+            selection: The rules for files in folders. By default, hidden files and linked
+                folders are skipped.
+
+        Raises:
+            UsageError: If an input names no file, or cannot be listed.
+            MissingExtraError: If a URL needs a package that is not installed.
+        """
         found = find_inputs(inputs, selection)
         return cls(found.files, on_error, ahead, found.skipped)
 
     def set_scratch_folder(self, folder: Path) -> None:
-        """Sets the folder whose disk is used for what reading needs beside the memory. Until then it is the system's."""
+        """Sets the folder for temporary files. The default is that of the system."""
         self._parquet.scratch_folder = folder
 
     def format_of(self, file: InputFile) -> Format:
-        """Returns the reader of a file: by its suffix, for JSON also by how the file begins. Every other file is one text."""
+        """Returns the format of a file.
+
+        It is decided by the suffix, for JSON also by the beginning of the content. A file with
+        any other suffix is one text.
+        """
         form = self._formats.get(file.suffix, TEXT)
         if form is not LINES:
             return form
@@ -106,13 +133,15 @@ class FileCorpus:
 
     @property
     def names(self) -> list[str]:
+        """The relative names of the files."""
         return [file.name for file in self.files]
 
     def check(self, columns: Columns) -> None:
-        """Checks what can be known about the files before anything long begins.
+        """Checks what can be known about the files before they are read completely.
 
         Raises:
-            UsageError: If no reader understands a file, a file lacks a column, or no JSON object has one.
+            UsageError: If no reader understands a file, a file lacks a column, or no JSON object
+                has it.
         """
         fields: dict[str, FieldSample] = {}
         for file in self.files:
@@ -126,59 +155,115 @@ class FileCorpus:
                 _require(columns, names, file)
         self._require_fields(columns, fields)
 
-    def _column_names(self, file: InputFile, columns: Columns, fields: dict[str, FieldSample]) -> list[str] | None:
+    def _column_names(
+        self, file: InputFile, columns: Columns, fields: dict[str, FieldSample]
+    ) -> list[str] | None:
         form = self.format_of(file)
         if not isinstance(form, (Parquet, ArrowIpc)):
-            # what remote files hold is told when they are read
+            # The content of remote files is checked when they are read.
             if not file.remote and (content := find_foreign_content(file, form is TEXT)):
-                raise UsageError(f"cannot read {format_path(file.path)}: it holds {content}. {READABLE}; leave the file out")
+                raise UsageError(
+                    f"cannot read {format_path(file.path)}: it holds {content}. "
+                    f"{READABLE}; remove the file from the inputs"
+                )
             if columns.vector and not isinstance(form, JsonLines):
-                raise UsageError(f"{format_path(file.path)} cannot hold vectors; they are read from parquet, Arrow and JSON")
+                raise UsageError(
+                    f"{format_path(file.path)} cannot hold vectors; they are read "
+                    "from parquet, Arrow and JSON"
+                )
         if isinstance(form, JsonLines):
             found = fields[file.path] = sample_fields(file, form)
-            return list(dict.fromkeys([*found.names, *columns.carried_columns])) if found.objects else None
+            return (
+                list(dict.fromkeys([*found.names, *columns.carried_columns]))
+                if found.objects
+                else None
+            )
         if form is TEXT:
             return ["text"]
         return form.columns(file) or None
 
     def _require_fields(self, columns: Columns, fields: dict[str, FieldSample]) -> None:
-        """Requires that each column that rides along is a field of some object, if all files are JSON and have objects."""
-        if not fields or len(fields) < len(self.files) or not any(found.objects for found in fields.values()):
+        """Requires that each carried column is a field of some object, if all files are JSON."""
+        if (
+            not fields
+            or len(fields) < len(self.files)
+            or not any(found.objects for found in fields.values())
+        ):
             return
         files = [file for file in self.files if not fields[file.path].complete]
         for name in columns.carried_columns:
-            if any(name in found.names for found in fields.values()) or any(contains_string(file, name) for file in files):
+            if any(name in found.names for found in fields.values()) or any(
+                contains_string(file, name) for file in files
+            ):
                 continue
             seen = dict.fromkeys(other for found in fields.values() for other in found.names)
             raise UsageError(
-                f"no object of the inputs has the field {name!r} (they have {format_names(seen)}); correct its name"
+                f"no object of the inputs has the field {name!r} (they have "
+                f"{format_names(seen)}); correct its name"
             )
 
-    def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
-        gathered = _BatchBuilder(first)
-        for number in range(start[0], len(self.files)):
-            for piece in self.read_slices(number, columns, start[1] if number == start[0] else 0):
-                if gathered.add(number, piece):
-                    yield gathered.take()
-        if gathered.begun:
-            yield gathered.take()
+    def batches(
+        self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
+    ) -> Iterator[Batch]:
+        """Yields the documents in batches.
 
-    def read_slices(self, number: int, columns: Columns, start: int = 0, whole: bool = False) -> Iterator[FileSlice]:
-        """One file; what cannot be read of it is one rejection, or an error if so asked."""
+        Args:
+            columns: The columns to read.
+            start: The file and the row at which reading starts.
+            first: The ordinal of the first document that is read.
+
+        Raises:
+            RunError: If a file changes or cannot be reached, or a row is rejected and `on_error`
+                is `fail`.
+        """
+        builder = _BatchBuilder(first)
+        for number in range(start[0], len(self.files)):
+            for file_slice in self.read_slices(
+                number, columns, start[1] if number == start[0] else 0
+            ):
+                if builder.add(number, file_slice):
+                    yield builder.take_batch()
+        if builder.begun:
+            yield builder.take_batch()
+
+    def read_slices(
+        self, number: int, columns: Columns, start: int = 0, *, whole: bool = False
+    ) -> Iterator[FileSlice]:
+        """Yields the rows of one file. A part that cannot be read is one rejection.
+
+        Args:
+            number: The number of the file.
+            columns: The columns to read.
+            start: The row at which reading starts.
+            whole: Whether the slices hold the complete rows, to be copied.
+
+        Raises:
+            RunError: If the file changes or cannot be reached, or a row is rejected and
+                `on_error` is `fail`.
+            UsageError: If a column is missing.
+        """
         file, row = self.files[number], start
         self.require_unchanged(number)
         try:
-            for piece in self.format_of(file).read(file, columns, start, whole):
-                row = piece.next_row
-                self._refuse(file, piece.rejected)
-                yield piece
+            for file_slice in self.format_of(file).read(file, columns, start, whole=whole):
+                row = file_slice.next_row
+                self._refuse(file, file_slice.rejected)
+                yield file_slice
         except NearkinError:
             raise
         except UNREADABLE as error:
             self.require_unchanged(number)
-            reason = f"unreadable{f' from row {row}' if row else ''}: {describe_error(error)}"
+            reason = (
+                f"the file cannot be read{f' from row {row}' if row else ''}: "
+                f"{describe_error(error)}"
+            )
             self._refuse(file, [(WHOLE_FILE, reason, "")])
-            yield FileSlice(np.empty(0, np.int64), make_empty_documents(columns), [(WHOLE_FILE, reason, "")], row + 1)
+            yield FileSlice(
+                np.empty(0, np.int64),
+                make_empty_documents(columns),
+                [(WHOLE_FILE, reason, "")],
+                row + 1,
+            )
         except KeyError as error:
             raise UsageError(f"{file.path} has no column {error}") from error
         self.require_unchanged(number)
@@ -188,10 +273,18 @@ class FileCorpus:
             row, reason, raw = rejected[0]
             place = file.path if row == WHOLE_FILE else f"{file.path}, row {row}"
             shown = f" ({raw[:60]!r})" if raw else ""
-            raise RunError(f"{place}: {reason}{shown}. Fix it, or set bad rows aside with --on-error quarantine")
+            raise RunError(
+                f"{place}: {reason}{shown}. Correct the row, or reject such rows "
+                "with --on-error quarantine"
+            )
 
     def require_unchanged(self, number: int) -> FileStatus:
-        """Compares a file with what it was when it was first read. Each reading begins and ends with this.
+        """Compares a file with its status at the first reading.
+
+        Each reading begins and ends with this.
+
+        Returns:
+            The status of the file.
 
         Raises:
             RunError: If the file has changed, or cannot be reached.
@@ -201,14 +294,22 @@ class FileCorpus:
             status = file.status()
         except OSError as error:
             raise RunError(
-                f"cannot read {format_path(file.path)}: {error.strerror or error}; restore it, then run again"
+                f"cannot read {format_path(file.path)}: "
+                f"{error.strerror or error}; restore it, then run again"
             ) from error
         if self.statuses.setdefault(file.path, status) != status:
-            raise RunError(f"{format_path(file.path)} has changed while the run was reading it; run again with --overwrite")
+            raise RunError(
+                f"{format_path(file.path)} has changed while the run was reading "
+                "it; run again with --overwrite"
+            )
         return status
 
     def require_all_unchanged(self) -> None:
-        """Compares every file with what it was when it was first read; raises as `require_unchanged`."""
+        """Compares every file with its status at the first reading.
+
+        Raises:
+            RunError: If a file has changed, or cannot be reached.
+        """
         for number in range(len(self.files)):
             self.require_unchanged(number)
 
@@ -218,18 +319,31 @@ def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
     for name in columns.all:
         if name not in names:
             way = f"; choose one with {options[name]}" if name in options else ""
-            raise UsageError(f"{file.path} has no column {name!r} (it has {', '.join(map(repr, names))}){way}")
+            raise UsageError(
+                f"{file.path} has no column {name!r} (it has {', '.join(map(repr, names))}){way}"
+            )
         require_unique_column(name, names, file.path)
 
 
 def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
-    """Raises UsageError if several columns have the name, because it is ambiguous then."""
+    """Raises UsageError if several columns have the name, because it is ambiguous then.
+
+    Args:
+        name: The name of a column that is read.
+        names: The names of all columns.
+        place: The file or table, for the message.
+
+    Raises:
+        UsageError: If the name occurs more than once.
+    """
     if names.count(name) > 1:
-        raise UsageError(f"{place} has {names.count(name)} columns named {name!r}; rename all but one")
+        raise UsageError(
+            f"{place} has {names.count(name)} columns named {name!r}; rename all but one"
+        )
 
 
 class _BatchBuilder:
-    """Small pieces (text files) joined to batches worth a thread's while."""
+    """Joins small slices, such as text files, into batches that are large enough for a thread."""
 
     def __init__(self, first: int) -> None:
         self._first = first
@@ -240,29 +354,41 @@ class _BatchBuilder:
     def begun(self) -> bool:
         return bool(self._parts)
 
-    def add(self, number: int, piece: FileSlice) -> bool:
-        """Whether it is enough for a batch now."""
-        self._parts.append((number, piece))
-        self._rows += len(piece.rows) + len(piece.rejected)
-        self._bytes += piece.documents.nbytes
+    def add(self, number: int, file_slice: FileSlice) -> bool:
+        """Adds a slice. Returns True if the batch is large enough now."""
+        self._parts.append((number, file_slice))
+        self._rows += len(file_slice.rows) + len(file_slice.rejected)
+        self._bytes += file_slice.documents.nbytes
         return self._bytes >= BATCH_BYTES // 2 or self._rows >= BATCH_ROWS // 2
 
-    def take(self) -> Batch:
-        parts, self._parts, self._bytes, self._rows = self._parts, [], 0, 0
-        full = [(number, piece) for number, piece in parts if len(piece.rows)]
-        documents = _join_batches([piece.documents for _, piece in full or parts[:1]])
-        files = np.concatenate([np.full(len(piece.rows), number, np.int32) for number, piece in parts])
-        rejected = tuple(Rejection(number, *entry) for number, piece in parts for entry in piece.rejected)
+    def take_batch(self) -> Batch:
+        """Returns the batch, and begins the next one."""
+        parts = self._parts
+        self._parts = []
+        self._bytes = 0
+        self._rows = 0
+        filled = [file_slice for _, file_slice in parts if len(file_slice.rows)]
+        documents = [file_slice.documents for file_slice in filled or [parts[0][1]]]
+        files = [np.full(len(file_slice.rows), number, np.int32) for number, file_slice in parts]
+        rejected = [rejection for part in parts for rejection in _rejections(part[0], part[1])]
+        last_number, last_slice = parts[-1]
         batch = Batch(
-            self._first,
-            files,
-            np.concatenate([piece.rows for _, piece in parts]),
-            documents,
-            rejected,
-            (parts[-1][0], parts[-1][1].next_row),
+            first=self._first,
+            files=np.concatenate(files),
+            rows=np.concatenate([file_slice.rows for _, file_slice in parts]),
+            documents=_join_batches(documents),
+            rejected=tuple(rejected),
+            next=(last_number, last_slice.next_row),
         )
-        self._first += len(files)
+        self._first += len(batch.files)
         return batch
+
+
+def _rejections(number: int, file_slice: FileSlice) -> list[Rejection]:
+    return [
+        Rejection(file=number, row=row, reason=reason, raw=raw)
+        for row, reason, raw in file_slice.rejected
+    ]
 
 
 def _join_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -273,27 +399,50 @@ def _join_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class TableCorpus:
-    """A table in memory; ids are row numbers where no column has them."""
+    """A table in memory. Ids are row numbers if no column holds ids."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
 
     @property
     def names(self) -> list[str]:
+        """One empty name, because a table has no files."""
         return [""]
 
     def check(self, columns: Columns) -> None:
-        """Raises UsageError where a column is missing."""
+        """Checks that the columns exist.
+
+        Raises:
+            UsageError: If a column is missing, or several columns have its name.
+        """
         for name in columns.all:
             if name not in self.table.schema.names:
-                raise UsageError(f"the table has no column {name!r} (it has {', '.join(map(repr, self.table.schema.names))})")
+                raise UsageError(
+                    f"the table has no column {name!r} (it has "
+                    f"{', '.join(map(repr, self.table.schema.names))})"
+                )
             require_unique_column(name, self.table.schema.names, "the table")
 
-    def batches(self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0) -> Iterator[Batch]:
-        for piece in check_batches(self._parts(columns, start[1]), columns, False):
-            rejected = tuple(Rejection(0, *entry) for entry in piece.rejected)
-            yield Batch(first, np.zeros(len(piece.rows), np.int32), piece.rows, piece.documents, rejected, (0, piece.next_row))
-            first += len(piece.rows)
+    def batches(
+        self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
+    ) -> Iterator[Batch]:
+        """Yields the documents in batches.
+
+        Args:
+            columns: The columns to read.
+            start: The file, which is 0, and the row at which reading starts.
+            first: The ordinal of the first document that is read.
+        """
+        for file_slice in check_batches(self._parts(columns, start[1]), columns, whole=False):
+            yield Batch(
+                first=first,
+                files=np.zeros(len(file_slice.rows), np.int32),
+                rows=file_slice.rows,
+                documents=file_slice.documents,
+                rejected=tuple(_rejections(0, file_slice)),
+                next=(0, file_slice.next_row),
+            )
+            first += len(file_slice.rows)
 
     def _parts(self, columns: Columns, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         first = 0

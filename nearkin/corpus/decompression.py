@@ -1,4 +1,4 @@
-"""Compressed files as streams of which everything before a damage can be read."""
+"""Streams of compressed files that yield all content before damage."""
 
 import io
 from collections.abc import Callable
@@ -7,21 +7,24 @@ from typing import Any
 import pyarrow as pa
 
 BLOCK = 1 << 20
+"""The number of bytes that are decompressed at a time."""
 NEAR = 1 << 18
-"""Compressed bytes before the place of an error that are decompressed in small steps."""
+"""The number of compressed bytes before an error that are decompressed in small steps."""
 COARSE = 1 << 12
+"""The size of the small steps, in decompressed bytes."""
 
 
 class DecompressedStream(io.RawIOBase):
     """The content of a compressed file.
 
-    A codec that finds a damage loses what it had decompressed in the same call, up to a megabyte. Therefore the part around an
-    error is decompressed again in small steps: first all bytes before the damage are read, then the error is raised.
-    A codec that works by blocks loses the damaged block: up to 900 kB of bz2, 4 MB of lz4, 128 kB of zstd.
+    A codec that detects damage loses what it decompressed in the same call, up to a megabyte. The
+    part around an error is therefore decompressed again in small steps. The stream first yields all
+    bytes before the damage, then raises the error. A codec that works in blocks loses the damaged
+    block: up to 900 kB of bz2, 4 MB of lz4, 128 kB of zstd.
 
     Args:
-        open_file: Opens the compressed file.
-        compression: Its codec, as Arrow names it.
+        open_file: A function that opens the compressed file.
+        compression: The name of the codec in Arrow.
     """
 
     def __init__(self, open_file: Callable[[], Any], compression: str) -> None:
@@ -35,13 +38,14 @@ class DecompressedStream(io.RawIOBase):
         self._rest = memoryview(b"")
 
     def readable(self) -> bool:
+        """Returns True."""
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        """Returns the next bytes, fewer than `size` at the end and before a damage.
+        """Returns the next bytes. There are fewer than `size` at the end and before damage.
 
         Raises:
-            OSError: If the file is damaged here.
+            OSError: If the file is damaged at this position.
         """
         if size is None or size < 0:
             return self.readall()
@@ -50,7 +54,7 @@ class DecompressedStream(io.RawIOBase):
                 data: bytes = self._stream.read(size)
             except (OSError, pa.ArrowException) as error:
                 self._failure = error
-                self._rest = memoryview(self._in_front_of_damage(self._file.tell() - NEAR))
+                self._rest = memoryview(self._read_before_damage(self._file.tell() - NEAR))
             else:
                 self._position += len(data)
                 return data
@@ -60,25 +64,29 @@ class DecompressedStream(io.RawIOBase):
         return data
 
     def readinto(self, buffer: Any) -> int:
+        """Reads into a buffer and returns the number of bytes."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
+        """Closes the file."""
         if not self.closed:
             self._file.close()
         super().close()
 
-    def _in_front_of_damage(self, careful_from: int) -> bytes:
-        """Returns what can be read behind the position, whose next reading failed."""
+    def _read_before_damage(self, careful_from: int) -> bytes:
+        """Returns the readable bytes between the position and the damage."""
         coarse = self._read_until_failure(careful_from, self._position, COARSE)
         fine = self._read_until_failure(careful_from, self._position + len(coarse), 1)
         return coarse + fine
 
     def _read_until_failure(self, careful_from: int, start: int, step: int) -> bytes:
-        """Returns the bytes from `start` on, read `step` at a time, of which the last reading fails."""
+        """Returns the bytes from `start` on, read `step` bytes at a time until a read fails."""
         with self._open_file() as file:
-            stream = pa.CompressedInputStream(pa.PythonFile(_ByteByByteFile(file, careful_from), "r"), self._compression)
+            stream = pa.CompressedInputStream(
+                pa.PythonFile(_ByteByByteFile(file, careful_from), "r"), self._compression
+            )
             parts: list[bytes] = []
             try:
                 while start > 0:
@@ -91,7 +99,7 @@ class DecompressedStream(io.RawIOBase):
 
 
 class _ByteByByteFile:
-    """A file of which, from some place on, one byte is read at a time."""
+    """A file that returns one byte per call from a given position on."""
 
     def __init__(self, file: Any, careful_from: int) -> None:
         self._file = file
@@ -105,4 +113,4 @@ class _ByteByByteFile:
         return bytes(self._file.read(1 if self._file.tell() >= self._careful_from else size))
 
     def close(self) -> None:
-        """The file is closed by its owner."""
+        """Does nothing, because the owner closes the file."""

@@ -1,22 +1,38 @@
-"""Columns with dictionary or run-end encoding: their sizes without it, and their values."""
+"""Columns with dictionary or run-end encoding: their values, and the size of their text."""
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus.arrow_types import TEXT, is_binary, is_encoded, is_list, is_nested, is_text, view_as_binary
+from nearkin.corpus.arrow_types import (
+    TEXT,
+    is_binary,
+    is_encoded,
+    is_list,
+    is_nested,
+    is_text,
+    view_as_binary,
+)
 
 
 def split_encoding(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Returns what a dictionary or run-end encoded array stores, and each row's place there (null for a null index)."""
+    """Returns the stored values of an encoded array, and the place of each row among them.
+
+    The place of a null is null.
+    """
     if pa.types.is_dictionary(values.type):
         return use_large_offsets(values.dictionary), values.indices
     rows = np.arange(values.offset, values.offset + len(values))
-    return use_large_offsets(values.values), pa.array(np.searchsorted(values.run_ends.to_numpy(), rows, side="right"))
+    return use_large_offsets(values.values), pa.array(
+        np.searchsorted(values.run_ends.to_numpy(), rows, side="right")
+    )
 
 
 def use_large_offsets(values: pa.Array) -> pa.Array:
-    """Returns text and bytes with 64-bit offsets, so that taking rows of them cannot overflow; another column as it is."""
+    """Returns text and bytes with 64-bit offsets, which cannot overflow when rows are taken.
+
+    Other columns are returned unchanged.
+    """
     if is_text(values.type):
         return view_as_binary(values).view(TEXT)
     return values.cast(pa.large_binary()) if is_binary(values.type) else values
@@ -48,7 +64,11 @@ def measure_decoded_rows(values: pa.Array) -> np.ndarray | None:
         entries = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
         return measure_decoded_rows(values.cast(pa.list_(entries)))
     if pa.types.is_struct(kind):
-        parts = [sizes for field in values.flatten() if (sizes := measure_decoded_rows(field)) is not None]
+        parts = [
+            sizes
+            for field in values.flatten()
+            if (sizes := measure_decoded_rows(field)) is not None
+        ]
         return np.sum(parts, axis=0) if parts else None
     if is_list(kind):
         return _measure_decoded_lists(values)
@@ -72,11 +92,16 @@ def _measure_decoded_lists(lists: pa.Array) -> np.ndarray | None:
 
 
 def cast_to_stored_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Returns a column in the type that it had before its reader encoded its text as dictionaries."""
+    """Returns a column in the type that it had before its text was read as dictionaries.
+
+    Args:
+        values: The column.
+        kind: The type.
+    """
     if values.type == kind:
         return values
     if is_nested(kind) and measure_decoded_rows(values) is not None:
-        # a cast would decode all elements of the array that these rows are a slice of
+        # A cast would decode all elements of the array of which these rows are a slice.
         values = values.take(pa.array(np.arange(len(values))))
     if pa.types.is_dictionary(values.type):
         values = use_large_offsets(values.dictionary).take(values.indices)
@@ -84,10 +109,15 @@ def cast_to_stored_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def remove_encoding_within(values: pa.Array, limit: int) -> tuple[pa.Array, list[int]]:
-    """Returns a column without encoding and without values of more than `limit` bytes, and the positions of those.
+    """Returns a column without encoding, and the positions of its values that are too long.
 
-    A few bytes can stand for a text of any length in each row of an encoded column, so that they are never unfolded. Text
-    inside lists, maps and structs stays encoded.
+    A few bytes can stand for a text of any length in each row of an encoded column, so values
+    that are too long are not decoded and become null. Text inside lists, maps and structs stays
+    encoded.
+
+    Args:
+        values: The column.
+        limit: The maximum size of a value in bytes.
     """
     sizes = measure_decoded_rows(values)
     if sizes is None or not (sizes > limit).any():

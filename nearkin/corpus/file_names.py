@@ -1,4 +1,4 @@
-"""Names of inputs, and where their copies go: always inside the output folder, and each file in a place of its own."""
+"""Names of inputs, and the places of their copies inside an output folder."""
 
 import os
 import unicodedata
@@ -9,6 +9,7 @@ from nearkin.errors import RunError
 from nearkin.redaction import HIDDEN, redact
 
 COMPRESSION_SUFFIXES = frozenset({".gz", ".zst", ".bz2", ".lz4"})
+"""The suffixes of compressed files."""
 
 
 def format_path(path: str) -> str:
@@ -22,9 +23,10 @@ def format_path(path: str) -> str:
 
 
 def hide_password(path: str) -> str:
-    """Returns a URL without its password and without secrets among its parameters; another path as it is.
+    """Returns a URL without its password and without secrets among its parameters.
 
-    Unlike in messages, a path is not searched for what only looks like a password: its file must be found again by it.
+    Other paths are returned unchanged. Unlike in messages, only the places where a URL has secrets
+    are searched, because the file must be found again by its path.
 
     Examples:
         >>> hide_password("https://user:pw@example.org/a:b@c?token=d"), hide_password("s3://bucket/token=1/a:b@c")
@@ -43,23 +45,27 @@ def hide_password(path: str) -> str:
 
 
 def has_hidden_password(path: str) -> bool:
-    """Returns whether `hide_password` removed a password or secret of a URL."""
+    """Returns True if `hide_password` removed a secret from the URL."""
     return "://" in path and HIDDEN in path
 
 
 def make_safe_name(path: str) -> str:
-    """Returns a relative name without empty, `.` and `..` parts, so that it cannot lead out of a folder.
+    """Returns a relative name without empty, `.` and `..` parts, which cannot lead out of a folder.
 
     Examples:
         >>> make_safe_name("/crawl/../a.jsonl"), make_safe_name("s3://bucket/./b.csv")
         ('crawl/__/a.jsonl', 's3:/bucket/b.csv')
     """
-    parts = ["__" if part == ".." else part for part in format_path(path).split("/") if part not in ("", ".")]
+    parts = [
+        "__" if part == ".." else part
+        for part in format_path(path).split("/")
+        if part not in ("", ".")
+    ]
     return "/".join(parts).replace("\0", "_") or "_"
 
 
 def make_distinct_names(names: Sequence[str]) -> list[str]:
-    """Numbers the names that another one equals exactly.
+    """Returns the names, with a number added to each that equals an earlier one.
 
     Examples:
         >>> make_distinct_names(["a.csv", "a.csv", "b.csv"])
@@ -76,10 +82,10 @@ def make_distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def make_output_names(names: Sequence[str]) -> list[str]:
-    """Returns a name for the copy of each input, so that no two copies share a place on any file system.
+    """Returns a name for the copy of each input, so that no two copies share a place.
 
-    Names that differ only by case or by Unicode normalisation share a place on some file systems. A store of objects may hold
-    `a` and `a/b` at once, which no file system can.
+    Names that differ only by case or by Unicode normalization share a place on some file systems.
+    Object storage may hold `a` and `a/b` at once, which no file system can.
 
     Examples:
         >>> make_output_names(["A.jsonl.gz", "a.jsonl.gz", "part", "part/one.txt"])
@@ -90,7 +96,9 @@ def make_output_names(names: Sequence[str]) -> list[str]:
     used: set[str] = set()
     out = []
     for name in names:
-        free = name if _place(name) not in used | folders else _numbered(name, used | folders | wanted)
+        free = (
+            name if _place(name) not in used | folders else _numbered(name, used | folders | wanted)
+        )
         used.add(_place(free))
         out.append(free)
     return out
@@ -99,22 +107,28 @@ def make_output_names(names: Sequence[str]) -> list[str]:
 def join_inside(folder: Path, name: str) -> Path:
     """Returns the path of a relative name inside a folder.
 
+    Args:
+        folder: The folder.
+        name: The relative name, with slashes.
+
     Raises:
         RunError: If the name leads out of the folder.
     """
     parts = name.split("/")
     if not name or name.startswith("/") or ".." in parts or "\0" in name:
-        raise RunError(f"cannot write {name!r}: the name leads out of {folder}; rename the input")
+        raise RunError(
+            f"cannot write {name!r}: the name leads out of {folder}; rename the input file"
+        )
     return folder / name
 
 
 def _place(name: str) -> str:
-    """The form in which case-insensitive and normalising file systems compare names."""
+    """Returns the form in which case-insensitive and normalizing file systems compare names."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def _numbered(name: str, taken: Iterable[str]) -> str:
-    """The name with the first free number before its suffixes."""
+    """Returns the name with the first free number before its suffixes."""
     path = PurePosixPath(name)
     suffixes = path.suffix
     if suffixes.lower() in COMPRESSION_SUFFIXES:

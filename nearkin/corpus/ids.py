@@ -11,7 +11,12 @@ from nearkin.corpus.columns import ID, Columns
 
 
 def make_ids(batch: Batch, columns: Columns, names: Sequence[str]) -> pa.Array:
-    """Ids of a batch's documents, large_string: the given ones, or path and row.
+    """Returns the ids of the documents of a batch, large_string (n,).
+
+    Args:
+        batch: The documents.
+        columns: The columns that were read. If they have no ids, ids are made of path and row.
+        names: The names of the files of the corpus.
 
     Examples:
         >>> rows = pa.record_batch([pa.array(["x", "y"], pa.large_string())], ["text"])
@@ -25,8 +30,21 @@ def make_ids(batch: Batch, columns: Columns, names: Sequence[str]) -> pa.Array:
 
 
 def make_position_ids(files: np.ndarray, rows: np.ndarray, names: Sequence[str]) -> pa.Array:
-    """`<path>:<row, 10 digits>` of each document; the row alone where there is no path."""
+    """Returns ids of the form `<path>:<row, 10 digits>`, or of the row alone if the path is empty.
+
+    Args:
+        files: The number of the file of each document, integers (n,).
+        rows: The row of each document in its file, integers (n,).
+        names: The names of the files.
+
+    Returns:
+        large_string (n,)
+    """
     digits = pc.utf8_lpad(pa.array(rows).cast(pa.large_string()), 10, "0")
     present, codes = np.unique(files, return_inverse=True)
-    prefixes = pa.array([f"{names[file]}:" if names[file] else "" for file in present.tolist()], pa.large_string())
-    return pc.binary_join_element_wise(prefixes.take(pa.array(codes)), digits, pa.scalar("", pa.large_string()))
+    prefixes = pa.array(
+        [f"{names[file]}:" if names[file] else "" for file in present.tolist()], pa.large_string()
+    )
+    return pc.binary_join_element_wise(
+        prefixes.take(pa.array(codes)), digits, pa.scalar("", pa.large_string())
+    )

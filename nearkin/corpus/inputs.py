@@ -1,4 +1,4 @@
-"""Finding input files by path, pattern, folder or URL, with a list of what was skipped and why."""
+"""The search for input files by path, pattern, folder or URL, and the list of what is skipped."""
 
 import glob
 import os
@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from nearkin.corpus.file_names import format_path, hide_password, make_distinct_names, make_safe_name
+from nearkin.corpus.file_names import (
+    format_path,
+    hide_password,
+    make_distinct_names,
+    make_safe_name,
+)
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.remote import loaded_driver_errors, make_listing_error, open_filesystem
 from nearkin.errors import UsageError
@@ -29,11 +34,12 @@ UNREADABLE = "it cannot be read"
 
 @dataclass(frozen=True)
 class Selection:
-    """Which files of a folder are inputs.
+    """The rules that decide which files of a folder are inputs.
 
     Attributes:
-        hidden: Whether names that start with `.` or `_` count.
-        follow_links: Whether symbolic links to folders are followed. A folder is read once, so loops end.
+        hidden: Whether names that start with `.` or `_` are included.
+        follow_links: Whether symbolic links to folders are followed. Each folder is read once,
+            so loops end.
     """
 
     hidden: bool = False
@@ -41,14 +47,14 @@ class Selection:
 
 
 class SkippedPath(NamedTuple):
-    """A file or folder among the inputs that is not read; of a folder, nothing below it is read."""
+    """A file or folder among the inputs that is not read, with all that is below it."""
 
     path: str
     reason: str
 
 
 class InputListing(NamedTuple):
-    """The inputs, and what was found beside them."""
+    """The input files, and the paths that were skipped."""
 
     files: tuple[InputFile, ...]
     skipped: tuple[SkippedPath, ...]
@@ -57,18 +63,20 @@ class InputListing(NamedTuple):
 def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> InputListing:
     """Finds every file that the inputs name, each path once, sorted by relative name (bytes).
 
-    Two paths are the same input if they are equal without `.`, `..` and repeated slashes. Links keep their own names, so a file
-    with two names is two inputs.
+    Two paths are the same input if they are equal without `.`, `..` and repeated slashes. Links
+    keep their own names, so a file with two names is two inputs.
 
     Args:
         inputs: Paths, patterns, folders and URLs.
-        selection: Which files of folders count.
+        selection: The rules for files in folders.
 
     Raises:
         UsageError: If an input names no file.
     """
     search = _InputSearch(selection or Selection())
-    paths = sorted({path for given in inputs for path in search.expand(os.fspath(given))}, key=os.fsencode)
+    paths = sorted(
+        {path for given in inputs for path in search.expand(os.fspath(given))}, key=os.fsencode
+    )
     if not paths:
         raise UsageError("no inputs given")
     shown = [hide_password(path) for path in paths]
@@ -81,7 +89,10 @@ def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> In
 
 
 def normalize_path(given: str) -> str:
-    """Returns an absolute path without `.` and `..`; `..` after a link leads where the system takes it."""
+    """Returns an absolute path without `.` and `..`.
+
+    A `..` after a link has the meaning that it has for the system.
+    """
     path = "/"
     for part in os.path.join(os.getcwd(), given).split("/"):  # noqa: PTH109, PTH118 (bytes that are not UTF-8 stay as they are)
         if part == "..":
@@ -92,29 +103,33 @@ def normalize_path(given: str) -> str:
 
 
 def describe_skipped(skipped: Sequence[SkippedPath]) -> list[str]:
-    """Returns a sentence for each reason for which something was skipped, with the first path and the number of the others."""
+    """Returns a sentence for each reason why paths were skipped.
+
+    It has the first path and the number of the others.
+    """
     first: dict[str, str] = {}
     for path, reason in skipped:
         first.setdefault(reason, path)
     counted = Counter(entry.reason for entry in skipped)
-    return [
-        f"skipped {path!r}{f' and {counted[reason] - 1:,} more' if counted[reason] > 1 else ''} among the inputs: {reason}"
-        for reason, path in first.items()
-    ]
+    sentences = []
+    for reason, path in first.items():
+        others = f" and {counted[reason] - 1:,} more" if counted[reason] > 1 else ""
+        sentences.append(f"skipped {path!r}{others} among the inputs: {reason}")
+    return sentences
 
 
 def is_hidden(parts: Sequence[str]) -> bool:
-    """Returns whether a part of a path is like `.git` or `_SUCCESS`, which tools leave beside data."""
+    """Returns True if a part of a path starts with `.` or `_`, like `.git` or `_SUCCESS`."""
     return any(part.startswith((".", "_")) for part in parts)
 
 
 def is_output(folder: str) -> bool:
-    """Returns whether a folder is the output of a nearkin run, or the work folder of one."""
+    """Returns True if a folder is the output or the work folder of a nearkin run."""
     return any(os.path.exists(f"{folder}/{mark}") for mark in (MARKER, LOCK))  # noqa: PTH110
 
 
 def _relative(paths: Sequence[str]) -> list[str]:
-    """The paths below the longest folder that all of them share."""
+    """Returns the paths relative to the longest folder that all of them share."""
     folders = [path.split("/")[:-1] for path in paths]
     shared = takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
     common = "".join(f"{names[0]}/" for names in shared)
@@ -123,13 +138,13 @@ def _relative(paths: Sequence[str]) -> list[str]:
 
 @dataclass
 class _InputSearch:
-    """One search for inputs; collects what it leaves out."""
+    """One search for inputs, which collects the paths that it skips."""
 
     selection: Selection
     skipped: list[SkippedPath] = field(default_factory=list)
 
     def expand(self, given: str) -> list[str]:
-        """Every file that one input names."""
+        """Returns every file that one input names."""
         for prefix in LOCAL:
             given = given.removeprefix(prefix)
         if "\0" in given:
@@ -137,7 +152,7 @@ class _InputSearch:
         return self._expand_url(given) if "://" in given else self._expand_local(given)
 
     def skip(self, path: str, reason: str) -> None:
-        """Notes that something is not read."""
+        """Records that a path is not read."""
         self.skipped.append(SkippedPath(hide_password(format_path(path)), reason))
 
     def _expand_local(self, given: str) -> list[str]:
@@ -148,7 +163,10 @@ class _InputSearch:
             self._require(found, given, f"no files in the folder {format_path(given)}", before)
         elif os.path.exists(path):  # noqa: PTH110
             if not os.path.isfile(path):  # noqa: PTH113
-                raise UsageError(f"{format_path(given)} is not a regular file or a folder; write its content to a file first")
+                raise UsageError(
+                    f"{format_path(given)} is not a regular file or a folder; "
+                    "write its content to a file, and name that file"
+                )
             found = [path]
         elif MAGIC & set(given):
             before = len(self.skipped)
@@ -161,11 +179,18 @@ class _InputSearch:
     def _require(self, found: list[str], given: str, message: str, before: int) -> None:
         if not found:
             skipped = self.skipped[before:]
-            why = f" ({len(skipped)} skipped; {skipped[0].path}: {skipped[0].reason})" if skipped else ""
+            why = (
+                f" ({len(skipped)} skipped; {skipped[0].path}: {skipped[0].reason})"
+                if skipped
+                else ""
+            )
             raise UsageError(message + why)
 
     def _matches(self, pattern: str) -> list[str]:
-        """Files that match a pattern. A folder that a recursive pattern reaches by several links counts once."""
+        """Returns the files that match a pattern.
+
+        A folder that a recursive pattern reaches by several links counts once.
+        """
         recursive = "**" in pattern
         found: list[str] = []
         real: set[str] = set()
@@ -183,21 +208,26 @@ class _InputSearch:
         return found
 
     def _walk(self, folder: str) -> Iterator[str]:
-        """Every file below a folder."""
+        """Yields every file below a folder."""
         if is_output(folder):
             raise UsageError(
-                f"{format_path(folder)} is the output of a nearkin run; name its folder kept to read its documents"
+                f"{format_path(folder)} is the output of a nearkin run; name its "
+                "folder kept to read its documents"
             )
         followed = self.selection.follow_links
         seen: set[tuple[int, int]] = set()
-        for parent, folders, files in os.walk(folder, onerror=self._unreadable(folder), followlinks=followed):
+        for parent, folders, files in os.walk(
+            folder, onerror=self._unreadable(folder), followlinks=followed
+        ):
             status = os.stat(parent)  # noqa: PTH116
             if (status.st_dev, status.st_ino) in seen:
                 self.skip(parent, REPEATED_FOLDER)
                 folders.clear()
                 continue
             seen.add((status.st_dev, status.st_ino))
-            folders[:] = sorted(name for name in folders if self._enters(f"{parent.rstrip('/')}/{name}", name))
+            folders[:] = sorted(
+                name for name in folders if self._enters(f"{parent.rstrip('/')}/{name}", name)
+            )
             for name in files:
                 path = f"{parent.rstrip('/')}/{name}"
                 if self._visible(path, name) and self._regular(path):
@@ -243,7 +273,9 @@ class _InputSearch:
             if MAGIC & set(path):
                 found = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
             elif filesystem.isdir(path):
-                found = [name for name in filesystem.find(path) if self._visible_in(path, name, protocol)]
+                found = [
+                    name for name in filesystem.find(path) if self._visible_in(path, name, protocol)
+                ]
             else:
                 found = [path] if filesystem.exists(path) else []
         except (OSError, ValueError) as error:
@@ -267,7 +299,10 @@ def _url(protocol: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class _ListingErrorHandler:
-    """A handler for a folder that cannot be listed: an input must be readable, a folder below it is skipped."""
+    """A handler for a folder that cannot be listed.
+
+    An input that cannot be listed is an error. A folder below an input is skipped.
+    """
 
     search: _InputSearch
     top: str
@@ -275,5 +310,7 @@ class _ListingErrorHandler:
     def __call__(self, error: OSError) -> None:
         path = os.fsdecode(error.filename or self.top)
         if path == self.top:
-            raise UsageError(f"cannot list {format_path(path)}: {error.strerror}; fix its permissions") from error
+            raise UsageError(
+                f"cannot list {format_path(path)}: {error.strerror}; fix its permissions"
+            ) from error
         self.search.skip(path, f"{UNREADABLE}: {error.strerror}")

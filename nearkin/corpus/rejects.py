@@ -1,4 +1,4 @@
-"""Rows that are no documents, written down: rejected.jsonl."""
+"""The quarantine `rejected.jsonl`, which holds the rejected rows and their reasons."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,8 +14,8 @@ class QuarantineWriter:
     """Appends rejections to an open file, one JSON object a line.
 
     Args:
-        file: Open for writing, at its end.
-        names: Of the corpus's files.
+        file: A file that is open for writing, positioned at its end.
+        names: The names of the files of the corpus.
     """
 
     def __init__(self, file: BinaryIO, names: Sequence[str]) -> None:
@@ -23,20 +23,28 @@ class QuarantineWriter:
         self._names = names
 
     def add(self, rejected: Iterable[Rejection]) -> None:
-        """Writes some."""
+        """Writes rejections."""
         for entry in rejected:
             place: dict[str, Any] = {"file": self._names[entry.file]}
             if entry.row != WHOLE_FILE:
                 place["row"] = entry.row
-            self._file.write(orjson.dumps({**place, "reason": entry.reason, "raw": entry.raw}) + b"\n")
+            self._file.write(
+                orjson.dumps({**place, "reason": entry.reason, "raw": entry.raw}) + b"\n"
+            )
 
     def flush(self) -> int:
-        """Writes out what is buffered; returns the bytes so far."""
+        """Flushes the buffer and returns the size of the file in bytes."""
         self._file.flush()
         return self._file.tell()
 
 
 def count_reasons(path: Path) -> Counter[str]:
-    """Rejections by reason, what differs from row to row (a colon and the rest) left out."""
+    """Returns the number of rejections for each reason.
+
+    Details that differ from row to row, which follow a colon, are left out of the reason.
+
+    Args:
+        path: The path of the quarantine.
+    """
     with path.open("rb") as file:
         return Counter(orjson.loads(line)["reason"].partition(":")[0] for line in file)

@@ -1,4 +1,4 @@
-"""Remote storage through fsspec: one clear error instead of each driver's own, and bounded waits."""
+"""Access to remote storage through fsspec, with uniform errors and bounded waits."""
 
 import logging
 import os
@@ -9,7 +9,14 @@ from typing import Any
 
 from nearkin.errors import MissingExtraError, RunError, UsageError
 
-EXTRAS = {"s3": "remote", "s3a": "remote", "gs": "remote", "gcs": "remote", "http": "remote", "https": "remote"}
+EXTRAS = {
+    "s3": "remote",
+    "s3a": "remote",
+    "gs": "remote",
+    "gcs": "remote",
+    "http": "remote",
+    "https": "remote",
+}
 CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run `aws configure`",
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
@@ -21,18 +28,24 @@ DRIVER_ERRORS = {
     "gcsfs.retry": ("HttpError",),
     "requests": ("RequestException",),
 }
-"""What drivers raise that is neither an OSError nor a ValueError."""
-WITHOUT_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ProfileNotFound")
+"""The exceptions of drivers that are neither an OSError nor a ValueError."""
+WITHOUT_CREDENTIALS = (
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "DefaultCredentialsError",
+    "ProfileNotFound",
+)
 SHORT_WAITS = {
     "AWS_METADATA_SERVICE_TIMEOUT": "1",
     "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1",
     "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
 }
-"""A machine outside of the cloud has no metadata service to ask for credentials; these bound how long it is looked for."""
+"""Environment variables that bound the search for the metadata service of a cloud, which does not
+exist on other machines."""
 
 
 def parse_protocol(url: str) -> str:
-    """Returns the protocol of a URL, of a chained one the last.
+    """Returns the protocol of a URL. A chained URL has the last of its protocols.
 
     Examples:
         >>> parse_protocol("s3a://bucket/a"), parse_protocol("simplecache::gcs://bucket/a")
@@ -49,7 +62,7 @@ def open_filesystem(url: str) -> tuple[Any, str]:
         MissingExtraError: If the driver is not installed.
         UsageError: If the protocol is unknown.
     """
-    # fsspec takes longer to import than a small run of local files takes to read them
+    # Importing fsspec takes longer than reading the files of a small local run.
     import fsspec
 
     for name, value in SHORT_WAITS.items():
@@ -81,7 +94,12 @@ def loaded_driver_errors() -> tuple[type[BaseException], ...]:
 
 @contextmanager
 def translate_driver_errors(url: str) -> Iterator[None]:
-    """Raises what a driver raises as an OSError, or as a UsageError if there are no credentials."""
+    """Raises the exceptions of drivers as errors of nearkin.
+
+    Raises:
+        OSError: If the storage cannot be reached.
+        UsageError: If there are no credentials.
+    """
     try:
         yield
     except loaded_driver_errors() as error:
@@ -89,7 +107,12 @@ def translate_driver_errors(url: str) -> Iterator[None]:
 
 
 def make_storage_error(url: str, error: BaseException) -> UsageError | OSError:
-    """Returns what to raise for an exception of a driver or file system."""
+    """Returns the error to raise for an exception of a driver or file system.
+
+    Args:
+        url: The URL that was accessed.
+        error: The exception.
+    """
     if type(error).__name__ in WITHOUT_CREDENTIALS:
         way = CREDENTIALS.get(parse_protocol(url), "configure them for this protocol")
         return UsageError(f"no credentials for {url}; {way}")
@@ -98,22 +121,31 @@ def make_storage_error(url: str, error: BaseException) -> UsageError | OSError:
 
 
 def make_listing_error(url: str, error: BaseException) -> UsageError | RunError:
-    """Returns what to raise if the files of a URL cannot be listed."""
+    """Returns the error to raise if the files of a URL cannot be listed.
+
+    Args:
+        url: The URL that was listed.
+        error: The exception.
+    """
     known = make_storage_error(url, error)
     if isinstance(known, UsageError):
         return known
     if _is_denied(error):
         advice = CREDENTIALS.get(parse_protocol(url), "configure credentials")
         return UsageError(
-            f"no permission to list {url} ({_first_line(error)}); check the policy of the bucket and the credentials: {advice}"
+            f"no permission to list {url} ({_first_line(error)}); "
+            f"check the policy of the bucket and the credentials: {advice}"
         )
     if isinstance(error, FileNotFoundError):
-        return UsageError(f"{url} does not exist ({_first_line(error)}); check the name of the bucket and the path")
+        return UsageError(
+            f"{url} does not exist ({_first_line(error)}); check the name of the "
+            "bucket and the path"
+        )
     return UsageError(f"cannot list {url}: {_first_line(error)}")
 
 
 def _is_denied(error: BaseException) -> bool:
-    """Returns whether a storage refused the credentials. gcsfs raises errors of its own for that."""
+    """Returns True if a storage refused the credentials, for which gcsfs has errors of its own."""
     if isinstance(error, PermissionError) or str(getattr(error, "code", "")) in ("401", "403"):
         return True
     return str(error).startswith("Forbidden")
@@ -124,11 +156,14 @@ def _first_line(error: BaseException) -> str:
 
 
 class RemoteStream:
-    """A remote file that is open. A failure of the network or the storage is an error of the run, not a damage of the file.
+    """An open remote file.
+
+    A failure of the network or the storage is an error of the run. It is not treated as damage
+    of the file.
 
     Args:
-        url: The file, for messages.
-        file: The file of fsspec.
+        url: The URL of the file, for messages.
+        file: The open file of fsspec.
     """
 
     def __init__(self, url: str, file: Any) -> None:
@@ -139,7 +174,7 @@ class RemoteStream:
         """Returns the next bytes.
 
         Raises:
-            RunError: If they cannot be fetched.
+            RunError: If they cannot be read.
         """
         try:
             data: bytes = self._file.read(size)
@@ -150,7 +185,9 @@ class RemoteStream:
         return data
 
     def _failure(self, error: BaseException) -> RunError:
-        return RunError(f"cannot read {self._url}: {_first_line(error)}; run again when it can be reached")
+        return RunError(
+            f"cannot read {self._url}: {_first_line(error)}; run again when it can be reached"
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)

@@ -1,4 +1,8 @@
-"""The text form of values: of ids, and of carried columns."""
+"""The text form of values of any type, for ids and carried columns.
+
+The form of a value depends on the value alone. A result therefore does not depend on how rows
+are divided into files and batches.
+"""
 
 import uuid
 from typing import Any
@@ -8,19 +12,31 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus.arrow_types import TEXT, is_binary, is_encoded, is_list, is_nested, is_text, view_as_binary
+from nearkin.corpus.arrow_types import (
+    TEXT,
+    is_binary,
+    is_encoded,
+    is_list,
+    is_nested,
+    is_text,
+    view_as_binary,
+)
 from nearkin.corpus.encoded_columns import split_encoding
 
 UUID_BYTES = 16
+"""The number of bytes of a UUID."""
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+"""The number of nanoseconds in each unit of a duration."""
 
 
 def format_as_text(values: pa.Array) -> pa.Array:
-    """Returns each value of a column as text, large_string; a null stays null.
+    r"""Returns each value of a column as text, large_string. A null stays null.
 
-    Numbers are decimal, dates and times have their ISO form (times with a zone in UTC), a duration is its nanoseconds. In a
-    column of fixed size, 16 bytes are a uuid and others hexadecimal digits; other bytes are their UTF-8 text, or `\\x` and
-    hexadecimal digits. Lists and structs are JSON. A text column is not validated: see `validate_text`.
+    Numbers are decimal. Dates and times have their ISO form, in UTC if they have a time zone. A
+    duration is its number of nanoseconds. In columns of a fixed size, 16 bytes are a UUID, and
+    other bytes are hexadecimal digits. Bytes of any length are their UTF-8 text, or `\x` and
+    hexadecimal digits if they are not valid UTF-8. Lists and structs are JSON. A text column is
+    not validated; use `validate_text` for that.
 
     Examples:
         >>> format_as_text(pa.array([1.5, 2.0, None])).to_pylist()
@@ -42,7 +58,9 @@ def format_as_text(values: pa.Array) -> pa.Array:
         return pa.array(map(_text_of_bytes, values.to_pylist()), TEXT)
     if pa.types.is_fixed_size_binary(kind):
         convert = _uuid_text if kind.byte_width == UUID_BYTES else bytes.hex
-        return pa.array([None if value is None else convert(value) for value in values.to_pylist()], TEXT)
+        return pa.array(
+            [None if value is None else convert(value) for value in values.to_pylist()], TEXT
+        )
     if pa.types.is_float16(kind):
         return values.cast(pa.float32()).cast(TEXT)
     if pa.types.is_timestamp(kind):
@@ -56,18 +74,27 @@ def format_as_text(values: pa.Array) -> pa.Array:
         counts = values.cast(pa.int64()).to_pylist()
         return pa.array([None if count is None else str(count * factor) for count in counts], TEXT)
     if is_nested(kind) or pa.types.is_interval(kind):
-        return pa.array([None if value is None else _json(value) for value in _json_values(values)], TEXT)
+        return pa.array(
+            [None if value is None else _json(value) for value in _json_values(values)], TEXT
+        )
     return values.cast(TEXT)
 
 
 def validate_text(values: pa.Array) -> tuple[pa.Array, list[int]]:
-    """Returns text or bytes as large_string, null where they are not valid UTF-8, and the positions where that is so."""
+    """Returns text or bytes as large_string, and the positions of values that are not valid UTF-8.
+
+    Those values are null in the result.
+    """
     raw = view_as_binary(values)
     text = raw.view(TEXT)
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
-        broken = [at for at, value in enumerate(raw.to_pylist()) if value is not None and not _is_utf8(value)]
+        broken = [
+            at
+            for at, value in enumerate(raw.to_pylist())
+            if value is not None and not _is_utf8(value)
+        ]
         fit = np.ones(len(raw), bool)
         fit[broken] = False
         return pc.if_else(pa.array(fit), raw, None).cast(TEXT), broken
@@ -75,13 +102,16 @@ def validate_text(values: pa.Array) -> tuple[pa.Array, list[int]]:
 
 
 def format_as_readable_text(values: pa.Array) -> pa.Array:
-    """Returns `format_as_text` of a column; bytes of a text that are not valid UTF-8 are escaped as in `\\xff`."""
+    r"""Returns `format_as_text` of a column, with invalid UTF-8 escaped as `\xff`."""
     found = format_as_text(values)
     text, broken = validate_text(found)
     if not broken:
         return text
     raw = found.view(pa.large_binary()).to_pylist()
-    return pa.array([None if value is None else value.decode("utf-8", "backslashreplace") for value in raw], TEXT)
+    return pa.array(
+        [None if value is None else value.decode("utf-8", "backslashreplace") for value in raw],
+        TEXT,
+    )
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -106,11 +136,14 @@ def _uuid_text(value: bytes) -> str:
 
 
 def _text_of_times(values: pa.Array) -> pa.Array:
-    """Returns ISO times without trailing zeros, so that equal times of different units are equal, and sort as text."""
+    """Returns ISO times without trailing zeros.
+
+    Equal times of different units have equal forms, and the forms sort like the times.
+    """
     short = _without_trailing_zeros(values.cast(pa.timestamp(values.type.unit)).cast(TEXT))
     if values.type.tz is None:
         return short
-    # "+" sorts before ".", as a whole second does before its fractions
+    # "+" sorts before ".", so a whole second sorts before its fractions.
     return pc.binary_join_element_wise(short, pa.scalar("+00:00", TEXT), pa.scalar("", TEXT))
 
 
@@ -124,7 +157,7 @@ def _json(value: Any) -> str:
 
 
 def _json_values(values: pa.Array) -> list[Any]:
-    """Returns the values of a column as JSON has them: numbers, truth values, nulls, lists, objects, and text for all else."""
+    """Returns the values of a column as JSON types. Types that JSON does not have become text."""
     kind = values.type
     if isinstance(values, pa.ExtensionArray):
         return _json_values(values.storage)
@@ -132,16 +165,27 @@ def _json_values(values: pa.Array) -> list[Any]:
         stored, places = split_encoding(values)
         return _json_values(stored.take(places))
     if pa.types.is_map(kind):
-        return _json_values(values.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))))
+        return _json_values(
+            values.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+        )
     if is_list(kind):
         return _json_lists(values)
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
         columns = [_json_values(column) for column in values.flatten()]
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if columns else [{}] * len(values)
+        rows = (
+            [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+            if columns
+            else [{}] * len(values)
+        )
         valid = values.is_valid().to_pylist()
         return [row if there else None for row, there in zip(rows, valid, strict=True)]
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+    if (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_null(kind)
+    ):
         return list(values.to_pylist())
     if pa.types.is_union(kind) or pa.types.is_interval(kind):
         return [None if value is None else str(value) for value in values.to_pylist()]
@@ -150,7 +194,7 @@ def _json_values(values: pa.Array) -> list[Any]:
 
 def _json_lists(values: pa.Array) -> list[Any]:
     lengths = pc.list_value_length(values).to_pylist()
-    # flatten leaves out what null lists refer to, those of a fixed size too
+    # flatten() leaves out the elements of null lists, also of lists of a fixed size.
     items = _json_values(values.flatten())
     rows: list[Any] = []
     start = 0

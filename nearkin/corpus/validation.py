@@ -1,4 +1,4 @@
-"""Which rows are documents, and why the others are not."""
+"""The decision which rows are documents, and the reasons why others are rejected."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,34 +10,50 @@ import pyarrow.compute as pc
 from nearkin.corpus.arrow_types import is_binary, is_list, is_text, view_as_binary
 from nearkin.corpus.batches import RAW_PREFIX
 from nearkin.corpus.columns import ID, MAX_DOCUMENT, Columns, carried_column_name
-from nearkin.corpus.encoded_columns import cast_to_stored_type, remove_encoding, remove_encoding_within
+from nearkin.corpus.encoded_columns import (
+    cast_to_stored_type,
+    remove_encoding,
+    remove_encoding_within,
+)
 from nearkin.corpus.text_forms import format_as_readable_text, format_as_text, validate_text
 from nearkin.errors import UsageError
 
 TOKENS = pa.large_list(pa.large_string())
+"""The type of a column of tokens in a batch."""
 
 
 class CheckedRows(NamedTuple):
-    """Rows of one file, told apart."""
+    """Rows of one file, divided into documents and rejected rows."""
 
     documents: pa.RecordBatch
     kept: np.ndarray
-    """int64: positions of the documents among the rows."""
+    """The positions of the documents among the rows, int64."""
     rejected: list[tuple[int, str, str]]
-    """(position, reason, raw prefix) of the others, in order."""
+    """The position, the reason and the first characters of each rejected row, in order."""
     mask: np.ndarray
-    """bool: which rows are documents."""
+    """True for each row that is a document, bool."""
 
 
 class CheckedColumn(NamedTuple):
-    """A column in the type the pipeline wants, null where a value is not fit, and the reasons."""
+    """A column in the type of a batch, and the reasons for rejections by position.
+
+    Rejected values are null or have no meaning.
+    """
 
     values: pa.Array
     reasons: dict[int, str]
 
 
 def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
-    """Tells documents from rows that are none."""
+    """Divides rows into documents and rejected rows.
+
+    Args:
+        rows: The rows, with at least the columns that are read.
+        columns: The columns that are read.
+
+    Raises:
+        UsageError: If a column has a type that cannot hold documents.
+    """
     content = rows[columns.source]
     checked = check_content(content, columns)
     reasons = dict(checked.reasons)
@@ -57,12 +73,22 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
         return CheckedRows(documents, np.arange(len(rows)), [], np.ones(len(rows), bool))
     fit = np.ones(len(rows), bool)
     fit[list(reasons)] = False
-    rejected = [(at, reasons[at], format_raw_prefix(_python_value(content, at))) for at in sorted(reasons)]
+    rejected = [
+        (at, reasons[at], format_raw_prefix(_python_value(content, at))) for at in sorted(reasons)
+    ]
     return CheckedRows(documents.filter(pa.array(fit)), np.flatnonzero(fit), rejected, fit)
 
 
 def check_content(values: pa.Array, columns: Columns) -> CheckedColumn:
-    """The documents' column as its kind wants it."""
+    """Checks the column of documents.
+
+    Args:
+        values: The column.
+        columns: The columns that are read, which say what a document is.
+
+    Raises:
+        UsageError: If the column has a type that cannot hold documents.
+    """
     if columns.vector:
         return check_vectors(values, columns.vector, columns.dimensions)
     if columns.tokens:
@@ -71,23 +97,25 @@ def check_content(values: pa.Array, columns: Columns) -> CheckedColumn:
 
 
 def content_arrow_type(columns: Columns) -> pa.DataType:
-    """Of the documents' column in a batch."""
+    """Returns the type of the column of documents in a batch."""
     if columns.vector:
         return pa.list_(pa.float32(), columns.dimensions or 1)
     return TOKENS if columns.tokens else pa.large_string()
 
 
 def make_empty_documents(columns: Columns) -> pa.RecordBatch:
-    """Returns a batch without rows."""
+    """Returns a batch of documents without rows."""
     kinds = {columns.content: content_arrow_type(columns)}
     if columns.id is not None:
         kinds[ID] = pa.large_string()
-    kinds.update(dict.fromkeys(map(carried_column_name, columns.carried_columns), pa.large_string()))
+    kinds.update(
+        dict.fromkeys(map(carried_column_name, columns.carried_columns), pa.large_string())
+    )
     return pa.record_batch([pa.array([], kind) for kind in kinds.values()], list(kinds))
 
 
 def format_raw_prefix(value: object) -> str:
-    """The first characters of what stood there, as text."""
+    """Returns the first characters of a rejected value, as text."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value[:RAW_PREFIX]).decode("utf-8", "backslashreplace")
     if isinstance(value, list):
@@ -96,7 +124,7 @@ def format_raw_prefix(value: object) -> str:
 
 
 def _python_value(values: pa.Array, at: int) -> object:
-    """One value; of broken text its bytes."""
+    """Returns one value, or its bytes if it is not valid UTF-8."""
     one = remove_encoding_within(values.slice(at, 1), MAX_DOCUMENT >> 8)[0]
     try:
         return one[0].as_py()
@@ -105,21 +133,47 @@ def _python_value(values: pa.Array, at: int) -> object:
 
 
 def too_long_reason(name: str, limit: int) -> str:
-    """Returns why a value with more bytes than the limit is rejected."""
-    return f"{name} is longer than {limit:,} bytes, the largest document that --memory leaves room for"
+    """Returns the reason for the rejection of a value that is too long.
+
+    Args:
+        name: The name of the value.
+        limit: The maximum size in bytes.
+    """
+    return (
+        f"{name} is longer than {limit:,} bytes, the largest size of a document with this --memory"
+    )
 
 
 def check_texts(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> CheckedColumn:
-    """large_string of any text column; binary ones are taken as UTF-8. Texts of more than `limit` bytes are rejected."""
+    """Checks a column of texts. Bytes are taken as UTF-8.
+
+    Args:
+        values: The column.
+        name: The name of the column, for reasons.
+        limit: The maximum size of a text in bytes.
+
+    Returns:
+        The texts, large_string, and the reasons for rejections.
+
+    Raises:
+        UsageError: If the column is not text.
+    """
     values, large = remove_encoding_within(values, limit)
     if pa.types.is_null(values.type):
-        return CheckedColumn(values.cast(pa.large_string()), _where(values.is_null(), f"null {name}"))
+        return CheckedColumn(
+            values.cast(pa.large_string()), _where(values.is_null(), f"{name} is null")
+        )
     if not (is_text(values.type) or is_binary(values.type)):
-        raise UsageError(f"column {name!r} is {values.type}, not text; choose another one with --text, or --tokens for lists")
-    reasons = _where(values.is_null(), f"null {name}") if values.null_count else {}
+        raise UsageError(
+            f"column {name!r} is {values.type}, not text; choose another column "
+            "with --text, or use --tokens for lists"
+        )
+    reasons = _where(values.is_null(), f"{name} is null") if values.null_count else {}
     values, broken = validate_text(values)
-    reasons.update(dict.fromkeys(broken, f"invalid UTF-8 in {name}"))
-    reasons.update(dict.fromkeys([*_long_texts(values, limit), *large], too_long_reason(name, limit)))
+    reasons.update(dict.fromkeys(broken, f"{name} is not valid UTF-8"))
+    reasons.update(
+        dict.fromkeys([*_long_texts(values, limit), *large], too_long_reason(name, limit))
+    )
     return CheckedColumn(values, reasons)
 
 
@@ -140,13 +194,26 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def check_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> CheckedColumn:
-    """large_list of large_string of any list-of-text column. Tokens of more than `limit` bytes in all are rejected."""
+    """Checks a column of lists of tokens.
+
+    Args:
+        values: The column.
+        name: The name of the column, for reasons.
+        limit: The maximum size of all tokens of a list, in bytes.
+
+    Returns:
+        The lists, large_list of large_string, and the reasons for rejections.
+
+    Raises:
+        UsageError: If the column does not hold lists of text.
+    """
     values, large = remove_encoding_within(values, limit)
     if not _is_list_of(values.type, _is_text_or_its_dictionary, pa.types.is_null):
         raise UsageError(
-            f"column {name!r} is {values.type}, not lists of text; choose another one with --tokens, or use --text"
+            f"column {name!r} is {values.type}, not lists of text; choose another "
+            "column with --tokens, or use --text"
         )
-    reasons = _where(values.is_null(), f"null {name}")
+    reasons = _where(values.is_null(), f"{name} is null")
     lists = cast_to_stored_type(values, TOKENS)
     try:
         lists.validate(full=True)
@@ -155,8 +222,10 @@ def check_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Chec
         bad = True
     if bad:
         lists, broken = _without_bad_lists(lists)
-        reasons.update(dict.fromkeys(broken, f"null or invalid UTF-8 among the tokens of {name}"))
-    reasons.update(dict.fromkeys([*_long_lists(lists, limit), *large], too_long_reason(name, limit)))
+        reasons.update(dict.fromkeys(broken, f"{name} has a token that is null or not valid UTF-8"))
+    reasons.update(
+        dict.fromkeys([*_long_lists(lists, limit), *large], too_long_reason(name, limit))
+    )
     return CheckedColumn(lists, reasons)
 
 
@@ -168,8 +237,10 @@ def _long_lists(lists: pa.Array, limit: int) -> list[int]:
     if lists.nbytes <= limit:
         return []
     starts = lists.offsets.to_numpy() - lists.offsets[0].as_py()
-    ends = np.concatenate([[0], np.cumsum(pc.binary_length(lists.flatten()).fill_null(0).to_numpy())])
-    # a null list refers to no tokens, whatever its offsets say
+    ends = np.concatenate(
+        [[0], np.cumsum(pc.binary_length(lists.flatten()).fill_null(0).to_numpy())]
+    )
+    # A null list has no tokens, whatever its offsets are.
     if lists.null_count:
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
         starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -178,40 +249,63 @@ def _long_lists(lists: pa.Array, limit: int) -> list[int]:
 
 def _without_bad_lists(lists: pa.Array) -> tuple[pa.Array, list[int]]:
     raw = lists.cast(pa.large_list(pa.large_binary())).to_pylist()
-    broken = [at for at, value in enumerate(raw) if value is not None and not all(t is not None and _is_utf8(t) for t in value)]
+    broken = [
+        at
+        for at, value in enumerate(raw)
+        if value is not None and not all(t is not None and _is_utf8(t) for t in value)
+    ]
     wrong = set(broken)
-    fit = [None if value is None or at in wrong else [t.decode() for t in value] for at, value in enumerate(raw)]
+    fit = [
+        None if value is None or at in wrong else [t.decode() for t in value]
+        for at, value in enumerate(raw)
+    ]
     return pa.array(fit, TOKENS), broken
 
 
 def check_vectors(values: pa.Array, name: str, dimensions: int | None = None) -> CheckedColumn:
-    """fixed_size_list of float32 of any column of lists of numbers; a vector has a finite length that is not zero.
+    """Checks a column of vectors. A vector must be finite and not zero.
 
     Args:
         values: The column.
-        name: Of the column.
-        dimensions: Numbers of a vector; by default what most have.
+        name: The name of the column, for reasons.
+        dimensions: The number of dimensions of a vector. By default, the number that most
+            vectors have.
+
+    Returns:
+        The vectors, fixed_size_list of float32, and the reasons for rejections.
+
+    Raises:
+        UsageError: If the column does not hold lists of numbers.
     """
     values = remove_encoding(values)
     if not _is_list_of(values.type, pa.types.is_floating, pa.types.is_integer):
-        raise UsageError(f"column {name!r} is {values.type}, not lists of numbers; choose another one with --vector")
+        raise UsageError(
+            f"column {name!r} is {values.type}, not lists of numbers; choose "
+            "another column with --vector"
+        )
     lengths = pc.fill_null(pc.list_value_length(values), -1).to_numpy(zero_copy_only=False)
     if dimensions is None:
         dimensions = max(1, most_common_length(lengths))
-    reasons = dict.fromkeys(np.flatnonzero(lengths < 0).tolist(), f"null {name}")
+    reasons = dict.fromkeys(np.flatnonzero(lengths < 0).tolist(), f"{name} is null")
     wrong = np.flatnonzero((lengths >= 0) & (lengths != dimensions))
-    reasons.update({at: f"{name} has {lengths[at]} numbers, not {dimensions}" for at in wrong.tolist()})
+    reasons.update(
+        {at: f"{name} has {lengths[at]} numbers instead of {dimensions}" for at in wrong.tolist()}
+    )
     fit = np.flatnonzero(lengths == dimensions)
     numbers = np.zeros((len(values), dimensions), np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         flat = pc.list_flatten(values.take(pa.array(fit))).to_numpy(zero_copy_only=False)
         numbers[fit] = flat.astype(np.float32).reshape(len(fit), dimensions)
     reasons.update(_vector_faults(numbers, fit, name))
-    return CheckedColumn(pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), dimensions), reasons)
+    return CheckedColumn(
+        pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), dimensions), reasons
+    )
 
 
 def most_common_length(lengths: "np.ndarray | list[int]") -> int:
-    """The length that occurs most, the smallest of them if there are several; 0 for none. Lengths below 0 do not count.
+    """Returns the positive length that occurs most, or 0 if there is none.
+
+    If several lengths occur equally often, the smallest is returned.
 
     Examples:
         >>> most_common_length([3, 3, 2, 2, 3, -1]), most_common_length([])
@@ -222,12 +316,22 @@ def most_common_length(lengths: "np.ndarray | list[int]") -> int:
 
 
 def find_vector_fault(value: object, name: str, dimensions: int | None) -> str | None:
-    """Why a parsed value is no vector, or None."""
+    """Returns the reason why a parsed JSON value is not a vector, or None.
+
+    Args:
+        value: The value.
+        name: The name of the field.
+        dimensions: The number of dimensions of a vector, or None if any number is valid.
+    """
     if not isinstance(value, list) or not set(map(type, value)) <= {int, float}:
         return f"{name} is not a list of numbers"
     with np.errstate(over="ignore"):
         numbers = np.array(value, np.float64).astype(np.float32)
-    if len(numbers) == (dimensions or len(numbers)) and np.isfinite(numbers).all() and numbers.any():
+    if (
+        len(numbers) == (dimensions or len(numbers))
+        and np.isfinite(numbers).all()
+        and numbers.any()
+    ):
         return None
     return check_vectors(pa.array([value], pa.list_(pa.float64())), name, dimensions).reasons.get(0)
 
@@ -235,16 +339,28 @@ def find_vector_fault(value: object, name: str, dimensions: int | None) -> str |
 def _vector_faults(numbers: np.ndarray, which: np.ndarray, name: str) -> dict[int, str]:
     some = numbers[which]
     infinite, zero = ~np.isfinite(some).all(axis=1), ~some.any(axis=1)
-    faults = dict.fromkeys(which[zero].tolist(), f"{name} is zero, so it has no direction")
-    return {**faults, **dict.fromkeys(which[infinite].tolist(), f"NaN or infinite number in {name}")}
+    faults = dict.fromkeys(which[zero].tolist(), f"{name} is a zero vector, which has no direction")
+    return {
+        **faults,
+        **dict.fromkeys(which[infinite].tolist(), f"{name} has a number that is NaN or infinite"),
+    }
 
 
 def check_ids(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> CheckedColumn:
-    """Returns ids as text, in the form of `format_as_text`."""
+    """Checks a column of ids of any type, and converts them with `format_as_text`.
+
+    Args:
+        values: The column.
+        name: The name of the column, for reasons.
+        limit: The maximum size of an id in bytes.
+
+    Returns:
+        The ids, large_string, and the reasons for rejections.
+    """
     values, large = remove_encoding_within(values, limit)
     text, broken = validate_text(format_as_text(values))
-    reasons = dict.fromkeys(broken, f"invalid UTF-8 in id {name}")
-    reasons.update(_where(values.is_null(), f"null id in {name}"))
+    reasons = dict.fromkeys(broken, f"the id in {name} is not valid UTF-8")
+    reasons.update(_where(values.is_null(), f"the id in {name} is null"))
     large += _long_texts(text, limit)
     return CheckedColumn(text, {**reasons, **dict.fromkeys(large, too_long_reason(name, limit))})
 

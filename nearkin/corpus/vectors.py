@@ -1,4 +1,4 @@
-"""How long a corpus' vectors are."""
+"""The number of dimensions of the vectors of a corpus."""
 
 from dataclasses import replace
 
@@ -8,10 +8,14 @@ from nearkin.errors import UsageError
 
 
 def detect_dimensions(corpus: Corpus, columns: Columns) -> Columns:
-    """The columns with the length of a vector: what most of the first ones have.
+    """Returns the columns with the number of dimensions that most vectors of the first batch have.
+
+    Args:
+        corpus: The corpus, which is read only if the columns name vectors of unknown length.
+        columns: The columns.
 
     Raises:
-        UsageError: There is none.
+        UsageError: If the corpus holds no vector, or a column is missing.
     """
     if columns.vector is None or columns.dimensions is not None:
         return columns
@@ -19,4 +23,6 @@ def detect_dimensions(corpus: Corpus, columns: Columns) -> Columns:
     for batch in corpus.batches(columns):
         if len(batch.rows):
             return replace(columns, dimensions=batch.documents["vector"].type.list_size)
-    raise UsageError(f"column {columns.vector!r} holds no vector; choose another one with --vector")
+    raise UsageError(
+        f"column {columns.vector!r} holds no vector; choose another column with --vector"
+    )

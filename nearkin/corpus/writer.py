@@ -1,4 +1,4 @@
-"""kept/: the inputs again, in their names, formats and schemas, without the removed rows (or with all, annotated)."""
+"""The copies of the inputs in `kept/`, in the same formats, without the removed rows."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,9 +15,11 @@ from nearkin.corpus.formats.base import FileSlice, Writer
 from nearkin.errors import RunError
 
 AHEAD = 6
-"""Pieces that may wait to be written."""
+"""The maximum number of slices that wait to be written."""
 Annotations = Callable[[int, int], pa.RecordBatch]
+"""A function that returns the columns to add for the documents from one ordinal to another."""
 Observer = Callable[[int, pa.Array], None]
+"""A function that receives the first ordinal and the documents of each slice."""
 
 
 def write_kept(
@@ -29,17 +31,21 @@ def write_kept(
     observe: Observer | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> None:
-    """Writes a copy of every input, without the rows that were removed.
+    """Writes a copy of every input without the removed rows, or with annotations.
 
     Args:
         corpus: The inputs.
-        columns: What the run read of them, so that the same rows are documents.
-        kept: bool (documents,).
-        folder: The folder of the copies. Each takes the relative name of its input; inputs whose names differ only by letter
-            case or Unicode normalisation are numbered.
-        rows: Columns to add for a range of ordinals; then all documents are written.
-        observe: Receives the first ordinal and the texts of each piece.
-        advance: Receives the number of documents that are done.
+        columns: The columns that the run read, so that the same rows are documents.
+        kept: True for each document that is kept, bool (n,).
+        folder: The folder of the copies. Each has the relative name of its input. Inputs whose
+            names differ only by case or Unicode normalization are numbered.
+        rows: Returns the columns to add for a range of ordinals. All documents are written
+            then.
+        observe: Receives the first ordinal and the documents of each slice.
+        advance: Receives the number of documents that were processed.
+
+    Raises:
+        RunError: If the inputs have changed, or a row cannot be copied.
     """
     first = 0
     corpus.set_scratch_folder(folder)
@@ -47,18 +53,26 @@ def write_kept(
         target = join_inside(folder, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         writer = _writer(corpus, number, target)
-        for piece in _written(corpus.read_slices(number, columns, whole=True), writer, kept, rows, first):
+        for file_slice in _written(
+            corpus.read_slices(number, columns, whole=True), writer, kept, rows, first
+        ):
             if observe is not None:
-                observe(first, piece.documents[columns.content])
-            first += len(piece.rows)
+                observe(first, file_slice.documents[columns.content])
+            first += len(file_slice.rows)
             if advance is not None:
-                advance(len(piece.rows))
+                advance(len(file_slice.rows))
     if first != len(kept):
-        raise RunError(f"the inputs have {first} documents now and had {len(kept)}; run again with --overwrite")
+        raise RunError(
+            f"the inputs have {first} documents now, but had {len(kept)} before; "
+            "run again with --overwrite"
+        )
 
 
 def _writer(corpus: FileCorpus, number: int, target: Path) -> Writer | None:
-    """None for a file that cannot be read at all: it has no rows to write."""
+    """Returns the writer for a file.
+
+    It is None for a file that cannot be read at all and has no rows to write.
+    """
     file = corpus.files[number]
     try:
         return corpus.format_of(file).writer(file, str(target))
@@ -67,23 +81,35 @@ def _writer(corpus: FileCorpus, number: int, target: Path) -> Writer | None:
 
 
 def _written(
-    pieces: Iterator[FileSlice], writer: Writer | None, kept: np.ndarray, rows: Annotations | None, first: int
+    file_slices: Iterator[FileSlice],
+    writer: Writer | None,
+    kept: np.ndarray,
+    rows: Annotations | None,
+    first: int,
 ) -> Iterator[FileSlice]:
-    """The pieces, each being written by a thread while the next one is read."""
+    """Yields the slices.
+
+    A thread writes each slice while the next one is read.
+    """
     with ThreadPoolExecutor(1, "nearkin-write") as pool:
         pending: deque[Future[None]] = deque()
-        for piece in pieces:
-            count = len(piece.rows)
+        for file_slice in file_slices:
+            count = len(file_slice.rows)
             if count and writer is None:
-                raise RunError("an input that was read before cannot be read now; restore it, then run again")
+                raise RunError(
+                    "an input could be read before but cannot be read now; "
+                    "restore it, then run again"
+                )
             if count and writer is not None:
                 keep = kept[first : first + count] if rows is None else np.ones(count, bool)
                 added = None if rows is None else rows(first, first + count)
-                pending.append(pool.submit(writer.write, writer.select(piece.whole, keep, added)))
+                pending.append(
+                    pool.submit(writer.write, writer.select(file_slice.complete_rows, keep, added))
+                )
                 if len(pending) > AHEAD:
                     pending.popleft().result()
             first += count
-            yield piece
+            yield file_slice
         for future in pending:
             future.result()
     if writer is not None:

@@ -59,7 +59,7 @@ class StreamUpserts:
     def _set_aside(self, rows: DataFrame, number: int) -> None:
         """A batch's rejected rows under its number, so that they are there once however often it is handed over."""
         if self.rejected is not None:
-            reason = f.when(f.col("id").isNull(), f"null id in {self.id}").otherwise(f"null {self.text}")
+            reason = f.when(f.col("id").isNull(), f"the id in {self.id} is null").otherwise(f"{self.text} is null")
             rows.select("id", reason.alias("reason")).write.mode("overwrite").parquet(f"{self.rejected}/batch={number}")
         elif found := rows.limit(1).collect():
             where = f"document {found[0].id!r}" if found[0].id is not None else "a row"

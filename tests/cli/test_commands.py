@@ -136,7 +136,7 @@ def test_failure_while_running(tmp_path: Path) -> None:
     """A run that fails before it has a result leaves nothing, so that the corrected command works as it is."""
     (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n{"text": \n')
     ended = nearkin("dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--on-error", "fail", code=1)
-    assert "a.jsonl, row 1: invalid JSON" in ended.stderr
+    assert "a.jsonl, row 1: the row is not valid JSON" in ended.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
     (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n')
     nearkin("dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out")

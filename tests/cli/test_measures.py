@@ -77,7 +77,7 @@ def test_vectors(file: str, asked: list[str], corpus: Path, tmp_path: Path, capf
     assert counts["removed_near"] == NEAR - 3
     assert counts["rejected"] == 3
     reasons = [json.loads(line)["reason"] for line in (out / "rejected.jsonl").read_text().splitlines()]
-    assert sorted(reasons) == ["null v", "v has 15 numbers, not 16", "v is zero, so it has no direction"]
+    assert sorted(reasons) == ["v has 15 numbers instead of 16", "v is a zero vector, which has no direction", "v is null"]
 
 
 def test_frequencies_are_kept_and_used_again(corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,3 +1,5 @@
+"""Tests of reading and copying files of every format."""
+
 import bz2
 import gzip
 import json
@@ -11,12 +13,14 @@ import pyarrow.csv as pacsv
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
-
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, make_ids, write_kept
 from nearkin.corpus.columns import CARRIED_PREFIX
 from nearkin.errors import MissingExtraError, RunError, UsageError
 
-TEXTS = [f'Text {i}: naïve café, "quoted", 日本\nand, a line' if i % 3 else f"plain {i}" for i in range(50)]
+TEXTS = [
+    f'Text {i}: naïve café, "quoted", 日本\nand, a line' if i % 3 else f"plain {i}"
+    for i in range(50)
+]
 TABLE = pa.table(
     {
         "id": [f"id{i}" for i in range(50)],
@@ -68,19 +72,28 @@ FILES = {
     "a.jsonl.bz2": lambda: compress("bz2", jsonl()),
     "a.csv": lambda: as_bytes(lambda sink: pacsv.write_csv(FLAT, sink)),
     "a.csv.gz": lambda: compress("gzip", as_bytes(lambda sink: pacsv.write_csv(FLAT, sink))),
-    "a.tsv": lambda: as_bytes(lambda sink: pacsv.write_csv(FLAT, sink, pacsv.WriteOptions(delimiter="\t"))),
+    "a.tsv": lambda: as_bytes(
+        lambda sink: pacsv.write_csv(FLAT, sink, pacsv.WriteOptions(delimiter="\t"))
+    ),
 }
 
 
-def read(corpus: FileCorpus | TableCorpus, columns: Columns, **start: Any) -> tuple[list[dict[str, Any]], list[Any]]:
+def read(
+    corpus: FileCorpus | TableCorpus, columns: Columns, **start: Any
+) -> tuple[list[dict[str, Any]], list[Any]]:
     rows: list[dict[str, Any]] = []
     rejected: list[Any] = []
     for batch in corpus.batches(columns, **start):
         assert len(batch.files) == len(batch.rows) == len(batch.documents)
         ids = make_ids(batch, columns, corpus.names).to_pylist()
         places = zip(batch.files.tolist(), batch.rows.tolist(), strict=True)
-        plain = batch.documents.rename_columns([name.removeprefix(CARRIED_PREFIX) for name in batch.documents.schema.names])
-        rows += [{**row, "id": i, "at": at} for row, i, at in zip(plain.to_pylist(), ids, places, strict=True)]
+        plain = batch.documents.rename_columns(
+            [name.removeprefix(CARRIED_PREFIX) for name in batch.documents.schema.names]
+        )
+        rows += [
+            {**row, "id": i, "at": at}
+            for row, i, at in zip(plain.to_pylist(), ids, places, strict=True)
+        ]
         rejected += batch.rejected
     return rows, rejected
 
@@ -130,12 +143,16 @@ def test_kept_rows_are_written_as_they_were(name: str, tmp_path: Path) -> None:
     write_kept(corpus, Columns(), kept, out)
     again = FileCorpus.open([str(out / name)])
     rows, _ = read(again, Columns(id="id", carried_columns=("score",)))
-    assert [row["text"] for row in rows] == [text for text, stays in zip(TEXTS, kept, strict=True) if stays]
+    assert [row["text"] for row in rows] == [
+        text for text, stays in zip(TEXTS, kept, strict=True) if stays
+    ]
     if name.endswith(".parquet"):
         assert pq.read_schema(out / name).equals(pq.read_schema(source / name), check_metadata=True)
     if name == "a.jsonl":
         lines = (source / name).read_bytes().splitlines()
-        assert (out / name).read_bytes().splitlines() == [line for line, stays in zip(lines, kept, strict=True) if stays]
+        assert (out / name).read_bytes().splitlines() == [
+            line for line, stays in zip(lines, kept, strict=True) if stays
+        ]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -147,19 +164,31 @@ def test_annotated_rows(name: str, tmp_path: Path) -> None:
 
     def rows(start: int, end: int) -> pa.RecordBatch:
         return pa.record_batch(
-            [pa.array([f"c{i}" for i in range(start, end)]), pa.array([0.5] * (end - start))], ["cluster", "score"]
+            [pa.array([f"c{i}" for i in range(start, end)]), pa.array([0.5] * (end - start))],
+            ["cluster", "score"],
         )
 
     write_kept(FileCorpus.open([str(source / name)]), Columns(), np.zeros(50, bool), out, rows)
-    found, _ = read(FileCorpus.open([str(out / name)]), Columns(id="id", carried_columns=("cluster", "nearkin_score", "score")))
+    found, _ = read(
+        FileCorpus.open([str(out / name)]),
+        Columns(id="id", carried_columns=("cluster", "nearkin_score", "score")),
+    )
     assert [row["cluster"] for row in found] == [f"c{i}" for i in range(50)]
     assert {float(row["nearkin_score"]) for row in found} == {0.5}
 
 
 def test_text_files_are_one_document_each(tmp_path: Path) -> None:
-    for name, text in (("b.txt", "second"), ("a/x.md", "first"), ("a/y.txt.gz", None), (".hidden", "no"), ("_SUCCESS", "")):
+    for name, text in (
+        ("b.txt", "second"),
+        ("a/x.md", "first"),
+        ("a/y.txt.gz", None),
+        (".hidden", "no"),
+        ("_SUCCESS", ""),
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(gzip.compress("zipped é".encode()) if text is None else text.encode())
+        (tmp_path / name).write_bytes(
+            gzip.compress("zipped é".encode()) if text is None else text.encode()
+        )
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe")
     corpus = FileCorpus.open([str(tmp_path)])
     rows, rejected = read(corpus, Columns())
@@ -168,10 +197,14 @@ def test_text_files_are_one_document_each(tmp_path: Path) -> None:
         ("a/y.txt.gz:0000000000", "zipped é"),
         ("b.txt:0000000000", "second"),
     ]
-    assert [(entry.file, entry.row, entry.reason) for entry in rejected] == [(3, 0, "invalid UTF-8")]
+    assert [(entry.file, entry.row, entry.reason) for entry in rejected] == [
+        (3, 0, "the text is not valid UTF-8")
+    ]
     (tmp_path / "out").mkdir()
     write_kept(corpus, Columns(), np.array([True, True, False]), tmp_path / "out")
-    assert sorted(p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*.*")) == [
+    assert sorted(
+        p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*.*")
+    ) == [
         "a/x.md",
         "a/y.txt.gz",
     ]
@@ -180,14 +213,14 @@ def test_text_files_are_one_document_each(tmp_path: Path) -> None:
 
 BAD_LINES = [
     (b'{"text": "fine"}', None),
-    (b'{"text": ', "invalid JSON"),
-    (b'{"text": "\xff"}', "invalid UTF-8"),
-    (b'{"text": null}', "null text"),
-    (b'{"body": "x"}', "no field text"),
+    (b'{"text": ', "the row is not valid JSON"),
+    (b'{"text": "\xff"}', "the row is not valid UTF-8"),
+    (b'{"text": null}', "text is null"),
+    (b'{"body": "x"}', "the field text is missing"),
     (b'{"text": 7}', "text is not a string"),
-    (b"[1]", "not a JSON object"),
+    (b"[1]", "the row is not a JSON object"),
     (b"   ", None),
-    (b'{"text": "\\ud800"}', "lone surrogate in JSON"),
+    (b'{"text": "\\ud800"}', "the row has a lone surrogate, which UTF-8 cannot represent"),
     (b'{"text": "last, without an end of line"}', None),
 ]
 
@@ -204,29 +237,43 @@ def test_bad_lines_are_set_aside_with_place_and_reason(tmp_path: Path) -> None:
 def test_byte_order_marks(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "x"}\n')
     (tmp_path / "b.csv").write_bytes(b"\xef\xbb\xbftext\ny\n")
-    assert [row["text"] for row in read(FileCorpus.open([str(tmp_path)]), Columns())[0]] == ["x", "y"]
+    assert [row["text"] for row in read(FileCorpus.open([str(tmp_path)]), Columns())[0]] == [
+        "x",
+        "y",
+    ]
 
 
 def test_bad_csv_rows(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b'id,text\n1,fine\n2\n3,a,b\n4,\xff\n5,"two\nlines"\n6,\n')
     rows, rejected = read(FileCorpus.open([str(tmp_path / "a.csv")]), Columns(id="id"))
-    assert [(row["id"], row["text"]) for row in rows] == [("1", "fine"), ("5", "two\nlines"), ("6", "")]
+    assert [(row["id"], row["text"]) for row in rows] == [
+        ("1", "fine"),
+        ("5", "two\nlines"),
+        ("6", ""),
+    ]
     assert [(entry.row, entry.reason) for entry in rejected] == [
-        (1, "1 values for 2 columns"),
-        (2, "3 values for 2 columns"),
-        (3, "invalid UTF-8"),
+        (1, "the row has 1 values instead of 2"),
+        (2, "the row has 3 values instead of 2"),
+        (3, "the row is not valid UTF-8"),
     ]
 
 
 def test_nulls_and_invalid_utf8_in_columns(tmp_path: Path) -> None:
     raw = pa.array([b"fine", None, b"\xff\xfe", "é".encode()], pa.binary())
     broken = pa.Array.from_buffers(pa.string(), 4, raw.buffers(), raw.null_count)
-    for name, column in (("binary", raw), ("string", broken), ("dictionary", raw.dictionary_encode())):
+    for name, column in (
+        ("binary", raw),
+        ("string", broken),
+        ("dictionary", raw.dictionary_encode()),
+    ):
         path = tmp_path / f"{name}.arrow"
         path.write_bytes(ipc(pa.ipc.new_file, pa.table({"text": column})))
         rows, rejected = read(FileCorpus.open([str(path)]), Columns())
         assert [row["text"] for row in rows] == ["fine", "é"], name
-        assert [(entry.row, entry.reason) for entry in rejected] == [(1, "null text"), (2, "invalid UTF-8 in text")]
+        assert [(entry.row, entry.reason) for entry in rejected] == [
+            (1, "text is null"),
+            (2, "text is not valid UTF-8"),
+        ]
 
 
 def test_null_ids(tmp_path: Path) -> None:
@@ -234,14 +281,19 @@ def test_null_ids(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet")
     rows, rejected = read(FileCorpus.open([str(tmp_path / "a.parquet")]), Columns(id="id"))
     assert [row["id"] for row in rows] == ["7"]
-    assert [(entry.row, entry.reason) for entry in rejected] == [(1, "null id in id")]
+    assert [(entry.row, entry.reason) for entry in rejected] == [(1, "the id in id is null")]
 
 
 def test_tokens() -> None:
     column = pa.array([["a", "b"], [], None, ["c", None]], pa.list_(pa.string()))
-    rows, rejected = read(TableCorpus(pa.table({"words": column})), Columns(text=None, tokens="words"))
+    rows, rejected = read(
+        TableCorpus(pa.table({"words": column})), Columns(text=None, tokens="words")
+    )
     assert [row["tokens"] for row in rows] == [["a", "b"], []]
-    assert [entry.reason for entry in rejected] == ["null words", "null or invalid UTF-8 among the tokens of words"]
+    assert [entry.reason for entry in rejected] == [
+        "words is null",
+        "words has a token that is null or not valid UTF-8",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -264,8 +316,8 @@ def test_unreadable_files(name: str, damage: Callable[[bytes], bytes], tmp_path:
     assert rows[-1]["text"] == "still read"
     whole = [entry for entry in rejected if entry.row == -1]
     assert len(whole) == 1
-    assert whole[0].reason.startswith("unreadable")
-    with pytest.raises(RunError, match=r"unreadable.*--on-error quarantine"):
+    assert whole[0].reason.startswith("the file cannot be read")
+    with pytest.raises(RunError, match=r"cannot be read.*--on-error quarantine"):
         read(FileCorpus.open([str(tmp_path)], on_error="fail"), Columns())
 
 
@@ -278,13 +330,18 @@ def test_fail_names_file_row_and_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (Columns(text="body"), r"no column 'body' \(it has 'id', 'text', 'score', 'tags'\); choose one with --text"),
+        (
+            Columns(text="body"),
+            r"no column 'body' \(it has 'id', 'text', 'score', 'tags'\); choose one with --text",
+        ),
         (Columns(id="key"), "no column 'key'.*--id"),
         (Columns(carried_columns=("source",)), "no column 'source'"),
         (Columns(text=None, tokens="words"), "no column 'words'.*--tokens"),
     ],
 )
-def test_missing_columns_are_told_before_anything_is_read(columns: Columns, message: str, tmp_path: Path) -> None:
+def test_missing_columns_are_told_before_anything_is_read(
+    columns: Columns, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "a.parquet").write_bytes(FILES["a.parquet"]())
     with pytest.raises(UsageError, match=message):
         FileCorpus.open([str(tmp_path)]).check(columns)
@@ -301,7 +358,11 @@ def test_a_column_of_another_type_is_a_usage_error() -> None:
 
 def test_inputs_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for given, message in (("nowhere", "no such file"), ("*.nope", "no files match"), ("empty", "no files in the folder")):
+    for given, message in (
+        ("nowhere", "no such file"),
+        ("*.nope", "no files match"),
+        ("empty", "no files in the folder"),
+    ):
         with pytest.raises(UsageError, match=message):
             FileCorpus.open([str(tmp_path / given)])
     with pytest.raises(UsageError, match="bogus"):
@@ -316,7 +377,10 @@ def test_remote_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         FileCorpus.open(["s3://bucket/key.jsonl"])
 
 
-@pytest.mark.parametrize("given", ["memory://bucket/data", "memory://bucket/data/*.jsonl", "memory://bucket/data/b.jsonl"])
+@pytest.mark.parametrize(
+    "given",
+    ["memory://bucket/data", "memory://bucket/data/*.jsonl", "memory://bucket/data/b.jsonl"],
+)
 def test_remote_files(given: str, tmp_path: Path) -> None:
     import fsspec
 
@@ -349,7 +413,9 @@ def test_a_file_that_changes_between_readings_stops_the_run(tmp_path: Path) -> N
 
 
 def test_columns_of_different_types_in_different_files(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"text": "x", "rank": 1}\n{"text": "y", "rank": {"deep": [1]}}\n')
+    (tmp_path / "a.jsonl").write_text(
+        '{"text": "x", "rank": 1}\n{"text": "y", "rank": {"deep": [1]}}\n'
+    )
     (tmp_path / "b.jsonl").write_text('{"text": "z", "rank": 2.5}\n{"text": "w"}\n')
     rows, _ = read(FileCorpus.open([str(tmp_path)]), Columns(carried_columns=("rank",)))
     assert [row["rank"] for row in rows] == ["1", '{"deep":[1]}', "2.5", None]

@@ -1,4 +1,4 @@
-"""Damaged and odd files: what can be read is kept as it was, the rest is rejected with its place."""
+"""Tests that damaged files are read up to the damage, and that the rest is rejected."""
 
 import csv
 import io
@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
@@ -39,7 +38,7 @@ def compressed(codec: str, data: bytes) -> bytes:
 
 
 class Drops:
-    """A file that gives one byte at a time, so that a codec loses nothing that it has decompressed."""
+    """A file that returns one byte at a time, so that a codec loses no decompressed bytes."""
 
     closed = False
 
@@ -83,7 +82,9 @@ def read(path: Path, columns: Columns = Columns()) -> tuple[list[str], list[Any]
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("suffix", CODECS)
-def test_rows_in_front_of_a_missing_end_are_kept(form: str, suffix: str, tmp_path: Path, full: bool) -> None:
+def test_rows_in_front_of_a_missing_end_are_kept(
+    form: str, suffix: str, tmp_path: Path, full: bool
+) -> None:
     """One byte is missing, or half of the file: every row that can be decompressed is read."""
     rows = ROWS if full else 4000
     plain = b"".join(FORMS[form].splitlines(keepends=True)[: rows + (form == "csv")])
@@ -101,7 +102,11 @@ def test_rows_in_front_of_a_missing_end_are_kept(form: str, suffix: str, tmp_pat
         assert len(rejected) == (0 if len(texts) == rows and not rejected else 1)
         if rejected:
             assert rejected[0].row == -1
-            assert rejected[0].reason.startswith(f"unreadable from row {len(texts)}" if texts else "unreadable")
+            assert rejected[0].reason.startswith(
+                f"the file cannot be read from row {len(texts)}"
+                if texts
+                else "the file cannot be read"
+            )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -126,7 +131,7 @@ def test_a_damaged_text_is_no_document(suffix: str, tmp_path: Path) -> None:
     (tmp_path / f"a.txt{suffix}").write_bytes(data[:-9])
     texts, rejected = read(tmp_path / f"a.txt{suffix}")
     assert texts == []
-    assert [entry.reason.startswith("unreadable") for entry in rejected] == [True]
+    assert [entry.reason.startswith("the file cannot be read") for entry in rejected] == [True]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst", ".bz2", ".lz4"])
@@ -135,7 +140,9 @@ def test_compressed_parts_one_after_another(suffix: str, tmp_path: Path) -> None
     plain = plain[: plain.rfind(b"\n") + 1]
     for cut in (1, 65_536, 100_003):
         path = tmp_path / f"a.jsonl{suffix}"
-        path.write_bytes(compressed(CODECS[suffix], plain[:cut]) + compressed(CODECS[suffix], plain[cut:]))
+        path.write_bytes(
+            compressed(CODECS[suffix], plain[:cut]) + compressed(CODECS[suffix], plain[cut:])
+        )
         texts, rejected = read(path)
         assert texts == TEXTS[: plain.count(b"\n")]
         assert not rejected
@@ -144,7 +151,9 @@ def test_compressed_parts_one_after_another(suffix: str, tmp_path: Path) -> None
 def test_a_damaged_file_goes_through_a_whole_run(tmp_path: Path) -> None:
     lines = FORMS["jsonl"].splitlines(keepends=True)
     (tmp_path / "a.jsonl.gz").write_bytes(compressed("gzip", b"".join(lines[:9000]))[:-1])
-    record = run_dedup(Job((str(tmp_path),), tmp_path / "out", Columns(), RunOptions(bands=10, rows=5)), Silent())
+    record = run_dedup(
+        Job((str(tmp_path),), tmp_path / "out", Columns(), RunOptions(bands=10, rows=5)), Silent()
+    )
     counts = record["counts"]
     assert counts["kept"] > 8990
     assert counts["rejected"] == 1
@@ -166,7 +175,7 @@ def test_a_latin_1_header(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(data)
     texts, rejected = read(tmp_path / "a.csv")
     assert texts == ["fine", "also fine"]
-    assert [(entry.row, entry.reason) for entry in rejected] == [(2, "invalid UTF-8")]
+    assert [(entry.row, entry.reason) for entry in rejected] == [(2, "the row is not valid UTF-8")]
     assert kept_file(tmp_path / "a.csv", Columns(), tmp_path / "out") == data[: data.index(b"sch")]
     with pytest.raises(UsageError, match="no column 'größe'"):
         FileCorpus.open([str(tmp_path / "a.csv")]).check(Columns(text="größe"))
@@ -174,7 +183,9 @@ def test_a_latin_1_header(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
 def test_line_ends_of_csv_stay(line_end: str, tmp_path: Path) -> None:
-    data = line_end.join(["\ufeffid,text", "1,one", '2,"two', 'lines, and ""quotes"""', "3,three", ""]).encode()
+    data = line_end.join(
+        ["\ufeffid,text", "1,one", '2,"two', 'lines, and ""quotes"""', "3,three", ""]
+    ).encode()
     (tmp_path / "a.csv").write_bytes(data)
     texts, rejected = read(tmp_path / "a.csv", Columns(id="id"))
     assert texts == ["one", f'two{line_end}lines, and "quotes"', "three"]
@@ -194,8 +205,8 @@ def test_a_quote_that_never_closes_costs_its_row(tmp_path: Path) -> None:
     texts, rejected = read(tmp_path / "a.csv")
     assert texts == ["one", "three", "five"]
     assert [(entry.row, entry.reason) for entry in rejected] == [
-        (1, "a quote that is not closed"),
-        (3, "3 values for 2 columns"),
+        (1, "the row has a quote that is not closed"),
+        (3, "the row has 3 values instead of 2"),
     ]
 
 
@@ -205,7 +216,9 @@ def test_a_quote_that_never_closes_is_bounded(tmp_path: Path) -> None:
     texts, rejected = read(tmp_path / "a.csv", Columns(document_limit=1000))
     assert texts == [f"text number {at}" for at in range(2000)]
     assert [entry.row for entry in rejected] == [0]
-    assert "longer than 1,000 characters, or a quote that is not closed" in rejected[0].reason
+    assert ("longer than 1,000 characters, or it has a quote that is not closed") in rejected[
+        0
+    ].reason
 
 
 def test_a_csv_line_without_end_is_bounded(tmp_path: Path) -> None:
@@ -221,7 +234,13 @@ def test_annotated_csv_keeps_its_rows(tmp_path: Path) -> None:
     corpus = FileCorpus.open([str(tmp_path / "a.csv")])
     added = pa.record_batch([pa.array(['x,"y"', None]), pa.array([True, False])], ["cluster", "id"])
     (tmp_path / "out").mkdir()
-    write_kept(corpus, Columns(), np.ones(2, bool), tmp_path / "out", lambda start, end: added.slice(start, end - start))
+    write_kept(
+        corpus,
+        Columns(),
+        np.ones(2, bool),
+        tmp_path / "out",
+        lambda start, end: added.slice(start, end - start),
+    )
     want = b'id,text,cluster,nearkin_id\r\n1,"a ""b""","x,""y""",true\r\n2,plain,,false\r\n'
     assert (tmp_path / "out" / "a.csv").read_bytes() == want
 
@@ -230,9 +249,14 @@ CELLS = st.text(st.sampled_from(list('ab,"\n \t\x00é')), max_size=6)
 
 
 @settings(max_examples=60)
-@given(st.lists(st.tuples(CELLS, CELLS), max_size=6), st.sampled_from(["\n", "\r\n"]), st.booleans())
+@given(
+    st.lists(st.tuples(CELLS, CELLS), max_size=6), st.sampled_from(["\n", "\r\n"]), st.booleans()
+)
 def test_csv_is_read_as_python_writes_it(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]], line_end: str, quote_all: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, str]],
+    line_end: str,
+    quote_all: bool,
 ) -> None:
     """Every row is a document; kept files are the inputs, byte for byte."""
     buffer = io.StringIO(newline="")
@@ -249,7 +273,9 @@ def test_csv_is_read_as_python_writes_it(
 
 @settings(max_examples=60)
 @given(st.lists(st.binary(max_size=12), max_size=8))
-def test_every_csv_row_is_a_document_or_rejected(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
+def test_every_csv_row_is_a_document_or_rejected(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
     """Whatever the bytes are, no row is lost and nothing raises."""
     folder = tmp_path_factory.mktemp("case")
     (folder / "a.csv").write_bytes(b"text\n" + b"\n".join(lines))
@@ -261,9 +287,16 @@ def test_every_csv_row_is_a_document_or_rejected(tmp_path_factory: pytest.TempPa
 
 @settings(max_examples=60)
 @given(
-    st.lists(st.one_of(st.binary(max_size=20), st.sampled_from([b'{"text": "x"}', b'{"text": 1}', b"[[", b" "])), max_size=8)
+    st.lists(
+        st.one_of(
+            st.binary(max_size=20), st.sampled_from([b'{"text": "x"}', b'{"text": 1}', b"[[", b" "])
+        ),
+        max_size=8,
+    )
 )
-def test_every_json_line_is_a_document_or_rejected(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
+def test_every_json_line_is_a_document_or_rejected(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
     """Kept lines are the input's, byte for byte."""
     folder = tmp_path_factory.mktemp("case")
     data = b"\n".join(lines)

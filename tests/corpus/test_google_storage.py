@@ -48,11 +48,15 @@ def storage(request: pytest.FixtureRequest) -> Iterator[tuple[int, str]]:
         server.shutdown()
 
 
-def test_refusal_of_google_storage_is_one_sentence(storage: tuple[int, str], tmp_path: Path) -> None:
+def test_refusal_of_google_storage_is_one_sentence(
+    storage: tuple[int, str], tmp_path: Path
+) -> None:
     status, address = storage
     environment = {**os.environ, "STORAGE_EMULATOR_HOST": address, "HOME": str(tmp_path)}
     line = [sys.executable, "-m", "nearkin", "dedup", URL, "--out", str(tmp_path / "out")]
-    ended = subprocess.run(line, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    ended = subprocess.run(
+        line, capture_output=True, text=True, check=False, env=environment, timeout=300
+    )
     assert ended.returncode == 2
     assert MESSAGES[status] in ended.stderr
     assert ended.stderr.count("\n") == 1, ended.stderr

@@ -1,4 +1,4 @@
-"""Inputs of a run: which files are read, under which names, that nothing else is written, and that changes are noticed."""
+"""Tests of the search for inputs, of the names of their copies, and of changes during a run."""
 
 import gzip
 import json
@@ -16,7 +16,6 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
-
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, describe_inputs, write_kept
 from nearkin.corpus.input_file import InputFile
@@ -43,7 +42,10 @@ def names_of(*inputs: str | Path, **selection: bool) -> list[str]:
 
 
 def skipped_in(*inputs: str | Path, **selection: bool) -> dict[str, str]:
-    return {Path(path).name: reason for path, reason in find_inputs(list(map(str, inputs)), Selection(**selection)).skipped}
+    return {
+        Path(path).name: reason
+        for path, reason in find_inputs(list(map(str, inputs)), Selection(**selection)).skipped
+    }
 
 
 class At(Silent):
@@ -57,34 +59,49 @@ class At(Silent):
             self.act()
 
 
-def dedup(inputs: list[str], out: Path, progress: Silent | None = None, **other: Any) -> dict[str, Any]:
-    return run_dedup(Job(tuple(inputs), out, Columns(), RunOptions(workers=1), **other), progress or Silent())
+def dedup(
+    inputs: list[str], out: Path, progress: Silent | None = None, **other: Any
+) -> dict[str, Any]:
+    return run_dedup(
+        Job(tuple(inputs), out, Columns(), RunOptions(workers=1), **other), progress or Silent()
+    )
 
 
 def kept_texts(out: Path) -> list[str]:
     files = sorted(path for path in (out / "kept").rglob("*") if path.is_file())
-    return sorted(json.loads(line)["text"] for path in files for line in path.read_text().splitlines())
+    return sorted(
+        json.loads(line)["text"] for path in files for line in path.read_text().splitlines()
+    )
 
 
 # names, and where copies go
 
 
-def test_two_spellings_of_a_path_are_one_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_spellings_of_a_path_are_one_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.jsonl").write_text(lines(1, 2, 3, 4, 5))
     monkeypatch.chdir(tmp_path)
-    summary = dedup(["a.jsonl", "sub/../a.jsonl", ".//a.jsonl", f"file://{tmp_path}/./a.jsonl"], tmp_path / "out")
+    summary = dedup(
+        ["a.jsonl", "sub/../a.jsonl", ".//a.jsonl", f"file://{tmp_path}/./a.jsonl"],
+        tmp_path / "out",
+    )
     assert summary["counts"]["read"] == summary["counts"]["kept"] == 5
     assert kept_texts(tmp_path / "out") == [words(i) for i in range(1, 6)]
     assert [entry["path"] for entry in summary["inputs"]] == [str(tmp_path / "a.jsonl")]
 
 
-def test_dots_after_a_link_lead_where_the_system_takes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dots_after_a_link_lead_where_the_system_takes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "far" / "away").mkdir(parents=True)
     (tmp_path / "far" / "a.jsonl").write_text(lines(1))
     (tmp_path / "link").symlink_to(tmp_path / "far" / "away")
     monkeypatch.chdir(tmp_path)
-    assert [file.path for file in find_inputs(["link/../a.jsonl"]).files] == [str(tmp_path / "far" / "a.jsonl")]
+    assert [file.path for file in find_inputs(["link/../a.jsonl"]).files] == [
+        str(tmp_path / "far" / "a.jsonl")
+    ]
 
 
 def test_copies_of_inputs_above_the_current_folder_stay_inside_the_output(
@@ -98,12 +115,18 @@ def test_copies_of_inputs_above_the_current_folder_stay_inside_the_output(
     monkeypatch.chdir(work)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")}
     dedup(["../crawl", "b.jsonl"], work / "out")
-    assert sorted(str(path.relative_to(work / "out")) for path in (work / "out" / "kept").rglob("*.jsonl")) == [
+    assert sorted(
+        str(path.relative_to(work / "out")) for path in (work / "out" / "kept").rglob("*.jsonl")
+    ) == [
         "kept/crawl/a.jsonl",
         "kept/work/b.jsonl",
     ]
     assert {path: path.read_bytes() for path in before} == before
-    outside = {path for path in tmp_path.rglob("*") if path.is_file() and (work / "out") not in path.parents}
+    outside = {
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and (work / "out") not in path.parents
+    }
     assert outside == set(before)
 
 
@@ -117,7 +140,7 @@ def test_copies_of_a_local_file_and_a_url_stay_inside_the_output(tmp_path: Path)
 
 
 def test_the_password_of_an_input_is_not_written_down(tmp_path: Path) -> None:
-    """Not into the result, the work folder, names or ids. The run can be resumed, but not be an input: an error says why."""
+    """The run can be resumed, but it cannot be an input, and the error says why."""
     url = "memory://user:hunter2@bucket/data/b.jsonl"
     with fsspec.open(url, "w") as file:
         file.write(lines(2) * 2 + "broken")
@@ -188,7 +211,9 @@ def test_file_names_that_are_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixt
     assert kept_texts(tmp_path / "out") == [words(1), words(2)]
     record = json.loads((tmp_path / "out" / "run.json").read_bytes())
     assert os.fsencode(record["inputs"][0]["path"]) == path
-    assert json.loads((tmp_path / "out" / "rejected.jsonl").read_bytes())["file"] == "caf\\xe9.jsonl"
+    assert (
+        json.loads((tmp_path / "out" / "rejected.jsonl").read_bytes())["file"] == "caf\\xe9.jsonl"
+    )
     ids = pq.read_table(tmp_path / "out" / "clusters.parquet")["id"].to_pylist()
     assert ids[0] == "caf\\xe9.jsonl:0000000000"
     assert "caf\\xe9" in (tmp_path / "out" / "report.html").read_text("utf-8")
@@ -201,7 +226,9 @@ def test_an_output_whose_path_is_not_utf8_is_one_sentence(
     (tmp_path / "a.jsonl").write_text(lines(1))
     out = os.fsdecode(os.fsencode(tmp_path) + b"/out\xff")
     assert app.run([command, str(tmp_path / "a.jsonl"), "--out", out]) == app.USAGE
-    assert capsys.readouterr().err.endswith("out\\xff cannot be an output: its path is not UTF-8; choose another --out\n")
+    assert capsys.readouterr().err.endswith(
+        "out\\xff cannot be an output: its path is not UTF-8; choose another --out\n"
+    )
 
 
 # what is read
@@ -211,7 +238,12 @@ def test_what_is_skipped_is_said_with_the_reason(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     (folder / "_old").mkdir(parents=True)
     (tmp_path / "far").mkdir()
-    for path in (folder / "a.jsonl", folder / ".b.jsonl", folder / "_old" / "c.jsonl", tmp_path / "far" / "d.jsonl"):
+    for path in (
+        folder / "a.jsonl",
+        folder / ".b.jsonl",
+        folder / "_old" / "c.jsonl",
+        tmp_path / "far" / "d.jsonl",
+    ):
         path.write_text(lines(len(str(path))))
     (folder / "link").symlink_to(tmp_path / "far")
     (folder / "gone").symlink_to(tmp_path / "nowhere")
@@ -226,11 +258,18 @@ def test_what_is_skipped_is_said_with_the_reason(tmp_path: Path) -> None:
     warnings = "\n".join(summary["warnings"])
     assert "--hidden" in warnings
     assert "--follow-links" in warnings
-    assert names_of(folder, hidden=True, follow_links=True) == [".b.jsonl", "_old/c.jsonl", "a.jsonl", "link/d.jsonl"]
+    assert names_of(folder, hidden=True, follow_links=True) == [
+        ".b.jsonl",
+        "_old/c.jsonl",
+        "a.jsonl",
+        "link/d.jsonl",
+    ]
 
 
 @pytest.mark.parametrize("command", ["pairs", "sketch"])
-def test_every_command_over_files_says_what_it_skips(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_over_files_says_what_it_skips(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "in"
     (folder / ".hidden").mkdir(parents=True)
     (folder / "a.jsonl").write_text(lines(1, 2))
@@ -240,7 +279,9 @@ def test_every_command_over_files_says_what_it_skips(command: str, tmp_path: Pat
     assert "warning" not in capsys.readouterr().err
 
 
-def test_an_index_says_what_of_the_inputs_it_skips(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_index_says_what_of_the_inputs_it_skips(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "in"
     (folder / ".hidden").mkdir(parents=True)
     (folder / "a.jsonl").write_text(lines(1, 2))
@@ -261,7 +302,9 @@ def test_loops_of_links_end(tmp_path: Path) -> None:
     assert names_of(f"{tmp_path}/**/*.jsonl") == ["a.jsonl"]
 
 
-def test_folders_that_cannot_be_listed_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_cannot_be_listed_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "closed").mkdir()
     (tmp_path / "a.jsonl").write_text(lines(1))
     listed = os.scandir
@@ -320,7 +363,9 @@ def test_an_input_that_is_rewritten_during_a_run_is_an_error(stage: str, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_an_input_that_is_replaced_by_another_of_the_same_size_and_time_is_an_error(tmp_path: Path) -> None:
+def test_an_input_that_is_replaced_by_another_of_the_same_size_and_time_is_an_error(
+    tmp_path: Path,
+) -> None:
     source, other = tmp_path / "a.jsonl", tmp_path / "other"
     source.write_text(lines(1, 2))
     other.write_text(lines(3, 4))
@@ -353,11 +398,15 @@ def ipc_stream(path: Path, table: pa.Table) -> None:
 
 
 WRITERS: dict[str, Callable[[Path, pa.Table], Any]] = {
-    "a.parquet": lambda path, table: pq.write_table(table, path, row_group_size=1000, compression="none"),
+    "a.parquet": lambda path, table: pq.write_table(
+        table, path, row_group_size=1000, compression="none"
+    ),
     "a.arrow": ipc_file,
     "a.arrows": ipc_stream,
     "a.jsonl": lambda path, table: path.write_text(lines(*range(len(table)))),
-    "a.csv": lambda path, table: path.write_text("text\n" + "".join(f"{words(i)}\n" for i in range(len(table)))),
+    "a.csv": lambda path, table: path.write_text(
+        "text\n" + "".join(f"{words(i)}\n" for i in range(len(table)))
+    ),
 }
 
 
@@ -397,8 +446,14 @@ class BucketError(Exception):
 @pytest.mark.parametrize(
     ("raised", "said"),
     [
-        (NoCredentialsError("Unable to locate credentials"), "no credentials for s3://bucket/a.jsonl; set AWS_ACCESS_KEY_ID"),
-        (BucketError("ClientError (InvalidRegion)"), r"cannot list s3://bucket/a.jsonl: ClientError \(InvalidRegion\)"),
+        (
+            NoCredentialsError("Unable to locate credentials"),
+            "no credentials for s3://bucket/a.jsonl; set AWS_ACCESS_KEY_ID",
+        ),
+        (
+            BucketError("ClientError (InvalidRegion)"),
+            r"cannot list s3://bucket/a.jsonl: ClientError \(InvalidRegion\)",
+        ),
         (
             FileNotFoundError("The specified bucket does not exist"),
             r"s3://bucket/a.jsonl does not exist \(The specified bucket",
@@ -417,13 +472,17 @@ def test_storage_that_cannot_be_reached_is_one_clear_error(
     driver = ModuleType("botocore.exceptions")
     driver.__dict__.update(BotoCoreError=NoCredentialsError, ClientError=BucketError)
     monkeypatch.setitem(sys.modules, "botocore.exceptions", driver)
-    monkeypatch.setattr("nearkin.corpus.inputs.open_filesystem", lambda url: (Storage(), "bucket/a.jsonl"))
+    monkeypatch.setattr(
+        "nearkin.corpus.inputs.open_filesystem", lambda url: (Storage(), "bucket/a.jsonl")
+    )
     with pytest.raises(UsageError, match=said):
         find_inputs(["s3://bucket/a.jsonl"])
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet", "a.arrow", "a.csv"])
-def test_a_connection_that_breaks_is_an_error_and_no_damage(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_breaks_is_an_error_and_no_damage(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines(*range(20_000)).encode()))
     if name in WRITERS:
         WRITERS[name](tmp_path / name, pa.table({"text": [words(i) for i in range(20_000)]}))
@@ -442,7 +501,9 @@ def test_a_connection_that_breaks_is_an_error_and_no_damage(name: str, tmp_path:
         return found
 
     monkeypatch.setattr(MemoryFile, "read", breaking)
-    with pytest.raises(RunError, match=r"cannot read memory://broken/.*: the connection was reset; .*--resume"):
+    with pytest.raises(
+        RunError, match=r"cannot read memory://broken/.*: the connection was reset; .*--resume"
+    ):
         list(corpus.batches(Columns()))
 
 
@@ -455,5 +516,7 @@ def test_listing_remote_files_is_shown() -> None:
 
     with fsspec.open("memory://listed/a.jsonl", "w") as file:
         file.write(lines(1))
-    resolve_inputs(("memory://listed/a.jsonl",), Columns(), SpecRequest(), "quarantine", 1, Path(), Looking())
+    resolve_inputs(
+        ("memory://listed/a.jsonl",), Columns(), SpecRequest(), "quarantine", 1, Path(), Looking()
+    )
     assert stages == ["list inputs"]

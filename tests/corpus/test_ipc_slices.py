@@ -1,4 +1,4 @@
-"""Large record batches, read a slice at a time: the same rows, in little memory, and no map that a truncation could break."""
+"""Tests that large record batches of Arrow files are read in slices, in little memory."""
 
 import os
 import tracemalloc
@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 import pytest
-
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.formats import arrow_ipc, ipc_slices
 from nearkin.corpus.formats.ipc_slices import read_sliced_batches
@@ -38,7 +37,8 @@ def table() -> pa.Table:
             "lists": sparse(lists, pa.list_(pa.string())),
             "vectors": sparse([[float(i)] * 3 for i in whole], pa.list_(pa.float32(), 3)),
             "struct": sparse(
-                [{"a": i, "b": [f"x{i}"]} for i in whole], pa.struct({"a": pa.int64(), "b": pa.list_(pa.string())})
+                [{"a": i, "b": [f"x{i}"]} for i in whole],
+                pa.struct({"a": pa.int64(), "b": pa.list_(pa.string())}),
             ),
             "empty": sparse([[] for _ in whole], pa.large_list(pa.int8())),
         }
@@ -69,10 +69,17 @@ def test_slices_are_the_rows_of_the_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_compressed_batches_are_read_as_a_whole(compression: str, tmp_path: Path) -> None:
-    assert read_sliced_batches(os.fsencode(write(tmp_path / "a.arrow", table(), compression=compression)), None) is None
+    assert (
+        read_sliced_batches(
+            os.fsencode(write(tmp_path / "a.arrow", table(), compression=compression)), None
+        )
+        is None
+    )
 
 
-def test_a_corpus_reads_large_files_by_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_reads_large_files_by_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, out = write(tmp_path / "a.arrow", table()), tmp_path / "out"
     out.mkdir()
     columns = Columns(carried_columns=("whole",))
@@ -80,15 +87,25 @@ def test_a_corpus_reads_large_files_by_slices(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(arrow_ipc, "AHEAD", 0)
     corpus = FileCorpus.open([str(source)])
     after = [batch.documents for batch in corpus.batches(columns)]
-    assert pa.Table.from_batches(after).combine_chunks().equals(pa.Table.from_batches(before).combine_chunks())
+    assert (
+        pa.Table.from_batches(after)
+        .combine_chunks()
+        .equals(pa.Table.from_batches(before).combine_chunks())
+    )
     later = [batch.documents for batch in corpus.batches(columns, (0, 777), 777)]
     assert sum(map(len, later)) == ROWS - 777
     write_kept(corpus, columns, np.arange(ROWS) % 2 == 0, out)
     with pa.ipc.open_file(out / "a.arrow") as written:
-        assert written.read_all().combine_chunks().equals(table().take(list(range(0, ROWS, 2))).combine_chunks())
+        assert (
+            written.read_all()
+            .combine_chunks()
+            .equals(table().take(list(range(0, ROWS, 2))).combine_chunks())
+        )
 
 
-def test_a_large_batch_is_not_held_and_may_be_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_is_not_held_and_may_be_truncated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(arrow_ipc, "AHEAD", 0)
     texts = pa.array([f"{i} " + "word " * 400 for i in range(30_000)])
     path = tmp_path / "a.arrow"

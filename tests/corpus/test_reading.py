@@ -1,4 +1,4 @@
-"""Files by their content: JSON arrays, files that no reader understands, inputs without a document, misspelt columns."""
+"""Tests of JSON arrays, of files with foreign content, and of missing columns."""
 
 import gzip
 import io
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.formats.json_array import JsonArray
@@ -43,7 +42,9 @@ def texts(corpus: FileCorpus, **start: Any) -> tuple[list[str], list[Any]]:
 
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.jsonl"])
-def test_a_json_array_is_read_and_written_as_an_array(name: str, indent: int | None, tmp_path: Path) -> None:
+def test_a_json_array_is_read_and_written_as_an_array(
+    name: str, indent: int | None, tmp_path: Path
+) -> None:
     source, out = tmp_path / "in" / name, tmp_path / "out"
     source.parent.mkdir()
     out.mkdir()
@@ -54,27 +55,40 @@ def test_a_json_array_is_read_and_written_as_an_array(name: str, indent: int | N
     corpus = FileCorpus.open([str(source)])
     corpus.check(Columns(id="id"))
     assert texts(corpus) == ([document["text"] for document in DOCUMENTS], [])
-    assert texts(corpus, start=(0, 2), first=2)[0] == [document["text"] for document in DOCUMENTS[2:]]
+    assert texts(corpus, start=(0, 2), first=2)[0] == [
+        document["text"] for document in DOCUMENTS[2:]
+    ]
     write_kept(corpus, Columns(), np.array([True, False, True, True]), out)
     raw = (out / name).read_bytes()
-    assert json.loads(gzip.decompress(raw) if name.endswith(".gz") else raw) == [DOCUMENTS[i] for i in (0, 2, 3)]
+    assert json.loads(gzip.decompress(raw) if name.endswith(".gz") else raw) == [
+        DOCUMENTS[i] for i in (0, 2, 3)
+    ]
     assert texts(FileCorpus.open([str(out / name)]))[0] == [DOCUMENTS[i]["text"] for i in (0, 2, 3)]
 
 
 def test_an_array_is_annotated(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps([{"text": "one two three"}, {"text": "one two three"}], indent=1))
+    (tmp_path / "a.json").write_text(
+        json.dumps([{"text": "one two three"}, {"text": "one two three"}], indent=1)
+    )
     assert run("dedup", tmp_path / "a.json", "--annotate", "--out", tmp_path / "out") == 0
     rows = json.loads((tmp_path / "out" / "kept" / "a.json").read_bytes())
     assert [row["kept"] for row in rows] == [True, False]
 
 
 @given(
-    st.lists(st.recursive(st.text() | st.integers() | st.none(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))),
+    st.lists(
+        st.recursive(
+            st.text() | st.integers() | st.none(),
+            lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+        )
+    ),
     st.integers(1, 9),
     st.sampled_from([None, 1]),
 )
 @settings(max_examples=40)
-def test_elements_are_those_of_the_array_wherever_blocks_end(values: list[Any], block: int, indent: int | None) -> None:
+def test_elements_are_those_of_the_array_wherever_blocks_end(
+    values: list[Any], block: int, indent: int | None
+) -> None:
     class Slow(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             return super().read(block)
@@ -86,14 +100,18 @@ def test_elements_are_those_of_the_array_wherever_blocks_end(values: list[Any], 
 
 
 def test_elements_that_are_not_documents_leave_the_others(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('[{"text": "a"}, 7, {"text": nonsense}, , {"text": "b"}, {"no": 1},]')
+    (tmp_path / "a.json").write_text(
+        '[{"text": "a"}, 7, {"text": nonsense}, , {"text": "b"}, {"no": 1},]'
+    )
     found, rejected = texts(FileCorpus.open([str(tmp_path / "a.json")]))
     assert found == ["a", "b"]
     assert [entry.row for entry in rejected] == [1, 2, 3, 5]
 
 
 @pytest.mark.parametrize("end", [', {"text": "c', ",", '] {"text": "c"}', "}"])
-def test_the_elements_of_a_damaged_array_are_read_up_to_the_damage(end: str, tmp_path: Path) -> None:
+def test_the_elements_of_a_damaged_array_are_read_up_to_the_damage(
+    end: str, tmp_path: Path
+) -> None:
     (tmp_path / "a.json").write_text('[{"text": "a"}, {"text": "b"}' + end)
     found, rejected = texts(FileCorpus.open([str(tmp_path / "a.json")]))
     assert found == ["a", "b"]
@@ -105,7 +123,9 @@ def test_an_array_is_read_an_element_at_a_time() -> None:
     class Endless:
         def read(self, size: int) -> bytes:
             return (
-                b'[{"text": "a"},' if not hasattr(self, "begun") and not setattr(self, "begun", 1) else b'{"text": "a"},' * 99
+                b'[{"text": "a"},'
+                if not hasattr(self, "begun") and not setattr(self, "begun", 1)
+                else b'{"text": "a"},' * 99
             )
 
     lines = JsonArray().read_rows(Endless(), 1 << 20)
@@ -132,7 +152,9 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_file_that_no_reader_understands_is_an_error(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_no_reader_understands_is_an_error(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / name).write_bytes(FOREIGN[name])
     for command in ("dedup", "pairs", "sketch"):
         assert run(command, tmp_path / name, "--out", tmp_path / "out") == app.USAGE
@@ -157,7 +179,9 @@ def test_inputs_of_which_everything_is_rejected_have_an_exit_code_of_their_own(
     (tmp_path / "a.parquet").write_text("not parquet")
     for name in ("a.jsonl", "a.parquet"):
         for command in ("dedup", "pairs", "sketch"):
-            assert run(command, tmp_path / name, "--out", tmp_path / f"{command}-{name}") == 3, command
+            assert run(command, tmp_path / name, "--out", tmp_path / f"{command}-{name}") == 3, (
+                command
+            )
             assert "no document could be read" in capsys.readouterr().err
         assert (tmp_path / f"dedup-{name}" / "rejected.jsonl").read_text()
     (tmp_path / "empty.jsonl").write_text("")
@@ -171,20 +195,31 @@ def test_inputs_of_which_everything_is_rejected_have_an_exit_code_of_their_own(
 
 def sparse(path: Path, rows: int, at: int) -> Path:
     """Objects of which one, late in the file, has the field `quality`."""
-    lines = [json.dumps({"text": f"t{i}", **({"quality": 1} if i == at else {})}) for i in range(rows)]
+    lines = [
+        json.dumps({"text": f"t{i}", **({"quality": 1} if i == at else {})}) for i in range(rows)
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
 @pytest.mark.parametrize(
-    "option", [("--keep", "qualty desc"), ("--block-by", "qualty"), ("--source", "qualty"), ("--split", "qualty")]
+    "option",
+    [
+        ("--keep", "qualty desc"),
+        ("--block-by", "qualty"),
+        ("--source", "qualty"),
+        ("--split", "qualty"),
+    ],
 )
 def test_a_misspelt_column_of_json_lines_is_an_error(
     option: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = sparse(tmp_path / "a.jsonl", 5, 3)
     assert run("dedup", path, *option, "--out", tmp_path / "out") == app.USAGE
-    assert "no object of the inputs has the field 'qualty' (they have 'text', 'quality')" in capsys.readouterr().err
+    assert (
+        "no object of the inputs has the field 'qualty' (they have 'text', 'quality')"
+        in capsys.readouterr().err
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
@@ -201,7 +236,13 @@ def test_a_field_need_not_be_in_the_first_object(tmp_path: Path) -> None:
 
 
 def test_a_column_without_a_value_is_warned_about(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"text": "a", "quality": null}\n{"text": "b", "quality": null}\n')
-    assert run("dedup", tmp_path / "a.jsonl", "--keep", "quality desc", "--out", tmp_path / "out") == 0
+    (tmp_path / "a.jsonl").write_text(
+        '{"text": "a", "quality": null}\n{"text": "b", "quality": null}\n'
+    )
+    assert (
+        run("dedup", tmp_path / "a.jsonl", "--keep", "quality desc", "--out", tmp_path / "out") == 0
+    )
     warnings = json.loads((tmp_path / "out" / "run.json").read_bytes())["warnings"]
-    assert warnings == ["no document has a value in column 'quality', which the settings refer to; check its name"]
+    assert warnings == [
+        "no document has a value in column 'quality', which the settings refer to; check its name"
+    ]

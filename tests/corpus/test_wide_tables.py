@@ -1,4 +1,4 @@
-"""Tables with very many columns, and columns beside the documents that unfold into much, within the memory bound."""
+"""Tests that wide tables and repeated long values are read within the memory bound."""
 
 import json
 import subprocess
@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
-
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.formats.base import FileSlice
 from nearkin.corpus.formats.scratch_files import ScratchFiles
@@ -27,7 +26,9 @@ MEASURED = """
     import sys
     import pyarrow as pa
     from nearkin.corpus import Columns, FileCorpus
-    pieces = FileCorpus.open([sys.argv[1]]).pieces(0, Columns(document_limit=int(sys.argv[2])), whole=True)
+    pieces = FileCorpus.open([sys.argv[1]]).read_slices(
+        0, Columns(document_limit=int(sys.argv[2])), whole=True
+    )
     print(sum(len(piece.rows) for piece in pieces), pa.default_memory_pool().max_memory())
 """
 
@@ -42,8 +43,12 @@ def wide_table(rows: int, columns: int) -> pa.Table:
         lambda: pa.DictionaryArray.from_arrays(
             pa.array(np.arange(rows, dtype=np.int32) % 5), pa.array(list("edcba")), ordered=True
         ),
-        lambda: pa.array([None if at % 3 else f"{at // 9}" for at in range(rows)]).dictionary_encode(),
-        lambda: pa.array([[at, None] if at % 7 else None for at in range(rows)], pa.list_(pa.int64())),
+        lambda: pa.array(
+            [None if at % 3 else f"{at // 9}" for at in range(rows)]
+        ).dictionary_encode(),
+        lambda: pa.array(
+            [[at, None] if at % 7 else None for at in range(rows)], pa.list_(pa.int64())
+        ),
         lambda: pa.array([{"a": at, "b": f"{at}"} for at in range(rows)]),
     ]
     arrays = {"text": pa.array([f"document {at}" for at in range(rows)])}
@@ -53,7 +58,9 @@ def wide_table(rows: int, columns: int) -> pa.Table:
 
 
 def pieces_of(path: Path, columns: Columns) -> Iterator[FileSlice]:
-    return FileCorpus.open([str(path)], ahead=columns.document_limit).read_slices(0, columns, whole=True)
+    return FileCorpus.open([str(path)], ahead=columns.document_limit).read_slices(
+        0, columns, whole=True
+    )
 
 
 def kept_file(path: Path, columns: Columns, folder: Path) -> Path:
@@ -111,12 +118,17 @@ def test_long_values_of_many_dictionaries_are_not_unfolded_at_once(tmp_path: Pat
     assert largest < 100 << 20
 
 
-def test_portions_of_columns_wait_in_a_file_as_dictionaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is about as large as the dictionaries, and the kept file has the types of its input."""
+def test_portions_of_columns_wait_in_a_file_as_dictionaries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kept file has the types of its input."""
     path = tmp_path / "a.parquet"
     values = [f"{at}{'v' * 400}" for at in range(20)]
     kinds = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view()]
-    columns = {f"c{at}": pa.array([values[row % 20] for row in range(4000)], kinds[at % len(kinds)]) for at in range(50)}
+    columns = {
+        f"c{at}": pa.array([values[row % 20] for row in range(4000)], kinds[at % len(kinds)])
+        for at in range(50)
+    }
     table = pa.table({"text": [f"document {at}" for at in range(4000)], **columns})
     pq.write_table(table, path)
     unfolded = sum(column.nbytes for column in table.columns)
@@ -149,10 +161,16 @@ ELEMENTS = {
 def rows_of_elements(name: str, rows: int, elements: int) -> list[Any]:
     texts = [f"{at}{'v' * 20_000}" for at in range(4)]
     forms: dict[str, Any] = {
-        "list": lambda at: [None if at % 5 == 4 else texts[(at + element) % 4] for element in range(elements)],
+        "list": lambda at: [
+            None if at % 5 == 4 else texts[(at + element) % 4] for element in range(elements)
+        ],
         "large_list": lambda at: [texts[(at + element) % 4] for element in range(elements)],
-        "struct": lambda at: [{"name": texts[(at + element) % 4], "number": element} for element in range(elements)],
-        "map": lambda at: [(f"k{element}", texts[(at + element) % 4]) for element in range(elements)],
+        "struct": lambda at: [
+            {"name": texts[(at + element) % 4], "number": element} for element in range(elements)
+        ],
+        "map": lambda at: [
+            (f"k{element}", texts[(at + element) % 4]) for element in range(elements)
+        ],
         "nested": lambda at: [[texts[(at + element) % 4]] for element in range(elements)],
     }
     return [None if at % 7 == 3 else forms[name](at) for at in range(rows)]
@@ -163,7 +181,10 @@ def test_long_texts_that_lists_repeat_are_not_unfolded_at_once(name: str, tmp_pa
     """The elements stand for 160 MB. Rows are copied with the types of the input."""
     path = tmp_path / "a.parquet"
     table = pa.table(
-        {"text": [f"document {at}" for at in range(800)], "c": pa.array(rows_of_elements(name, 800, 10), ELEMENTS[name])}
+        {
+            "text": [f"document {at}" for at in range(800)],
+            "c": pa.array(rows_of_elements(name, 800, 10), ELEMENTS[name]),
+        }
     )
     pq.write_table(table, path)
     assert path.stat().st_size < 2 << 20
@@ -177,12 +198,22 @@ def test_long_texts_that_lists_repeat_are_not_unfolded_at_once(name: str, tmp_pa
         texts += piece.documents["text"].to_pylist()
     assert texts == expected
     assert largest < 60 << 20
-    small = pa.table({"text": ["a", "b", "c"], "c": pa.array(rows_of_elements(name, 800, 10), ELEMENTS[name]).slice(2, 3)})
+    small = pa.table(
+        {
+            "text": ["a", "b", "c"],
+            "c": pa.array(rows_of_elements(name, 800, 10), ELEMENTS[name]).slice(2, 3),
+        }
+    )
     many = pa.concat_tables([small] * 100)
     pq.write_table(many, tmp_path / "b.parquet")
-    kept = pq.read_table(kept_file(tmp_path / "b.parquet", Columns(document_limit=1 << 20), tmp_path / "out"))
+    kept = pq.read_table(
+        kept_file(tmp_path / "b.parquet", Columns(document_limit=1 << 20), tmp_path / "out")
+    )
     assert kept.schema.equals(many.schema)
-    assert kept.slice(0, 50).to_pylist() == many.take(np.flatnonzero(np.arange(300) % 3 > 0)).slice(0, 50).to_pylist()
+    assert (
+        kept.slice(0, 50).to_pylist()
+        == many.take(np.flatnonzero(np.arange(300) % 3 > 0)).slice(0, 50).to_pylist()
+    )
 
 
 def test_tokens_that_repeat_long_texts_are_bounded(tmp_path: Path) -> None:
@@ -210,12 +241,17 @@ def test_a_list_that_is_too_large_to_be_copied_is_an_error(tmp_path: Path) -> No
     long = "v" * 20_000
     pq.write_table(pa.table({"text": ["first", "second"], "c": [["a"], [long] * 4000]}), path)
     corpus = FileCorpus.open([str(path)])
-    with pytest.raises(RunError, match=r"a row of column 'c' unfolds into 80,000,000 bytes, more than the 800,000 that"):
+    with pytest.raises(
+        RunError,
+        match=r"a row of column 'c' unfolds into 80,000,000 bytes, more than the 800,000 that",
+    ):
         list(corpus.read_slices(0, Columns(document_limit=100_000), whole=True))
 
 
 @pytest.mark.parametrize("column", ["text", "c1", "c59"])
-def test_damage_in_a_wide_table_costs_the_same_rows_in_portions(column: str, tmp_path: Path) -> None:
+def test_damage_in_a_wide_table_costs_the_same_rows_in_portions(
+    column: str, tmp_path: Path
+) -> None:
     path = tmp_path / "a.parquet"
     table = wide_table(3000, 60)
     pq.write_table(
@@ -228,7 +264,11 @@ def test_damage_in_a_wide_table_costs_the_same_rows_in_portions(column: str, tmp
         write_page_checksum=True,
     )
     chunks = pq.ParquetFile(path).metadata.row_group(0)
-    chunk = next(chunks.column(at) for at in range(chunks.num_columns) if chunks.column(at).path_in_schema.startswith(column))
+    chunk = next(
+        chunks.column(at)
+        for at in range(chunks.num_columns)
+        if chunks.column(at).path_in_schema.startswith(column)
+    )
     data = bytearray(path.read_bytes())
     end = chunk.data_page_offset + chunk.total_compressed_size
     data[end - 10 : end] = b"\xff" * 10
@@ -236,7 +276,9 @@ def test_damage_in_a_wide_table_costs_the_same_rows_in_portions(column: str, tmp
     found = {}
     for columns in (Columns(document_limit=100_000), LARGE):
         corpus = FileCorpus.open([str(path)])
-        found[columns] = [row for piece in corpus.read_slices(0, columns) for row in piece.rows.tolist()]
+        found[columns] = [
+            row for piece in corpus.read_slices(0, columns) for row in piece.rows.tolist()
+        ]
         if column != "text":
             with pytest.raises(RunError, match="that the run did not read is damaged"):
                 list(corpus.read_slices(0, columns, whole=True))
@@ -244,19 +286,26 @@ def test_damage_in_a_wide_table_costs_the_same_rows_in_portions(column: str, tmp
     assert first == second
 
 
-def test_a_full_disk_while_columns_wait_is_an_error_and_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_while_columns_wait_is_an_error_and_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A rejection would lose the rows without a failure."""
     path = tmp_path / "a.parquet"
     pq.write_table(wide_table(3000, 60), path)
     full = Path("/dev/full")
     monkeypatch.setattr(ScratchFiles, "file", lambda self: full.open("r+b"))
-    with pytest.raises(RunError, match=r"cannot write a temporary file in .*: No space left on device; make room there"):
+    with pytest.raises(
+        RunError,
+        match=r"cannot write a temporary file in .*: No space left on device; make room there",
+    ):
         list(pieces_of(path, Columns(document_limit=100_000)))
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "a.arrow"])
 @pytest.mark.parametrize("role", ["id", "source"])
-def test_a_long_id_or_value_that_rides_along_is_rejected_in_every_format(name: str, role: str, tmp_path: Path) -> None:
+def test_a_long_id_or_value_that_rides_along_is_rejected_in_every_format(
+    name: str, role: str, tmp_path: Path
+) -> None:
     table = pa.table({"text": ["a", "b", "c"], "other": ["short", "x" * 2001, "also short"]})
     path = tmp_path / name
     if name == "a.jsonl":
@@ -267,23 +316,30 @@ def test_a_long_id_or_value_that_rides_along_is_rejected_in_every_format(name: s
         with pa.ipc.new_file(str(path), table.schema) as writer:
             writer.write_table(table)
     columns = Columns(
-        id="other" if role == "id" else None, carried_columns=("other",) if role == "source" else (), document_limit=2000
+        id="other" if role == "id" else None,
+        carried_columns=("other",) if role == "source" else (),
+        document_limit=2000,
     )
     found = list(FileCorpus.open([str(path)]).read_slices(0, columns))
     assert [row for piece in found for row in piece.rows.tolist()] == [0, 2]
     assert [(row, reason) for piece in found for row, reason, _ in piece.rejected] == [
-        (1, "other is longer than 2,000 bytes, the largest document that --memory leaves room for")
+        (1, "other is longer than 2,000 bytes, the largest size of a document with this --memory")
     ]
 
 
 def test_a_value_of_very_many_levels_is_rejected(tmp_path: Path) -> None:
     """It can be parsed, and not be written as text."""
     path = tmp_path / "a.jsonl"
-    deep = [f'{{"text": "x", "d": {"[" * levels}1{"]" * levels}}}\n' for levels in (3, 250, 300, 1000)]
+    deep = [
+        f'{{"text": "x", "d": {"[" * levels}1{"]" * levels}}}\n' for levels in (3, 250, 300, 1000)
+    ]
     path.write_text("".join(deep))
     found = list(FileCorpus.open([str(path)]).read_slices(0, Columns(carried_columns=("d",))))
     assert [row for piece in found for row in piece.rows.tolist()] == [0, 1]
     assert [reason for piece in found for _, reason, _ in piece.rejected] == [
         "d has more than 254 levels of lists and objects"
     ] * 2
-    assert sum(len(piece.rows) for piece in FileCorpus.open([str(path)]).read_slices(0, Columns())) == 4
+    assert (
+        sum(len(piece.rows) for piece in FileCorpus.open([str(path)]).read_slices(0, Columns()))
+        == 4
+    )

@@ -193,10 +193,10 @@ def test_invalid_vectors_are_quarantined() -> None:
     assert result.statistics["rejected"] == 6
     reasons = {entry.reason: entry.rows for entry in result.report_data.rejected}
     assert reasons == {
-        "NaN or infinite number in v": 3,
-        "null v": 1,
-        "v has 1 numbers, not 2": 1,
-        "v is zero, so it has no direction": 1,
+        "v has a number that is NaN or infinite": 3,
+        "v is null": 1,
+        "v has 1 numbers instead of 2": 1,
+        "v is a zero vector, which has no direction": 1,
     }
 
 

@@ -91,10 +91,10 @@ def test_every_document_is_accounted_for(reference: Path) -> None:
     assert len(clusters) == 6998
     assert sum(clusters["kept"].to_pylist()) == counts["kept"] == len(pq.read_table(reference / "kept"))
     rejected = [json.loads(line) for line in (reference / "rejected.jsonl").read_text().splitlines()]
-    assert {entry["reason"] for entry in rejected} == {"null text"}
+    assert {entry["reason"] for entry in rejected} == {"text is null"}
     assert all(entry["file"].startswith("part-") for entry in rejected)
     report = json.loads((reference / "report.json").read_bytes())
-    assert report["rejected"] == [["null text", 2]]
+    assert report["rejected"] == [["text is null", 2]]
 
 
 def test_every_removed_document_resembles_the_one_kept_for_it(corpus: Path, reference: Path) -> None:
@@ -370,7 +370,7 @@ def test_bad_rows_and_files_are_counted(tmp_path: Path) -> None:
         ("b.parquet", None),
     ]
     shutil.rmtree(tmp_path.with_name("out"))
-    with pytest.raises(RunError, match=r"a\.jsonl, row 1: invalid JSON"):
+    with pytest.raises(RunError, match=r"a\.jsonl, row 1: the row is not valid JSON"):
         finished(tmp_path, tmp_path.with_name("out"), columns=Columns(), source=None, on_error="fail")
 
 

@@ -1,4 +1,4 @@
-"""Arrow IPC files and streams."""
+"""Arrow IPC files and streams, which are read by record batch."""
 
 import itertools
 import os
@@ -16,11 +16,14 @@ from nearkin.corpus.formats.record_batches import AHEAD, TableWriter, check_batc
 from nearkin.corpus.input_file import InputFile
 
 BATCH_SHARE = 16
-"""A record batch, which is read whole, may unfold into so many times the bytes of a document: half of the memory bound."""
+"""A record batch is read as a whole. It may unfold into this many times the document limit, which
+is half of the memory bound."""
 
 
-def _skip_rows(batches: Iterator[tuple[int, pa.RecordBatch]], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows from `start` on."""
+def _skip_rows(
+    batches: Iterator[tuple[int, pa.RecordBatch]], start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yields the rows from `start` on."""
     for first, batch in batches:
         skipped = min(max(start - first, 0), len(batch))
         if skipped < len(batch):
@@ -28,55 +31,70 @@ def _skip_rows(batches: Iterator[tuple[int, pa.RecordBatch]], start: int) -> Ite
 
 
 class ArrowIpc:
-    """Arrow IPC files and streams (Feather v2 too)."""
+    """The format of Arrow IPC files and streams, including Feather version 2."""
 
     def columns(self, file: InputFile) -> list[str]:
+        """Returns the names of the columns."""
         with file.open_decompressed() as source:
             return list(self._open(source).schema.names)
 
-    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
+    def read(
+        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+    ) -> Iterator[FileSlice]:
+        """Yields the rows of a file in slices, as described in `Format`."""
         names = None if whole else list(columns.all)
         if (sliced := self._large(file, names)) is not None:
-            yield from check_batches(_skip_rows(sliced, start), columns, whole)
+            yield from check_batches(_skip_rows(sliced, start), columns, whole=whole)
             return
         with file.open_decompressed() as source:
             fitting, fault = self._fitting(source, BATCH_SHARE * columns.document_limit)
             batches = self._each(self._open(source), fitting)
-            yield from check_batches(self._batches(batches, start, names), columns, whole)
+            yield from check_batches(self._batches(batches, start, names), columns, whole=whole)
             if fault is not None:
                 raise ValueError(fault)
 
     @staticmethod
     def _fitting(source: Any, limit: int) -> tuple[int | None, str | None]:
-        """Returns how many record batches come before one that is too large to be read, None for all, and why it is."""
+        """Returns the number of record batches that can be read, and an error message.
+
+        The number is None if all batches can be read. Otherwise the message is about the next
+        one, which is too large.
+        """
         if not isinstance(source, pa.OSFile):
             return None, None
         batches = 0
         for message in measure_messages(source):
             if message.size > limit:
                 return batches, (
-                    f"a record batch unfolds into {message.size:,} bytes, more than the {limit:,} that --memory leaves room "
+                    f"a record batch unfolds into {message.size:,} bytes, more "
+                    f"than the {limit:,} that --memory leaves room "
                     "for; write the file in smaller batches"
                 )
             batches += message.is_batch
         return None, None
 
     @staticmethod
-    def _large(file: InputFile, columns: list[str] | None) -> Iterator[tuple[int, pa.RecordBatch]] | None:
-        """Slices of a file whose batches may be large; None of another one."""
+    def _large(
+        file: InputFile, columns: list[str] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]] | None:
+        """Returns slices of a file whose batches may be large, or None."""
         if file.remote or file.compression or file.status().size <= AHEAD:
             return None
         try:
             return read_sliced_batches(os.fsencode(file.path), columns)
         except pa.ArrowInvalid:
-            return None  # the end is missing
+            # The end of the file is missing.
+            return None
 
     @staticmethod
     def _open(source: Any) -> Any:
-        """A file has its index at the end and starts with a magic word; a stream has neither."""
+        """Returns a reader of a file or a stream.
+
+        A file starts with a magic word and has its index at the end.
+        """
         if not source.seekable():
             return pa.ipc.open_stream(source)
-        # Arrow wants a seek after reading at a place
+        # Arrow needs a seek after a read at a position.
         source.seek(0)
         magic = source.read(len(MAGIC))
         source.seek(0)
@@ -85,14 +103,17 @@ class ArrowIpc:
         try:
             return pa.ipc.open_file(source)
         except pa.ArrowInvalid:
-            # the end is missing, and the index with it: what is there is read as the stream that a file contains
+            # The end and the index are missing. A file contains a stream, which is read instead.
             source.seek(MAGIC_BYTES)
             return pa.ipc.open_stream(source)
 
     @staticmethod
     def _each(reader: Any, most: int | None) -> Iterator[pa.RecordBatch]:
         if hasattr(reader, "num_record_batches"):
-            return (reader.get_batch(i) for i in range(reader.num_record_batches if most is None else most))
+            return (
+                reader.get_batch(i)
+                for i in range(reader.num_record_batches if most is None else most)
+            )
         return itertools.islice(reader, most)
 
     @staticmethod
@@ -107,10 +128,15 @@ class ArrowIpc:
             first += len(batch)
 
     def writer(self, file: InputFile, target: str) -> TableWriter:
+        """Returns a writer of a file or a stream, like the input."""
         with file.open_decompressed() as source:
             reader = self._open(source)
             schema, is_file = reader.schema, hasattr(reader, "num_record_batches")
-        sink = pa.OSFile(target, "wb") if file.compression is None else pa.CompressedOutputStream(target, file.compression)
+        sink = (
+            pa.OSFile(target, "wb")
+            if file.compression is None
+            else pa.CompressedOutputStream(target, file.compression)
+        )
         open_writer = pa.ipc.new_file if is_file else pa.ipc.new_stream
 
         class _Closing:

@@ -1,4 +1,4 @@
-"""What every file format does: tell its columns, read pieces, write the rows that are kept."""
+"""The interface of a file format, and what formats share."""
 
 import csv
 from collections.abc import Iterator
@@ -14,17 +14,18 @@ Item = TypeVar("Item")
 
 
 class FileSlice(NamedTuple):
-    """Some consecutive rows of one file."""
+    """Consecutive rows of one file, divided into documents and rejected rows."""
 
     rows: np.ndarray
-    """int64 (n,): positions of the documents in the file."""
+    """The positions of the documents in the file, int64 (n,)."""
     documents: pa.RecordBatch
     rejected: list[tuple[int, str, str]]
-    """(row, reason, raw prefix)."""
+    """The row, the reason and the first characters of each rejected row."""
     next_row: int
-    """Where reading goes on after this piece."""
-    whole: Any = None
-    """The documents' complete rows, in the form the format's writer takes; None unless asked for."""
+    """The row at which reading continues after this slice."""
+    complete_rows: Any = None
+    """The complete rows of the documents, in the form that the writer of the format takes. None
+    unless they were requested."""
 
 
 UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
@@ -32,10 +33,13 @@ UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
 
 
 class ItemsBeforeDamage(Generic[Item]):
-    """Items that are read from a file, up to where it is damaged; the error waits until what was read is passed on.
+    """The items of a file up to the place where it is damaged.
+
+    Iterating ends at the damage without an error. The caller raises the error after it has
+    passed on the items.
 
     Attributes:
-        damage: The error that ended the reading, if one did.
+        damage: The error that ended the reading, or None.
     """
 
     def __init__(self, items: Iterator[Item]) -> None:
@@ -49,45 +53,80 @@ class ItemsBeforeDamage(Generic[Item]):
             self.damage = error
 
     def raise_damage(self) -> None:
-        """Raises the error that ended the reading, if one did."""
+        """Raises the error that ended the reading, if there is one."""
         if self.damage is not None:
             raise self.damage
 
 
 def describe_error(error: BaseException) -> str:
-    """Returns what an error says, in a line."""
-    text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    """Returns the message of an error in one line of at most 200 characters."""
+    text = (
+        (error.strerror if isinstance(error, OSError) else None)
+        or str(error)
+        or type(error).__name__
+    )
     return " ".join(text.split())[:200]
 
 
 class Writer(Protocol):
-    """Writes kept rows in the format of their file; selecting and writing may overlap, in two threads."""
+    """A writer of kept rows in the format of their file.
 
-    def select(self, whole: Any, keep: np.ndarray, added: pa.RecordBatch | None) -> Any:
-        """Rows of a piece at which `keep` is true, with the added columns (of the kept rows) if any, ready to write."""
+    `select` and `write` may run at the same time in two threads.
+    """
+
+    def select(self, complete_rows: Any, keep: np.ndarray, added: pa.RecordBatch | None) -> Any:
+        """Returns the rows of a slice that are kept, ready to be written.
+
+        Args:
+            complete_rows: The complete rows of a slice.
+            keep: True for each row that is kept, bool (n,).
+            added: The columns to add to the kept rows, or None.
+        """
 
     def write(self, rows: Any) -> None:
-        """Writes selected rows."""
+        """Writes rows that `select` returned."""
 
     def close(self) -> None:
         """Completes the file."""
 
 
 class Format(Protocol):
-    """One file format. Failures to read come out as OSError, ValueError or Arrow's errors, wrapped by the corpus."""
+    """A file format.
+
+    Errors of reading are an OSError, a ValueError or an error of Arrow. The corpus turns them
+    into rejections.
+    """
 
     def columns(self, file: InputFile) -> list[str] | None:
-        """Names of the columns; None where every row has its own."""
+        """Returns the names of the columns, or None if each row has fields of its own."""
 
-    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
-        """Pieces from row `start` on, with complete rows if `whole`."""
+    def read(
+        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+    ) -> Iterator[FileSlice]:
+        """Yields the rows of a file in slices.
+
+        Args:
+            file: The file.
+            columns: The columns to read.
+            start: The row at which reading starts.
+            whole: Whether the slices hold the complete rows.
+        """
 
     def writer(self, file: InputFile, target: str) -> Writer:
-        """A writer that makes a file like `file` at the path `target`."""
+        """Returns a writer of a file in the same format.
+
+        Args:
+            file: The input file.
+            target: The path of the file to write.
+        """
 
 
 def make_unused_name(name: str, taken: set[str]) -> str:
-    """An added column's name, prefixed where the input has one of that name.
+    """Returns the name of an added column, with a prefix if the input has a column of that name.
+
+    Args:
+        name: The name.
+        taken: The names that the input has.
 
     Examples:
         >>> make_unused_name("cluster", {"cluster", "text"})
@@ -99,6 +138,11 @@ def make_unused_name(name: str, taken: set[str]) -> str:
 
 
 def open_compressed_sink(file: InputFile, target: str) -> Any:
-    """A stream that writes with the compression of the input."""
+    """Returns a stream that writes with the compression of the input.
+
+    Args:
+        file: The input file.
+        target: The path of the file to write.
+    """
     sink = pa.OSFile(target, "wb")
     return pa.CompressedOutputStream(sink, file.compression) if file.compression else sink

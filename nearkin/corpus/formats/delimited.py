@@ -1,4 +1,7 @@
-"""Comma- and tab-separated values. Python's csv parses the values of a row; kept rows are copied character by character."""
+"""Comma- and tab-separated values.
+
+The csv module of Python parses the values. Kept rows are copied character by character.
+"""
 
 import csv
 import io
@@ -10,74 +13,98 @@ import pyarrow as pa
 
 from nearkin.corpus.batches import RAW_PREFIX
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
-from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, make_unused_name, open_compressed_sink
+from nearkin.corpus.formats.base import (
+    FileSlice,
+    ItemsBeforeDamage,
+    make_unused_name,
+    open_compressed_sink,
+)
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix
 
 ESCAPE = "surrogateescape"
-"""Bytes that are not UTF-8 are read as lone surrogates, so that only their row is rejected, and written as the same bytes."""
+"""The error handler for text. Bytes that are not UTF-8 are read as lone surrogates and written as
+the same bytes, so that only their row is rejected."""
 BOM = "\ufeff"
 LINE_ENDS = ("\n", "\r")
-UNCLOSED = "a quote that is not closed"
-csv.field_size_limit((1 << 31) - 1)  # rows are bounded here, with a reason and without an end of the file
+UNCLOSED = "the row has a quote that is not closed"
+csv.field_size_limit((1 << 31) - 1)  # The size of rows is bounded by _LineReader, with a reason.
 
 
 class DelimitedRow(NamedTuple):
     """A row of a file, or the reason why it cannot be read."""
 
     raw: str
-    """All of its characters, with the end of its last line; the first ones if it is too long."""
+    """All characters of the row with the end of its last line, or the first characters if it has a
+    fault."""
     values: list[str]
     fault: str | None
 
 
 class Delimited:
-    """Rows with a header; values are text, an empty one is an empty text."""
+    """The format of rows with a header. All values are text, and an empty value is an empty text.
+
+    Args:
+        delimiter: The character between values.
+    """
 
     def __init__(self, delimiter: str) -> None:
         self._delimiter = delimiter
 
     def columns(self, file: InputFile) -> list[str]:
+        """Returns the names in the header."""
         with file.open_decompressed() as stream:
-            return self._header(_DelimitedRowReader(stream, self._delimiter, Columns().document_limit)).values
+            return self._header(
+                _DelimitedRowReader(stream, self._delimiter, Columns().document_limit)
+            ).values
 
     @staticmethod
     def _header(records: "_DelimitedRowReader") -> DelimitedRow:
-        header = next((record for record in records if record.fault or record.values), DelimitedRow("", [], None))
+        header = next(
+            (record for record in records if record.fault or record.values),
+            DelimitedRow("", [], None),
+        )
         if header.fault:
-            raise ValueError(f"not delimited text: the header has {header.fault}")
+            raise ValueError(f"the header is not valid: {header.fault}")
         return header
 
-    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
+    def read(
+        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+    ) -> Iterator[FileSlice]:
+        """Yields the rows of a file in slices, as described in `Format`."""
         with file.open_decompressed() as stream:
             records = _DelimitedRowReader(stream, self._delimiter, columns.document_limit)
-            gathered = _DelimitedSliceBuilder(self._header(records).values, columns, whole)
+            builder = _DelimitedSliceBuilder(self._header(records).values, columns, whole=whole)
             rows = ItemsBeforeDamage(enumerate(records))
             for at, record in rows:
                 if at >= start and (record.values or record.fault):
-                    gathered.add(at, record)
-                    if gathered.full:
-                        yield gathered.take_slice()
-            if gathered.begun:
-                yield gathered.take_slice()
+                    builder.add(at, record)
+                    if builder.full:
+                        yield builder.take_slice()
+            if builder.begun:
+                yield builder.take_slice()
             rows.raise_damage()
 
     def writer(self, file: InputFile, target: str) -> "DelimitedWriter":
+        """Returns a writer that begins with the header of the input."""
         with file.open_decompressed() as stream:
-            header = self._header(_DelimitedRowReader(stream, self._delimiter, Columns().document_limit))
+            header = self._header(
+                _DelimitedRowReader(stream, self._delimiter, Columns().document_limit)
+            )
         return DelimitedWriter(header, self._delimiter, open_compressed_sink(file, target))
 
 
 class _DelimitedRowReader:
-    """The rows of a stream, header included.
+    """The rows of a stream, including the header.
 
-    A row is bounded, and so is a quote that never closes: its row is rejected, and the lines behind the first one are read
-    again, each as a row of its own. Rows over several lines need quotes, and such a quote has passed over lines without any.
+    The size of a row is bounded. If a quote never closes, its row is rejected and the lines
+    after the first are read again, each as a row of its own. Rows over several lines need
+    quotes, so a quote that is not closed can only have passed over lines without quotes.
 
     Args:
-        stream: Bytes.
-        delimiter: Between values.
-        limit: Characters of a row.
+        stream: A stream of bytes.
+        delimiter: The character between values.
+        limit: The maximum number of characters of a row.
     """
 
     def __init__(self, stream: Any, delimiter: str, limit: int) -> None:
@@ -118,15 +145,19 @@ class _DelimitedRowReader:
             values = next(csv.reader(lines, delimiter=self._delimiter))
         except (csv.Error, _TooLongError) as error:
             return DelimitedRow(line[:RAW_PREFIX], [], str(error))
-        return DelimitedRow(line[:RAW_PREFIX], [], UNCLOSED) if lines.ended_inside else DelimitedRow(line, values, None)
+        return (
+            DelimitedRow(line[:RAW_PREFIX], [], UNCLOSED)
+            if lines.ended_inside
+            else DelimitedRow(line, values, None)
+        )
 
 
 class _TooLongError(Exception):
-    """A row has more characters than a document may have."""
+    """An error for a row with more characters than a document may have."""
 
 
 class _LineReader:
-    """Lines for csv's reader, which asks for another one as long as a quote is open.
+    """Lines for the reader of the csv module, which requests lines while a quote is open.
 
     Attributes:
         taken: The lines of the current row.
@@ -169,13 +200,16 @@ class _LineReader:
             pass
 
     def _too_long(self) -> _TooLongError:
-        return _TooLongError(f"row is longer than {self._limit:,} characters, or {UNCLOSED}")
+        return _TooLongError(
+            f"the row is longer than {self._limit:,} characters, or it has a "
+            "quote that is not closed"
+        )
 
 
 class _DelimitedSliceBuilder:
-    """Collects rows to a piece."""
+    """Collects rows into a slice."""
 
-    def __init__(self, names: list[str], columns: Columns, whole: bool) -> None:
+    def __init__(self, names: list[str], columns: Columns, *, whole: bool) -> None:
         self._names = names
         self._columns = columns
         self._whole = whole
@@ -200,7 +234,13 @@ class _DelimitedSliceBuilder:
         self._next = at + 1
         if fault := record.fault or _find_fault(record, self._names):
             self._rejected.append(
-                (at, fault, format_raw_prefix(record.raw[:RAW_PREFIX].rstrip("\r\n").encode("utf-8", ESCAPE)))
+                (
+                    at,
+                    fault,
+                    format_raw_prefix(
+                        record.raw[:RAW_PREFIX].rstrip("\r\n").encode("utf-8", ESCAPE)
+                    ),
+                )
             )
             return
         self._rows.append(at)
@@ -208,31 +248,46 @@ class _DelimitedSliceBuilder:
         self._size += len(record.raw)
 
     def take_slice(self) -> FileSlice:
-        """Returns what was collected. The next piece begins empty."""
+        """Returns the collected rows as a slice, and begins the next one."""
         wanted = {name: self._names.index(name) for name in self._columns.all}
-        arrays = [pa.array([record.values[at] for record in self._records], pa.large_string()) for at in wanted.values()]
+        arrays = [
+            pa.array([record.values[at] for record in self._records], pa.large_string())
+            for at in wanted.values()
+        ]
         checked = check_rows(pa.record_batch(arrays, list(wanted)), self._columns)
         rows = np.array(self._rows, np.int64)
         rejected = [(self._rows[at], reason, raw) for at, reason, raw in checked.rejected]
         whole = [self._records[at].raw for at in checked.kept.tolist()] if self._whole else None
-        piece = FileSlice(rows[checked.kept], checked.documents, sorted([*self._rejected, *rejected]), self._next, whole)
+        file_slice = FileSlice(
+            rows[checked.kept],
+            checked.documents,
+            sorted([*self._rejected, *rejected]),
+            self._next,
+            whole,
+        )
         self._clear()
-        return piece
+        return file_slice
 
 
 def _find_fault(record: DelimitedRow, names: list[str]) -> str | None:
     if len(record.values) != len(names):
-        return f"{len(record.values)} values for {len(names)} columns"
+        return f"the row has {len(record.values)} values instead of {len(names)}"
     if not record.raw.isascii():
         try:
             record.raw.encode()
         except UnicodeEncodeError:
-            return "invalid UTF-8"
+            return "the row is not valid UTF-8"
     return None
 
 
 class DelimitedWriter:
-    """Copies the header and kept rows; added columns are appended to each."""
+    """A writer that copies the header and kept rows, and appends the added values.
+
+    Args:
+        header: The header of the input.
+        delimiter: The character between values.
+        sink: The stream to write to.
+    """
 
     def __init__(self, header: DelimitedRow, delimiter: str, sink: Any) -> None:
         self._header = header
@@ -241,19 +296,36 @@ class DelimitedWriter:
         self._sink = io.TextIOWrapper(sink, "utf-8", ESCAPE, newline="")
         self._begun = False
 
-    def select(self, whole: list[str], keep: np.ndarray, added: pa.RecordBatch | None) -> list[str]:
+    def select(
+        self, complete_rows: list[str], keep: np.ndarray, added: pa.RecordBatch | None
+    ) -> list[str]:
+        """Returns the kept rows with added values."""
         self._begin([] if added is None else added.schema.names)
-        rows = [whole[at] for at in np.flatnonzero(keep).tolist()]
-        extra = [()] * len(rows) if added is None else [tuple(row.values()) for row in added.to_pylist()]
-        return [self._extended(row, map(_format_value, values)) for row, values in zip(rows, extra, strict=True)]
+        rows = [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
+        extra = (
+            [()] * len(rows)
+            if added is None
+            else [tuple(row.values()) for row in added.to_pylist()]
+        )
+        return [
+            self._extended(row, map(_format_value, values))
+            for row, values in zip(rows, extra, strict=True)
+        ]
 
     def write(self, rows: list[str]) -> None:
+        """Writes rows that `select` returned."""
         self._sink.writelines(rows)
 
     def _extended(self, row: str, values: Any) -> str:
-        """A row with further values; one that ends with the file gets the end of a line."""
+        """Returns a row with further values. A last row without a line end receives one."""
         body = row.rstrip("\r\n")
-        return "".join([body, *(self._delimiter + self._quoted(value) for value in values), row[len(body) :] or self._line_end])
+        return "".join(
+            [
+                body,
+                *(self._delimiter + self._quoted(value) for value in values),
+                row[len(body) :] or self._line_end,
+            ]
+        )
 
     def _quoted(self, value: str) -> str:
         if not any(special in value for special in (self._delimiter, '"', *LINE_ENDS)):
@@ -267,6 +339,7 @@ class DelimitedWriter:
         self._begun = True
 
     def close(self) -> None:
+        """Completes the file."""
         self._begin([])
         self._sink.close()
 

@@ -1,14 +1,17 @@
-"""Files whose content no reader understands."""
+"""The detection of files whose content does not fit their suffix."""
 
 import codecs
 
 from nearkin.corpus.input_file import InputFile
 
 SAMPLE = 1 << 16
+"""The number of bytes at the beginning of a file that are examined."""
 READABLE = (
-    "nearkin reads .parquet, .jsonl, .ndjson, .json, .csv, .tsv, .arrow, .feather and .ipc, UTF-8 text with any other suffix, "
+    "nearkin reads .parquet, .jsonl, .ndjson, .json, .csv, .tsv, .arrow, "
+    ".feather and .ipc, UTF-8 text with any other suffix, "
     "and these compressed as .gz, .zst, .bz2 and .lz4"
 )
+"""The sentence that lists the formats, for messages."""
 CONTENTS = {
     b"PK\x03\x04": "a zip archive or an Office document",
     b"\xd0\xcf\x11\xe0": "an Office document",
@@ -24,20 +27,20 @@ CONTENTS = {
     b"\xff\xfe": "UTF-16 text; convert it to UTF-8",
     b"\xfe\xff": "UTF-16 text; convert it to UTF-8",
 }
-"""What files that are not UTF-8 text begin with."""
+"""The first bytes of files that are not UTF-8 text, with the name of the format and advice."""
 
 
 def find_foreign_content(file: InputFile, whole_text: bool) -> str | None:
-    """Returns what a file holds that is not the text it should be, or None.
+    """Returns a description of content that is not the text it should be, or None.
 
     Args:
-        file: A file that is read as text: JSON, delimited or one whole text.
-        whole_text: Whether the file is one text; then null bytes are foreign too.
+        file: A file that is read as text: JSON, delimited, or one text.
+        whole_text: Whether the file is one text. Null bytes are not valid then.
     """
     with file.open_decompressed() as stream:
         sample = bytes(stream.read(SAMPLE))
     if _is_text(sample):
-        # a table may have a column PAR1
+        # The first bytes may be text, for example a column named PAR1.
         return None
     for start, content in CONTENTS.items():
         if sample.startswith(start):
@@ -46,7 +49,7 @@ def find_foreign_content(file: InputFile, whole_text: bool) -> str | None:
 
 
 def _is_text(sample: bytes) -> bool:
-    """Whether bytes are UTF-8 without null bytes; the last character may be cut."""
+    """Returns True if bytes are UTF-8 without null bytes. The last character may be incomplete."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample)
     except UnicodeDecodeError:

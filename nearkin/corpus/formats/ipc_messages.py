@@ -1,7 +1,8 @@
-"""The size of the messages of an Arrow file in memory, read from their headers before anything is decompressed.
+"""The sizes of the messages of an Arrow file in memory, read from headers before decompression.
 
-A record batch is read and decompressed whole, so a few compressed bytes can take any amount of memory. Headers are flatbuffers
-(`Message.fbs` of the Arrow format): tables of fields behind offsets, and vectors of them.
+A record batch is read and decompressed as a whole, so a few compressed bytes can take any amount
+of memory. Headers are flatbuffers (`Message.fbs` of the Arrow format), which consist of tables
+of fields and of vectors.
 """
 
 import struct
@@ -9,33 +10,38 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 CONTINUATION = 0xFFFFFFFF
+"""The marker at the beginning of a message."""
 MAGIC = b"ARROW1"
+"""The magic word at the beginning of a file."""
 MAGIC_BYTES = 8
-"""The magic word, and what aligns it."""
+"""The number of bytes of the magic word and its padding."""
 DICTIONARY_BATCH, RECORD_BATCH = 2, 3
 HEADER_TYPE, HEADER, BODY_LENGTH = 1, 2, 3
-"""Fields of a message."""
+"""The numbers of the fields of a message."""
 DATA = 1
-"""A field of a dictionary batch: its record batch."""
+"""The number of the field of a dictionary batch that holds its record batch."""
 BUFFERS, COMPRESSION = 2, 3
-"""Fields of a record batch."""
+"""The numbers of the fields of a record batch."""
 LONGEST_HEADER = 64 << 20
+"""The maximum number of bytes of a header."""
 
 
 class MessageSize(NamedTuple):
-    """A message with data."""
+    """The size of a message with data."""
 
     is_batch: bool
-    """Whether it is a record batch, not a dictionary."""
+    """Whether the message is a record batch. Otherwise it is a dictionary."""
     size: int
-    """Bytes that its buffers take in memory."""
+    """The number of bytes that its buffers take in memory."""
 
 
 def measure_messages(source: Any) -> Iterator[MessageSize]:
-    """Yields the record batches and dictionaries of an open file or stream, up to its end or to what is not a message.
+    """Yields the sizes of the record batches and dictionaries of an open file or stream.
+
+    It stops at the end, or where no message follows.
 
     Args:
-        source: A file that can be read at any place.
+        source: A file that can be read at any position.
     """
     at = MAGIC_BYTES if source.read_at(len(MAGIC), 0) == MAGIC else 0
     while True:
@@ -45,7 +51,7 @@ def measure_messages(source: Any) -> Iterator[MessageSize]:
         marker, length = struct.unpack("<II", prefix)
         at += 8
         if marker != CONTINUATION:
-            # as Arrow wrote it before version 0.15
+            # Arrow wrote no marker before version 0.15.
             at, length = at - 4, marker
         if not 0 < length <= LONGEST_HEADER:
             return
@@ -68,7 +74,7 @@ def _unfolded(source: Any, body: int, batch: "_FlatbufferTable") -> int:
     for offset, length in batch.pairs(BUFFERS):
         size = length
         if compressed and length >= 8:
-            # -1 says that the buffer is not compressed after all
+            # A size of -1 means that the buffer is not compressed.
             stated = struct.unpack("<q", source.read_at(8, body + offset))[0]
             size = stated if stated >= 0 else length
         total += size
@@ -76,7 +82,7 @@ def _unfolded(source: Any, body: int, batch: "_FlatbufferTable") -> int:
 
 
 class _FlatbufferTable:
-    """A table of a flatbuffer. What is out of its bounds raises struct.error."""
+    """A table of a flatbuffer. Access out of its bounds raises struct.error."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
@@ -93,7 +99,7 @@ class _FlatbufferTable:
         return int(struct.unpack_from(form, self._data, at)[0])
 
     def _place(self, field: int) -> int:
-        """The place of a field's value; 0 if it is not there."""
+        """Returns the position of the value of a field, or 0 if the field is missing."""
         entry = 4 + 2 * field
         if entry >= self._number("<H", self._fields):
             return 0
@@ -116,7 +122,7 @@ class _FlatbufferTable:
         return _FlatbufferTable(self._data, place + self._number("<I", place))
 
     def pairs(self, field: int) -> Iterator[tuple[int, int]]:
-        """A vector of two whole numbers each."""
+        """Yields the elements of a vector of pairs of integers."""
         place = self._place(field)
         if not place:
             return

@@ -1,7 +1,8 @@
-"""Rows of large record batches in uncompressed Arrow IPC files, read a slice at a time.
+"""Rows of large record batches in uncompressed Arrow IPC files, read one slice at a time.
 
-Arrow reads a record batch as a whole, or maps the file, and a mapped file that another process truncates ends this process by
-SIGBUS. Here the map serves only to learn where the buffers of a batch begin; their bytes are read.
+Arrow reads a record batch as a whole, or maps the file. If another process truncated a mapped
+file, this process would end by SIGBUS. The map serves only to find the positions of the buffers
+of a batch here; their bytes are read.
 """
 
 import os
@@ -14,15 +15,20 @@ import pyarrow as pa
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS
 
 ALIGNED = 8
-"""Slices begin at multiples of this row, so that bitmaps begin at a whole byte."""
+"""Slices begin at a multiple of this row, so that bitmaps begin at a whole byte."""
 
 
-def read_sliced_batches(path: bytes, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]] | None:
-    """Returns slices of the batches of a file with the number of their first row, or None if they cannot be read so.
+def read_sliced_batches(
+    path: bytes, columns: Sequence[str] | None
+) -> Iterator[tuple[int, pa.RecordBatch]] | None:
+    """Returns slices of the batches of a file, or None if the file cannot be read in slices.
 
     Args:
-        path: A local, uncompressed IPC file (not a stream).
-        columns: The columns; None for all.
+        path: The path of a local, uncompressed IPC file (not a stream).
+        columns: The names of the columns, or None for all.
+
+    Returns:
+        The number of the first row of each slice, and the slice.
     """
     with pa.memory_map(path) as mapped:
         if mapped.read(6) != b"ARROW1":
@@ -35,26 +41,35 @@ def read_sliced_batches(path: bytes, columns: Sequence[str] | None) -> Iterator[
         if not reader.num_record_batches or not all(_is_sliceable(field.type) for field in fields):
             return None
         sample = reader.get_batch(0)
-        buffers = [buffer for column in sample.columns for buffer in column.buffers() if buffer is not None and buffer.size]
+        buffers = [
+            buffer
+            for column in sample.columns
+            for buffer in column.buffers()
+            if buffer is not None and buffer.size
+        ]
         if not all(base <= buffer.address < base + mapped.size() for buffer in buffers):
-            # the file compresses its buffers, so that a batch is unfolded as a whole in any case
+            # The buffers are compressed, so a batch is decompressed as a whole in any case.
             return None
     return _read_slices(path, columns)
 
 
-def _read_slices(path: bytes, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _read_slices(
+    path: bytes, columns: Sequence[str] | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     first = 0
     with pa.memory_map(path) as mapped, open(path, "rb") as file:  # noqa: PTH123 (a path in bytes)
         base = mapped.read_buffer(1).address
         reader = pa.ipc.open_file(mapped)
         for number in range(reader.num_record_batches):
             if os.fstat(file.fileno()).st_size < mapped.size():
-                # only the few bytes that describe a batch are read through the map, right after this
+                # After this, only the few bytes that describe a batch are read through the map.
                 raise OSError("the file has become shorter")
             batch = reader.get_batch(number)
             part = batch if columns is None else batch.select(list(columns))
             source = _BufferSlicer(file.fileno(), base, mapped.size())
-            rows = int(min(BATCH_ROWS, len(part) * BATCH_BYTES / max(part.get_total_buffer_size(), 1)))
+            rows = int(
+                min(BATCH_ROWS, len(part) * BATCH_BYTES / max(part.get_total_buffer_size(), 1))
+            )
             rows = max(ALIGNED, rows - rows % ALIGNED)
             for start in range(0, len(part), rows):
                 count = min(rows, len(part) - start)
@@ -68,21 +83,28 @@ def _is_sliceable(kind: pa.DataType) -> bool:
         return all(_is_sliceable(field.type) for field in kind)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _is_sliceable(kind.value_type)
-    return _has_offsets(kind) or (pa.types.is_primitive(kind) and not isinstance(kind, pa.BaseExtensionType))
+    return _has_offsets(kind) or (
+        pa.types.is_primitive(kind) and not isinstance(kind, pa.BaseExtensionType)
+    )
 
 
 def _has_offsets(kind: pa.DataType) -> bool:
     types = pa.types
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+    return (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    )
 
 
 class _BufferSlicer:
     """Reads parts of arrays whose buffers are mapped from a file.
 
     Args:
-        handle: The file.
-        base: The address at which its map begins.
-        size: The size of the map.
+        handle: The descriptor of the file.
+        base: The address at which the map of the file begins.
+        size: The size of the map in bytes.
     """
 
     def __init__(self, handle: int, base: int, size: int) -> None:
@@ -109,20 +131,32 @@ class _BufferSlicer:
             values = self.rows(array.values, start * kind.list_size, count * kind.list_size)
             return pa.Array.from_buffers(kind, count, [validity], children=[values])
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            offsets = self._offsets(buffers[1], start, count, np.int64 if pa.types.is_large_list(kind) else np.int32)
+            offsets = self._offsets(
+                buffers[1], start, count, np.int64 if pa.types.is_large_list(kind) else np.int32
+            )
             values = self.rows(array.values, int(offsets[0]), int(offsets[-1] - offsets[0]))
-            return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(offsets - offsets[0])], children=[values])
+            return pa.Array.from_buffers(
+                kind, count, [validity, pa.py_buffer(offsets - offsets[0])], children=[values]
+            )
         if _has_offsets(kind):
             large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
             offsets = self._offsets(buffers[1], start, count, np.int64 if large else np.int32)
             data = self._read(buffers[2], int(offsets[0]), int(offsets[-1]))
-            return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(offsets - offsets[0]), data])
-        data = self._read(buffers[1], start * kind.bit_width // 8, -(-(start + count) * kind.bit_width // 8))
+            return pa.Array.from_buffers(
+                kind, count, [validity, pa.py_buffer(offsets - offsets[0]), data]
+            )
+        data = self._read(
+            buffers[1], start * kind.bit_width // 8, -(-(start + count) * kind.bit_width // 8)
+        )
         return pa.Array.from_buffers(kind, count, [validity, data])
 
-    def _offsets(self, buffer: pa.Buffer, start: int, count: int, dtype: type[np.integer[Any]]) -> np.ndarray:
+    def _offsets(
+        self, buffer: pa.Buffer, start: int, count: int, dtype: type[np.integer[Any]]
+    ) -> np.ndarray:
         width = np.dtype(dtype).itemsize
-        offsets = np.frombuffer(self._read(buffer, start * width, (start + count + 1) * width), dtype)
+        offsets = np.frombuffer(
+            self._read(buffer, start * width, (start + count + 1) * width), dtype
+        )
         if (np.diff(offsets) < 0).any():
             raise OSError("the offsets of a record batch decrease")
         return offsets
@@ -134,7 +168,7 @@ class _BufferSlicer:
             raise OSError("a record batch reaches beyond its buffers")
         place = buffer.address - self._base
         if not 0 <= place < self._size:
-            # Arrow had to unfold this buffer, which is in memory therefore
+            # Arrow had to decompress this buffer, so it is in memory.
             return buffer.slice(start, stop - start)
         data = bytearray(stop - start)
         done = 0

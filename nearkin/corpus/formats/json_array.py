@@ -1,4 +1,4 @@
-"""JSON files that hold one array: its elements, each read as a line of JSON lines is, and written into an array again."""
+"""JSON files that hold one array, whose elements are read like lines of JSON lines."""
 
 import re
 from collections.abc import Iterator
@@ -13,14 +13,18 @@ from nearkin.corpus.formats.json_lines import BLOCK, BOM, JsonLines, JsonRow, Li
 from nearkin.corpus.input_file import InputFile
 
 SAMPLE = 1 << 16
+"""The number of bytes at the beginning of a file that decide whether it holds an array."""
 OUTSIDE = re.compile(rb'["\[\]{},]')
+"""The characters that have a meaning outside of strings."""
 INSIDE = re.compile(rb'["\\]')
+"""The characters that have a meaning inside of strings."""
 
 
 def holds_array(file: InputFile) -> bool:
-    """Returns whether a JSON file holds one array instead of one object a line.
+    """Returns True if a JSON file holds one array instead of one object per line.
 
-    A `.json` file does if it begins with a bracket. Of JSON lines, the first line must also not be complete by itself.
+    A `.json` file does if it begins with a bracket. In JSON lines, the first line must also not
+    be complete by itself.
     """
     with file.open_decompressed() as stream:
         sample = bytes(stream.read(SAMPLE)).removeprefix(BOM).lstrip()
@@ -39,22 +43,28 @@ def holds_array(file: InputFile) -> bool:
 
 
 class JsonArray(JsonLines):
-    """A file with one array of objects; a row is an element. The file is read in blocks, and an element is held at a time."""
+    """The format of a file with one array of objects. A row is an element.
+
+    The file is read in blocks, and one element at a time is in memory.
+    """
 
     def read_rows(self, stream: Any, limit: int) -> Iterator[JsonRow]:
+        """Yields the elements of a stream. An element of more than `limit` bytes has no bytes."""
         elements = _ElementSplitter(limit)
         while block := stream.read(BLOCK):
             yield from elements.feed(bytes(block))
         elements.require_end()
 
     def writer(self, file: InputFile, target: str) -> "ArrayWriter":
+        """Returns a writer of an array."""
         return ArrayWriter(open_compressed_sink(file, target))
 
 
 class _ElementSplitter:
-    """Cuts an array that comes in blocks into its elements, by its brackets, quotes and commas alone.
+    """Divides an array that arrives in blocks into its elements.
 
-    An element that is not valid JSON inside does not harm the others.
+    Only brackets, quotes and commas are examined. An element that is not valid JSON does not
+    affect the others.
     """
 
     def __init__(self, limit: int) -> None:
@@ -71,7 +81,7 @@ class _ElementSplitter:
         """Yields the elements that end in the next block.
 
         Raises:
-            ValueError: If the brackets do not match, or something stands behind the array.
+            ValueError: If the brackets do not match, or something follows the array.
         """
         at = 0
         if self._depth == 0 and not self._ended:
@@ -99,7 +109,10 @@ class _ElementSplitter:
                     self._depth = 0
                     self._ended = True
                 elif character == b"}":
-                    raise ValueError(f"the array is not valid JSON after element {self._row}: a brace closes nothing")
+                    raise ValueError(
+                        f"the array is not valid JSON after element {self._row}: "
+                        "a closing brace has no opening brace"
+                    )
         if self._ended:
             if block[at:].strip():
                 raise ValueError("something follows the end of the array")
@@ -116,7 +129,7 @@ class _ElementSplitter:
         if not text:
             return len(block)
         if not text.startswith(b"["):
-            raise ValueError("not a JSON array")
+            raise ValueError("the file does not hold a JSON array")
         self._depth = 1
         return len(block) - len(text) + 1
 
@@ -147,29 +160,34 @@ class _ElementSplitter:
         raw = b"".join(self._held).strip()
         self._held = []
         self._size = 0
-        # an array without elements, or with a comma behind the last one, has nothing in front of its bracket
+        # Nothing precedes the bracket of an empty array, or of one with a trailing comma.
         if too_long_reason or raw or not last:
             yield JsonRow(self._row, None if too_long_reason else raw or b"nothing")
             self._row += 1
 
 
 class ArrayWriter(LineWriter):
-    """Writes elements into one array, an element a line."""
+    """A writer of elements into one array, with one element per line."""
 
     def __init__(self, sink: Any) -> None:
         super().__init__(sink)
         self._begun = False
 
-    def select(self, whole: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None) -> bytes:
-        lines = [element.replace(b"\r", b" ").replace(b"\n", b" ") for element in whole]
+    def select(
+        self, complete_rows: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None
+    ) -> bytes:
+        """Returns the kept elements with added fields."""
+        lines = [element.replace(b"\r", b" ").replace(b"\n", b" ") for element in complete_rows]
         return super().select(lines, keep, added)
 
     def write(self, rows: bytes) -> None:
+        """Writes elements that `select` returned."""
         if rows:
             text = rows.removesuffix(b"\n").replace(b"\n", b",\n")
             super().write((b",\n" if self._begun else b"[\n") + text)
             self._begun = True
 
     def close(self) -> None:
+        """Completes the array and the file."""
         super().write(b"\n]\n" if self._begun else b"[]\n")
         super().close()

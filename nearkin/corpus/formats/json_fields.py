@@ -10,22 +10,29 @@ from nearkin.corpus.formats.json_lines import BLOCK, BOM, JsonLines
 from nearkin.corpus.input_file import InputFile
 
 SAMPLED_OBJECTS = 1000
+"""The maximum number of objects that are examined."""
 SAMPLED_BYTES = 4 << 20
+"""The approximate number of bytes that are examined."""
 
 
 class FieldSample(NamedTuple):
     """The fields of the first objects of a JSON file."""
 
     names: dict[str, None]
-    """The names, in the order in which they were seen."""
+    """The names, in order of appearance."""
     objects: int
-    """The number of objects that were looked at."""
+    """The number of objects that were examined."""
     complete: bool
-    """Whether that was the whole file."""
+    """Whether the whole file was examined."""
 
 
 def sample_fields(file: InputFile, form: JsonLines) -> FieldSample:
-    """Looks at the first objects of a JSON file, at most SAMPLED_OBJECTS and about SAMPLED_BYTES."""
+    """Returns the fields of the first objects of a JSON file.
+
+    Args:
+        file: The file.
+        form: The format, which divides the file into objects.
+    """
     names: dict[str, None] = {}
     objects = size = 0
     with file.open_decompressed() as stream:
@@ -49,9 +56,21 @@ def _parse_object(raw: bytes | None) -> dict[str, Any] | None:
 
 
 def contains_string(file: InputFile, name: str) -> bool:
-    """Whether the bytes of a JSON file hold a string with this content: without one, no object has a field of this name."""
-    wanted = {json.dumps(name, ensure_ascii=ascii_only).encode("utf-8", "backslashreplace") for ascii_only in (True, False)}
-    return any(text in part for part in _read_overlapping(file, max(map(len, wanted))) for text in wanted)
+    """Returns True if the bytes of a JSON file contain a string with this content.
+
+    If they do not, no object has a field of this name.
+
+    Args:
+        file: The file.
+        name: The name of the field.
+    """
+    wanted = {
+        json.dumps(name, ensure_ascii=ascii_only).encode("utf-8", "backslashreplace")
+        for ascii_only in (True, False)
+    }
+    return any(
+        text in part for part in _read_overlapping(file, max(map(len, wanted))) for text in wanted
+    )
 
 
 def _read_overlapping(file: InputFile, overlap: int) -> Iterator[bytes]:
@@ -64,7 +83,12 @@ def _read_overlapping(file: InputFile, overlap: int) -> Iterator[bytes]:
 
 
 def format_names(names: Iterable[str], most: int = 30) -> str:
-    """Names for a message, in quotes."""
+    """Returns names in quotes for a message.
+
+    Args:
+        names: The names.
+        most: The maximum number of names that are listed.
+    """
     shown = list(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(map(repr, shown[:most])) + more

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, kept ones written back byte for byte."""
+"""JSON lines: one object per line. Kept lines are copied byte for byte."""
 
 import json
 import re
@@ -10,8 +10,21 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, ID, MAX_DOCUMENT, UNFOLDED_SHARE, Columns, carried_column_name
-from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, make_unused_name, open_compressed_sink
+from nearkin.corpus.columns import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    ID,
+    MAX_DOCUMENT,
+    UNFOLDED_SHARE,
+    Columns,
+    carried_column_name,
+)
+from nearkin.corpus.formats.base import (
+    FileSlice,
+    ItemsBeforeDamage,
+    make_unused_name,
+    open_compressed_sink,
+)
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import (
     content_arrow_type,
@@ -22,34 +35,46 @@ from nearkin.corpus.validation import (
 )
 
 BLOCK = 1 << 20
+"""The number of bytes that are read at a time."""
 BOM = b"\xef\xbb\xbf"
 LARGEST_WHOLE = 2.0**63
+"""The absolute value from which a float may stand for an integer that it cannot hold."""
 LINE_SHARE = 2
-"""A line may have so many times the bytes of a document: for the other fields, and for characters that are escaped."""
+"""A line may have this many times the document limit, for its other fields and for escaped
+characters."""
 VALUE_BYTES = {b"{": 256, b"[": 96, b":": 104, b",": 48}
-"""Bytes of memory that the values of a line take for each of these characters between them, at most."""
+"""The maximum number of bytes of memory that parsed values take for each of these characters
+between them."""
 DEEPEST_VALUE = 254
-"""Levels of lists and objects inside of each other that a value may have to be written as text."""
+"""The maximum number of levels of lists and objects in a value that is written as text."""
 LONG_LINE = 1 << 16
-"""Bytes from which a line may take much memory when it is parsed."""
+"""The number of bytes from which the memory for parsing a line is estimated."""
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+"""A pattern of a JSON string."""
 
 
 class JsonRow(NamedTuple):
-    """A line without its end; None instead of the bytes where it is too long to be kept in memory."""
+    """A line without its end, or an element of an array."""
 
     row: int
     raw: bytes | None
 
 
 def read_lines(stream: Any, limit: int = LINE_SHARE * MAX_DOCUMENT) -> Iterator[JsonRow]:
-    """Yields every line of a stream of bytes, blank ones too; a line without its bytes if there are more than `limit`."""
+    """Yields every line of a stream of bytes, including blank ones.
+
+    Args:
+        stream: The stream.
+        limit: The maximum number of bytes of a line. A longer line has no bytes.
+    """
     held: list[bytes] = []
     row, size, dropped = 0, 0, False
     while block := stream.read(BLOCK):
         parts = bytes(block).split(b"\n")
         for part in parts[:-1]:
-            yield JsonRow(row, None if dropped or size + len(part) > limit else b"".join([*held, part]))
+            yield JsonRow(
+                row, None if dropped or size + len(part) > limit else b"".join([*held, part])
+            )
             row, held, size, dropped = row + 1, [], 0, False
         size += len(parts[-1])
         if size > limit:
@@ -61,42 +86,49 @@ def read_lines(stream: Any, limit: int = LINE_SHARE * MAX_DOCUMENT) -> Iterator[
 
 
 class JsonLines:
-    """`.jsonl`, `.ndjson`, `.json` with an object on each line."""
+    """The format of files with one object per line: `.jsonl`, `.ndjson` and `.json`."""
 
     def columns(self, file: InputFile) -> list[str] | None:
+        """Returns None, because each line has fields of its own."""
         return None
 
     def read_rows(self, stream: Any, limit: int) -> Iterator[JsonRow]:
-        """The lines of a stream, blank ones too; one of more than `limit` bytes without its bytes."""
+        """Yields the lines of a stream. A line of more than `limit` bytes has no bytes."""
         return read_lines(stream, limit)
 
-    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
+    def read(
+        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+    ) -> Iterator[FileSlice]:
+        """Yields the rows of a file in slices, as described in `Format`."""
         with file.open_decompressed() as stream:
-            parser = _JsonSliceBuilder(columns, whole)
+            builder = _JsonSliceBuilder(columns, whole=whole)
             lines = ItemsBeforeDamage(self.read_rows(stream, LINE_SHARE * columns.document_limit))
             next_row = start
             for line in lines:
                 if line.row >= start:
-                    parser.add(line)
+                    builder.add(line)
                     next_row = line.row + 1
-                    if parser.full:
-                        yield parser.take_slice(next_row)
-            if parser.begun:
-                yield parser.take_slice(next_row)
+                    if builder.full:
+                        yield builder.take_slice(next_row)
+            if builder.begun:
+                yield builder.take_slice(next_row)
             lines.raise_damage()
 
     def writer(self, file: InputFile, target: str) -> "LineWriter":
+        """Returns a writer of lines."""
         return LineWriter(open_compressed_sink(file, target))
 
 
 class _JsonSliceBuilder:
-    """Collects lines to a piece."""
+    """Parses lines and collects them into a slice."""
 
-    def __init__(self, columns: Columns, whole: bool) -> None:
+    def __init__(self, columns: Columns, *, whole: bool) -> None:
         self._columns = columns
         self._whole = whole
         self._names = columns.all
-        self._texts = tuple(name for name in (columns.id, *columns.carried_columns) if name is not None)
+        self._texts = tuple(
+            name for name in (columns.id, *columns.carried_columns) if name is not None
+        )
         self._clear()
 
     def _clear(self) -> None:
@@ -116,50 +148,62 @@ class _JsonSliceBuilder:
 
     def add(self, line: JsonRow) -> None:
         if line.raw is None:
-            self._rejected.append((line.row, too_long_reason("line", LINE_SHARE * self._columns.document_limit), ""))
+            self._rejected.append(
+                (
+                    line.row,
+                    too_long_reason("the row", LINE_SHARE * self._columns.document_limit),
+                    "",
+                )
+            )
             return
         raw = line.raw.removeprefix(BOM) if line.row == 0 else line.raw
         if not raw.strip():
             return
         self._bytes += len(raw)
         try:
-            reason = self._unfolds_too_far(raw)
+            reason = self._find_memory_fault(raw)
             value: Any = None if reason else orjson.loads(raw)
-            reason = reason or self._fault(value) or self._fault_beside(value)
+            reason = reason or self._find_fault(value) or self._find_column_fault(value)
         except orjson.JSONDecodeError as error:
-            value, reason = None, _json_fault(raw, error)
+            value, reason = None, _find_json_fault(raw, error)
         if reason:
             self._rejected.append((line.row, reason, format_raw_prefix(raw)))
             return
-        self._with_exact_numbers(raw, value)
+        self._restore_exact_numbers(raw, value)
         self._rows.append(line.row)
         self._values.append({name: value.get(name) for name in self._names})
         if self._whole:
             self._lines.append(line.raw)
 
-    def _unfolds_too_far(self, raw: bytes) -> str | None:
-        """Why a line is not parsed: lists and objects of a few characters each take a multiple of them in memory."""
+    def _find_memory_fault(self, raw: bytes) -> str | None:
+        """Returns the reason why a line is not parsed, or None.
+
+        Lists and objects of a few characters each take a multiple of these characters in memory.
+        """
         if len(raw) < LONG_LINE:
             return None
         limit = UNFOLDED_SHARE * self._columns.document_limit
         if _value_bytes(raw) <= limit or _value_bytes(STRING.sub(b"", raw)) <= limit:
             return None
-        return f"line has too many values: parsing them may take more than {limit:,} bytes"
+        return f"the row has too many values: parsing them may take more than {limit:,} bytes"
 
-    def _fault(self, value: Any) -> str | None:
-        """Why a parsed line is no document, or None."""
+    def _find_fault(self, value: Any) -> str | None:
+        """Returns the reason why a parsed line is not a document, or None."""
         name = self._columns.source
         if not isinstance(value, dict):
-            return "not a JSON object"
+            return "the row is not a JSON object"
         if name not in value:
-            return f"no field {name}"
+            return f"the field {name} is missing"
         if value[name] is None:
-            return f"null {name}"
+            return f"{name} is null"
         if self._columns.vector:
             if fault := find_vector_fault(value[name], name, self._columns.dimensions):
                 return fault
         elif self._columns.tokens:
-            if not (isinstance(value[name], list) and all(isinstance(token, str) for token in value[name])):
+            if not (
+                isinstance(value[name], list)
+                and all(isinstance(token, str) for token in value[name])
+            ):
                 return f"{name} is not a list of strings"
             if sum(map(len, value[name])) > self._columns.document_limit // 4 and (
                 sum(len(token.encode()) for token in value[name]) > self._columns.document_limit
@@ -170,11 +214,14 @@ class _JsonSliceBuilder:
         elif _longer_than(value[name], self._columns.document_limit):
             return too_long_reason(name, self._columns.document_limit)
         if self._columns.id is not None and value.get(self._columns.id) is None:
-            return f"null id in {self._columns.id}"
+            return f"the id in {self._columns.id} is null"
         return None
 
-    def _fault_beside(self, value: dict[str, Any]) -> str | None:
-        """Returns why the id or a column that rides along cannot be used, or None; replaces lists and objects by their text."""
+    def _find_column_fault(self, value: dict[str, Any]) -> str | None:
+        """Returns the reason why the id or a carried column cannot be used, or None.
+
+        Lists and objects are replaced by their text.
+        """
         for name in self._texts:
             found = value.get(name)
             if isinstance(found, (dict, list)):
@@ -186,9 +233,16 @@ class _JsonSliceBuilder:
                 return too_long_reason(name, self._columns.document_limit)
         return None
 
-    def _with_exact_numbers(self, raw: bytes, value: dict[str, Any]) -> None:
-        """Replaces numbers that a float may not hold, of the id and the columns that ride along, by their digits."""
-        inexact = [name for name in self._texts if _may_be_rounded(value.get(name), name == self._columns.id)]
+    def _restore_exact_numbers(self, raw: bytes, value: dict[str, Any]) -> None:
+        """Replaces numbers of the id and of carried columns by their digits.
+
+        Only numbers that a float may not hold are replaced.
+        """
+        inexact = [
+            name
+            for name in self._texts
+            if _may_be_rounded(value.get(name), name == self._columns.id)
+        ]
         if not inexact:
             return
         try:
@@ -198,33 +252,44 @@ class _JsonSliceBuilder:
         value.update({name: exact[name] for name in inexact})
 
     def take_slice(self, next_row: int) -> FileSlice:
-        """What was collected; starts anew."""
+        """Returns the collected rows as a slice, and begins the next one."""
         columns, values = self._columns, self._values
         if columns.vector and columns.dimensions is None and values:
             lengths = [len(value[columns.vector]) for value in values]
             columns = replace(columns, dimensions=most_common_length(lengths))
             fit = [at for at, length in enumerate(lengths) if length == columns.dimensions]
             values, self._rows = [values[at] for at in fit], [self._rows[at] for at in fit]
-        arrays = {columns.content: pa.array([value[columns.source] for value in values], content_arrow_type(columns))}
+        arrays = {
+            columns.content: pa.array(
+                [value[columns.source] for value in values], content_arrow_type(columns)
+            )
+        }
         if columns.id is not None:
-            arrays[ID] = _texts([value[columns.id] for value in values])
+            arrays[ID] = _convert_to_texts([value[columns.id] for value in values])
         arrays.update(
-            {carried_column_name(name): _texts([value.get(name) for value in values]) for name in columns.carried_columns}
+            {
+                carried_column_name(name): _convert_to_texts([value.get(name) for value in values])
+                for name in columns.carried_columns
+            }
         )
         documents = pa.record_batch(list(arrays.values()), list(arrays))
         whole = self._lines if self._whole else None
-        found = FileSlice(np.array(self._rows, np.int64), documents, self._rejected, next_row, whole)
+        found = FileSlice(
+            np.array(self._rows, np.int64), documents, self._rejected, next_row, whole
+        )
         self._clear()
         return found
 
 
-def _json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
+def _find_json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
     try:
         raw.decode()
     except UnicodeDecodeError:
-        return "invalid UTF-8"
-    # orjson refuses lone surrogates (\ud800), which JSON's grammar allows but no UTF-8 holds.
-    return "invalid JSON" if "surrogate" not in str(error) else "lone surrogate in JSON"
+        return "the row is not valid UTF-8"
+    # orjson refuses lone surrogates (\ud800), which the grammar of JSON allows.
+    if "surrogate" in str(error):
+        return "the row has a lone surrogate, which UTF-8 cannot represent"
+    return "the row is not valid JSON"
 
 
 def _value_bytes(raw: bytes) -> int:
@@ -232,20 +297,29 @@ def _value_bytes(raw: bytes) -> int:
 
 
 def _longer_than(text: str, limit: int) -> bool:
-    """Whether a text has more than `limit` bytes; a character has four at most."""
+    """Returns True if a text has more than `limit` bytes. A character has at most four bytes."""
     return len(text) > limit // 4 and len(text.encode()) > limit
 
 
 def _may_be_rounded(value: Any, is_id: bool) -> bool:
-    """Whole numbers of 2^64 and more are parsed to floats; so are fractions, of which ids need every digit."""
+    """Returns True if a number may have lost digits when it was parsed.
+
+    Integers of 2^64 and more become floats. Of fractions, every digit matters in ids only.
+    """
     return type(value) is float and (is_id or abs(value) >= LARGEST_WHOLE)
 
 
-def _texts(values: list[Any]) -> pa.Array:
-    """Returns JSON values as text, in the form of `format_as_text`, so that a number is the same in every format."""
+def _convert_to_texts(values: list[Any]) -> pa.Array:
+    """Returns JSON values as text, in the form of `format_as_text`.
+
+    A number has the same form in every format.
+    """
     floats = [value for value in values if type(value) is float]
     shown = iter(pa.array(floats, pa.float64()).cast(pa.large_string()).to_pylist())
-    return pa.array([next(shown) if type(value) is float else _text(value) for value in values], pa.large_string())
+    return pa.array(
+        [next(shown) if type(value) is float else _text(value) for value in values],
+        pa.large_string(),
+    )
 
 
 def _text(value: Any) -> str | None:
@@ -255,25 +329,39 @@ def _text(value: Any) -> str | None:
 
 
 class LineWriter:
-    """Writes lines; added columns are spliced in before the closing brace, so the rest stays byte for byte."""
+    """A writer of lines.
+
+    Added fields are inserted before the closing brace, and the rest of a line is copied.
+
+    Args:
+        sink: The stream to write to.
+    """
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
 
-    def select(self, whole: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None) -> bytes:
-        lines = [whole[at] for at in np.flatnonzero(keep).tolist()]
+    def select(
+        self, complete_rows: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None
+    ) -> bytes:
+        """Returns the kept lines with added fields."""
+        lines = [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
         if added is not None:
-            lines = [_spliced(line, row) for line, row in zip(lines, added.to_pylist(), strict=True)]
+            lines = [
+                _insert_fields(line, row)
+                for line, row in zip(lines, added.to_pylist(), strict=True)
+            ]
         return b"\n".join(lines) + b"\n" if lines else b""
 
     def write(self, rows: bytes) -> None:
+        """Writes lines that `select` returned."""
         self._sink.write(rows)
 
     def close(self) -> None:
+        """Completes the file."""
         self._sink.close()
 
 
-def _spliced(line: bytes, row: dict[str, Any]) -> bytes:
+def _insert_fields(line: bytes, row: dict[str, Any]) -> bytes:
     text = line.rstrip()
     taken = set(orjson.loads(text.removeprefix(BOM)))
     fields = orjson.dumps({make_unused_name(name, taken): value for name, value in row.items()})

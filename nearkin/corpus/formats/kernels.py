@@ -1,4 +1,4 @@
-"""Kernels that read compressed pages."""
+"""Kernels that decompress pages."""
 
 import numpy as np
 
@@ -16,12 +16,12 @@ def decompress_snappy(stored: np.ndarray, unfolded: np.ndarray) -> bool:
         unfolded: Receives the content, uint8 (m,).
 
     Returns:
-        Whether the block is valid and has exactly m bytes of content.
+        True if the block is valid and has exactly m bytes of content.
     """
     size = I64(stored.shape[0])
     room = I64(unfolded.shape[0])
     at = I64(0)
-    # the length of the content, which the caller knows already
+    # The length of the content is skipped, because the caller knows it.
     while at < size and stored[at] & 0x80:
         at += 1
     at += 1
@@ -61,7 +61,7 @@ def decompress_snappy(stored: np.ndarray, unfolded: np.ndarray) -> bool:
             length = (tag >> 2) + 1
         if distance < 1 or distance > done or done + length > room:
             return False
-        # source and target may overlap, so that a few bytes are repeated
+        # Source and target may overlap, which repeats a few bytes.
         for _ in range(length):
             unfolded[done] = unfolded[done - distance]
             done += 1

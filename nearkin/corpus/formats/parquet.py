@@ -1,4 +1,4 @@
-"""Parquet files."""
+"""Parquet files, which are read and written by row group."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,16 +20,18 @@ from nearkin.errors import RunError
 from nearkin.runtime.threads import ordered_map
 
 LONG = 64
+"""The average size in bytes from which values are written without a dictionary."""
 DECODERS = 2
+"""The number of row groups that are decoded at the same time."""
 
 
 class _RowGroupWriter:
-    """Collects batches to row groups of a size worth compressing."""
+    """Collects batches into row groups that are large enough to compress well."""
 
     ROWS = 1 << 17
     BYTES = 64 << 20
     COLUMN_BYTES = 512
-    """What a column of a batch takes beside its values."""
+    """The number of bytes that a column of a batch takes besides its values."""
 
     def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema) -> None:
         self._writer, self._schema = writer, schema
@@ -45,7 +47,9 @@ class _RowGroupWriter:
 
     def _flush(self) -> None:
         if self._rows:
-            self._writer.write_table(pa.Table.from_batches(self._held, self._schema), row_group_size=self._rows)
+            self._writer.write_table(
+                pa.Table.from_batches(self._held, self._schema), row_group_size=self._rows
+            )
         self._held, self._rows, self._bytes = [], 0, 0
 
     def close(self) -> None:
@@ -53,14 +57,23 @@ class _RowGroupWriter:
         self._writer.close()
 
 
-def _make_damage_rejection(group: RowGroup, row: int, damage: Exception, columns: Columns) -> FileSlice:
-    """Returns the rejection of the rows of a row group that cannot be read."""
+def _make_damage_rejection(
+    group: RowGroup, row: int, damage: Exception, columns: Columns
+) -> FileSlice:
+    """Returns a slice with the rejection of the rows of a row group that cannot be read."""
     end = group.first + group.rows
-    reason = f"unreadable: rows {row} to {end - 1} (row group {group.number}): {describe_error(damage)}"
-    return FileSlice(np.empty(0, np.int64), make_empty_documents(columns), [(WHOLE_FILE, reason, "")], end)
+    reason = (
+        f"the file cannot be read: rows {row} to {end - 1} (row group "
+        f"{group.number}): {describe_error(damage)}"
+    )
+    return FileSlice(
+        np.empty(0, np.int64), make_empty_documents(columns), [(WHOLE_FILE, reason, "")], end
+    )
 
 
-def _split_group(group: RowGroup, batches: Iterable[pa.RecordBatch], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _split_group(
+    group: RowGroup, batches: Iterable[pa.RecordBatch], start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     first = group.first
     for batch in batches:
         skipped = min(max(start - first, 0), len(batch))
@@ -69,13 +82,13 @@ def _split_group(group: RowGroup, batches: Iterable[pa.RecordBatch], start: int)
 
 
 class Parquet:
-    """Columnar files, read by row group. One that is damaged costs its own rows, from the damage on.
+    """The parquet format. A damaged row group costs its own rows, from the damage on.
 
     Args:
-        ahead: Bytes up to which a row group is decoded ahead, two at a time.
+        ahead: The number of bytes up to which a row group is decoded ahead, two at a time.
 
     Attributes:
-        scratch_folder: The folder for what a row group needs beside the memory; None for the system's.
+        scratch_folder: The folder of temporary files, or None for that of the system.
     """
 
     def __init__(self, ahead: int = AHEAD) -> None:
@@ -83,13 +96,19 @@ class Parquet:
         self.scratch_folder: Path | None = None
 
     def columns(self, file: InputFile) -> list[str]:
+        """Returns the names of the columns."""
         with file.open() as source:
             return list(pq.read_schema(source).names)
 
-    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
+    def read(
+        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+    ) -> Iterator[FileSlice]:
+        """Yields the rows of a file in slices, as described in `Format`."""
         with file.open() as source, pq.ParquetFile(source) as parquet:
             groups = list(list_row_groups(parquet.metadata, start))
-            reader = RowGroupReader(source, parquet.metadata, columns, whole, ScratchFiles(self.scratch_folder))
+            reader = RowGroupReader(
+                source, parquet.metadata, columns, ScratchFiles(self.scratch_folder), whole=whole
+            )
             in_threads = all(group.bytes <= self._ahead for group in groups)
             decoded = (
                 ordered_map(lambda group: reader.batches(group, self._ahead), groups, DECODERS, 0)
@@ -98,52 +117,77 @@ class Parquet:
             )
             for group, (batches, until) in zip(groups, decoded, strict=True):
                 row = max(group.first, start)
-                for piece in check_batches(_split_group(group, batches, start), columns, whole):
-                    row = piece.next_row
-                    yield piece
+                for file_slice in check_batches(
+                    _split_group(group, batches, start), columns, whole=whole
+                ):
+                    row = file_slice.next_row
+                    yield file_slice
                 if until.damage is not None:
                     if whole:
-                        self._require_no_documents(file, parquet.metadata, columns, group, row, until.damage)
+                        self._require_no_documents(
+                            file, parquet.metadata, columns, group, row, until.damage
+                        )
                     yield _make_damage_rejection(group, row, until.damage, columns)
 
     def _require_no_documents(
-        self, file: InputFile, metadata: pq.FileMetaData, columns: Columns, group: RowGroup, row: int, damage: Exception
+        self,
+        file: InputFile,
+        metadata: pq.FileMetaData,
+        columns: Columns,
+        group: RowGroup,
+        row: int,
+        damage: Exception,
     ) -> None:
-        """A row that is a document must be copied. It cannot be if another column than those of the run is damaged.
+        """Raises RunError if rows that cannot be copied are documents.
 
-        Raises:
-            RunError: If the run's columns of the rows that cannot be copied can be read.
+        A row that is a document must be copied. It cannot be copied if a column that the run
+        does not read is damaged.
         """
         with file.open() as source:
-            reader = RowGroupReader(source, metadata, columns, False, ScratchFiles(self.scratch_folder))
+            reader = RowGroupReader(
+                source, metadata, columns, ScratchFiles(self.scratch_folder), whole=False
+            )
             batches, _ = reader.batches(group, 0)
             readable = group.first + sum(map(len, batches))
         if readable > row:
             raise RunError(
-                f"cannot copy rows {row} to {readable - 1} of {file.path}: a column that the run did not read is damaged "
+                f"cannot copy rows {row} to {readable - 1} of {file.path}: a "
+                "column that the run did not read is damaged "
                 f"({describe_error(damage)}); drop that column from the file, or leave the file out"
             )
 
     def writer(self, file: InputFile, target: str) -> TableWriter:
+        """Returns a writer with the schema and the compression of the input."""
         with file.open() as source, pq.ParquetFile(source) as parquet:
-            schema, codec, texts = parquet.schema_arrow, self._codec(parquet), self._long_columns(parquet)
+            schema, codec, texts = (
+                parquet.schema_arrow,
+                self._codec(parquet),
+                self._long_columns(parquet),
+            )
 
         def open_writer(schema: pa.Schema) -> _RowGroupWriter:
             # Looking for repeats among long texts costs more than writing them.
             short = [name for name in schema.names if name not in texts]
-            return _RowGroupWriter(pq.ParquetWriter(target, schema, compression=codec, use_dictionary=short or False), schema)
+            return _RowGroupWriter(
+                pq.ParquetWriter(target, schema, compression=codec, use_dictionary=short or False),
+                schema,
+            )
 
         return TableWriter(schema, open_writer)
 
     @staticmethod
     def _long_columns(parquet: pq.ParquetFile) -> set[str]:
-        """Columns whose values take more than LONG bytes on average."""
+        """Returns the columns whose values have more than LONG bytes on average."""
         facts = parquet.metadata
         if not facts.num_row_groups:
             return set()
         group = facts.row_group(0)
         columns = [group.column(i) for i in range(group.num_columns)]
-        return {c.path_in_schema for c in columns if c.total_uncompressed_size > LONG * max(group.num_rows, 1)}
+        return {
+            c.path_in_schema
+            for c in columns
+            if c.total_uncompressed_size > LONG * max(group.num_rows, 1)
+        }
 
     @staticmethod
     def _codec(parquet: pq.ParquetFile) -> str:

@@ -1,7 +1,8 @@
-"""Texts of parquet columns whose pages are too large for the reader of pyarrow, which needs a multiple of a page to decode it.
+"""Texts of parquet columns whose pages are too large for pyarrow, which needs a multiple of a page.
 
-A page is decompressed into one buffer, and each value is taken from there only when its row is needed, cut where it is longer
-than a document may be. So one huge value costs its own row, and not the rows that share a page with it.
+A page is decompressed into one buffer. Each value is taken from there only when its row is
+needed, and cut if it is longer than a document may be. A huge value therefore costs its own row
+only, and not the rows that share its page.
 """
 
 import zlib
@@ -17,66 +18,71 @@ from nearkin.corpus.formats.parquet_pages import DICTIONARY_PAGE, PageHeader, it
 from nearkin.corpus.formats.scratch_files import ScratchFiles
 
 PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY, DELTA_LENGTHS, DELTA_TEXTS = 0, 2, 8, 6, 7
-"""Encodings of values."""
+"""The numbers of the encodings of values."""
 DATA_PAGE, DATA_PAGE_V2 = 0, 3
-"""Types of pages."""
+"""The numbers of the types of pages."""
 LONGEST_CHARACTER = 4
-"""Bytes of a character of UTF-8, at most."""
+"""The maximum number of bytes of a character in UTF-8."""
 LENGTH_BYTES = 4
-"""Bytes of the length in front of a value or of levels."""
+"""The number of bytes of the length before a value or before levels."""
 SHORT_DICTIONARY = 1 << 13
-"""Values of a dictionary up to which it costs less to walk through them here than to let pyarrow decode them."""
+"""The number of values of a dictionary up to which it is faster to walk through them here than to
+decode them with pyarrow."""
 VALUE_BYTES = 64
-"""Bytes that a value takes beside its content while its page is read."""
+"""The number of bytes that a value takes besides its content while its page is read."""
 BLOCK = 1 << 20
-"""Bytes of a page that are copied at a time."""
+"""The number of bytes of a page that are copied at a time."""
 STREAM_CODECS = ("GZIP", "ZSTD", "BROTLI")
+"""The codecs that can decompress a page in parts."""
 COMMON_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD")
+"""The codecs with which the dictionary is decompressed here."""
 
 
 class PageValues(NamedTuple):
-    """Where the values of a page are in its buffer."""
+    """The positions of the values of a page in its buffer."""
 
     data: memoryview
     starts: np.ndarray
-    """int64 (n,)"""
+    """The position of each value, int64 (n,)."""
     lengths: np.ndarray
-    """int64 (n,)"""
+    """The number of bytes of each value, int64 (n,)."""
 
     def at(self, place: int, limit: int) -> bytes:
-        """Returns a value, cut behind `limit` bytes."""
+        """Returns a value, or its first bytes if it is longer than `limit` bytes."""
         start, length = int(self.starts[place]), int(self.lengths[place])
         if length <= limit:
             return bytes(self.data[start : start + length])
-        # a cut inside of a character would make the text invalid
+        # A cut inside a character would make the text invalid.
         ends = range(start + limit, start + limit - LONGEST_CHARACTER, -1)
         end = next((end for end in ends if self.data[end] & 0xC0 != 0x80), start + limit)
         return bytes(self.data[start:end])
 
 
 class ByteColumnReader:
-    """Reads a flat column of texts or bytes in a row group, row after row.
+    """Reads a flat column of texts or bytes in a row group, row by row.
 
     Args:
         source: The open local file.
         chunk: The column in the row group.
+        limit: The maximum size in bytes of a value that is returned as a whole. A longer value
+            is cut to a few bytes more than this.
+        page_limit: The maximum size in bytes of a page with its dictionary in memory.
+        scratch: Makes files for larger pages. None if they are refused.
         optional: Whether the column may hold nulls.
-        limit: Bytes of the largest value that is returned whole. A longer one is cut to a few bytes more than this.
-        page_limit: Bytes that a page, and the dictionary with it, may be decompressed into in memory.
-        scratch: Makes files for larger pages; None if there must not be any.
 
     Raises:
-        ValueError: If the pages are larger, damaged, or have an encoding that texts do not have.
+        ValueError: If the pages are too large or damaged, or have an unknown encoding.
     """
 
     def __init__(
         self,
         source: Any,
         chunk: pq.ColumnChunkMetaData,
-        optional: bool,
         limit: int,
         page_limit: int,
         scratch: ScratchFiles | None,
+        *,
+        optional: bool,
     ) -> None:
         self._source = source
         self._chunk = chunk
@@ -84,24 +90,33 @@ class ByteColumnReader:
         self._cut = limit + LONGEST_CHARACTER
         self._dictionary: PageValues | None = None
         pages = list(iterate_pages(source, chunk))
-        dictionary = max((page.unfolded for page in pages if page.kind == DICTIONARY_PAGE), default=0)
-        largest = dictionary + max((page.unfolded for page in pages if page.kind != DICTIONARY_PAGE), default=0)
+        dictionary = max(
+            (page.unfolded for page in pages if page.kind == DICTIONARY_PAGE), default=0
+        )
+        largest = dictionary + max(
+            (page.unfolded for page in pages if page.kind != DICTIONARY_PAGE), default=0
+        )
         self._scratch = scratch if largest > page_limit else None
         name = f"a page of column {chunk.path_in_schema!r}"
         if largest > page_limit and scratch is None:
             raise ValueError(
-                f"{name} unfolds into {largest:,} bytes, more than the {page_limit:,} that --memory leaves room for; "
+                f"{name} unfolds into {largest:,} bytes, more than the "
+                f"{page_limit:,} that --memory leaves room for; "
                 "write the file with smaller pages, or run with more --memory"
             )
         values = max((page.values for page in pages), default=0)
         if values * VALUE_BYTES > page_limit:
             raise ValueError(
-                f"{name} unfolds into {largest:,} bytes and has {values:,} values, more than the {page_limit // VALUE_BYTES:,} "
-                "of such a page that --memory leaves room for; write the file with smaller pages, or run with more --memory"
+                f"{name} unfolds into {largest:,} bytes and has {values:,} "
+                f"values, more than the {page_limit // VALUE_BYTES:,} "
+                "of such a page that --memory leaves room for; write the file "
+                "with smaller pages, or run with more --memory"
             )
         encodings = (PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY, DELTA_LENGTHS, DELTA_TEXTS)
         if wrong := [page.encoding for page in pages if page.encoding not in encodings]:
-            raise ValueError(f"{name} unfolds into {largest:,} bytes and has the unknown encoding {wrong[0]}")
+            raise ValueError(
+                f"{name} unfolds into {largest:,} bytes and has the unknown encoding {wrong[0]}"
+            )
         self._values = self._each(pages)
 
     def __next__(self) -> bytes | None:
@@ -113,7 +128,9 @@ class ByteColumnReader:
         try:
             return next(self._values)
         except StopIteration:
-            raise ValueError(f"column {self._chunk.path_in_schema!r} has fewer rows than the footer says") from None
+            raise ValueError(
+                f"column {self._chunk.path_in_schema!r} has fewer rows than the footer states"
+            ) from None
 
     def _each(self, pages: list[PageHeader]) -> Iterator[bytes | None]:
         for page in pages:
@@ -128,7 +145,11 @@ class ByteColumnReader:
         if self._optional and page.kind == DATA_PAGE:
             end = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
             levels, content = content[LENGTH_BYTES:end], content[end:]
-        present = _parse_hybrid_numbers(levels, 1, page.values).astype(bool) if self._optional else np.ones(page.values, bool)
+        present = (
+            _parse_hybrid_numbers(levels, 1, page.values).astype(bool)
+            if self._optional
+            else np.ones(page.values, bool)
+        )
         count = int(present.sum())
         if page.encoding == DELTA_TEXTS:
             texts = _parse_delta_texts(content, count, self._cut)
@@ -144,31 +165,40 @@ class ByteColumnReader:
             places = np.arange(count)
         else:
             if self._dictionary is None:
-                raise ValueError("a page refers to a dictionary that is not there")
+                raise ValueError("a page refers to a missing dictionary")
             values = self._dictionary
-            places = _parse_hybrid_numbers(content[1:], content[0], count) if count else np.empty(0, np.int64)
+            places = (
+                _parse_hybrid_numbers(content[1:], content[0], count)
+                if count
+                else np.empty(0, np.int64)
+            )
             if count and int(places.max()) >= len(values.starts):
-                raise ValueError("a page refers to values that its dictionary does not have")
+                raise ValueError("a page refers to values that are missing in its dictionary")
         used = iter(places.tolist())
         for there in present.tolist():
             yield values.at(next(used), self._cut) if there else None
 
 
 def parse_longest_value(source: Any, chunk: pq.ColumnChunkMetaData) -> int | None:
-    """Returns the bytes of the longest value in the dictionary of a column of texts or bytes.
+    """Returns the size of the longest value in the dictionary of a column of texts or bytes.
 
     Args:
         source: The open local file.
         chunk: The column in the row group.
 
     Returns:
-        The number of bytes; None if the column does not begin with a dictionary of a common form, or with a very long one.
+        The number of bytes, or None if the column has no dictionary of a common form, or a very
+        long one.
 
     Raises:
         ValueError: If the dictionary is damaged.
     """
     page = next(iterate_pages(source, chunk), None)
-    if page is None or page.kind != DICTIONARY_PAGE or page.encoding not in (PLAIN, PLAIN_DICTIONARY):
+    if (
+        page is None
+        or page.kind != DICTIONARY_PAGE
+        or page.encoding not in (PLAIN, PLAIN_DICTIONARY)
+    ):
         return None
     if not 0 < page.values <= SHORT_DICTIONARY or str(chunk.compression) not in COMMON_CODECS:
         return None
@@ -176,9 +206,15 @@ def parse_longest_value(source: Any, chunk: pq.ColumnChunkMetaData) -> int | Non
 
 
 def _read_page(
-    source: Any, chunk: pq.ColumnChunkMetaData, page: PageHeader, scratch: ScratchFiles | None = None
+    source: Any,
+    chunk: pq.ColumnChunkMetaData,
+    page: PageHeader,
+    scratch: ScratchFiles | None = None,
 ) -> tuple[memoryview, memoryview]:
-    """Returns the levels of a page of version 2, and what else it holds, decompressed: in a file if `scratch` makes one."""
+    """Returns the levels of a page of version 2, and the rest of the page, decompressed.
+
+    The content is in a file if `scratch` is given.
+    """
     if scratch is not None:
         return _read_page_to_file(source, chunk, page, scratch)
     stored = source.read_at(page.stored, page.at)
@@ -192,9 +228,11 @@ def _read_page(
     codec = str(chunk.compression)
     if codec == "UNCOMPRESSED" or not page.is_compressed:
         return levels, memoryview(stored)[end:]
-    # the levels of a page of version 2 are not compressed
+    # The levels of a page of version 2 are not compressed.
     name = "lz4_raw" if codec == "LZ4" else codec.lower()
-    return levels, memoryview(pa.Codec(name).decompress(pa.py_buffer(stored).slice(end), page.unfolded - end))
+    return levels, memoryview(
+        pa.Codec(name).decompress(pa.py_buffer(stored).slice(end), page.unfolded - end)
+    )
 
 
 def _read_page_to_file(
@@ -222,16 +260,21 @@ def _read_page_to_file(
         complete = _decompress_stream(stored[end:], codec.lower(), unfolded)
     else:
         raise ValueError(
-            f"a page of column {chunk.path_in_schema!r} unfolds into {page.unfolded:,} bytes, and {codec.lower()} can only be "
-            "decompressed in memory; run with more --memory, or write the file with another compression or smaller pages"
+            f"a page of column {chunk.path_in_schema!r} unfolds into "
+            f"{page.unfolded:,} bytes, and {codec.lower()} can only be "
+            "decompressed in memory; run with more --memory, or write the file "
+            "with another compression or smaller pages"
         )
     if not complete:
-        raise ValueError(f"the page at byte {page.at} has not the {page.unfolded:,} bytes that its header says")
+        raise ValueError(
+            f"the page at byte {page.at} does not have the {page.unfolded:,} "
+            "bytes that its header states"
+        )
     return stored[start:end].data, unfolded.data
 
 
 def _decompress_stream(stored: np.ndarray, codec: str, unfolded: np.ndarray) -> bool:
-    """Decompresses into an array; returns whether the content has exactly its size."""
+    """Decompresses into an array. Returns True if the content has exactly its size."""
     done = 0
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(stored)), codec) as stream:
         while block := stream.read(BLOCK):
@@ -243,17 +286,22 @@ def _decompress_stream(stored: np.ndarray, codec: str, unfolded: np.ndarray) -> 
 
 
 def _parse_delta_numbers(data: memoryview, at: int, count: int) -> tuple[np.ndarray, int]:
-    """Returns whole numbers that are stored as packed differences, int64 (count,), and where they end.
+    """Returns integers that are stored as packed differences, and the position after them.
 
     Raises:
-        ValueError: If there are fewer.
+        ValueError: If there are fewer than `count`.
     """
     block_size, at = _parse_varint(data, at)
     miniblocks, at = _parse_varint(data, at)
     total, at = _parse_varint(data, at)
     first, at = _parse_varint(data, at)
-    if total != count or not miniblocks or block_size % miniblocks or not 0 < block_size // miniblocks <= BLOCK:
-        raise ValueError("a page has fewer values than its header says")
+    if (
+        total != count
+        or not miniblocks
+        or block_size % miniblocks
+        or not 0 < block_size // miniblocks <= BLOCK
+    ):
+        raise ValueError("a page has fewer values than its header states")
     size = block_size // miniblocks
     numbers = np.empty(count, np.int64)
     numbers[:1] = (first >> 1) ^ -(first & 1)
@@ -268,7 +316,7 @@ def _parse_delta_numbers(data: memoryview, at: int, count: int) -> tuple[np.ndar
                 break
             packed = np.frombuffer(data[at : at + size * width // 8], np.uint8)
             if len(packed) < size * width // 8 or width > 32:
-                raise ValueError("a page has fewer values than its header says")
+                raise ValueError("a page has fewer values than its header states")
             at += len(packed)
             bits = np.unpackbits(packed, bitorder="little").reshape(size, width)
             found = bits[: count - done] @ (1 << np.arange(width, dtype=np.int64)) + smallest
@@ -285,7 +333,10 @@ def _locate_values(data: memoryview, start: int, lengths: np.ndarray) -> PageVal
 
 
 def _parse_delta_texts(data: memoryview, count: int, cut: int) -> Iterator[bytes]:
-    """Yields values that are stored as the rest behind what they share with the one before, cut behind `cut` bytes."""
+    """Yields values that are stored as the part that differs from the previous value.
+
+    Values are cut after `cut` bytes.
+    """
     shared, at = _parse_delta_numbers(data, 0, count)
     lengths, at = _parse_delta_numbers(data, at, count)
     rests = _locate_values(data, at, lengths)
@@ -299,7 +350,9 @@ def _parse_delta_texts(data: memoryview, count: int, cut: int) -> Iterator[bytes
         if common > len(before) < longest:
             raise ValueError("a value is longer than its page")
         before = before[:common] + bytes(rest)
-        yield PageValues(memoryview(before), np.zeros(1, np.int64), np.full(1, len(before))).at(0, cut)
+        yield PageValues(memoryview(before), np.zeros(1, np.int64), np.full(1, len(before))).at(
+            0, cut
+        )
 
 
 def _parse_plain_values(data: memoryview, count: int) -> PageValues:
@@ -318,10 +371,10 @@ def _parse_plain_values(data: memoryview, count: int) -> PageValues:
 
 
 def _parse_hybrid_numbers(data: memoryview, width: int, count: int) -> np.ndarray:
-    """Returns whole numbers in parquet's hybrid of runs and packed bits, int64 (count,).
+    """Returns integers in the hybrid encoding of runs and packed bits, int64 (count,).
 
     Raises:
-        ValueError: If there are fewer.
+        ValueError: If there are fewer than `count`.
     """
     if not width:
         return np.zeros(count, np.int64)
@@ -341,18 +394,18 @@ def _parse_hybrid_numbers(data: memoryview, width: int, count: int) -> np.ndarra
             numbers = np.full(min(header >> 1, count - found), value, np.int64)
             at += size
         if not len(numbers):
-            raise ValueError("a page has fewer values than its header says")
+            raise ValueError("a page has fewer values than its header states")
         parts.append(numbers)
         found += len(numbers)
     return np.concatenate(parts)[:count] if parts else np.empty(0, np.int64)
 
 
 def _parse_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Returns a whole number and where it ends."""
+    """Returns an integer and the position after it."""
     value = shift = 0
     while True:
         if at >= len(data) or shift > 35:
-            raise ValueError("a page has fewer values than its header says")
+            raise ValueError("a page has fewer values than its header states")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift

@@ -1,8 +1,8 @@
-"""The size of the pages of a parquet file in memory, read from their headers before anything is decompressed.
+"""The sizes of the pages of a parquet file in memory, read from page headers before decompression.
 
-A page is decompressed whole, and a value of a dictionary may stand in every row: neither is bounded by the size of the file,
-and what the footer says of sizes need not be true. Headers are structs in Thrift's compact protocol (`PageHeader` of
-parquet-format).
+A page is decompressed as a whole, and a value of a dictionary may occur in every row. Neither is
+bounded by the size of the file, and the sizes in the footer may be wrong. Headers are structs in
+the compact protocol of Thrift (`PageHeader` of parquet-format).
 """
 
 from collections.abc import Iterator
@@ -16,29 +16,39 @@ from nearkin.corpus.arrow_types import is_list, view_as_binary
 from nearkin.corpus.encoded_columns import split_encoding
 
 HEADER = 512
+"""The number of bytes that most headers fit into."""
 HEADER_WITH_LONG_VALUES = 16 << 10
-"""Bytes of a header whose statistics hold the smallest and the largest value, which writers leave out if they are longer."""
+"""The number of bytes of a header whose statistics hold the smallest and the largest value. Writers
+leave out longer values."""
 LONGEST_HEADER = 1 << 20
-"""Bytes of a header with its statistics, at most."""
+"""The maximum number of bytes of a header."""
 DICTIONARY_PAGE = 2
 """The type of a page that holds a dictionary."""
-KIND, UNCOMPRESSED, COMPRESSED, CHECKSUM, DATA_HEADER, DICTIONARY_HEADER, DATA_HEADER_V2 = 1, 2, 3, 4, 5, 7, 8
-"""Fields of a header."""
+KIND, UNCOMPRESSED, COMPRESSED, CHECKSUM, DATA_HEADER, DICTIONARY_HEADER, DATA_HEADER_V2 = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+)
+"""The numbers of the fields of a header."""
 DEEPEST = 8
-"""Levels of structs in a header, at most."""
+"""The maximum number of levels of structs in a header."""
 ThriftFields = dict[int, "int | ThriftFields"]
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
 
 
 class PageHeader(NamedTuple):
-    """What the header of a page says."""
+    """The content of a page header."""
 
     at: int
-    """The byte of the file behind the header, where the content begins."""
+    """The position in the file where the content of the page begins."""
     stored: int
-    """Bytes of the content in the file."""
+    """The number of bytes of the content in the file."""
     unfolded: int
-    """Bytes of the content, decompressed."""
+    """The number of bytes of the decompressed content."""
     kind: int
     values: int
     encoding: int
@@ -49,16 +59,20 @@ class PageHeader(NamedTuple):
 
 
 class PageSizes(NamedTuple):
-    """Sizes of the pages of a column in a row group."""
+    """The sizes of the pages of a column in a row group."""
 
     largest: int
-    """Bytes that the largest page is decompressed into."""
+    """The decompressed size of the largest page, in bytes."""
     decoder_bytes: int
-    """Bytes that pyarrow takes while it decodes the column, at most."""
+    """The maximum number of bytes that pyarrow needs to decode the column."""
 
 
 def measure_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> PageSizes:
     """Returns the sizes of the pages of a column of a row group, from their headers.
+
+    Args:
+        source: The open file.
+        chunk: The column in the row group.
 
     Raises:
         ValueError: If a header cannot be read.
@@ -69,23 +83,34 @@ def measure_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> PageSizes:
         if page.kind == DICTIONARY_PAGE:
             dictionary, values = page.unfolded, page.values
     buffer = min(chunk.total_compressed_size, READ_BUFFER)
-    # a dictionary is there decompressed and decoded, with a pointer and a length for each text
+    # A dictionary is in memory decompressed and decoded, with a pointer and a length per text.
     return PageSizes(largest, buffer + 2 * (largest + dictionary) + 16 * values)
 
 
 def estimate_pages(chunk: pq.ColumnChunkMetaData) -> PageSizes:
-    """Returns the most that the pages of a column of a row group may have according to the footer."""
+    """Returns the maximum sizes of the pages of a column of a row group, from the footer."""
     size = chunk.total_uncompressed_size
-    return PageSizes(size, min(chunk.total_compressed_size, READ_BUFFER) + 2 * min(size, 2 * COMMON_PAGE))
+    return PageSizes(
+        size, min(chunk.total_compressed_size, READ_BUFFER) + 2 * min(size, 2 * COMMON_PAGE)
+    )
 
 
 def measure_dictionary(source: Any, chunk: pq.ColumnChunkMetaData) -> int:
-    """Returns the bytes of a column's dictionary in a row group."""
+    """Returns the decompressed size of the dictionary of a column in a row group.
+
+    Args:
+        source: The open file.
+        chunk: The column in the row group.
+    """
     return next((page.unfolded for page in iterate_pages(source, chunk)), 0)
 
 
 def iterate_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> Iterator[PageHeader]:
-    """Yields the pages of a column of a row group.
+    """Yields the page headers of a column of a row group.
+
+    Args:
+        source: The open file.
+        chunk: The column in the row group.
 
     Raises:
         ValueError: If a header cannot be read.
@@ -134,11 +159,14 @@ def _read_header(source: Any, at: int) -> tuple[ThriftFields, int]:
             return reader.fields_of_struct(), reader.at
         except IndexError:
             continue
-    raise ValueError(f"the page at byte {at} has no header, or one of more than {LONGEST_HEADER:,} bytes")
+    raise ValueError(
+        f"the page at byte {at} has no header, or its header is longer than "
+        f"{LONGEST_HEADER:,} bytes"
+    )
 
 
 class _CompactReader:
-    """Reads Thrift's compact protocol.
+    """A reader of the compact protocol of Thrift.
 
     Attributes:
         at: The number of bytes that were read.
@@ -149,14 +177,14 @@ class _CompactReader:
         self.at = 0
 
     def fields_of_struct(self, depth: int = 0) -> ThriftFields:
-        """Returns the fields of a struct that are whole numbers, truth values or structs; skips all others.
+        """Returns the fields of a struct that are integers, booleans or structs, by number.
 
         Raises:
             IndexError: If the data ends before the struct does.
-            ValueError: If the data is not of this protocol.
+            ValueError: If the data does not follow the protocol.
         """
         if depth > DEEPEST:
-            raise ValueError("a page header has more levels than parquet has")
+            raise ValueError("a page header has more levels than the format allows")
         fields: ThriftFields = {}
         number = 0
         while head := self._byte():
@@ -196,13 +224,13 @@ class _CompactReader:
             length = self._varint()
             self.at += length
         else:
-            raise ValueError("a page header has a field that parquet does not have")
+            raise ValueError("a page header has an unknown field")
         if self.at > len(self._data):
             raise IndexError
 
 
 def decode_longest_value(source: Any, metadata: pq.FileMetaData, group: int, name: str) -> int:
-    """Returns the number of bytes of the longest value in the dictionary of a text column; 0 if it has none.
+    """Returns the size of the longest value in the dictionary of a text column, or 0.
 
     Args:
         source: The open file.
@@ -210,7 +238,9 @@ def decode_longest_value(source: Any, metadata: pq.FileMetaData, group: int, nam
         group: The number of the row group.
         name: The path of the column, which may lead into lists, maps and structs.
     """
-    reader = pq.ParquetFile(source, metadata=metadata, read_dictionary=[name], buffer_size=READ_BUFFER)
+    reader = pq.ParquetFile(
+        source, metadata=metadata, read_dictionary=[name], buffer_size=READ_BUFFER
+    )
     for batch in reader.iter_batches(1, [group], [name], use_threads=False):
         stored, _ = split_encoding(_innermost(batch.column(0)))
         return int(pc.max(pc.binary_length(view_as_binary(stored))).as_py() or 0)
@@ -218,13 +248,14 @@ def decode_longest_value(source: Any, metadata: pq.FileMetaData, group: int, nam
 
 
 def _innermost(values: pa.Array) -> pa.Array:
-    """Returns the only column without parts inside lists, maps and structs of one field."""
+    """Returns the only leaf column inside lists, maps and structs."""
     if is_list(values.type) or pa.types.is_map(values.type):
         return _innermost(values.values)
     return _innermost(values.field(0)) if pa.types.is_struct(values.type) else values
 
 
 COMMON_PAGE = 1 << 20
-"""Bytes of a page, and of a dictionary, as most writers make them at most."""
+"""The number of bytes that a page or a dictionary has at most, as most writers make them."""
 READ_BUFFER = 1 << 20
-"""Bytes of a column that are read at a time; without it, a column of a row group is read whole before it is decoded."""
+"""The number of bytes of a column that are read at a time. Without it, a column of a row group is
+read as a whole before it is decoded."""

@@ -1,4 +1,4 @@
-"""The rows of a row group of a parquet file, decoded in bounded memory."""
+"""The rows of a row group of a parquet file, decoded within the memory bound."""
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,31 +25,40 @@ from nearkin.corpus.formats.parquet_pages import (
 from nearkin.corpus.formats.scratch_files import ScratchFiles
 
 LONG_VALUE = 1 << 19
-"""Bytes of a value from which a column stays a dictionary until its rows are known; shorter ones only make batches smaller."""
+"""The number of bytes of a value from which its column stays encoded until its rows are known.
+Shorter values make batches smaller."""
 LONG_ELEMENT = 1 << 10
-"""Bytes of an element of a list from which its column stays a dictionary until its rows are known."""
+"""The number of bytes of an element of a list from which its column stays encoded."""
 UNFOLDED_BATCH = 4 * BATCH_BYTES
-"""Bytes that a batch may take if each of its rows had the longest value of each dictionary."""
+"""The maximum size of a batch in bytes, if each row had the longest value of each dictionary."""
 DECODER_SHARE = 4
-"""The columns of a row group are decoded at once if that takes up to so many times the bytes of a document: an eighth of the
-memory bound. More of them are decoded in portions."""
+"""All columns of a row group are decoded at once if that takes at most this many times the document
+limit, an eighth of the memory bound. Otherwise they are decoded in portions."""
 PAGE_SHARE = 8
-"""A page that pyarrow decodes may unfold into so many times the bytes of a document."""
+"""A page that pyarrow decodes may unfold into this many times the document limit."""
 LARGE_PAGE_SHARE = 16
-"""A page of texts that is larger than that is decoded value by value, in memory up to so many times the bytes of a document."""
+"""A larger page of texts is decoded value by value. In memory it may have this many times the
+document limit."""
 
 
 class RowGroup(NamedTuple):
-    """Where a row group begins, and its size uncompressed."""
+    """The position and the size of a row group."""
 
     number: int
     first: int
+    """The number of its first row in the file."""
     rows: int
     bytes: int
+    """The uncompressed size in bytes that the footer states."""
 
 
 def list_row_groups(metadata: pq.FileMetaData, start: int) -> Iterator[RowGroup]:
-    """Those that hold rows from `start` on."""
+    """Yields the row groups that hold rows from `start` on.
+
+    Args:
+        metadata: The footer of the file.
+        start: The number of a row.
+    """
     first = 0
     for number in range(metadata.num_row_groups):
         facts = metadata.row_group(number)
@@ -59,17 +68,25 @@ def list_row_groups(metadata: pq.FileMetaData, start: int) -> Iterator[RowGroup]
 
 
 class RowGroupReader:
-    """Decodes the row groups of a file in bounded batches.
+    """Decodes the row groups of a file in batches of bounded size.
 
     Args:
         source: The open file.
-        metadata: Its footer.
-        columns: What the run reads.
+        metadata: The footer of the file.
+        columns: The columns that the run reads.
+        scratch: Makes temporary files for columns that cannot be decoded at once.
         whole: Whether all columns are decoded.
-        scratch: Makes files for columns that cannot be decoded at once.
     """
 
-    def __init__(self, source: Any, metadata: pq.FileMetaData, columns: Columns, whole: bool, scratch: ScratchFiles) -> None:
+    def __init__(
+        self,
+        source: Any,
+        metadata: pq.FileMetaData,
+        columns: Columns,
+        scratch: ScratchFiles,
+        *,
+        whole: bool,
+    ) -> None:
         self._source = source
         self._scratch = scratch
         self._metadata = metadata
@@ -80,8 +97,18 @@ class RowGroupReader:
         self._page_limit = PAGE_SHARE * columns.document_limit
         self._decoder_limit = DECODER_SHARE * columns.document_limit
 
-    def batches(self, group: RowGroup, ahead: int) -> tuple[Iterable[pa.RecordBatch], ItemsBeforeDamage[pa.RecordBatch]]:
-        """Returns a row group's batches, the first `ahead` bytes of them decoded already, and the error of a damage."""
+    def batches(
+        self, group: RowGroup, ahead: int
+    ) -> tuple[Iterable[pa.RecordBatch], ItemsBeforeDamage[pa.RecordBatch]]:
+        """Returns the batches of a row group, of which the first `ahead` bytes are already decoded.
+
+        Args:
+            group: The row group.
+            ahead: The number of bytes to decode ahead.
+
+        Returns:
+            The batches, and the object that holds the error if the row group is damaged.
+        """
         until = ItemsBeforeDamage(self._decode(group))
         batches = iter(until)
         taken: list[pa.RecordBatch] = []
@@ -97,9 +124,11 @@ class RowGroupReader:
         size, in_dictionaries = self._batch_size(group, large)
         portions = self._portions(group, sizes, large)
         if len(portions) > 1:
-            # portions wait in a file, which would be as large as all values if each row had its own
-            in_dictionaries = list(dict.fromkeys([*in_dictionaries, *self._list_flat_dictionaries(group, large)]))
-        # a reader of its own, so that several groups may be decoded at a time
+            # Portions wait in a file. Without dictionaries it would hold every repeated value.
+            in_dictionaries = list(
+                dict.fromkeys([*in_dictionaries, *self._list_flat_dictionaries(group, large)])
+            )
+        # Each group has its own reader, so that several groups can be decoded at a time.
         reader = pq.ParquetFile(
             self._source,
             metadata=self._metadata,
@@ -119,17 +148,24 @@ class RowGroupReader:
             self._require_bounded_lists(batch, in_dictionaries)
             yield batch
         if rows != group.rows:
-            raise ValueError(f"the footer says that it has {group.rows} rows, and it has {'more' if rows else 'none'}")
+            raise ValueError(
+                f"the footer states {group.rows} rows, but the row group has "
+                f"{'more' if rows else 'none'}"
+            )
 
-    def _require_bounded_lists(self, batch: pa.RecordBatch, in_dictionaries: Collection[str]) -> None:
-        """Raises ValueError if a row of a column that is only copied holds too much text to be decoded."""
+    def _require_bounded_lists(
+        self, batch: pa.RecordBatch, in_dictionaries: Collection[str]
+    ) -> None:
+        """Raises ValueError if a row of a column that is only copied holds too much text."""
         for name in {path.split(".")[0] for path in in_dictionaries if "." in path} - self._read:
             sizes = measure_decoded_rows(batch[name])
             largest = 0 if sizes is None else int(np.max(sizes, initial=0))
             if largest > self._page_limit:
                 raise ValueError(
-                    f"a row of column {name!r} unfolds into {largest:,} bytes, more than the {self._page_limit:,} that "
-                    "--memory leaves room for; write the file with smaller lists, or run with more --memory"
+                    f"a row of column {name!r} unfolds into {largest:,} bytes, "
+                    f"more than the {self._page_limit:,} that "
+                    "--memory leaves room for; write the file with smaller "
+                    "lists, or run with more --memory"
                 )
 
     def _list_flat_dictionaries(self, group: RowGroup, large: Collection[str]) -> list[str]:
@@ -148,18 +184,27 @@ class RowGroupReader:
     def _decode_columns(
         self, reader: pq.ParquetFile, group: RowGroup, size: int, portions: Sequence[list[str]]
     ) -> Iterator[pa.RecordBatch]:
-        """Yields batches of columns that pyarrow decodes: all at once, or in portions if that would take too much memory."""
+        """Yields batches of the columns that pyarrow decodes, at once or in portions."""
         if len(portions) == 1:
-            names = None if self._names is None and len(portions[0]) == len(set(self._schema.names)) else portions[0]
+            names = (
+                None
+                if self._names is None and len(portions[0]) == len(set(self._schema.names))
+                else portions[0]
+            )
             return iter(reader.iter_batches(size, [group.number], names, use_threads=False))
         schema = reader.schema_arrow
         kept = {name for portion in portions for name in portion}
         ordered = pa.schema([field for field in schema if field.name in kept], schema.metadata)
-        decoded = [reader.iter_batches(size, [group.number], portion, use_threads=False) for portion in portions]
+        decoded = [
+            reader.iter_batches(size, [group.number], portion, use_threads=False)
+            for portion in portions
+        ]
         return self._scratch.batches(decoded, ordered)
 
-    def _portions(self, group: RowGroup, sizes: dict[str, PageSizes], large: Collection[str]) -> list[list[str]]:
-        """Returns the names of the columns that pyarrow decodes, in portions that fit into memory."""
+    def _portions(
+        self, group: RowGroup, sizes: dict[str, PageSizes], large: Collection[str]
+    ) -> list[list[str]]:
+        """Returns the columns that pyarrow decodes, in portions that fit into memory."""
         names = dict.fromkeys(self._names or self._schema.names)
         needed: dict[str, int] = {}
         facts = self._metadata.row_group(group.number)
@@ -174,8 +219,12 @@ class RowGroupReader:
             if name in large:
                 continue
             size = needed.get(name, 0)
-            # columns with the same name cannot be read one by one
-            if portions[-1] and total + size > self._decoder_limit and len(names) == len(self._names or self._schema.names):
+            # Columns with the same name cannot be read one by one.
+            if (
+                portions[-1]
+                and total + size > self._decoder_limit
+                and len(names) == len(self._names or self._schema.names)
+            ):
                 portions.append([])
                 total = 0
             portions[-1].append(name)
@@ -210,13 +259,15 @@ class RowGroupReader:
         """
         facts = self._metadata.row_group(group.number)
         chunks = [facts.column(at) for at in range(facts.num_columns)]
-        # what a remote footer says of sizes is believed: to look at each page would be to fetch the file twice
+        # The sizes in a remote footer are trusted: reading each header would fetch the file twice.
         if isinstance(self._source, pa.PythonFile):
             return {chunk.path_in_schema: estimate_pages(chunk) for chunk in chunks}
         return {chunk.path_in_schema: measure_pages(self._source, chunk) for chunk in chunks}
 
-    def _large_columns(self, group: RowGroup, sizes: dict[str, PageSizes]) -> dict[str, ByteColumnReader]:
-        """Returns readers of the columns whose pages pyarrow would need too much memory for, by name.
+    def _large_columns(
+        self, group: RowGroup, sizes: dict[str, PageSizes]
+    ) -> dict[str, ByteColumnReader]:
+        """Returns readers of the columns whose pages need too much memory in pyarrow, by name.
 
         Raises:
             ValueError: If a page is too large to be decompressed.
@@ -231,19 +282,26 @@ class RowGroupReader:
             largest = sizes[name].largest
             if largest <= self._page_limit:
                 continue
-            # a footer that lies is not believed: groups that seem small are decoded two at a time
+            # A footer that understates sizes is refused: small groups are decoded two at a time.
             honest = chunk.total_uncompressed_size >= largest
-            is_text_column = _is_flat_text(column) and _is_text_or_bytes(self._schema.field(name).type)
+            is_text_column = _is_flat_text(column) and _is_text_or_bytes(
+                self._schema.field(name).type
+            )
             limit, scratch = self._page_limit, None
-            # the rows of a column that is only copied are documents, and too large to be copied
+            # Rows of a column that is only copied are documents, which must be copied completely.
             if honest and is_text_column and name in self._read:
                 limit, scratch = LARGE_PAGE_SHARE * self._document_limit, self._scratch
             optional = column.max_definition_level > 0
-            found[name] = ByteColumnReader(self._source, chunk, optional, self._document_limit, limit, scratch)
+            found[name] = ByteColumnReader(
+                self._source, chunk, self._document_limit, limit, scratch, optional=optional
+            )
         return found
 
     def _batch_size(self, group: RowGroup, large: Collection[str]) -> tuple[int, list[str]]:
-        """Returns the rows of a batch, and the columns that stay dictionaries, for their values are too long to repeat."""
+        """Returns the number of rows of a batch, and the columns that stay encoded.
+
+        Their values are too long to be repeated.
+        """
         size = max(1, min(BATCH_ROWS, group.rows * BATCH_BYTES // max(group.bytes, 1)))
         together = 0
         facts = self._metadata.row_group(group.number)
@@ -267,11 +325,16 @@ class RowGroupReader:
         places = self._schema.get_all_field_indices(path.split(".")[0])
         return len(places) == 1 and _supports_dictionaries(self._schema.field(places[0]).type)
 
-    def _longest_value(self, group: RowGroup, chunk: pq.ColumnChunkMetaData, column: Any, size: int) -> int:
-        """Returns the bytes of the longest value that a dictionary may repeat; 0 if no batch of this size can grow by it."""
+    def _longest_value(
+        self, group: RowGroup, chunk: pq.ColumnChunkMetaData, column: Any, size: int
+    ) -> int:
+        """Returns the size of the longest value that a dictionary may repeat.
+
+        It is 0 if no batch of this size can become too large by it.
+        """
         if not chunk.has_dictionary_page or column.physical_type != "BYTE_ARRAY":
             return 0
-        # all elements of a row group may be in one row
+        # One row may hold all elements of a row group.
         values = size if _is_flat_text(column) else chunk.num_values
         local = not isinstance(self._source, pa.PythonFile)
         most = measure_dictionary(self._source, chunk) if local else chunk.total_uncompressed_size
@@ -279,22 +342,32 @@ class RowGroupReader:
             return 0
         if local and (longest := parse_longest_value(self._source, chunk)) is not None:
             return longest
-        return decode_longest_value(self._source, self._metadata, group.number, chunk.path_in_schema)
+        return decode_longest_value(
+            self._source, self._metadata, group.number, chunk.path_in_schema
+        )
 
 
 def _is_flat_text(column: Any) -> bool:
-    return column.physical_type == "BYTE_ARRAY" and column.max_repetition_level == 0 and "." not in column.path
+    return (
+        column.physical_type == "BYTE_ARRAY"
+        and column.max_repetition_level == 0
+        and "." not in column.path
+    )
 
 
 def _supports_dictionaries(kind: pa.DataType) -> bool:
-    """Returns whether text inside a type can be read as dictionaries and cast to the type again."""
+    """Returns True if text inside a type can be read as dictionaries and cast back."""
     if is_list(kind):
         return _supports_dictionaries(kind.value_type)
     if pa.types.is_struct(kind):
         return all(_supports_dictionaries(field.type) for field in kind)
     if pa.types.is_map(kind):
         return _supports_dictionaries(kind.key_type) and _supports_dictionaries(kind.item_type)
-    return not (pa.types.is_string_view(kind) or pa.types.is_binary_view(kind) or isinstance(kind, pa.BaseExtensionType))
+    return not (
+        pa.types.is_string_view(kind)
+        or pa.types.is_binary_view(kind)
+        or isinstance(kind, pa.BaseExtensionType)
+    )
 
 
 def _is_text_or_bytes(kind: pa.DataType) -> bool:
@@ -303,7 +376,7 @@ def _is_text_or_bytes(kind: pa.DataType) -> bool:
 
 
 def _make_batches_without_columns(rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """Yields batches without values, if each column is read otherwise."""
+    """Yields batches without values, for row groups whose columns are all read value by value."""
     for start in range(0, rows, size):
         yield pa.record_batch([pa.nulls(min(size, rows - start))], [""])
 
@@ -311,7 +384,10 @@ def _make_batches_without_columns(rows: int, size: int) -> Iterator[pa.RecordBat
 def _insert_large_columns(
     batch: pa.RecordBatch, large: dict[str, ByteColumnReader], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a batch with the columns that are read value by value, in portions that fit into memory."""
+    """Yields the rows of a batch with the columns that are read value by value.
+
+    The rows are divided into portions that fit into memory.
+    """
     first = 0
     while first < len(batch):
         values: dict[str, list[bytes | None]] = {name: [] for name in large}

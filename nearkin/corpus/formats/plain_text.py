@@ -1,4 +1,4 @@
-"""Text files: one document a file."""
+"""Text files, each of which is one document."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +16,16 @@ BLOCK = 1 << 20
 
 
 class PlainText:
-    """The whole content is the document; there are no columns but the text."""
+    """The format of files that are one text. The only column is `text`."""
 
-    def columns(self, file: InputFile) -> None:
+    def columns(self, file: InputFile) -> list[str] | None:
+        """Returns None, because there are no columns."""
         return None
 
-    def read(self, file: InputFile, columns: Columns, start: int, whole: bool) -> Iterator[FileSlice]:
+    def read(
+        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+    ) -> Iterator[FileSlice]:
+        """Yields the text as one slice, as described in `Format`."""
         if start > 0:
             return
         with file.open_decompressed() as stream:
@@ -30,14 +34,25 @@ class PlainText:
         rejected = [(0, fault, format_raw_prefix(raw))] if fault else []
         texts = [] if fault else [raw.decode()]
         documents = pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
-        yield FileSlice(np.zeros(len(texts), np.int64), documents, rejected, 1, raw if whole else None)
+        yield FileSlice(
+            np.zeros(len(texts), np.int64), documents, rejected, 1, raw if whole else None
+        )
 
     def writer(self, file: InputFile, target: str) -> "FileWriter":
+        """Returns a writer of one text."""
         return FileWriter(file, target)
 
 
 def read_up_to(stream: Any, most: int) -> bytes:
-    """Returns the content of a stream, or its first `most` bytes; raises the error of a damaged one."""
+    """Returns the content of a stream, or its first `most` bytes.
+
+    Args:
+        stream: The stream.
+        most: The maximum number of bytes.
+
+    Raises:
+        OSError: If the file is damaged.
+    """
     parts: list[bytes] = []
     size = 0
     while size < most and (part := bytes(stream.read(min(BLOCK, most - size)))):
@@ -52,23 +67,30 @@ def _find_fault(raw: bytes, limit: int) -> str | None:
     try:
         raw.decode()
     except UnicodeDecodeError:
-        return "invalid UTF-8"
+        return "the text is not valid UTF-8"
     return None
 
 
 class FileWriter:
-    """Writes the file if it is kept; a removed one leaves nothing."""
+    """A writer that writes the file if it is kept, and nothing otherwise.
+
+    Args:
+        file: The input file.
+        target: The path of the file to write.
+    """
 
     def __init__(self, file: InputFile, target: str) -> None:
         self._file, self._target = file, Path(target)
 
-    def select(self, whole: bytes, keep: np.ndarray, added: Any) -> bytes | None:
-        return whole if keep.any() else None
+    def select(self, complete_rows: bytes, keep: np.ndarray, added: Any) -> bytes | None:
+        """Returns the text if it is kept, or None."""
+        return complete_rows if keep.any() else None
 
     def write(self, rows: bytes | None) -> None:
+        """Writes the text that `select` returned."""
         if rows is not None:
             with open_compressed_sink(self._file, str(self._target)) as sink:
                 sink.write(rows)
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Does nothing, because `write` closes the file."""

@@ -1,4 +1,4 @@
-"""Record batches of a file as documents, and the writer of their kept rows."""
+"""Record batches, which parquet and Arrow files consist of: checking, splitting and writing."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,39 +16,68 @@ AHEAD = 128 << 20
 """The number of bytes up to which parts of a file are decoded ahead."""
 
 
-def check_batches(batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, whole: bool) -> Iterator[FileSlice]:
-    """Pieces of (first row, batch)."""
+def check_batches(
+    batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, *, whole: bool
+) -> Iterator[FileSlice]:
+    """Yields the documents and rejected rows of batches.
+
+    Args:
+        batches: Batches, each with the number of its first row.
+        columns: The columns to read.
+        whole: Whether the slices hold the complete rows.
+    """
     for first, batch in batches:
         checked = check_rows(batch, columns)
         rejected = [(first + at, reason, raw) for at, reason, raw in checked.rejected]
         complete = None
         if whole:
             complete = select_rows(batch, checked.mask)
-        yield FileSlice(checked.kept + first, checked.documents, rejected, first + len(batch), complete)
+        yield FileSlice(
+            checked.kept + first, checked.documents, rejected, first + len(batch), complete
+        )
 
 
 def select_rows(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
-    """Returns the rows at which the mask is true, of columns of any type."""
+    """Returns the rows at which the mask is true, of columns of any type.
+
+    Args:
+        batch: The rows.
+        mask: True for each row that is selected, bool (n,).
+    """
     if mask.all():
         return batch
-    return pa.record_batch([_filter_column(column, mask) for column in batch.columns], schema=batch.schema)
+    return pa.record_batch(
+        [_filter_column(column, mask) for column in batch.columns], schema=batch.schema
+    )
 
 
 def _filter_column(column: pa.Array, mask: np.ndarray) -> pa.Array:
     try:
         return column.filter(pa.array(mask))
     except pa.ArrowNotImplementedError:
-        # views, on their own and inside of lists and dictionaries: what can be sliced can be joined again
+        # Arrow cannot filter views, but it can slice and concatenate them.
         edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
         runs = [column.slice(start, end - start) for start, end in edges.reshape(-1, 2).tolist()]
         return pa.concat_arrays(runs) if runs else column.slice(0, 0)
 
 
 def split_batch(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of a size that a thread works on at a time; one that is nearly so stays whole."""
-    unfolded = [sizes for column in batch.columns if (sizes := measure_decoded_rows(column)) is not None]
+    """Yields parts of a batch of a size that one thread processes at a time.
+
+    Args:
+        first: The number of the first row.
+        batch: The batch, which stays whole if it is not much larger than that size.
+
+    Yields:
+        The number of the first row of each part, and the part.
+    """
+    unfolded = [
+        sizes for column in batch.columns if (sizes := measure_decoded_rows(column)) is not None
+    ]
     if unfolded:
-        yield from _split_by_size(first, batch, np.sum(unfolded, axis=0) + batch.nbytes // max(len(batch), 1))
+        yield from _split_by_size(
+            first, batch, np.sum(unfolded, axis=0) + batch.nbytes // max(len(batch), 1)
+        )
         return
     if len(batch) <= BATCH_ROWS and batch.nbytes <= 2 * BATCH_BYTES:
         yield first, batch
@@ -58,8 +87,10 @@ def split_batch(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Rec
         yield first + start, batch.slice(start, rows)
 
 
-def _split_by_size(first: int, batch: pa.RecordBatch, sizes: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of rows whose encoded values stand for about BATCH_BYTES."""
+def _split_by_size(
+    first: int, batch: pa.RecordBatch, sizes: np.ndarray
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yields parts of a batch whose decoded rows have about BATCH_BYTES."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(batch):
@@ -71,23 +102,34 @@ def _split_by_size(first: int, batch: pa.RecordBatch, sizes: np.ndarray) -> Iter
 
 
 def _cast_to_schema(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns a batch without the dictionaries that only reading made."""
+    """Returns a batch in the types of a schema, without dictionaries that only reading made."""
     if batch.schema.types == schema.types:
         return batch
-    columns = [cast_to_stored_type(column, kind) for column, kind in zip(batch.columns, schema.types, strict=True)]
+    columns = [
+        cast_to_stored_type(column, kind)
+        for column, kind in zip(batch.columns, schema.types, strict=True)
+    ]
     return pa.record_batch(columns, schema=schema)
 
 
 class TableWriter:
-    """Writes record batches through a writer that is made when the first one tells the schema."""
+    """A writer of record batches, which opens its file when the first rows are written.
+
+    Args:
+        schema: The schema of the input.
+        open_writer: A function that opens the writer for the schema of the rows.
+    """
 
     def __init__(self, schema: pa.Schema, open_writer: Any) -> None:
         self._schema = schema
         self._open = open_writer
         self._writer: Any = None
 
-    def select(self, whole: pa.RecordBatch, keep: np.ndarray, added: pa.RecordBatch | None) -> pa.RecordBatch:
-        batch = _cast_to_schema(self._schema, select_rows(whole, keep))
+    def select(
+        self, complete_rows: pa.RecordBatch, keep: np.ndarray, added: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        """Returns the kept rows in the types of the input, with added columns."""
+        batch = _cast_to_schema(self._schema, select_rows(complete_rows, keep))
         if added is not None:
             taken = set(batch.schema.names)
             for name in added.schema.names:
@@ -95,11 +137,13 @@ class TableWriter:
         return batch
 
     def write(self, rows: pa.RecordBatch) -> None:
+        """Writes rows that `select` returned."""
         if self._writer is None:
             self._writer = self._open(rows.schema.with_metadata(self._schema.metadata))
         self._writer.write(rows)
 
     def close(self) -> None:
+        """Completes the file."""
         if self._writer is None:
             self._writer = self._open(self._schema)
         self._writer.close()

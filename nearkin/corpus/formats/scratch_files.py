@@ -1,4 +1,4 @@
-"""Files without a name, for what a reader needs and must not keep in memory."""
+"""Temporary files without a name, for data that a reader must not keep in memory."""
 
 import os
 import tempfile
@@ -16,10 +16,12 @@ from nearkin.errors import RunError
 
 
 class ScratchFiles:
-    """Makes files that nobody else can open and that are deleted when they are closed, also if the process is killed.
+    """Makes files that no other process can open.
+
+    They are deleted when they are closed, also if the process is killed.
 
     Args:
-        folder: The folder whose disk they take; None for the system's folder of temporary files.
+        folder: The folder of the files, or None for the temporary folder of the system.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -29,7 +31,7 @@ class ScratchFiles:
         """Opens an empty file.
 
         Raises:
-            RunError: If it cannot be made.
+            RunError: If the file cannot be made.
         """
         try:
             return tempfile.TemporaryFile(dir=self._folder)
@@ -37,7 +39,12 @@ class ScratchFiles:
             raise self._fault(error) from error
 
     def mapped(self, size: int) -> np.ndarray:
-        """Returns zeros in a file, uint8 (size,). The system may write them to the disk whenever it needs the memory.
+        """Returns zeros that are mapped from a file, uint8 (size,).
+
+        The system may write them to the disk when it needs the memory.
+
+        Args:
+            size: The number of bytes.
 
         Raises:
             RunError: If the disk is full.
@@ -46,7 +53,7 @@ class ScratchFiles:
             return np.zeros(0, np.uint8)
         with self.file() as file:
             try:
-                # without blocks of its own, a file on a full disk would end the process by SIGBUS
+                # Without reserved blocks, a full disk would end the process by SIGBUS.
                 _reserve_blocks(file, size)
                 return np.memmap(file, np.uint8, "r+", shape=(size,))
             except OSError as error:
@@ -55,22 +62,27 @@ class ScratchFiles:
     def _fault(self, error: OSError) -> RunError:
         folder = self._folder or tempfile.gettempdir()
         return RunError(
-            f"cannot write a temporary file in {folder}: {error.strerror or error}; make room there, or run with more --memory"
+            f"cannot write a temporary file in {folder}: "
+            f"{error.strerror or error}; make room there, or run with more --memory"
         )
 
-    def batches(self, portions: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yields batches of all columns, read from portions of the columns, one portion after the other.
+    def batches(
+        self, portions: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields batches of all columns, which are decoded in portions of the columns.
 
-        A dictionary keeps only the values that a batch uses: all of them at once may take more memory than there is.
+        Dictionaries keep only the values that a batch uses, because all values of all
+        dictionaries may not fit into memory.
 
         Args:
-            portions: Batches of some of the columns, which have the same numbers of rows in each portion.
+            portions: Batches of some of the columns, with the same numbers of rows in each
+                portion.
             schema: The columns in the order of the result.
 
         Raises:
             RunError: If the disk is full.
-            ValueError: If the portions have different numbers of rows. Another error of a portion is raised when the batches
-                before it have been yielded.
+            ValueError: If the portions have different numbers of rows. Any other error of a
+                portion is raised after the batches before it.
         """
         files = []
         damage: Exception | None = None
@@ -88,12 +100,12 @@ class ScratchFiles:
                 raise damage
         finally:
             for file in files:
-                # closing writes what is left in the buffer, which a full disk refuses again
+                # Closing writes the rest of the buffer, which fails again on a full disk.
                 with suppress(OSError):
                     file.close()
 
     def _store(self, batches: Iterator[pa.RecordBatch], file: IO[bytes]) -> Exception | None:
-        """Writes batches, and returns the error that ended them, if one did."""
+        """Writes batches to a file. Returns the error that ended them, or None."""
         writer: Any = None
         until = ItemsBeforeDamage(batches)
         for batch in until:
@@ -114,7 +126,7 @@ class ScratchFiles:
 
 
 def _reserve_blocks(file: IO[bytes], size: int) -> None:
-    """Gives a file its size, and the blocks for it if the system can do that."""
+    """Gives a file its size, and reserves the blocks if the system can do that."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
     else:
@@ -123,14 +135,21 @@ def _reserve_blocks(file: IO[bytes], size: int) -> None:
 
 def _compact_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Returns a batch whose dictionaries hold only the values of its rows, in the same order."""
-    columns = [_compact_dictionary(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+    columns = [
+        _compact_dictionary(column) if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
     return pa.record_batch(columns, schema=batch.schema)
 
 
 def _compact_dictionary(column: pa.DictionaryArray) -> pa.DictionaryArray:
     indices = column.indices.drop_null().to_numpy(zero_copy_only=False)
     used = np.unique(indices)
-    places = pa.array(np.searchsorted(used, column.indices.fill_null(0).to_numpy()).astype(indices.dtype))
+    places = pa.array(
+        np.searchsorted(used, column.indices.fill_null(0).to_numpy()).astype(indices.dtype)
+    )
     if column.null_count:
         places = pc.if_else(column.is_valid(), places, None)
-    return pa.DictionaryArray.from_arrays(places, column.dictionary.take(pa.array(used)), ordered=column.type.ordered)
+    return pa.DictionaryArray.from_arrays(
+        places, column.dictionary.take(pa.array(used)), ordered=column.type.ordered
+    )

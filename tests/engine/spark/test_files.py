@@ -191,7 +191,7 @@ def test_rows_of_a_frame_that_are_no_documents(spark: SparkSession, frame: DataF
     some = spark.createDataFrame(rows, "id long, text string")
     with nks.dedup(some, id="id") as result:
         assert sorted((row.id, row.reason) for row in result.rejected.collect() if row.id) == [
-            ("2", "null text")
+            ("2", "text is null")
         ]
         assert result.stages["sketch"]["rejected"] == 2
         assert {row.id: row.kind for row in result.clusters.collect()} == {
@@ -200,7 +200,7 @@ def test_rows_of_a_frame_that_are_no_documents(spark: SparkSession, frame: DataF
             "4": "empty",
         }
         assert sorted(row.id for row in result.kept.collect()) == [1, 4]
-    with pytest.raises(RunError, match="document 2: null text"):
+    with pytest.raises(RunError, match="document 2: text is null"):
         nks.dedup(some.where("id = 2"), id="id", on_error="fail")
     with pytest.raises(UsageError, match="ids occur more than once in column 'id' \\('1'\\)"):
         nks.dedup(some.where("id = 1").union(some.where("id = 1")), id="id")

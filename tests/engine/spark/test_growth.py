@@ -148,4 +148,4 @@ def test_a_stream_needs_texts(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="document 'a' of micro-batch 7 has no text"):
         nks.StreamUpserts(url)(batch, 7)
     nks.StreamUpserts(url, rejected=str(tmp_path / "rejected"))(batch, 7)
-    assert pq.read_table(tmp_path / "rejected").to_pylist()[0]["reason"] == "null text"
+    assert pq.read_table(tmp_path / "rejected").to_pylist()[0]["reason"] == "text is null"
